@@ -24,6 +24,7 @@ from functools import partial
 from typing import Final, Self, TypeVar
 from weakref import ref
 
+import jetspark.errors as errors
 from jetspark.client.callbacks import ErrorCallback, EventCallback, EventStream, Notices
 from jetspark.client.hooks import HookRunner, HooksLike, bound
 from jetspark.client.messages import Message, Sendable, parts_of
@@ -44,14 +45,6 @@ from jetspark.connection.server_errors import check_line
 from jetspark.connection.session import Statistics
 from jetspark.connection.supervisor import Supervisor
 from jetspark.connection.transports import Dial, TLSState
-from jetspark.errors import (
-    BadTimeoutError,
-    ConfigError,
-    ConnectionClosedError,
-    ConnectionLostError,
-    JetsparkError,
-    RequestTimeoutError,
-)
 from jetspark.payloads import Payload, Value, payload_bytes
 from jetspark.subjects import check_queue, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
@@ -114,7 +107,7 @@ class Client:
         return self._link.status in (ConnectionStatus.CONNECTED, ConnectionStatus.DRAINING)
 
     @property
-    def last_error(self) -> JetsparkError | None:
+    def last_error(self) -> errors.JetsparkError | None:
         """The last asynchronous error; a successful (re)connect clears it."""
         return self._link.last_error
 
@@ -161,7 +154,7 @@ class Client:
         """Async iterator over the connection's changes from now on; ends when it is closed."""
         return self._notices.stream()
 
-    def report(self, error: JetsparkError) -> None:
+    def report(self, error: errors.JetsparkError) -> None:
         """To last_error, the log and the error callback: for errors that no call can raise."""
         self._link.report(error)
 
@@ -232,7 +225,7 @@ class Client:
                 await self._link.linked()
             await self._link.ping()
             return
-        raise RequestTimeoutError(
+        raise errors.RequestTimeoutError(
             f"There was no link to a server within {limit:g} s."
             if self._link.present is None
             else f"The server did not answer a PING within {limit:g} s."
@@ -257,11 +250,13 @@ class Client:
             return
         done, late = await asyncio.wait(waiting, timeout=seconds)
         if late:
-            raise RequestTimeoutError(
+            raise errors.RequestTimeoutError(
                 f"{len(late)} callbacks had not handled their messages after {seconds:g} s."
             )
         if not all(each.result() for each in done):
-            raise ConnectionClosedError("The connection was closed before the callbacks were done.")
+            raise errors.ConnectionClosedError(
+                "The connection was closed before the callbacks were done."
+            )
 
     async def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """End subscriptions, let callbacks handle what has arrived, send publishes, then close.
@@ -287,7 +282,7 @@ class Client:
     async def _others_drain(self, drained: asyncio.Future[None], timeout: float) -> None:
         await asyncio.wait({drained}, timeout=timeout)
         if not drained.done():
-            raise RequestTimeoutError(f"Draining took more than {timeout:g} s.")
+            raise errors.RequestTimeoutError(f"Draining took more than {timeout:g} s.")
         if (error := drained.exception()) is not None:
             raise copy(error)
 
@@ -301,8 +296,10 @@ class Client:
         try:
             await self._drain_all(timeout)
         except BaseException as error:
-            cancelled = ConnectionClosedError("The connection was closed: its drain was cancelled.")
-            drained.set_exception(error if isinstance(error, JetsparkError) else cancelled)
+            cancelled = errors.ConnectionClosedError(
+                "The connection was closed: its drain was cancelled."
+            )
+            drained.set_exception(error if isinstance(error, errors.JetsparkError) else cancelled)
             drained.exception()  # mark it as retrieved, since perhaps nobody waits
             raise
         else:
@@ -315,7 +312,9 @@ class Client:
                 if self._link.outbox.size:
                     await self._link.linked()
                 if self.status is not ConnectionStatus.CONNECTED:
-                    raise ConnectionClosedError("The link was lost before the client was drained.")
+                    raise errors.ConnectionClosedError(
+                        "The link was lost before the client was drained."
+                    )
                 self._link.begin_drain()
                 for sub in self._sources():
                     draining[self.loop.create_task(sub.drain(timeout))] = sub
@@ -325,13 +324,13 @@ class Client:
                 await self._link.ping()
                 return
             if not self.is_connected:
-                raise ConnectionLostError(
+                raise errors.ConnectionLostError(
                     f"{self._link.outbox.size} bytes that had been published were never sent: "
                     f"there was no link to a server within {timeout:g} s."
                 )
             late = [repr(sub) for task, sub in draining.items() if task.cancelled()]
             waits = f" It waits for {', '.join(late)}." if late else ""
-            raise RequestTimeoutError(f"Draining took more than {timeout:g} s.{waits}")
+            raise errors.RequestTimeoutError(f"Draining took more than {timeout:g} s.{waits}")
         finally:
             await self.close()
 
@@ -474,7 +473,7 @@ class Client:
         limit = seconds_of(timeout, self.options)
         silence = in_seconds(stall)
         if silence is not None and not silence > 0:
-            raise BadTimeoutError(silence)
+            raise errors.BadTimeoutError(silence)
         check_whole("max_msgs", max_msgs, 0)
         is_sentinel = sentinel if callable(sentinel) else _is_empty if sentinel else _is_none
         data = payload_bytes(payload)  # a copy: the caller may change it in the meantime
@@ -570,7 +569,7 @@ class Client:
         on_disconnect: Callable[[], None] | None = None,
         on_reconnect: Callable[[], None] | None = None,
         on_refused: OnRefused | None = None,
-        on_end: Callable[[JetsparkError | None], None] | None = None,
+        on_end: Callable[[errors.JetsparkError | None], None] | None = None,
     ) -> Listener:
         """Subscribe at the lowest level: `handler` gets each raw frame inside the read loop.
 
@@ -675,7 +674,7 @@ def seconds_of(timeout: Seconds | None, options: ConnectOptions) -> float:
         return options.request_timeout
     seconds = in_seconds(timeout)
     if not seconds > 0:
-        raise BadTimeoutError(seconds)
+        raise errors.BadTimeoutError(seconds)
     return seconds
 
 
@@ -691,9 +690,9 @@ def _as_it_is(message: Message) -> Message:
     return message
 
 
-def in_its_own_callback() -> ConfigError:
+def in_its_own_callback() -> errors.ConfigError:
     """The error for a callback that calls `barrier`."""
-    return ConfigError(
+    return errors.ConfigError(
         "A callback cannot wait for a barrier, which waits for the callback: use another task "
         "or thread."
     )

@@ -17,18 +17,11 @@ from time import perf_counter
 from types import MethodType
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
+import jetspark.errors as errors
 from jetspark.client.messages import MessageView, PreparedMessage, Reporter
 from jetspark.connection.events import ConnectionEvent
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.session import Statistics
-from jetspark.errors import (
-    BadHeaderError,
-    HeadersNotSupportedError,
-    JetsparkError,
-    MaxPayloadError,
-    NotJetStreamMessageError,
-    user_error,
-)
 from jetspark.payloads import Payload, Value, payload_bytes
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.kernel import MessageFrame, frame_of
@@ -183,7 +176,11 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 T = TypeVar("T")
 Failed: TypeAlias = Callable[[MessageFrame, Exception], None]
 
-_OF_HEADERS: Final = (MaxPayloadError, BadHeaderError, HeadersNotSupportedError)
+_OF_HEADERS: Final = (
+    errors.MaxPayloadError,
+    errors.BadHeaderError,
+    errors.HeadersNotSupportedError,
+)
 """Errors that the headers added by a hook may cause."""
 
 _ACK: Final = "$JS.ACK."
@@ -199,7 +196,7 @@ class HookRunner:
     def __init__(
         self,
         hooks: Hooks | None,
-        report: Callable[[JetsparkError], None],
+        report: Callable[[errors.JetsparkError], None],
         api_prefix: str,
         *,
         quiet: bool = False,
@@ -290,12 +287,12 @@ class HookRunner:
         try:
             headers = Headers(message.headers or ())
         except Exception as error:
-            self._ignore_headers(user_error("The headers that a hook has set", error))
+            self._ignore_headers(errors.user_error("The headers that a hook has set", error))
             return None
         return None if headers.to_dict() == before else headers
 
-    def _ignore_headers(self, error: JetsparkError) -> None:
-        self.report(user_error("Sending with the headers of a hook", error))
+    def _ignore_headers(self, error: errors.JetsparkError) -> None:
+        self.report(errors.user_error("Sending with the headers of a hook", error))
 
     def _acknowledging(
         self, subject: str, payload: Value, *, asking: bool
@@ -304,7 +301,7 @@ class HookRunner:
             return nullcontext()
         try:
             metadata = parse_reply_subject(subject.encode())
-        except NotJetStreamMessageError:
+        except errors.NotJetStreamMessageError:
             return nullcontext()
         ack = Acknowledgement("ack_sync" if asking else _kind(payload_bytes(payload)), metadata)
         return self._around("ack", lambda: self.hooks.ack(ack))
@@ -442,7 +439,7 @@ class HookRunner:
             self._raised("measured", raised)
 
     def _raised(self, name: str, error: BaseException) -> None:
-        self.report(user_error(f"The hook {name}", error))
+        self.report(errors.user_error(f"The hook {name}", error))
         if isinstance(error, SystemExit | KeyboardInterrupt):
             raise error
 

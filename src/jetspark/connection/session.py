@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import jetspark.errors as errors
 from jetspark.connection.handshake import (
     Receive,
     Send,
@@ -32,15 +33,6 @@ from jetspark.connection.routes import Route
 from jetspark.connection.server_errors import meaning_of
 from jetspark.connection.transports import Dial, TLSState, Transport
 from jetspark.connection.urls import ServerURL
-from jetspark.errors import (
-    BrokenSocketError,
-    ConnectionClosedError,
-    JetsparkError,
-    ProtocolError,
-    ServerRefusedError,
-    StaleConnectionError,
-    user_error,
-)
 from jetspark.version import __version__
 from jetspark.wire import frames
 from jetspark.wire.control import ControlEvent, Err, Info, Ping, Pong
@@ -59,7 +51,7 @@ class SessionOwner(Protocol):
     def info_changed(self, session: Session, info: ServerInfo) -> None:
         """The server sent INFO."""
 
-    def error_reported(self, error: JetsparkError) -> None:
+    def error_reported(self, error: errors.JetsparkError) -> None:
         """An error that does not end the link."""
 
     def route_exhausted(self, route: Route) -> None:
@@ -68,7 +60,7 @@ class SessionOwner(Protocol):
     def writing_paused(self, session: Session, paused: bool) -> None:
         """The transport asks to pause writing, or allows it again."""
 
-    def session_lost(self, session: Session, error: JetsparkError) -> None:
+    def session_lost(self, session: Session, error: errors.JetsparkError) -> None:
         """The link has ended."""
 
 
@@ -117,7 +109,7 @@ class Session:
     ) -> None:
         self.server = server
         self.info = ServerInfo()
-        self.lost: JetsparkError | None = None
+        self.lost: errors.JetsparkError | None = None
         """Why the link has ended; None while it lives."""
         self.proven = False
         """Whether the server answered a PING, and so accepted this link's first SUBs."""
@@ -155,12 +147,14 @@ class Session:
         except TimeoutError as error:
             self.abort()
             if not deadline.expired():
-                raise ServerRefusedError(f"{server}: {reason_of(error)}.", server=server) from error
+                raise errors.ServerRefusedError(
+                    f"{server}: {reason_of(error)}.", server=server
+                ) from error
             # With tls_first the client speaks first.
             greeted = self._greeted or self._transport is None or self._options.tls_first
             waited, received = self._options.connect_timeout, self._parser.pending
             raise no_answer(server, waited, greeted=greeted, received=received) from None
-        except ProtocolError as error:
+        except errors.ProtocolError as error:
             self.abort()
             if self._greeted:
                 raise
@@ -173,12 +167,12 @@ class Session:
         server = str(self.server)
         try:
             self._transport = await dial(self.server, self)
-        except (TimeoutError, JetsparkError):
+        except (TimeoutError, errors.JetsparkError):
             raise
         except ssl.SSLError as error:
             raise tls_failure(server, error, self._options) from error
         except (OSError, ValueError) as error:
-            raise ServerRefusedError(
+            raise errors.ServerRefusedError(
                 f"No server at {server}: {reason_of(error)}.", server=server
             ) from error
 
@@ -292,7 +286,7 @@ class Session:
                 self._owner.route_exhausted(route)
 
     def _report(self, route: Route, error: Exception) -> None:
-        self._owner.error_reported(user_error(f"The handler of {route.subject!r}", error))
+        self._owner.error_reported(errors.user_error(f"The handler of {route.subject!r}", error))
 
     def _control(self, event: ControlEvent) -> None:
         match event:
@@ -303,7 +297,7 @@ class Session:
             case Info(document):
                 try:
                     self.info = parse_info(document)
-                except ProtocolError as error:
+                except errors.ProtocolError as error:
                     self._owner.error_reported(error)
                 else:
                     self._owner.info_changed(self, self.info)
@@ -341,7 +335,7 @@ class Session:
         if self._unanswered >= self._options.max_outstanding_pings:
             server = str(self.server)
             self.fail(
-                StaleConnectionError(
+                errors.StaleConnectionError(
                     f"{server} did not answer {self._unanswered} PINGs.", server=server
                 )
             )
@@ -378,7 +372,7 @@ class Session:
 
     # -- ending --------------------------------------------------------------------------------
 
-    def fail(self, error: JetsparkError) -> None:
+    def fail(self, error: errors.JetsparkError) -> None:
         """End the link now, for this reason."""
         self._end(error)
         self.abort()
@@ -390,13 +384,13 @@ class Session:
             self._end(tls_failure(server, error, self._options))
         elif error is not None:
             text = f"The connection to {server} broke: {reason_of(error)}."
-            self._end(BrokenSocketError(text, server=server))
+            self._end(errors.BrokenSocketError(text, server=server))
         else:
             self._end(closed(server, greeted=self._greeted or self._options.tls_first))
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
-    def _end(self, error: JetsparkError) -> None:
+    def _end(self, error: errors.JetsparkError) -> None:
         if self.lost is not None:
             return
         self.lost = error
@@ -431,12 +425,14 @@ class Session:
                 done, _ = await asyncio.wait({self._ended}, timeout=timeout - FAREWELL)
             complete = bool(done) or not transport.unsent
         finally:
-            self._end(ConnectionClosedError(server=str(self.server)))
+            self._end(errors.ConnectionClosedError(server=str(self.server)))
             transport.abort()
         return complete
 
 
-def _closed_before_pong(cause: JetsparkError) -> ConnectionClosedError:
-    error = ConnectionClosedError("The link was lost: the last publishes may not have arrived.")
+def _closed_before_pong(cause: errors.JetsparkError) -> errors.ConnectionClosedError:
+    error = errors.ConnectionClosedError(
+        "The link was lost: the last publishes may not have arrived."
+    )
     error.__cause__ = cause
     return error

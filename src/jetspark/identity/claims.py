@@ -159,14 +159,9 @@ def permitted(permissions: Permissions, **more: Any) -> UserClaims:
     resp = None
     if (responses := permissions.responses) is not None:
         resp = AllowedResponses(max=responses.max, ttl=as_timedelta(responses.expires))
-    return UserClaims(
-        pub=_side(permissions.publish), sub=_side(permissions.subscribe), resp=resp, **more
-    )
-
-
-def _side(subjects: tuple[str, ...]) -> Allowed:
-    # An empty list of allowed subjects allows everything.
-    return Allowed(allow=list(subjects)) if subjects else Allowed(deny=[">"])
+    sides = permissions.to_dict()
+    pub, sub = (Allowed(**sides[side]) for side in ("publish", "subscribe"))
+    return UserClaims(pub=pub, sub=sub, resp=resp, **more)
 
 
 class Claims(Document, frozen=True, kw_only=True):
