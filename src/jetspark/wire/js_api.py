@@ -313,17 +313,14 @@ class _Purged(msgspec.Struct):
     purged: int = 0
 
 
-_NEEDED: Final[dict[str | None, type[msgspec.Struct]]] = {
-    call.answer: kind
-    for kind, calls in {
-        _Stream: (STREAM_INFO, STREAM_CREATE, STREAM_UPDATE, STREAM_SNAPSHOT),
-        _Consumer: (CONSUMER_INFO, CONSUMER_CREATE),
-        _Message: (MSG_GET,),
-        _Purged: (STREAM_PURGE,),
-        _Page: (STREAM_LIST, STREAM_NAMES, CONSUMER_LIST, CONSUMER_NAMES),
-    }.items()
-    for call in calls
+_PARTS: Final[dict[type[msgspec.Struct], tuple[Call, ...]]] = {
+    _Stream: (STREAM_INFO, STREAM_CREATE, STREAM_UPDATE, STREAM_SNAPSHOT),
+    _Consumer: (CONSUMER_INFO, CONSUMER_CREATE),
+    _Message: (MSG_GET,),
+    _Purged: (STREAM_PURGE,),
+    _Page: (STREAM_LIST, STREAM_NAMES, CONSUMER_LIST, CONSUMER_NAMES),
 }
+_NEEDED: Final = {call.answer: part for part, calls in _PARTS.items() for call in calls}
 
 
 # -------------------------------------------------------------------------------------------------
