@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.iterators import lists
+from jetspark.blocking.iterators import Listing
 from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes
 from jetspark.dead_letters.dead_letters import DeadLetters as AsyncDeadLetters
 from jetspark.dead_letters.worker import DeadLetterWorker as AsyncDeadLetterWorker
@@ -29,7 +29,7 @@ class DeadLetters(Twin):
     worker = makes(AsyncDeadLetters.worker, DeadLetterWorker)
     move = awaits(AsyncDeadLetters.move)
     waiting = awaits(AsyncDeadLetters.waiting)
-    letters = lists(AsyncDeadLetters.letters)
+    letters = makes(AsyncDeadLetters.letters, Listing)
     letter = awaits(AsyncDeadLetters.letter)
     delete = awaits(AsyncDeadLetters.delete)
     replay = awaits(AsyncDeadLetters.replay)

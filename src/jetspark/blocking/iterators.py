@@ -16,10 +16,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.twin import Block, Read, Twin, makes
+from jetspark.blocking.twin import Block, Read, Twin
 from jetspark.blocking.worker import Worker, check_callback
 from jetspark.client.callbacks import check_no_callback
 from jetspark.client.listing import Listing as AsyncListing
@@ -36,7 +36,6 @@ LOT = 1000
 ItemT = TypeVar("ItemT")
 MessageT = TypeVar("MessageT")
 EntryT = TypeVar("EntryT")
-P = ParamSpec("P")
 
 Begin: TypeAlias = Callable[[Callable[[Any], Awaitable[None]] | None], Any]
 """Creates the asyncio object, with this callback if the user gave one."""
@@ -316,6 +315,9 @@ class Listing(Twin, Generic[ItemT]):
     _inner: AsyncListing[ItemT]
     _lot = LOT
 
+    def __init__(self, caller: CallerSide, inner: AsyncListing[ItemT]) -> None:
+        super().__init__(caller, inner)
+
     def __iter__(self) -> Iterator[ItemT]:
         items = self._inner.__aiter__()
         try:
@@ -330,13 +332,6 @@ class Listing(Twin, Generic[ItemT]):
     def all(self) -> list[ItemT]:
         """All items as a list."""
         return self._thread.run(self._inner.all)
-
-
-def lists(
-    method: Callable[Concatenate[Any, P], AsyncListing[ItemT]],
-) -> Callable[Concatenate[Any, P], Listing[ItemT]]:
-    """`makes` for a listing."""
-    return makes(method, Listing)
 
 
 async def take_lot(items: AsyncIterator[ItemT], limit: int) -> list[ItemT]:

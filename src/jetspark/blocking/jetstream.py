@@ -34,7 +34,6 @@ from jetspark.blocking.iterators import (
     Listing,
     MessageSource,
     SingleIterator,
-    lists,
 )
 from jetspark.blocking.kv import Bucket
 from jetspark.blocking.objects import ObjectStore
@@ -122,13 +121,6 @@ class Paged(Listing[ItemT]):
     offline = Read[dict[str, str]]()
 
 
-def pages(
-    method: Callable[Concatenate[Any, P], AsyncPaged[ItemT]],
-) -> Callable[Concatenate[Any, P], Paged[ItemT]]:
-    """`makes` for a list in pages."""
-    return makes(method, Paged)
-
-
 class StoredMsgs(Listing[StoredMsg]):
     """Stored messages in order of their sequences: iterate it, or `msgs.all()` for a list.
 
@@ -209,8 +201,8 @@ class JetStream(Twin):
     push_consumer = awaits(AsyncJetStream.push_consumer, PushConsumer)
     consumer_info = awaits(AsyncJetStream.consumer_info)
     delete_consumer = awaits(AsyncJetStream.delete_consumer)
-    consumer_names = pages(AsyncJetStream.consumer_names)
-    consumers = pages(AsyncJetStream.consumers)
+    consumer_names = makes(AsyncJetStream.consumer_names, Paged)
+    consumers = makes(AsyncJetStream.consumers, Paged)
     pause_consumer = awaits(AsyncJetStream.pause_consumer)
     resume_consumer = awaits(AsyncJetStream.resume_consumer)
     reset_consumer = awaits(AsyncJetStream.reset_consumer)
@@ -238,13 +230,13 @@ class JetStream(Twin):
     delete_stream = awaits(AsyncJetStream.delete_stream)
     purge_stream = awaits(AsyncJetStream.purge_stream)
     stream_info = awaits(AsyncJetStream.stream_info)
-    stream_names = pages(AsyncJetStream.stream_names)
-    streams = pages(AsyncJetStream.streams)
+    stream_names = makes(AsyncJetStream.stream_names, Paged)
+    streams = makes(AsyncJetStream.streams, Paged)
     stream_leader_stepdown = awaits(AsyncJetStream.stream_leader_stepdown)
     create_template = awaits(AsyncJetStream.create_template)
     template_info = awaits(AsyncJetStream.template_info)
     delete_template = awaits(AsyncJetStream.delete_template)
-    template_names = pages(AsyncJetStream.template_names)
+    template_names = makes(AsyncJetStream.template_names, Paged)
     timeout = Read[float]()
     api_prefix = Read[str]()
     server_info = Read[ServerInfo | None]()
@@ -257,8 +249,8 @@ class JetStream(Twin):
     update_object_store = awaits(AsyncJetStream.update_object_store, ObjectStore)
     object_store = awaits(AsyncJetStream.object_store, ObjectStore)
     delete_object_store = awaits(AsyncJetStream.delete_object_store)
-    object_store_names = lists(AsyncJetStream.object_store_names)
-    object_stores = lists(AsyncJetStream.object_stores)
+    object_store_names = makes(AsyncJetStream.object_store_names, Listing)
+    object_stores = makes(AsyncJetStream.object_stores, Listing)
     create_bucket = awaits(AsyncJetStream.create_bucket, Bucket)
     update_bucket = awaits(AsyncJetStream.update_bucket, Bucket)
     create_or_update_bucket = awaits(AsyncJetStream.create_or_update_bucket, Bucket)
@@ -267,14 +259,14 @@ class JetStream(Twin):
     bucket = awaits(AsyncJetStream.bucket, Bucket)
     delete_bucket = awaits(AsyncJetStream.delete_bucket)
     empty_bucket = awaits(AsyncJetStream.empty_bucket)
-    bucket_names = lists(AsyncJetStream.bucket_names)
-    buckets = lists(AsyncJetStream.buckets)
+    bucket_names = makes(AsyncJetStream.bucket_names, Listing)
+    buckets = makes(AsyncJetStream.buckets, Listing)
     create_elastic_group = awaits(AsyncJetStream.create_elastic_group, ElasticGroup)
     create_static_group = awaits(AsyncJetStream.create_static_group, StaticGroup)
     elastic_group = awaits(AsyncJetStream.elastic_group, ElasticGroup)
     static_group = awaits(AsyncJetStream.static_group, StaticGroup)
-    elastic_group_names = lists(AsyncJetStream.elastic_group_names)
-    static_group_names = lists(AsyncJetStream.static_group_names)
+    elastic_group_names = makes(AsyncJetStream.elastic_group_names, Listing)
+    static_group_names = makes(AsyncJetStream.static_group_names, Listing)
 
     def __init__(self, client: Client, **options: Unpack[ContextOptions]) -> None:
         super().__init__(client._caller, AsyncJetStream(client._caller.inner, **options))

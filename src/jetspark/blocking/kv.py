@@ -18,7 +18,6 @@ from jetspark.blocking.iterators import (
     EntryIterator,
     Listing,
     SingleIterator,
-    lists,
 )
 from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes, receives
 from jetspark.errors import JetsparkError
@@ -136,8 +135,8 @@ class ReadOnlyBucket(Twin):
     get = awaits(AsyncReadOnlyBucket.get)
     get_value = awaits(AsyncReadOnlyBucket.get_value)
     get_many = awaits(AsyncReadOnlyBucket.get_many)
-    keys = lists(AsyncReadOnlyBucket.keys)
-    history = lists(AsyncReadOnlyBucket.history)
+    keys = makes(AsyncReadOnlyBucket.keys, Listing)
+    history = makes(AsyncReadOnlyBucket.history, Listing)
     watch = receives(AsyncReadOnlyBucket.watch, Watcher)
     live = receives(AsyncReadOnlyBucket.live, LiveBucket, "on_change")
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar, Unpack
 
 from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.iterators import EntryIterator, lists
+from jetspark.blocking.iterators import EntryIterator, Listing
 from jetspark.blocking.twin import Read, Twin, awaits, makes
 from jetspark.errors import ObjectDamagedError
 from jetspark.objects.info import ObjectInfo
@@ -87,7 +87,7 @@ class ObjectStore(Twin):
     info = awaits(AsyncObjectStore.info)
     get = awaits(AsyncObjectStore.get, ObjectReader)
     get_bytes = awaits(AsyncObjectStore.get_bytes)
-    objects = lists(AsyncObjectStore.objects)
+    objects = makes(AsyncObjectStore.objects, Listing)
     watch = makes(AsyncObjectStore.watch, ObjectWatcher)
 
     def put(self, name: str, data: ObjectData, **options: Unpack[PutOptions]) -> ObjectInfo:

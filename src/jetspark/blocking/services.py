@@ -19,9 +19,9 @@ from typing import Any, TypeAlias, TypeVar, Unpack
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.client import Message
 from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.iterators import Listing, lists
+from jetspark.blocking.iterators import Listing
 from jetspark.blocking.jetstream import Events
-from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives, receives
+from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives, makes, receives
 from jetspark.blocking.worker import WorkerPool, check_callback
 from jetspark.client.tasks import reported
 from jetspark.payloads import Payload
@@ -216,9 +216,9 @@ class Services(Twin):
     """The services within reach of a connection, returned by `Client.services`."""
 
     _inner: AsyncServices
-    ping = lists(AsyncServices.ping)
-    info = lists(AsyncServices.info)
-    stats = lists(AsyncServices.stats)
+    ping = makes(AsyncServices.ping, Listing)
+    info = makes(AsyncServices.info, Listing)
+    stats = makes(AsyncServices.stats, Listing)
     latencies = receives(AsyncServices.latencies, Events)
 
     def request(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.iterators import lists
-from jetspark.blocking.twin import Twin
+from jetspark.blocking.iterators import Listing
+from jetspark.blocking.twin import Twin, makes
 from jetspark.system.system import System as AsyncSystem
 
 __all__ = ["System"]
@@ -14,18 +14,18 @@ __all__ = ["System"]
 class System(Twin):
     """The servers, seen from the system account; returned by `Client.system`."""
 
-    ping = lists(AsyncSystem.ping)
-    varz = lists(AsyncSystem.varz)
-    healthz = lists(AsyncSystem.healthz)
-    connz = lists(AsyncSystem.connz)
-    subsz = lists(AsyncSystem.subsz)
-    jsz = lists(AsyncSystem.jsz)
-    accountz = lists(AsyncSystem.accountz)
-    routez = lists(AsyncSystem.routez)
-    gatewayz = lists(AsyncSystem.gatewayz)
-    leafz = lists(AsyncSystem.leafz)
-    account_info = lists(AsyncSystem.account_info)
-    account_connz = lists(AsyncSystem.account_connz)
-    account_jsz = lists(AsyncSystem.account_jsz)
-    account_subsz = lists(AsyncSystem.account_subsz)
-    account_statz = lists(AsyncSystem.account_statz)
+    ping = makes(AsyncSystem.ping, Listing)
+    varz = makes(AsyncSystem.varz, Listing)
+    healthz = makes(AsyncSystem.healthz, Listing)
+    connz = makes(AsyncSystem.connz, Listing)
+    subsz = makes(AsyncSystem.subsz, Listing)
+    jsz = makes(AsyncSystem.jsz, Listing)
+    accountz = makes(AsyncSystem.accountz, Listing)
+    routez = makes(AsyncSystem.routez, Listing)
+    gatewayz = makes(AsyncSystem.gatewayz, Listing)
+    leafz = makes(AsyncSystem.leafz, Listing)
+    account_info = makes(AsyncSystem.account_info, Listing)
+    account_connz = makes(AsyncSystem.account_connz, Listing)
+    account_jsz = makes(AsyncSystem.account_jsz, Listing)
+    account_subsz = makes(AsyncSystem.account_subsz, Listing)
+    account_statz = makes(AsyncSystem.account_statz, Listing)
