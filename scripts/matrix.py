@@ -3,8 +3,9 @@
 `--servers`: `pytest -m "server and not spark"` with every supported line of nats-server
 (`scripts/servers.py`). `--spark`: the tests of formats and tables with the newest PySpark of each
 line, in an environment of its own (in JETSPARK_TEST_CACHE, or the user's cache), and then
-`tests.chaos ingesting`. What is given behind `--` is added for pytest. Prints a Markdown table, and
-what failed on standard error. Standard library only.
+`tests.chaos ingesting`. `--lowest`: all tests with the lowest versions that pyproject.toml allows.
+What is given behind `--` is added for pytest, such as `-n 4` or a folder of tests. Prints a
+Markdown table, and what failed on standard error. Standard library only.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _TESTS = tuple(
         *("pipeline", "json_payloads", "session", "older_copies"),
     )
 )
-# What PySpark 4.0 and 4.1 themselves leave open and deprecate, which the suite calls an error.
+# What old libraries themselves leave open and deprecate, which the suite calls an error.
 _QUIET = (
     *("-W", "ignore::ResourceWarning", "-W", "ignore::DeprecationWarning"),
     *("-W", "ignore::FutureWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -42,11 +43,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--servers", nargs="*", default=None, metavar="LINE")
     parser.add_argument("--spark", nargs="*", default=None, choices=_SPARKS, metavar="LINE")
+    parser.add_argument("--lowest", action="store_true")
     parser.add_argument("--kills", type=int, default=16, metavar="RUNS")
     parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help="for pytest, behind --")
     options = parser.parse_args()
-    if options.servers is None and options.spark is None:
-        parser.error("give --servers, --spark, or both")
+    if options.servers is None and options.spark is None and not options.lowest:
+        parser.error("give --servers, --spark or --lowest")
     print("| version | " + " | ".join(_COUNTS) + " | time | kills | date |")
     print("|---|" + "---|" * (len(_COUNTS) + 3), flush=True)
     good = True
@@ -59,10 +61,14 @@ def main() -> int:
         environment = {"JETSPARK_NATS_SERVER": str(binary)}
         good &= _row(f"nats-server {line}", [*command, *options.pytest], environment)
     for line in () if options.spark is None else options.spark or _SPARKS:
-        python = _environment(line)
+        python = _environment(f"spark-{line}")
+        _pip(python, "install", "-e", f"{_ROOT}[dev]", f"pyspark[connect]=={line}.*")
         command = [python, "-m", "pytest", "-q", *_QUIET, *_TESTS, *options.pytest]
         kills = [python, "-m", "tests.chaos", "ingesting", "--runs", str(options.kills)]
         good &= _row(f"PySpark {line}", command, {}, kills if options.kills else None)
+    if options.lowest:
+        command = [_lowest(), "-m", "pytest", "-q", *_QUIET, *options.pytest]
+        good &= _row("lowest dependencies", command, {})
     return not good
 
 
@@ -93,15 +99,26 @@ def _row(
     return not code and not killed
 
 
-def _environment(line: str) -> str:
-    """The Python with this PySpark, the tree, and what its tests need."""
-    folder = servers.cache() / f"spark-{line}"
+def _environment(name: str) -> str:
+    """The Python of this environment."""
+    folder = servers.cache() / name
     python = str(folder / "bin" / "python")
     if not Path(python).exists():
         venv.create(folder, with_pip=True)
-    pip = [python, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, "-e", f"{_ROOT}[dev]", f"pyspark[connect]=={line}.*"], check=True)
     return python
+
+
+def _lowest() -> str:
+    """The Python with the lowest versions, and the tree."""
+    python = _environment("lowest")
+    _pip(python, "install", "uv")  # pip takes the newest versions only
+    lowest = ("--resolution", "lowest-direct", "--upgrade", "-e", f"{_ROOT}[dev]")
+    subprocess.run([python, "-m", "uv", "pip", "install", "-p", python, *lowest], check=True)
+    return python
+
+
+def _pip(python: str, *arguments: str) -> None:
+    subprocess.run([python, "-m", "pip", "--quiet", *arguments], check=True)
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:

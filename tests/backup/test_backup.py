@@ -677,10 +677,10 @@ async def test_backup_raises_and_leaves_nothing_when_the_server_ends(
 
 @pytest.mark.parametrize("blocked", ["SNAPSHOT", "RESTORE"])
 async def test_link_lost_before_the_answer_ends_a_backup_and_a_restore_at_once(
-    js: JetStream, stream: str, tmp_path: Path, shared_server: NatsServer, blocked: str
+    js: JetStream, filled: str, tmp_path: Path, shared_server: NatsServer, blocked: str
 ) -> None:
     if blocked == "RESTORE":
-        await js.backup_stream(stream, tmp_path / "b")
+        await js.backup_stream(filled, tmp_path / "b")
     asked = b"$JS.API.STREAM." + blocked.encode()
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -701,7 +701,7 @@ async def test_link_lost_before_the_answer_ends_a_backup_and_a_restore_at_once(
     async with proxy, connect(url, reconnect_wait=0.05) as nc, asyncio.timeout(30):
         with pytest.raises(BackupError, match="The connection was lost before the"):
             if blocked == "SNAPSHOT":
-                await JetStream(nc).backup_stream(stream, tmp_path / "b")
+                await JetStream(nc).backup_stream(filled, tmp_path / "b")
             else:
                 await JetStream(nc).restore_stream(tmp_path / "b")
     if blocked == "SNAPSHOT":
@@ -710,16 +710,16 @@ async def test_link_lost_before_the_answer_ends_a_backup_and_a_restore_at_once(
 
 @pytest.mark.parametrize("blocked", ["SNAPSHOT", "RESTORE"])
 async def test_a_lost_answer_costs_the_timeout_of_the_call(
-    js: JetStream, stream: str, tmp_path: Path, shared_server: NatsServer, blocked: str
+    js: JetStream, filled: str, tmp_path: Path, shared_server: NatsServer, blocked: str
 ) -> None:
     if blocked == "RESTORE":
-        await js.backup_stream(stream, tmp_path / "b")
+        await js.backup_stream(filled, tmp_path / "b")
     async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as nc:
         far = JetStream(nc)
 
         async def transfer(**timeout: Any) -> None:
             if blocked == "SNAPSHOT":
-                await far.backup_stream(stream, tmp_path / "b", **timeout)
+                await far.backup_stream(filled, tmp_path / "b", **timeout)
             else:
                 await far.restore_stream(tmp_path / "b", **timeout)
 

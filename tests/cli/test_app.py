@@ -391,7 +391,7 @@ def test_lines_are_json_documents_if_the_environment_says_so(
     console.fail("No server.")
     assert app.run(["stream", "ls", "--none"]) == app.WRONG_USAGE
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [(one["level"], one["message"]) for one in lines] == [
+    assert [(one["level"], one["message"].replace('"', "")) for one in lines] == [
         ("info", "Following é\x1b[31m."),
         ("warning", "lost 3"),
         ("error", "No server."),

@@ -262,8 +262,9 @@ def test_request_shows_as_many_answers_as_are_asked_for(url: str, subject: str, 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_what_the_output_cannot_encode_is_escaped(
-    encoding: str, url: str, subject: str, run: Run
+    encoding: str, url: str, subject: str, run: Run, needs_server: Callable[[str], None]
 ) -> None:
+    needs_server("2.11")
     code = "from jetspark.cli.main import main; main()"
     terminal = {"PYTHONIOENCODING": encoding, "NO_COLOR": "1"}
     arguments = ("sub", subject, "--json", "--count", "1", "--server", url)
@@ -304,7 +305,10 @@ def test_errors_of_pub_sub_and_request_are_one_sentence(subject: str, run: Run) 
     assert run("sub", "a", server=gone) == (app.FAILED, "", refused)
 
 
-def test_a_refusal_is_told_once(make_server: MakeServer, run: Run) -> None:
+def test_a_refusal_is_told_once(
+    make_server: MakeServer, run: Run, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.11")
     server = make_server(
         "authorization { users = [ "
         '{user: u, password: p, permissions: {publish: {deny: "no"}, subscribe: {deny: "no"}}}, '

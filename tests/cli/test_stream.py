@@ -139,9 +139,17 @@ def test_a_stream_is_made_once(run: Run, unique: Callable[[str], str], tmp_path:
     assert add(f"{name}_5", config=f'{{"name": "{name}_5"}}')[0] == 0
     err = add(f"{name}_4", config='{"max_msg": 5}')[2]
     assert err.endswith("did you mean 'max_msgs'? If not, put it into extra: {'max_msg': …}.\n")
-    err = add(f"{name}_4", config='{"extra": {"max_msg": 5}}')[2]
-    assert 'unknown field "max_msg"' in err
     assert add(f"{name}_3")[1] == f"Stream {name}_3 takes in {name}_3.\n"
+
+
+def test_a_field_that_the_server_does_not_know_is_refused_by_it(
+    run: Run, unique: Callable[[str], str], tmp_path: Path, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.12")
+    file = tmp_path / "config.json"
+    file.write_text('{"extra": {"max_msg": 5}}')
+    err = run("stream", "add", unique("MADE"), "--config", str(file))[2]
+    assert 'unknown field "max_msg"' in err
 
 
 def test_messages_are_deleted_when_a_person_says_so(

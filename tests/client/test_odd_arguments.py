@@ -12,6 +12,8 @@ from jetspark.errors import BadSubjectError, ConfigError, shown, user_error
 from jetspark.timestamps import datetime_to_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jetspark.full_client import Client, JetStream
 
 
@@ -32,7 +34,10 @@ def test_a_repr_in_a_sentence_is_short_and_raises_nothing() -> None:
     assert len(str(user_error("A callback", Talkative()))) < 600
 
 
-async def test_errors_name_the_argument_that_the_caller_gave(js: JetStream, nc: Client) -> None:
+async def test_errors_name_the_argument_that_the_caller_gave(
+    js: JetStream, nc: Client, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
     with pytest.raises(BadSubjectError, match="Bad reply subject 'a b'"):
         await nc.publish("a", reply="a b")
     with pytest.raises(BadSubjectError, match=r"Bad target 'a\.\*'"):

@@ -213,8 +213,12 @@ async def _made(url: str, unique: Callable[[str], str]) -> tuple[str, str, str]:
 
 
 async def test_a_value_that_would_be_misread_is_refused(
-    shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path
+    shared_server: NatsServer,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    needs_server: Callable[[str], None],
 ) -> None:
+    needs_server("2.14")
     names = await _made(shared_server.url, unique)
     async with asyncio.timeout(120), connect(shared_server.url) as nc:
         js = nc.jetstream()
@@ -233,8 +237,12 @@ async def test_a_value_that_would_be_misread_is_refused(
 
 
 def test_the_blocking_client_refuses_it_too(
-    shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path
+    shared_server: NatsServer,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    needs_server: Callable[[str], None],
 ) -> None:
+    needs_server("2.14")
     names = asyncio.run(_made(shared_server.url, unique))
     with blocking.connect(shared_server.url) as nc:
         js = nc.jetstream()

@@ -41,7 +41,9 @@ async def test_an_answer_that_is_cut_goes_on_over_the_next_link(
     shared_server: NatsServer,
     read: Callable[[JetStream, str], Awaitable[list[StoredMsg]]],
     position: int,
+    needs_server: Callable[[str], None],
 ) -> None:
+    needs_server("2.11")
     await js.update_stream(name=stream, allow_direct=True)
     for number in range(10):
         await js.publish(f"{stream}.{number % 5}", b"%d" % number)
@@ -59,8 +61,12 @@ async def test_an_answer_that_is_cut_goes_on_over_the_next_link(
 
 
 async def test_an_answer_that_is_cut_for_good_is_an_error_at_once(
-    js: JetStream, stream: str, shared_server: NatsServer
+    js: JetStream,
+    stream: str,
+    shared_server: NatsServer,
+    needs_server: Callable[[str], None],
 ) -> None:
+    needs_server("2.11")
     await js.update_stream(name=stream, allow_direct=True)
     await js.publish(f"{stream}.a", b"")
     async with (

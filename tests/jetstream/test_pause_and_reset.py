@@ -115,8 +115,9 @@ async def test_pausing_and_resetting_what_does_not_exist_raises(
 
 
 async def test_wrong_pause_options_are_refused_before_anything_is_sent(
-    js: JetStream, nc: Client
+    js: JetStream, nc: Client, needs_server: Callable[[str], None]
 ) -> None:
+    needs_server("2.14")
     before = nc.stats.out_msgs
     now = datetime.now(UTC)
     with pytest.raises(ConfigError, match="zone"):

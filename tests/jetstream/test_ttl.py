@@ -39,8 +39,9 @@ FAR = timedelta(days=365 * 250)
 
 
 async def test_what_would_end_later_than_the_server_counts_is_refused_before_it_is_sent(
-    js: JetStream, unique: Callable[[str], str]
+    js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:
+    needs_server("2.14")
     bucket = await js.create_bucket(
         unique("b"), limit_marker_ttl=timedelta(minutes=1), storage="memory"
     )

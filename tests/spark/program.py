@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.lag import LagListener
-from jetspark.spark.queries import start_query
+from jetspark.spark.queries import source_options, start_writing
 
 COUNT = 1000
 """Messages."""
@@ -45,21 +45,19 @@ def findings(
     stream = {"servers": servers, "stream": source}
     rows = spark.read.format("jetstream").options(**stream, minPartitions="2").load()
     counted = rows.count()
+    limited = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "600", "minPartitions": "2"}
     changes = (
         spark.readStream.format("jetstream")
-        .options(**stream, startingOffsets="earliest", maxOffsetsPerTrigger="600")
-        .options(minPartitions="2")
+        .options(**source_options(stream | limited, follow=False))
         .load()
     )
-    query = start_query(
+    writer = (
         changes.selectExpr(f"concat('{target}.', seq % 3) subject", "data")
         .writeStream.format("jetstream")
         .options(servers=servers, stream=target, guarantee="exactly-once", prepareStream="true")
         .option("checkpointLocation", f"{folder}/checkpoint")
-        .trigger(availableNow=True)
-        .start
     )
-    query.awaitTermination(300)
+    start_writing(spark, writer, f"{folder}/checkpoint", None).awaitTermination(300)
     copy = spark.read.format("jetstream").options(servers=servers, stream=target)
     copied = copy.option("subjects", f"{target}.>").load()
     found = copied.selectExpr("count(*) n", "count(distinct data) different").collect()[0]

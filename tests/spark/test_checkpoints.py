@@ -43,12 +43,7 @@ def test_a_checkpoint_goes_on_in_either_way(
         return start(*arguments, **named)
 
     monkeypatch.setattr(DataStreamWriter, "start", noted)
-    for own in (
-        None,
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBased"
-        "CheckpointFileManager",
-        None,
-    ):
+    for own in (None, BY_FILE_SYSTEM.replace("FileSystem", "FileContext"), None):
         if own is not None:
             spark.conf.set(SETTING, own)
         try:

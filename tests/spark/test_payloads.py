@@ -24,6 +24,7 @@ from jetspark.spark.ingest import Ingest
 from jetspark.spark.lag import Progress
 from jetspark.spark.retry_quarantine import Tried
 from jetspark.spark.source import JetStreamDataSource
+from jetspark.spark.versions import HAS_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -289,7 +290,9 @@ def test_what_is_sent_to_tasks_can_be_sent_after_the_driver_has_used_it(
     for one in (source, DirectDataSource({**given, **into})):
         stream_reader: Any = one.streamReader(one.schema())
         start = stream_reader.initialOffset()
-        end = stream_reader.latestOffset(start, stream_reader.getDefaultReadLimit())
+        end = stream_reader.latestOffset(
+            *([start, stream_reader.getDefaultReadLimit()] if HAS_LIMITS else [])
+        )
         parts = stream_reader.partitions(start, end)
         for sent in (one, stream_reader, parts):
             send.loads(send.dumps(sent))

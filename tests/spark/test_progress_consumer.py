@@ -12,7 +12,7 @@ from tests.support.streams import numbered
 from jetspark.errors import ConfigError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.queries import start_query
+from jetspark.spark.queries import source_options, start_writing
 from jetspark.spark.stream import DESCRIPTION, ProgressConsumer
 
 if TYPE_CHECKING:
@@ -126,16 +126,14 @@ def test_a_query_shows_what_it_has_finished(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
 ) -> None:
     def run(**more: str) -> list[dict[str, Any]]:
-        query = start_query(
+        source = {"servers": shared_server.url, "stream": stream, "startingOffsets": "earliest"}
+        rows = (
             spark.readStream.format("jetstream")
-            .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
-            .options(progressConsumer="spark", **more)
+            .options(**source_options(source | more, follow=False), progressConsumer="spark")
             .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", str(tmp_path))
-            .trigger(availableNow=True)
-            .start
         )
+        writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        query = start_writing(spark, writer, str(tmp_path), None)
         query.awaitTermination(300)
         return [report for report in query.recentProgress if report["numInputRows"]]
 

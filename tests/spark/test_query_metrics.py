@@ -129,7 +129,7 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
         eventually(lambda: values("METERED")["lag_messages"] == 5)
         late: Any = values("METERED")["lag_seconds"]
         assert 0 < late <= time.monotonic() - stored + 1
-        assert metrics.not_ready() == ["orders: the query has ended"]
+        eventually(lambda: metrics.not_ready() == ["orders: the query has ended"])
     assert values("METERED")["rows_total"] is None
     # As in another process; all queries of a session are found, by their ids if they have no names.
     again = QueryMetrics()

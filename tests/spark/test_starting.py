@@ -11,6 +11,7 @@ from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.session import warm_up
 from jetspark.spark.source import JetStreamDataSource
+from jetspark.spark.versions import register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ def late_once(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     context.pythonExec = str(python)
     yield tmp_path / "python.late"
     context.pythonExec = before
-    spark.dataSource.register(JetStreamDataSource)
+    register(spark, JetStreamDataSource)
 
 
 def test_a_query_whose_python_starts_too_late_is_started_again(

@@ -21,14 +21,12 @@ from jetspark.errors import ConfigError
 from jetspark.spark.checkpoints import local_path, query_id, remove_incomplete_start
 from jetspark.spark.failures import NO_WORKER
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.versions import HAS_LIMITS, end_when_idle
+from jetspark.spark.versions import CHECKPOINTS, HAS_LIMITS, end_when_idle
 
 logger = logging.getLogger("jetspark.spark")
 
 SETTING = "spark.sql.streaming.checkpointFileManagerClass"
-BY_FILE_SYSTEM = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
+BY_FILE_SYSTEM = f"{CHECKPOINTS}.FileSystemBasedCheckpointFileManager"
 _LOCK_PATIENCE = 10.0
 """Seconds, since the JVM of a killed run lives a moment longer."""
 _LOCK = ".jetspark.lock"
@@ -99,14 +97,12 @@ def with_quick_checkpoint(
     `start` itself for a checkpoint that is not on a local disk, and in a session that has the
     setting already.
     """
-    folder = local_path(checkpoint)
-    if folder is None:
+    if (folder := local_path(checkpoint)) is None:
         return start
     remove_incomplete_start(folder)
-    if spark.conf.get(SETTING, None) is not None:
-        return start
     # Through Spark Connect the class cannot be looked up.
-    if not hasattr(spark, "_jvm") or not _has_class(spark._jvm):
+    known = hasattr(spark, "_jvm") and _has_class(spark._jvm)
+    if not known or spark.conf.get(SETTING, None) is not None:
         return start
 
     def start_quickly() -> StreamingQuery:

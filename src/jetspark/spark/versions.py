@@ -60,7 +60,11 @@ else:
             pass
 
 
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming"
+if DataSourceStreamArrowWriter.__module__ != __name__:  # from 4.1 on
+    CHECKPOINTS += ".checkpointing"
 __all__ = [
+    "CHECKPOINTS",
     "HAS_LIMITS",
     "DataSourceStreamArrowWriter",
     "end_when_idle",
