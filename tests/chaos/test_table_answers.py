@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.chaos.table_answers import PLACES, run
 
+pytestmark = pytest.mark.tables
+
 
 @pytest.mark.parametrize("place", PLACES)
 def test_lost_answers_lose_and_repeat_no_row(place: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.chaos.table_origins import ORIGINS, Figures, run_one
 
+pytestmark = pytest.mark.tables
+
 
 @pytest.mark.parametrize("origin", ORIGINS)
 def test_maintenance_of_a_table_of_others_leaves_its_rows_and_what_else_is_there(

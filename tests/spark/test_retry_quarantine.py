@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.tables
+
 TEXT = partial(StructField, dataType=StringType())
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ROWS = StructType(
