@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from jetspark.blocking.docstrings import twin_of
@@ -41,12 +40,7 @@ class Watcher(CallbackIterator[Entry | None], EntryIterator[Entry]):
 class CallbackBlock(CallbackTwin[Any], AsyncBlock):
     """Ends with its block, and the callback's thread with it."""
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
         if not self._thread.is_over:
             super().__exit__(exc_type, exc, traceback)
             self._thread.post(self._worker.stop)

@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
-from typing import Generic, Self, Unpack
+from typing import Any, Generic, Self, Unpack
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.docstrings import twin_of
@@ -76,12 +75,7 @@ class BasePublisher(Generic[SenderT]):
         self._thread.call(self._sender.open)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         try:
             if kind is None or issubclass(kind, Exception):
                 self._complete(failed=kind is not None)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from functools import update_wrapper
-from types import TracebackType
 from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, overload
 
 from jetspark.blocking.caller_side import CallerSide, drive
@@ -64,12 +63,7 @@ class AsyncBlock(Twin):
         self._thread.run(self._inner.__aenter__)
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
         self._thread.leave(exc, self._inner.__aexit__, exc_type, exc, traceback)
 
 

@@ -22,8 +22,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from types import TracebackType
-from typing import Final, Generic, Self, TypeAlias, TypeVar, Unpack
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, Unpack
 
 import jetspark.errors as errors
 from jetspark.client.publishing import Publishing
@@ -543,12 +542,7 @@ class BasePublisher(Generic[SenderT]):
         self._sender.open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         try:
             if kind is None or issubclass(kind, Exception):
                 await self._complete(failed=kind is not None)
