@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, Unpack
 
-from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.client import Message
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import LoopIterator, MessageIterator
@@ -54,7 +54,6 @@ class JsMsg(Message):
     # Created by the first ack: creating a message must stay cheap.
     _answering: AsyncJsMsg
 
-    ack = drives(AsyncJsMsg.ack)
     ack_sync = drives(AsyncJsMsg.ack_sync)
     nak = drives(AsyncJsMsg.nak)
     in_progress = drives(AsyncJsMsg.in_progress)
@@ -70,6 +69,9 @@ class JsMsg(Message):
     @property
     def is_acked(self) -> bool:
         return self._twin().is_acked
+
+    def ack(self) -> None:  # by hand, since it is called for each message
+        drive(self._twin().ack())
 
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], None]
