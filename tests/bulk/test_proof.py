@@ -195,7 +195,7 @@ class Scripted(Leaders):
 def copier_over(link: TwoLeaders) -> BatchCopier:
     ledger = Ledger(make_options("nats://x"), "S", "q")
     ledger.leaders = Scripted(link)
-    return BatchCopier(make_options("nats://x"), ledger, "S", "q")
+    return BatchCopier(ledger)
 
 
 def test_a_decision_is_not_made_on_old_markers() -> None:

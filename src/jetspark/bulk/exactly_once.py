@@ -133,8 +133,8 @@ class Ledger:
     ) -> None:
         self.stream = ledger_stream(target)
         self.leaders = Leaders(options, timeout, timeout=answer_within(timeout))
-        self._target = target
-        self._writer = writer
+        self.options, self.timeout = options, timeout
+        self.target, self.writer = target, writer
         self._staging = f"_spark.{target}.stage.{writer}"
         self._answer_within = answer_within(timeout)
 
@@ -142,8 +142,8 @@ class Ledger:
         """Create the ledger's stream if it does not exist. Raises APIError."""
         config = {
             "name": self.stream,
-            "description": f"What Spark's exactly-once writers to {self._target} decided",
-            "subjects": [f"_spark.{self._target}.{kind}.>" for kind in ("ledger", "stage")],
+            "description": f"What Spark's exactly-once writers to {self.target} decided",
+            "subjects": [f"_spark.{self.target}.{kind}.>" for kind in ("ledger", "stage")],
             "allow_rollup_hdrs": True,
             "num_replicas": replicas,
         }
@@ -161,7 +161,7 @@ class Ledger:
 
         `writer`: of another writer. Raises StreamNotFoundError, LedgerError for an unreadable one.
         """
-        subject = self._decisions(writer or self._writer)
+        subject = self._decisions(writer or self.writer)
         stored = self.leaders.message(self.stream, last_by_subj=subject)
         if stored is None:
             return None
@@ -177,11 +177,11 @@ class Ledger:
 
         Raises WrongLastSequenceError if `after` is not the last one.
         """
-        subject = self._decisions(self._writer)
+        subject = self._decisions(self.writer)
         return self._publish(subject, msgspec.msgpack.encode(decision), after, rollup=True)
 
     def _decisions(self, writer: str) -> str:
-        return f"_spark.{self._target}.ledger.{writer}"
+        return f"_spark.{self.target}.ledger.{writer}"
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class Ledger:
 
         Raises WrongLastSequenceError if `after` is not the last one.
         """
-        self._publish(self._entry(name), self._writer.encode(), after, rollup=True)
+        self._publish(self._entry(name), self.writer.encode(), after, rollup=True)
 
     def _entry(self, name: str) -> str:
         return self._decisions(f"name.{name_key(name)}")
@@ -374,28 +374,16 @@ class Lane:
 
 
 class BatchCopier:
-    """Copies batches of one writer. The parameters are those of `ExactlyOnceWriter`."""
+    """Copies batches of the ledger's writer. `keep_markers`: see `ExactlyOnceWriter`."""
 
-    def __init__(
-        self,
-        options: ConnectOptions,
-        ledger: Ledger,
-        target: str,
-        writer: str,
-        *,
-        keep_markers: bool = False,
-        timeout: float = 60.0,
-    ) -> None:
-        self._options = options
+    def __init__(self, ledger: Ledger, *, keep_markers: bool = False) -> None:
         self._ledger = ledger
         self._leaders = ledger.leaders
-        self._target = target
-        self._writer = writer
-        self._timeout = timeout
+        self._target = ledger.target
         self._link: BlockingLink | None = None
         self._inbox = ""
         self._chunks = 0
-        self._retry = Retry(timeout)
+        self._retry = Retry(ledger.timeout)
         self._refusal: errors.APIError | None = None
         self._answers: dict[str, MessageFrame] = {}
         self._head = b"NATS/1.0\r\n" + (b"Nats-TTL:never\r\n" if keep_markers else b"")
@@ -474,7 +462,7 @@ class BatchCopier:
         ]
 
     def _marker_subject(self, lane: int) -> str:
-        return f"_spark.{self._target}.mark.{self._writer}.{lane}"
+        return f"_spark.{self._target}.mark.{self._ledger.writer}.{lane}"
 
     # -- rows ----------------------------------------------------------------------------------
 
@@ -512,7 +500,7 @@ class BatchCopier:
         if time.monotonic() > self._retry.deadline:
             said = f"; its answer: {self._refusal}." if self._refusal else "."
             raise errors.RequestTimeoutError(
-                f'Stream "{self._target}" accepted no rows for {self._timeout:g} s{said}'
+                f'Stream "{self._target}" accepted no rows for {self._ledger.timeout:g} s{said}'
             )
         try:
             for lane in lanes:
@@ -558,13 +546,13 @@ class BatchCopier:
             *rows,
             (subject + b".end", b"%bNats-Rollup:sub\r\n\r\n" % self._head, batch_id.encode()),
         ]
-        link.send(encode_batch(batch_id, messages, reply), self._timeout)
+        link.send(encode_batch(batch_id, messages, reply), self._ledger.timeout)
 
     def _wait(self, lanes: list[Lane]) -> list[Lane]:
         """Process one answer or more; returns the lanes whose chunk may be stored, or not."""
         in_doubt: list[Lane] = []
         answers = self._answers
-        deadline = time.monotonic() + answer_within(self._timeout)
+        deadline = time.monotonic() + answer_within(self._ledger.timeout)
         while not answers:
             for one in self._connected().messages(deadline):
                 answers[one.subject.decode()] = one
@@ -601,7 +589,7 @@ class BatchCopier:
 
     def _connected(self) -> BlockingLink:
         if self._link is None:
-            self._link = attempt(lambda: connect(self._options), self._retry)
+            self._link = attempt(lambda: connect(self._ledger.options), self._retry)
             self._inbox = f"{self._link.new_inbox()}."
             self._link.subscribe(f"{self._inbox}*")
             self._answers.clear()
@@ -730,9 +718,7 @@ class ExactlyOnceWriter:
         self._target = target
         self._writer = writer
         self._name = name
-        self._copier = BatchCopier(
-            options, self.ledger, target, writer, keep_markers=keep_markers, timeout=timeout
-        )
+        self._copier = BatchCopier(self.ledger, keep_markers=keep_markers)
 
     def stored(self, batch: int) -> int | None:
         """Number of rows of the last batch if it is `batch` and completely stored, else None.
