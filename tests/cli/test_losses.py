@@ -1,13 +1,19 @@
-"""What `ingest` and `run` tell of messages that failOnDataLoss=false leaves out."""
+"""What `ingest` and `run` tell of messages that failOnDataLoss=false leaves out, and of servers."""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
+import select
+import time
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pytest
+from tests.support.ports import free_port
 from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin, numbered
 
@@ -17,10 +23,12 @@ from jetspark.cli.signals import stop_on_signals
 from jetspark.cli.spark_runs import Losses, Watch
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.cli.conftest import Run
+    from tests.conftest import MakeServer
 
 SECONDS = 300.0
 logger = logging.getLogger("jetspark.of_spark")
@@ -69,6 +77,59 @@ path = "{tmp_path}/t"
         "(max_msgs 5) or a purge, before they were read."
     )
     assert err.splitlines() == [recreated, removed]
+
+
+@pytest.mark.spark
+def test_a_server_that_goes_away_and_comes_back_is_a_line_each_and_one_that_stays_away_the_end(
+    make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JETSPARK_LOG", "json")
+    server = make_server(store_dir=tmp_path / "store")
+    with Admin(server.url) as admin:
+        admin.create("AWAY", "away")
+        admin.fill(numbered("away", 3))
+    port, table = free_port(), tmp_path / "t"
+    how = ["--follow", "--interval", "0.2", "--option", "readTimeout=4", "-q"]
+    how += ["--metrics", f"127.0.0.1:{port}", "--master", "local[2]", "--server", server.url]
+
+    def wait_for(rows: int) -> None:
+        metric = f'jetspark_query_rows_total{{query="{table}"}} {rows}.0\n'
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            assert process.poll() is None, finish(process)
+            with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                if metric in answer.read().decode():
+                    return
+            time.sleep(0.2)
+        pytest.fail(f"not {rows} rows")
+
+    def said(process: subprocess.Popen[bytes]) -> tuple[str, str]:
+        assert process.stderr is not None
+        assert select.select([process.stderr], [], [], SECONDS)[0]
+        line = json.loads(process.stderr.readline())
+        return line["level"], line["message"]
+
+    with jetspark("ingest", "AWAY", "--to", str(table), *how) as process:
+        wait_for(rows=3)
+        server.stop()
+        lost = "warning", f"The connection to {server.url} is lost. The queries wait for a server."
+        assert said(process) == lost
+        server.start()
+        level, message = said(process)
+        assert level == "info"
+        assert re.fullmatch(rf"{server.url} answers again, after \d+ s\.", message)
+        with Admin(server.url) as admin:
+            admin.fill(numbered("away", 2))
+        wait_for(rows=5)
+        server.stop()
+        assert said(process) == lost
+        level, message = said(process)
+        code, _, err = finish(process, SECONDS)
+    assert (code, level, err) == (1, "error", "")
+    assert message.startswith(
+        f"No server at {server.url}: Connection refused. Tried for 4 s. The options readTimeout "
+        "and publishTimeout say how long to try; run the same again, which goes on where it was.\n"
+    )
 
 
 def test_each_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

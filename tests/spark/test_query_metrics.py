@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 from prometheus_client import REGISTRY
 from tests.support.streams import Admin, numbered
 
-from jetspark.metrics.endpoint import Collected
+from jetspark.metrics.endpoint import collected
 from jetspark.spark import query_metrics
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.lag import Progress
@@ -46,17 +47,30 @@ def eventually(what: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_a_look_that_waits_does_not_make_the_next_one_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = threading.Semaphore(0)
+def test_who_asks_gets_a_new_look_but_does_not_wait_for_a_silent_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[bool] = []
+    silent = threading.Event()
+    monkeypatch.setattr(query_metrics, "_CALL_SECONDS", 0.2)
 
-    def wait_for_a_dead_server(_: QueryMetrics) -> None:
-        time.sleep(0.2)
-        looks.release()
+    def look(_: QueryMetrics) -> None:
+        looks.append(silent.wait(60 * (len(looks) == 2)))
 
-    monkeypatch.setattr(QueryMetrics, "_look_once", wait_for_a_dead_server)
-    with QueryMetrics().looking():
-        assert looks.acquire(timeout=60)
-        assert looks.acquire(timeout=5)
+    monkeypatch.setattr(QueryMetrics, "_look_once", look)
+    metrics = QueryMetrics()
+    with metrics.looking():
+        eventually(lambda: metrics._new_until > 0)
+        metrics.not_ready()
+        assert len(looks) == 1  # which is new
+        metrics._new_until = 0
+        metrics.not_ready()
+        assert len(looks) == 2
+        eventually(lambda: metrics._new_until > 0)
+        metrics._new_until = 0
+        assert metrics.not_ready() == ["no query is running yet"]
+        assert len(looks) == 2
+        silent.set()
 
 
 def test_what_a_batch_has_is_not_old_any_more_though_no_server_answers(tmp_path: Path) -> None:
@@ -73,8 +87,9 @@ def test_what_a_batch_has_is_not_old_any_more_though_no_server_answers(tmp_path:
     one.ends["AGED"], one.oldest["AGED"] = 20, time.time_ns() - 40_000_000_000
     one.is_active = True
     metrics = QueryMetrics()
+    metrics._new_until = math.inf
     metrics._followed["aged"] = one
-    with Collected(metrics._collect).registered():
+    with collected(metrics._collect):
         for number, seq, age, end, shown in ((0, 9, 5, 10, 5), (1, 19, 4, 15, 40)):
             (tmp_path / "offsets" / str(number)).write_text(of(seq, age, end))
             (tmp_path / "commits" / str(number)).write_text("v1\n{}")
@@ -89,8 +104,7 @@ def test_what_a_batch_has_is_not_old_any_more_though_no_server_answers(tmp_path:
 def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
     spark: SparkSession, make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_metrics, "_EVERY", 0.2)
-    monkeypatch.setattr(query_metrics, "_SHARE", 1)  # on a busy machine a look takes a second
+    monkeypatch.setattr(query_metrics, "_NEW_FOR", 0.2)
     server = make_server()
     admin = Admin(server.url)
     admin.create("METERED", "metered")
@@ -109,8 +123,8 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
         return query
 
     metrics = QueryMetrics()
-    assert metrics.not_ready() == ["no query is running yet"]
     with metrics.looking():
+        assert metrics.not_ready() == ["no query is running yet"]
         query = followed(metrics)
         try:
             eventually(lambda: values("METERED")["batches"] == 1)

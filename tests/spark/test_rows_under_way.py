@@ -10,12 +10,15 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from jetspark.bulk.arrow import SCHEMA
+from jetspark.bulk.retry import Retry
+from jetspark.errors import BrokenSocketError
 from jetspark.lakehouse.formats import Format
+from jetspark.retries import Backoff
 from jetspark.spark import direct
 from jetspark.spark.direct import DirectPartition, DirectReader, Into
 from jetspark.spark.lag import RowsUnderWay
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.target import prepare
+from jetspark.spark.lakehouse.target import prepare, without_files
 from jetspark.spark.options import parse_options
 from jetspark.spark.rows_under_way import VARIABLE, reporting, rows_under_way
 
@@ -47,7 +50,7 @@ def test_nobody_who_listens_is_no_error(tmp_path: Path, monkeypatch: pytest.Monk
     assert rows_under_way("a") == 0
 
 
-def test_a_task_that_writes_files_reports_each_of_its_batches(
+def test_a_task_that_writes_files_reports_each_of_its_batches_and_how_often_it_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
@@ -59,14 +62,16 @@ def test_a_task_that_writes_files_reports_each_of_its_batches(
                 {"seq": list(range(count))}, pa.schema([SCHEMA.field("seq")])
             )
             seen.append(rows_under_way("a"))
+            Retry(60, Backoff(0, 0)).again(BrokenSocketError("lost"))
 
     monkeypatch.setattr(direct, "read_partition", batches)
     monkeypatch.setattr(direct, "query_id", lambda: "a")
     rows = StructType([StructField("seq", LongType())])
     table = parse_lakehouse_options(Format.DELTA, {"path": str(tmp_path / "table")})
     reader = DirectReader(parse_options({"stream": "S"}), Into(table, rows, {}))
-    assert list(reader.read(DirectPartition((), prepare(table, rows))))
+    (done,) = reader.read(DirectPartition((), prepare(table, rows)))
     assert seen == [3, 7]
+    assert without_files(done)[1][0].retries == 2
     state = SimpleNamespace(statusStore=lambda: None)
     session = SimpleNamespace(sharedState=lambda: state)
     java = SimpleNamespace(sparkSession=lambda: session)

@@ -41,7 +41,7 @@ class Query:
         target = prepare_for_query(options, ROWS)
         files = TaskFiles(target)
         files.write(pa.RecordBatch.from_pydict({"site": list(sites), "n": [batch] * len(sites)}))
-        answers: list[Any] = [Written("q", files.close())]
+        answers: list[Any] = [Written("q", files.close(), retries=2), Written("q", (), retries=1)]
         LakehouseStreamWriter(options, target, replace=False).commit(answers, batch)
 
     def batches(self, site: str) -> list[int]:
@@ -63,6 +63,7 @@ def test_what_was_written_is_counted_once_however_often_a_batch_comes(query: Que
     assert written is not None
     assert (written.rows, written.files, written.commits) == (5, 4, 4)
     assert written.bytes > 0
+    assert written.retries == 6
 
 
 def test_an_older_copy_stops_the_query_and_the_newest_one_goes_on(query: Query) -> None:

@@ -92,7 +92,7 @@ class HandlingInThreads:
     def __init__(self, caller: CallerSide, handler: Handler, endpoint: Endpoint) -> None:
         self.answering = Answering(caller.publishing, caller.report, Tally())
         self._caller = caller
-        self._handler: Callable[[Request], Any] = caller.hooks.handler(handler, endpoint.failed)
+        self._handler: Callable[[Request], Any] = caller.hooks.callback(handler, endpoint.failed)
         self._endpoint = endpoint
         self._workers = WorkerPool(f"jetspark-{endpoint.options.name}", caller.inner)
 

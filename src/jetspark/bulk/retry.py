@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, NoReturn, TypeVar
+from typing import ClassVar, Final, NoReturn, TypeVar
 
 import jetspark.errors as errors
 from jetspark.retries import NO_JETSTREAM, Backoff, is_transient
@@ -44,6 +44,9 @@ _NOT_FOUND: Final = (errors.StreamNotFoundError, errors.ConsumerNotFoundError)
 
 class Retry:
     """How long to retry, and the pauses between attempts."""
+
+    repeated: ClassVar[int] = 0
+    """Attempts in this process that were made again."""
 
     def __init__(self, within: float, pauses: Backoff = _PAUSES) -> None:
         """`within`: seconds since the last progress."""
@@ -80,6 +83,7 @@ class Retry:
         if left < self._pauses.first:
             return False
         self._attempts += 1
+        Retry.repeated += 1
         time.sleep(min(self._pauses.pause(self._attempts), left))
         return True
 
@@ -121,6 +125,8 @@ def attempt(once: Callable[[], T], retry: Retry) -> T:
             return once()
         except errors.JetsparkError as error:
             if not retry.again(error):
+                if retry.within and retry.is_worth(error):
+                    error.args = (f"{error} Tried for {retry.within:g} s.",)
                 raise
             logger.info("Trying again after: %s", error)
 

@@ -427,13 +427,14 @@ def span(duration: timedelta | None) -> str:
 
 
 _logger = logging.getLogger("jetspark")
+logging.getLogger("jetspark.cli").setLevel(logging.INFO)
 _INBOX = re.compile(r'[\w-]{22}(\.[\d*]+)?(?=")')
 """The end of an inbox's subject in a refusal, which differs for each attempt."""
 
 
 class _Log(logging.Handler):
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self.refusals: list[str] | None = []
         """Waiting refusals; None when they are printed at once."""
 

@@ -182,7 +182,7 @@ def _served(address: str | None, nc: Client, moved: Callable[[], Any] = list) ->
     if address is None:
         yield
         return
-    from jetspark.metrics.endpoint import Collected, Health, family, serving
+    from jetspark.metrics.endpoint import Health, collected, family, serving
 
     def collect() -> Iterator[Any]:
         found = family(MOVED)
@@ -191,7 +191,7 @@ def _served(address: str | None, nc: Client, moved: Callable[[], Any] = list) ->
         yield found
 
     health = Health(lambda: [] if nc.is_connected else ["there is no link to a server"])
-    with serving(address, health), Collected(collect).registered():
+    with serving(address, health), collected(collect):
         yield
 
 

@@ -23,11 +23,7 @@ from jetspark.cli import console
 from jetspark.cli.acl import permissions_of
 from jetspark.cli.app import make_app, no_server_advice, version_text
 from jetspark.cli.options import DEFAULT, Connection, JsonOption, Repeated
-from jetspark.errors import (
-    JetsparkError,
-    PermissionsError,
-    SparkUnavailableError,
-)
+from jetspark.errors import JetsparkError, PermissionsError, SparkUnavailableError
 from jetspark.subjects import subject_within, subjects_overlap
 from jetspark.timestamps import parse_isotime
 from jetspark.version import __version__

@@ -196,6 +196,7 @@ def ingest(
         job.check()
         messages = check_source(source, is_new=job.is_new)
         watch = Watch(outcome, metrics=metrics)
+        watch.connections = [job.source.connection]
         if lineage:
             from jetspark.cli.lineage import lineage_of
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -75,6 +75,8 @@ def run(
     written = {name for name, sink in pipeline.sinks.items() if pipeline.stream_of(sink)}
     read = pipeline.sinks.keys() - written
     watch = Watch(outcome, read=read, metrics=metrics)
+    ends: list[Any] = [*pipeline.sources.values(), *pipeline.sinks.values()]
+    watch.connections = {c for one in ends if (c := getattr(one.parsed, "connection", None))}
     if lineage:
         from jetspark.cli.lineage import lineage_of
 

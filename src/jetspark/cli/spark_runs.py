@@ -7,9 +7,10 @@ import os
 import re
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,12 +18,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from jetspark.bulk.links import pool
 from jetspark.bulk.ranges import VARIABLE, Loss
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.options import Repeated, pairs
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
-from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
+from jetspark.errors import ConfigError, JetsparkError, PipelineError, SparkUnavailableError
 from jetspark.spark import rows_under_way
 from jetspark.wire.documents import decode_json
 
@@ -33,9 +35,12 @@ if TYPE_CHECKING:
     from jetspark.cli.console import Outcome
     from jetspark.cli.lineage import Lineage
     from jetspark.cli.signals import Stop
+    from jetspark.connection.options import ConnectOptions
     from jetspark.spark.lag import Progress as QueryProgress
     from jetspark.spark.lag import RowsUnderWay
     from jetspark.spark.query_metrics import QueryMetrics
+
+logger = logging.getLogger("jetspark.cli")
 
 # -------------------------------------------------------------------------------------------------
 # Flags. --master and --conf are checked before Spark starts, which would take long to refuse them.
@@ -99,10 +104,32 @@ def _knock(master: str, addresses: list[tuple[str, int]]) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Reports losses of a query with failOnDataLoss=false, as Spark's processes find them.
+# Reports what queries lose: servers, and messages with failOnDataLoss=false, as Spark finds them.
 
 
-logger = logging.getLogger("jetspark.cli")
+_PING_SECONDS = 1.0
+
+
+def _tell_of_link(options: ConnectOptions, ended: threading.Event) -> None:
+    """Log once when the servers go away, and when one is back, whatever tasks do meanwhile."""
+    lost = None
+    while not ended.wait(_PING_SECONDS):
+        try:
+            with pool.link(options) as link:
+                while link.check():  # an idle link may be a lost one
+                    if lost is not None:
+                        took = time.monotonic() - lost
+                        logger.info("%s answers again, after %.0f s.", link.server, took)
+                    lost = None
+                    if ended.wait(_PING_SECONDS):
+                        return
+            why = f"The connection to {link.server} is lost."
+        except JetsparkError as error:
+            why = str(error)
+        if lost is None and not ended.is_set():
+            lost = time.monotonic()
+            logger.warning("%s The queries wait for a server.", why)
+
 
 _GATHER_SECONDS = 5.0
 """Seconds within which the partitions of a batch report their losses, for one line."""
@@ -349,6 +376,8 @@ class Watch:
         metrics: str | None = None,
     ) -> None:
         self.lineage: Lineage | None = None
+        self.connections: Collection[ConnectOptions] = ()
+        """Whose loss is logged."""
         self._outcome = outcome
         self._address = metrics
         self._metrics: QueryMetrics | None = None
@@ -463,6 +492,9 @@ class Watch:
         self.done = {name: QueryProgress() for name in queries}
         failure = None
         due = 0.0
+        ended = threading.Event()
+        for link in self.connections:
+            threading.Thread(target=_tell_of_link, args=(link, ended), daemon=True).start()
         self._follow(queries)
         notify_ready()
         try:
@@ -504,6 +536,7 @@ class Watch:
                     with suppress(StreamingQueryException):
                         active[0].awaitTermination(_LOOK_SECONDS)  # type: ignore[arg-type]
         finally:
+            ended.set()
             if self._metrics is not None:
                 self._metrics.stop_looking()
             for name, query in queries.items():
@@ -558,19 +591,16 @@ class Watch:
         return self._under_way[query].count()
 
 
-@contextmanager
 def figures_served(
     address: str | None, alive: Callable[[], list[str]] = list, lost: Callable[[], Any] = dict
-) -> Iterator[QueryMetrics | None]:
+) -> AbstractContextManager[QueryMetrics | None]:
     """Serve figures of Spark, and probes with them (`metrics.endpoint`), if there is an address."""
     if address is None:
-        yield None
-        return
+        return nullcontext()
     with signals_held():
         from jetspark.spark.query_metrics import served
 
-    with served(address, alive, lost) as figures:
-        yield figures
+    return served(address, alive, lost)
 
 
 def notify_ready() -> None:

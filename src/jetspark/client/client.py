@@ -716,10 +716,8 @@ async def request_and_read(
     It reads inside the hook, which thus sees its errors. `again`: as for `Client.ask`.
     """
 
-    async def ask(sent: HeadersLike | None) -> T:
-        return read(await plain_request(client, subject, payload, timeout, sent, again=again))
-
     hooked = client.publishing.asking
     if hooked is None:
-        return await ask(headers)
-    return await hooked.request(subject, payload, headers, ask)
+        return read(await plain_request(client, subject, payload, timeout, headers, again=again))
+    ask = partial(plain_request, client, subject, payload, timeout, again=again)
+    return await hooked.request(subject, payload, headers, ask, read)

@@ -237,7 +237,7 @@ class HookRunner:
                     try:
                         return put(changed)
                     except _OF_HEADERS as error:
-                        self._ignore_headers(error)
+                        self.report(errors.user_error("Sending with the headers of a hook", error))
                 return put(own)
 
     async def request(
@@ -245,19 +245,20 @@ class HookRunner:
         subject: str,
         payload: Payload,
         headers: HeadersLike | None,
-        ask: Callable[[HeadersLike | None], Awaitable[T]],
+        ask: Callable[[HeadersLike | None], Awaitable[Any]],
+        read: Callable[[Any], T],
     ) -> T:
-        """`send` for a coroutine that sends a request and reads its reply."""
+        """`send` for a coroutine that sends a request; `read` is called for its reply."""
         with _Clock(self, "request", subject):
             if not self._wraps:
-                return await ask(headers)
+                return read(await ask(headers))
             with self._sending(subject, payload, None, headers, asking=True) as (own, changed):
                 if changed is not None:
                     try:
-                        return await ask(changed)
+                        return read(await ask(changed))
                     except _OF_HEADERS as error:
-                        self._ignore_headers(error)
-                return await ask(own)
+                        self.report(errors.user_error("Sending with the headers of a hook", error))
+                return read(await ask(own))
 
     @contextmanager
     def _sending(
@@ -287,12 +288,9 @@ class HookRunner:
         try:
             headers = Headers(message.headers or ())
         except Exception as error:
-            self._ignore_headers(errors.user_error("The headers that a hook has set", error))
+            self.report(errors.user_error("The headers that a hook has set", error))
             return None
         return None if headers.to_dict() == before else headers
-
-    def _ignore_headers(self, error: errors.JetsparkError) -> None:
-        self.report(errors.user_error("Sending with the headers of a hook", error))
 
     def _acknowledging(
         self, subject: str, payload: Value, *, asking: bool
@@ -308,14 +306,10 @@ class HookRunner:
 
     # -- receiving -----------------------------------------------------------------------------
 
-    def callback(self, function: FunctionT) -> FunctionT:
-        """The function to call in place of a callback of messages."""
-        return self.handler(function, None)
+    def callback(self, function: FunctionT, failed: Failed | None = None) -> FunctionT:
+        """The function to call in place of a callback of messages, or a handler of requests.
 
-    def handler(self, function: FunctionT, failed: Failed | None) -> FunctionT:
-        """The function to call in place of a handler of requests.
-
-        `failed` answers an Exception of the handler, so that the hook includes the answer; the call
+        `failed` answers an Exception of a handler, so that the hook includes the answer; the call
         then raises nothing.
         """
         if self._quiet:

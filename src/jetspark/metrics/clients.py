@@ -6,19 +6,19 @@ requests and callbacks are timed. Clients of one name are one, also those that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import astuple
 from functools import cache
 from threading import Lock
 
-from prometheus_client import REGISTRY
 from prometheus_client.core import Metric as Family
 
 import jetspark.metrics.names as metrics
 from jetspark.client.hooks import HookedClient, Hooks, Measured
 from jetspark.connection.events import Closed, ConnectionEvent
 from jetspark.connection.session import Statistics
-from jetspark.metrics.endpoint import Collected, Durations, family
+from jetspark.metrics.endpoint import Durations, collected, family
 
 _OF_STATISTICS = (
     metrics.RECEIVED,
@@ -47,19 +47,21 @@ class _Clients(Hooks):
         self._open: set[_OneClient] = set()
         self._closed: dict[str, Statistics] = {}
         self._durations: dict[tuple[Measured, str, str], Durations] = {}
-        REGISTRY.register(Collected(self._collect))
+        self._served = ExitStack()
+        self._served.enter_context(collected(self._collect))
 
     def bind(self, client: HookedClient) -> Hooks:
-        one = _OneClient(client, self._duration, self._forget)
+        one = _OneClient(client, self)
         with self._lock:
             self._open.add(one)
         return one
 
-    def _duration(self, what: Measured, name: str, error: str) -> Durations:
+    def duration(self, what: Measured, name: str, error: str) -> Durations:
+        """How long these took."""
         with self._lock:
             return self._durations.setdefault((what, name, error), Durations())
 
-    def _forget(self, one: _OneClient) -> None:
+    def forget(self, one: _OneClient) -> None:
         """Add up what a closed client has counted."""
         with self._lock:
             if one in self._open:
@@ -97,24 +99,21 @@ def _family(metric: metrics.Metric, values: Iterable[tuple[str, int]]) -> Family
 class _OneClient(Hooks):
     """The hooks of one client."""
 
-    def __init__(
-        self, client: HookedClient, duration: Callable[..., Durations], forget: Callable[..., None]
-    ) -> None:
+    def __init__(self, client: HookedClient, every: _Clients) -> None:
         self.client = client
         self.name = client.options.name or ""
-        self._duration = duration
-        self._forget = forget
+        self._every = every
         self._done = {
-            "request": duration("request", self.name, "").add,
-            "process": duration("process", self.name, "").add,
+            "request": every.duration("request", self.name, "").add,
+            "process": every.duration("process", self.name, "").add,
         }
 
     def measured(self, what: Measured, seconds: float, error: BaseException | None) -> None:
         if error is None:
             self._done[what](seconds)
         else:
-            self._duration(what, self.name, type(error).__name__).add(seconds)
+            self._every.duration(what, self.name, type(error).__name__).add(seconds)
 
     def event(self, event: ConnectionEvent) -> None:
         if isinstance(event, Closed):
-            self._forget(self)
+            self._every.forget(self)

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -28,7 +29,6 @@ except ModuleNotFoundError:
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import ThreadingWSGIServer
-from prometheus_client.registry import Collector
 
 from jetspark.metrics.names import BUCKETS, Kind, Metric
 
@@ -71,28 +71,17 @@ class Durations:
         histogram.add_metric(labels, list(zip(bounds, counts, strict=True)), seconds)
 
 
-class Collected(Collector):
-    """Values that are asked for when Prometheus comes."""
-
-    def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
-        self._collect = collect
-
-    def collect(self) -> Iterable[Family]:
-        """See prometheus-client."""
-        return self._collect()
-
-    @contextmanager
-    def registered(self) -> Iterator[None]:
-        """In the block, Prometheus gets them."""
-        REGISTRY.register(self)
-        try:
-            yield
-        finally:
-            REGISTRY.unregister(self)
-
-    def describe(self) -> Iterable[Family]:
-        """Nothing: their names are known, and others may have the same."""
-        return ()
+@contextmanager
+def collected(collect: Callable[[], Iterable[Family]]) -> Iterator[None]:
+    """In the block, Prometheus gets these values; they are asked for when it comes."""
+    collector: Any = partial(collect)
+    collector.collect = collect
+    collector.describe = tuple  # nothing: the names are known, and others may have the same
+    REGISTRY.register(collector)
+    try:
+        yield
+    finally:
+        REGISTRY.unregister(collector)
 
 
 @dataclass(frozen=True)

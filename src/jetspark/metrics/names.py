@@ -40,17 +40,13 @@ class Metric(NamedTuple):
     def prometheus(self) -> str:
         """Prometheus's name, but for the `_total` of a counter."""
         unit = _UNITS.get(self.unit, "")
-        name = _underscored(self.name)
+        name = self.name.replace(".", "_")
         return name if not unit or name.endswith(unit) else f"{name}_{unit}"
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Prometheus's names of the attributes."""
-        return tuple(map(_underscored, self.attributes))
-
-
-def _underscored(name: str) -> str:
-    return name.replace(".", "_")
+        return tuple(one.replace(".", "_") for one in self.attributes)
 
 
 _CLIENT = ("messaging.system", "messaging.client.id")
@@ -130,6 +126,11 @@ FILE_BYTES = Metric("jetspark.query.file.bytes", _COUNTER, "By", "Bytes in these
 COMMITS = Metric(
     *("jetspark.query.commits", _COUNTER, "{commit}"),
     "Commits of batches to tables, counted so.",
+    _QUERY,
+)
+RETRIES = Metric(
+    *("jetspark.query.retries", _COUNTER, ""),
+    "Attempts to read that tasks made again, counted so; not of rows through Spark.",
     _QUERY,
 )
 BATCH = Metric(

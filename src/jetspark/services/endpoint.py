@@ -409,7 +409,7 @@ class HandlingHere:
     def __init__(self, handler: Handler, endpoint: Endpoint) -> None:
         client = endpoint.client
         self.answering = Answering(client.publishing, client.report, Tally())
-        self._handler = client.hooks.handler(handler, endpoint.failed)
+        self._handler = client.hooks.callback(handler, endpoint.failed)
         self._endpoint = endpoint
         self._is_async = inspect.iscoroutinefunction(self._handler)
 

@@ -28,6 +28,7 @@ from pyspark.sql.types import StringType, StructType
 
 from jetspark.bulk.arrow import JsonFields
 from jetspark.bulk.ranges import SequenceRange
+from jetspark.bulk.retry import Retry
 from jetspark.codecs.ddl import check_fields
 from jetspark.codecs.decoder import only_refused
 from jetspark.codecs.decoding import Decoder, Decoding
@@ -330,7 +331,7 @@ class DirectReader(JetStreamStreamReader):
             return
         files = TaskFiles(partition.target)
         write = self._write_listed if self._into.options.tables else self._write
-        schema = None
+        schema, before = None, Retry.repeated
         try:
             with reporting(query_id()) as report:
                 for batch in read_partition(self._options.without_decoder(), partition):
@@ -342,7 +343,7 @@ class DirectReader(JetStreamStreamReader):
             files.discard()
             raise
         if (written or files.growth) and schema is not None:
-            done = HandedOver(tuple(written), files.growth)
+            done = HandedOver(tuple(written), files.growth, Retry.repeated - before)
             yield with_files(_placeholder(schema), done, files.aside)
 
     def _write(

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
+from pyspark.errors import StreamingQueryException
+
+import jetspark.errors as errors
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.spark.option_values import with_names_of_spark
 
@@ -23,6 +26,8 @@ _CAUSE = re.compile(r"^\s*Caused by: (?:[\w$]+\.)*[\w$]+: (.+)$", re.MULTILINE)
 _SAY_NOTHING = ("Writing job ", "Job aborted", "Task failed while writing")
 """Beginnings of sentences of Spark whose reason is in the exception's cause."""
 _GOES_ON = "run the same again, which goes on where it was."
+_WAITED = errors.ConnectionFailure, errors.RequestTimeoutError, errors.IncompleteRangeError
+_GAVE_UP = f"The options readTimeout and publishTimeout say how long to try; {_GOES_ON}"
 # Texts in Spark's chains of exceptions, and what to do.
 _KNOWN = {
     "No space left on device": f"No space left on device: free some, and {_GOES_ON}",
@@ -48,16 +53,19 @@ def explain(error: BaseException) -> JetsparkError:
     """A PipelineError with one sentence; our own errors are returned unchanged."""
     if isinstance(error, JetsparkError):
         return error
-    explained = PipelineError(_sentence(error))
+    said = _sentence(error)
+    if isinstance(error, StreamingQueryException) and is_of(error, *_WAITED):
+        said = f"{said} {_GAVE_UP}"
+    explained = PipelineError(said)
     explained.__cause__ = error
     explained.is_mistake = is_of(error, ConfigError)  # nothing that its log would explain
     return explained
 
 
-def is_of(error: BaseException, kind: type[JetsparkError]) -> bool:
-    """Whether an error of ours of this class has ended Spark's work."""
+def is_of(error: BaseException, *kinds: type[JetsparkError]) -> bool:
+    """Whether an error of ours of these classes has ended Spark's work."""
     ours = _ours(_reasons(error))
-    return ours is not None and ours[0] == kind.__name__
+    return ours is not None and issubclass(getattr(errors, ours[0]), kinds)
 
 
 def _reasons(error: BaseException) -> list[str]:

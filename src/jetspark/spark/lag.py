@@ -126,13 +126,7 @@ class LagListener(listener.StreamingQueryListener):
             return
         name = report.get("name") or report["id"]
         figures = figures_of(report)
-        one = QueryLag(
-            name,
-            report["batchId"],
-            figures.rows,
-            figures.rows_per_second,
-            lag,
-        )
+        one = QueryLag(name, report["batchId"], figures.rows, figures.rows_per_second, lag)
         self._latest[name] = one
         logger.info("%s: batch %d, %d rows, lag %d", name, one.batch, one.rows, sum(lag.values()))
         if self._callback is not None:

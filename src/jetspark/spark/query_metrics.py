@@ -1,8 +1,8 @@
 """Figures of running queries for Prometheus, and whether the queries are getting on.
 
 Everything comes from what the driver knows: Spark's reports, and the query's checkpoint, which has
-the position and what tables got (`lakehouse.ledger`), so that these figures survive a restart. For
-the lag a thread asks the servers every few seconds where the streams end, and how old the first
+the position and what tables got (`lakehouse.ledger`), so that these figures survive a restart. When
+Prometheus or a probe comes, a thread asks the servers where the streams end, and how old the first
 unread message is; it goes on ageing while no server answers. A checkpoint on another machine is not
 read: then position and rows are those of the reports since the process began.
 """
@@ -28,7 +28,7 @@ from jetspark.bulk.fixed_range import tail
 from jetspark.bulk.leaders import streams_of
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.errors import JetsparkError
-from jetspark.metrics.endpoint import Collected, Durations, Health, family, serving
+from jetspark.metrics.endpoint import Durations, Health, collected, family, serving
 from jetspark.spark.checkpoints import finished_offsets, local_path
 from jetspark.spark.lag import Progress, RowsUnderWay, streams_in
 from jetspark.spark.lakehouse.ledger import TableLedger, Written
@@ -41,9 +41,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("jetspark.metrics")
 
-_EVERY = 2.0
-_SHARE = 50
-"""The thread may have one part in so many of a processor's time."""
+_NEW_FOR = 2.0
+"""Seconds for which a look is new enough."""
 _CALL_SECONDS = 2.0
 _INTERVALS = 10
 _PATIENCE = 60.0
@@ -170,7 +169,8 @@ class QueryMetrics:
         """The name of a batch without a query, the session's rows, and those of before."""
         self._rows = 0
         self._tasks = 0, 0
-        self._stop = threading.Event()
+        self._asked, self._looked, self._stop = (threading.Event() for _ in range(3))
+        self._new_until = 0.0
 
     def follow(self, name: str, query: StreamingQuery, progress: Progress) -> None:
         """From now on, or in place of the query of this name that has ended."""
@@ -208,9 +208,9 @@ class QueryMetrics:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """In the block, keep everything up to date, and give it to Prometheus."""
+        """In the block, give everything to Prometheus."""
         thread = threading.Thread(target=self._look, name="jetspark-lag", daemon=True)
-        with Collected(self._collect).registered():
+        with collected(self._collect):
             thread.start()
             try:
                 yield
@@ -222,15 +222,21 @@ class QueryMetrics:
         self._stop.set()
 
     def _look(self) -> None:
-        pause = 0.2
-        while not self._stop.wait(pause):
-            begin = time.thread_time()  # not what it waits for the JVM or a server
+        while not self._stop.is_set():
+            self._asked.clear()
             try:
                 self._look_once()
             except Exception as error:  # the JVM may end at any time
                 logger.debug("The queries' figures are not known: %s", error)
-            took = time.thread_time() - begin
-            pause = max(0.2 if self._session is None else _EVERY, _SHARE * took)
+            self._new_until = time.monotonic() + _NEW_FOR
+            self._looked.set()
+            self._asked.wait(5 * _NEW_FOR)  # before Spark forgets its reports
+
+    def _look_if_old(self) -> None:
+        if time.monotonic() >= self._new_until and not self._stop.is_set():
+            self._looked.clear()
+            self._asked.set()
+            self._looked.wait(_CALL_SECONDS)  # a server may be silent for longer
 
     def _look_once(self) -> None:
         if self._spark is not None:
@@ -261,6 +267,7 @@ class QueryMetrics:
 
     def not_ready(self) -> list[str]:
         """Why the queries are not getting on, as far as they are not."""
+        self._look_if_old()
         if not self._followed and self._batch is None:
             return ["no query is running yet"]
         return [
@@ -272,6 +279,7 @@ class QueryMetrics:
     # -- for Prometheus ----------------------------------------------------------------------
 
     def _collect(self) -> Iterator[Family]:
+        self._look_if_old()
         queries = dict(self._followed)
         now = time.time_ns()
         of_stream: dict[metrics.Metric, dict[tuple[str, ...], float]] = {
@@ -290,18 +298,19 @@ class QueryMetrics:
                 since = max(one.oldest.get(stream, now), one.read.get(stream, 0))
                 of_stream[metrics.LAG_TIME][name, stream] = max(0, now - since) / 1e9
             written = one.written or Written(rows=one.progress.rows, aside=one.progress.aside)
+            of_table = (
+                (metrics.FILES, written.files),
+                (metrics.FILE_BYTES, written.bytes),
+                (metrics.COMMITS, written.commits),
+                (metrics.RETRIES, written.retries),
+            )
             for metric, value in (
                 (metrics.ACTIVE, one.is_active),
                 (metrics.REACHABLE, not one.unreachable),
                 (metrics.RESTARTS, one.restarts),
                 (metrics.ROWS, written.rows),
                 (metrics.QUARANTINED, written.aside),
-                *(
-                    ((metrics.FILES, written.files), (metrics.FILE_BYTES, written.bytes))
-                    if one.written
-                    else ()
-                ),
-                *(((metrics.COMMITS, written.commits),) if one.written else ()),
+                *(of_table if one.written else ()),
             ):
                 of_query.setdefault(metric, {})[name,] = float(value)
             one.durations.give(batches, [name])

@@ -33,18 +33,18 @@ class Written(msgspec.Struct):
     files: int = 0
     bytes: int = 0
     commits: int = 0
+    retries: int = 0
+    """Attempts that tasks made again."""
 
-    def count(self, batch: int, files: Sequence[NewFile], quarantine: str | None) -> None:
-        """Add the files of a batch, unless that was counted."""
-        if batch <= self.batch:
-            return
+    def count(self, files: Sequence[NewFile], quarantine: str | None, retries: int) -> None:
+        """Add the files of a batch."""
         aside = sum(one.rows for one in files if one.table and one.table == quarantine)
-        self.batch = batch
         self.rows += sum(one.rows for one in files) - aside
         self.aside += aside
         self.files += len(files)
         self.bytes += sum(one.size for one in files)
         self.commits += len({one.table for one in files})
+        self.retries += retries
 
 
 class _Content(msgspec.Struct):
@@ -79,13 +79,19 @@ class TableLedger:
         return self._found.written
 
     def note(
-        self, batch: int, tables: Iterable[str], files: Sequence[NewFile], quarantine: str | None
+        self,
+        batch: int,
+        tables: Iterable[str],
+        files: Sequence[NewFile],
+        quarantine: str | None,
+        retries: int,
     ) -> None:
         """These tables have this batch, whose tasks wrote these files."""
         self._found.tables.update(dict.fromkeys(tables, batch))
-        if self._found.written is None:
-            self._found.written = Written()
-        self._found.written.count(batch, files, quarantine)
+        found = self._found.written = self._found.written or Written()
+        if batch > found.batch:  # else it was counted
+            found.batch = batch
+            found.count(files, quarantine, retries)
         # A path that is not here may be on a file system that only Spark knows.
         if self._path is None or not self._path.parent.is_dir():
             return

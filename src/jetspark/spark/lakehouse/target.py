@@ -89,6 +89,8 @@ class HandedOver:
 
     files: tuple[NewFile, ...]
     growth: Growths
+    retries: int
+    """Attempts to read that it made again."""
 
 
 def with_files(
@@ -127,6 +129,7 @@ class Written(WriterCommitMessage):
     writer: str
     files: Sequence[NewFile]
     growth: Growths = field(default_factory=dict)
+    retries: int = 0
 
 
 @dataclass(frozen=True)
@@ -421,7 +424,7 @@ class _Sink:
                 files.write(rows)
             written = [file for one in handed_over for file in one.files] + files.close()
             growth = united([files.growth, *(one.growth for one in handed_over)])
-            return Written(writer, written, growth)
+            return Written(writer, written, growth, sum(one.retries for one in handed_over))
         except BaseException:
             files.discard()
             raise
@@ -600,7 +603,8 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
 
         self._each(files, commit)
         tables = {str(self._options.of_table(one.table).name) for one in files if one.table}
-        ledger.note(batchId, tables, made, self._options.quarantine)
+        retries = sum(one.retries for one in all_answers(messages, Written))
+        ledger.note(batchId, tables, made, self._options.quarantine, retries)
         merge_small_files(due)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
