@@ -69,7 +69,7 @@ PAIRS: list[tuple[type, tuple[type, ...]]] = [
     (api.RawStreamMsg, (StoredMsg,)),
     (TheirService, (Service, blocking_services.Service)),
     (TheirGroup, (Group, blocking_services.Group)),
-    (TheirRequest, (Request,)),
+    (TheirRequest, (Request, blocking_services.Request)),
 ]
 # What acknowledgements are on an ordinary message, and methods of dataclasses.
 ELSEWHERE = {
@@ -182,22 +182,70 @@ def test_the_callback_of_subscribe_has_another_name(client: Any) -> None:
 
 
 CALLS = [(owner, name) for owner in _HERE if "." in owner for name in _HERE[owner]]
+# What ours take by `**options`.
+OPTIONS = {"publish": {"headers"}, "watch": {"include_history", "ignore_deletes", "meta_only"}}
+
+
+def arguments(call: Any) -> set[str]:
+    """Those that may be given by name."""
+    if not inspect.isfunction(call):
+        return set()
+    found = inspect.signature(call).parameters.values()
+    return {one.name for one in found if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+
+
+def test_every_argument_of_nats_py_is_taken_or_its_error_names_ours() -> None:
+    silent = {
+        (f"{one.__module__}.{one.__name__}.{name}", argument)
+        for theirs, ours in PAIRS
+        for one in ours
+        for name in public_names(theirs) - {"connect"}
+        if hasattr(one, name)
+        for argument in arguments(getattr(theirs, name, None))
+        - arguments(getattr(one, name, None))
+        - OPTIONS.get(name, set())
+        - {"self"}.union(*(_HERE.get(f"{cls.__name__}.{name}", ()) for cls in one.__mro__))
+    }
+    assert silent == set()
 
 
 @pytest.mark.parametrize(("owner", "name"), CALLS)
 def test_arguments_of_nats_py_are_refused_with_ours(owner: str, name: str) -> None:
     of, call = owner.split(".")
     theirs, ours = next((one, two) for one, two in PAIRS if two[0].__name__ == of)
-    if call != "jetstream":  # it takes **opts
-        assert name in inspect.signature(getattr(theirs, call)).parameters
+    known = {"prefix", *api.KeyValueConfig.__dataclass_fields__}  # of jetstream(**opts) and params
+    assert name in known.union(*(arguments(getattr(theirs, one)) for one in dir(theirs)))
     for one in ours:
-        assert name not in inspect.signature(getattr(one, call)).parameters
+        assert name not in arguments(getattr(one, call))
         sentence = re.escape(f"{owner}: {told(owner, name)}")
         with pytest.raises(TypeError, match=sentence):
             result = getattr(one, call)(
                 MagicMock(spec=one), *["a"] * (of != "Client"), **{name: None}
             )
             asyncio.run(result)
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "says"),
+    [
+        (
+            jetspark.Client.subscribe,
+            ("a", "queue"),
+            "Client.subscribe: give these by name: queue, callback, ",
+        ),
+        (
+            jetspark.blocking.Client.request,
+            ("a", b"", 1),
+            "Client.request: give these by name: timeout",
+        ),
+        (PullConsumer.fetch, (1, 5), "PullConsumer.fetch: give these by name: timeout"),
+    ],
+)
+def test_an_argument_without_its_name_is_told(call: Any, given: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        call(None, *given)
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        call(None)
 
 
 def test_such_names_are_not_there_for_programs_that_look() -> None:

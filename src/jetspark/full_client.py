@@ -15,7 +15,7 @@ from jetspark.backup.save import BackupCalls
 from jetspark.client.callbacks import ErrorCallback, EventCallback
 from jetspark.client.hooks import HooksLike
 from jetspark.client.listing import Listing
-from jetspark.client.messages import MessageView
+from jetspark.client.messages import Message, MessageView
 from jetspark.client.subscription import Subscription
 from jetspark.connection.options import ConnectionOptions, ConnectOptions, make_options
 from jetspark.dead_letters.dead_letters import DeadLetterCalls
@@ -30,7 +30,8 @@ from jetspark.nats_py_names import tell
 from jetspark.objects.reader import ObjectReader, ObjectWatcher
 from jetspark.objects.store import ObjectStore, ObjectStoreCalls
 from jetspark.registry.client import RegistryCalls
-from jetspark.services.service import Service, ServiceCalls
+from jetspark.services.endpoint import Request
+from jetspark.services.service import Group, Service, ServiceCalls
 from jetspark.system.system import SystemCalls
 from jetspark.timestamps import Seconds
 from jetspark.tracing.calls import TraceCalls
@@ -77,9 +78,9 @@ class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls, RegistryCalls)
 
 
 for told in (
-    *(Client, MessageView, Metadata, Subscription, JetStream, ConsumerMessages, PushMessages),
-    *(Listing, PullConsumer, StoredMsg, Bucket, Watcher, ObjectStore, ObjectReader),
-    *(ObjectWatcher, Service),
+    *(Client, MessageView, Message, Metadata, Subscription, JetStream, ConsumerMessages),
+    *(PushMessages, Listing, PullConsumer, StoredMsg, Bucket, Watcher, ObjectStore, ObjectReader),
+    *(ObjectWatcher, Service, Group, Request),
 ):
     tell(told)
 

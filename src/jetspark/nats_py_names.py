@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import unwrap
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -16,8 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Of a class, a module of jetspark, or the arguments of a call: {names in nats-py: here}.
 _TABLE: dict[str, dict[str, str]] = {
     "jetspark": {
-        "NATS": "connect(), which returns a Client",
-        "Msg": "Message",
+        "NATS": "connect(), which returns a Client", "Msg": "Message",
         "aio": "jetspark itself, with connect(), Client and Message",
         "js": "jetspark.jetstream, with the configurations in jetspark.documents",
         "micro": "Client.add_service()",
@@ -37,10 +37,8 @@ _TABLE: dict[str, dict[str, str]] = {
         "error_cb": "error_callback",
         "disconnected_cb reconnected_cb closed_cb": "event_callback, called with each change",
         "discovered_server_cb lame_duck_mode_cb": "event_callback, called with each change",
-        "allow_reconnect": "reconnect",
-        "reconnect_time_wait": "reconnect_wait",
-        "dont_randomize": "randomize=False",
-        "no_echo": "echo=False",
+        "allow_reconnect": "reconnect", "reconnect_time_wait": "reconnect_wait",
+        "dont_randomize": "randomize=False", "no_echo": "echo=False",
         "tls_handshake_first": "tls_first",
         "drain_timeout flush_timeout": "the timeout of drain() and flush()",
         "flusher_queue_size": "pending_size, in bytes",
@@ -53,35 +51,48 @@ _TABLE: dict[str, dict[str, str]] = {
         "skip_subject_validation": "check_subjects=False",
     },
     "Client.subscribe": {"cb": "callback", "future": "the result's next()"},
-    "Client.jetstream": {"prefix": "api_prefix"},
-    "Subscription.unsubscribe": {"limit": "max_msgs"},
+    "Client.request": {"old_style": "False"}, "Bucket.keys": {"filters": "keys"},
+    "Message.respond Request.respond Request.respond_error": {"data": "payload"},
+    "Subscription.unsubscribe": {"limit": "max_msgs"}, "Client.jetstream": {"prefix": "api_prefix"},
     "JetStream.publish": {"stream": "expect_stream", "msg_ttl": "ttl"},
-    "JetStream.pause_consumer": {"consumer": "name", "pause_until": "until"},
-    "JetStream.consumer_info JetStream.delete_consumer": {"consumer": "name"},
+    "JetStream.create_stream JetStream.update_stream JetStream.create_consumer "
+    "JetStream.create_push_consumer JetStream.create_bucket JetStream.create_object_store": {
+        "bucket config": "an argument without a name",
+    },
+    "JetStream.consumer_info JetStream.pause_consumer JetStream.reset_consumer "
+    "JetStream.resume_consumer JetStream.delete_consumer": {
+        "consumer": "name", "timeout": "the timeout of jetstream()", "pause_until": "until",
+    },
+    "JetStream.delete_msg JetStream.get_msg": {"stream_name": "stream"},
     "JetStream.get_msg": {"subject": "last_by_subject", "next": "next_by_subject, with seq"},
-    "JetStream.purge_stream": {"subject": "filter"},
-    "JetStream.create_object_store JetStream.object_store": {"bucket": "name"},
-    "Bucket.create Bucket.purge": {"msg_ttl": "ttl"},
-    "Bucket.update Bucket.delete": {"last": "revision"},
-    "Bucket.purge_deletes": {"olderthan": "older_than"},
-    "ObjectStore.get": {"writeinto": "get_into()"},
+    "JetStream.purge_stream": {"subject": "filter"}, "JetStream.stream_info PullConsumer.fetch": {},
+    "JetStream.bucket JetStream.delete_bucket": {"bucket": "name"},
+    "JetStream.object_store JetStream.delete_object_store": {"bucket": "name"},
+    "JetStream.create_bucket": {"max_bytes": "max_bucket_size", "direct": "nothing: it always is"},
+    "Bucket.create Bucket.purge": {"msg_ttl": "ttl"}, "Bucket.update": {"last": "revision"},
+    "Bucket.get Bucket.put Bucket.create Bucket.update Bucket.delete": {"validate_keys": "True"},
+    "Bucket.delete": {"last": "revision", "msg_ttl": "ttl, of purge()"},
+    "Bucket.watch": {"headers_only": "meta_only", "inactive_threshold": "nothing: it is 5 minutes"},
+    "Bucket.purge_deletes": {"olderthan": "older_than"}, "Bucket.history": {"key": "keys"},
+    "ObjectStore.get": {"writeinto": "get_into()", "show_deleted": "include_deleted, of info()"},
     "ObjectStore.put ObjectStore.update_meta": {"meta": "description, headers and metadata"},
+    "ObjectStore.watch": {"include_history meta_only": "nothing: it gives each object's info"},
+    "Service.add_endpoint Group.add_endpoint Service.add_group Group.add_group": {
+        "config": "its fields, as arguments",
+    },
     "Client": {
         "is_closed is_connecting is_reconnecting is_draining is_draining_pubs": "status",
         "CLOSED CONNECTED CONNECTING DISCONNECTED": "jetspark.ConnectionStatus",
         "DRAINING_PUBS DRAINING_SUBS RECONNECTING": "jetspark.ConnectionStatus",
         "connected_url": "current_server",
         "connected_server_version client_id client_ip": "server_info, with version and the like",
-        "discovered_servers server_pool": "servers",
-        "set_server_pool": "set_servers()",
-        "ssl_context": "tls",
-        "jsm": "jetstream(), which has those calls, too",
+        "discovered_servers server_pool": "servers", "set_server_pool": "set_servers()",
+        "ssl_context": "tls", "jsm": "jetstream(), which has those calls, too",
         "pending_data_size": "flush(), which waits until it is sent",
         "msg_class": "jetspark.Message",
     },
     "MessageView": {
-        "header": "headers",
-        "sid": "nothing: the subscription gave it",
+        "header": "headers", "sid": "nothing: the subscription gave it",
         "Ack Metadata": "ack() and metadata",
     },
     "Metadata": {"num_delivered": "deliveries", "num_pending": "pending", "sequence": "stream_seq"},
@@ -92,10 +103,8 @@ _TABLE: dict[str, dict[str, str]] = {
         "subscribe subscribe_bind": "ordered() to read, create_consumer(…).consume() to work",
         "pull_subscribe pull_subscribe_bind": "create_consumer() or consumer(), and its fetch()",
         "PullSubscription PushSubscription": "a class in jetspark.jetstream",
-        "key_value": "bucket()",
-        "create_key_value": "create_bucket()",
-        "delete_key_value": "delete_bucket()",
-        "consumers_info": "consumers()",
+        "key_value": "bucket()", "create_key_value": "create_bucket()",
+        "delete_key_value": "delete_bucket()", "consumers_info": "consumers()",
         "streams_info streams_info_iterator": "streams()",
         "find_stream_name_by_subject": "stream_names(subject)",
         "get_last_msg": "get_msg(stream, last_by_subject=…)",
@@ -103,8 +112,7 @@ _TABLE: dict[str, dict[str, str]] = {
         "is_status_msg": "Message.status",
     },
     "ConsumerMessages PushMessages": {
-        "messages": "the result of consume() or subscribe(), iterated",
-        "next_msg": "next()",
+        "messages": "the result of consume() or subscribe(), iterated", "next_msg": "next()",
         "unsubscribe": "stop(), or drain()",
         "consumer_info delivered pending_bytes queue subject": "the consumer's info()",
     },
@@ -114,20 +122,19 @@ _TABLE: dict[str, dict[str, str]] = {
     },
     "Bucket": {"watchall": "watch()", "BucketStatus Entry KeyWatcher": "a class in jetspark.kv"},
     "ObjectStore": {
-        "get_info": "info()",
-        "list": "objects()",
+        "get_info": "info()", "list": "objects()",
         "ObjectResult ObjectStoreStatus ObjectWatcher": "a class in jetspark.objects",
     },
     "ObjectReader": {"data": "all(), or ObjectStore.get_bytes()"},
     "Watcher ObjectWatcher": {"updates": "next()", "STOP_ITER": "stop()"},
     "StoredMsg": {"header": "headers", "sequence": "seq", "stream": "what get_msg() was given"},
     "Service": {"start": "Client.add_service(), which starts it", "stopped": "active"},
-}
-_HERE = {
-    owner: {name: here for names, here in table.items() for name in names.split()}
-    for owners, table in _TABLE.items()
-    for owner in owners.split()
-}
+}  # fmt: skip
+_HERE: dict[str, dict[str, str]] = {}
+for owners, table in _TABLE.items():
+    split = {name: here for names, here in table.items() for name in names.split()}
+    for owner in owners.split():
+        _HERE[owner] = _HERE.get(owner, {}) | split
 
 
 def told(owner: str, name: str) -> str:
@@ -164,13 +171,21 @@ def tell(cls: type) -> None:
 
 
 def telling(owner: str, call: F) -> F:
-    """The call, which refuses nats-py's arguments with a sentence. `owner`: as in the table."""
+    """The call, which tells nats-py's arguments, and those that need a name. `owner`: as there."""
     table = _HERE[owner]
 
     @wraps(call)
     def refusing(*args: Any, **options: Any) -> Any:
-        for name in table.keys() & options.keys():
-            raise TypeError(f"{owner}: {told(owner, name)}")
-        return call(*args, **options)
+        for name in options:
+            if name in table:
+                raise TypeError(f"{owner}: {told(owner, name)}")
+        try:
+            return call(*args, **options)
+        except TypeError:
+            code = unwrap(call).__code__
+            if len(args) > (taken := code.co_argcount) and code.co_kwonlyargcount:
+                names = code.co_varnames[taken : taken + code.co_kwonlyargcount]
+                raise TypeError(f"{owner}: give these by name: {', '.join(names)}.") from None
+            raise
 
     return refusing  # type: ignore[return-value]

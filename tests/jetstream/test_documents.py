@@ -210,7 +210,14 @@ def test_json_is_sent_as_it_is() -> None:
     assert config_to_wire(StreamConfig, text, {}) == msgspec.json.decode(text)
 
 
-@pytest.mark.parametrize("text", ["[1]", "{", b"{", "ORDERS"])
+def test_an_option_that_is_no_field_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(TypeError, match="has no field 'durable'; did you mean 'durable_name'"):
+        config_to_wire(ConsumerConfig, None, {"durable": "d"})
+    with pytest.raises(TypeError, match=r"^ConsumerConfig has no field 'queue'\.$"):
+        config_to_wire(ConsumerConfig, None, {"queue": "q"})
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", b"{", "ORDERS", StreamConfig])
 def test_text_that_is_no_json_object_is_refused_with_a_hint(text: Any) -> None:
     with pytest.raises(ConfigError, match=r"is not a StreamConfig in JSON .*: give fields by name"):
         config_to_wire(StreamConfig, text, {})

@@ -48,7 +48,7 @@ def config_to_wire(
 
     In a document durations are nanoseconds. Options override `config`; they may have seconds for a
     duration, and one text for a list. Raises ConfigError for a misspelt field or word, a value of
-    another type, and JSON that is not an object.
+    another type, and JSON that is not an object; TypeError for an option that is no field.
     """
     wire = {}
     if isinstance(config, Document):
@@ -57,6 +57,10 @@ def config_to_wire(
         given = config if isinstance(config, Mapping) else _decoded(config, cls.__name__)[1]
         wire = _wire_given(cls, given)
     inner = _inner(cls)
+    for name in options.keys() - {*cls.__struct_fields__}:
+        near = nearest_name(name, cls.__struct_fields__)
+        hint = f"; did you mean {near!r}?" if near else "."
+        raise TypeError(f"{cls.__name__} has no field {name!r}{hint}")
     chosen = {
         name: _nested_given(inner[name], value) if name in inner else value
         for name, value in options.items()
@@ -92,10 +96,10 @@ def _decoded(
         return text, decode_document(text, what)
     except OSError as error:
         raise ConfigError(f"Cannot read {where}: {error.strerror or error}.") from None
-    except DocumentError as error:
+    except (DocumentError, TypeError) as error:
         raise ConfigError(
-            f"{where} is not a {what} in JSON ({error.why}): give fields by name, a mapping, "
-            "JSON text, or the pathlib.Path of a JSON file."
+            f"{where} is not a {what} in JSON ({getattr(error, 'why', error)}): give fields by "
+            "name, a mapping, JSON text, or the pathlib.Path of a JSON file."
         ) from None
 
 
