@@ -104,7 +104,7 @@ def acl(
         service_prefix: service-monitor: prefix under which another account's services are
             imported.
         account: system-monitor: only this account.
-        inbox_prefix: Prefix of reply subjects, as in the connection's option of this name.
+        inbox_prefix: Prefix of reply subjects, the same as the connection option of this name.
         domain: The JetStream domain.
         api_prefix: The JetStream API prefix, instead of a domain.
         json: Print JSON.

@@ -185,7 +185,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "backup": ("Show what a stream's backup holds, and extract messages, without a server.",),
     "consumer": ("Show a stream's consumers.",),
     "group": ("Show the consumer groups of a stream, their members and partitions.",),
-    "dead-letters": ("Keep the messages that consumers give up, and replay them.",),
+    "dead-letters": ("Keep the messages that consumers give up on, and replay them.",),
     "service": ("Find services, look at them, and call them.",),
     "schema": ("Register and show schemas of payloads, and check new versions.",),
     "registry": ("Run a schema registry.",),

@@ -1,4 +1,4 @@
-"""`jetspark dead-letters`: messages that consumers gave up."""
+"""`jetspark dead-letters`: messages that consumers gave up on."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def create(
     connection: options.Connection = options.DEFAULT,
     json: options.JsonResult = False,
 ) -> None:
-    """Store messages that consumers give up from now on; run it again to watch others.
+    """Store messages that consumers give up on from now on; run it again to watch others.
 
     Args:
         name: Name of the stream for the letters; NAME_ADVISORIES holds those for a worker.

@@ -70,9 +70,9 @@ class SchemaFlags:
     """The schema of payloads, and what is around them."""
 
     schema: str | None = None
-    """Text of the schema of the payloads. For Protobuf also a compiled class (shop_pb2:Order); for
-    Debezium, JSON and the data of CloudEvents also columns ("id BIGINT, amount DOUBLE"); for JSON
-    and CloudEvents also a JSON Schema."""
+    """The payloads' schema, as text; or a compiled class for Protobuf (shop_pb2:Order); or columns
+    ("id BIGINT, amount DOUBLE") for JSON, Debezium and the data of CloudEvents; or a JSON Schema
+    for JSON and CloudEvents."""
     schema_file: str | None = None
     """File with the schema: .avsc, .proto, a descriptor set of protoc, or the JSON of Debezium."""
     registry: str | None = None
@@ -167,7 +167,7 @@ class TableFlags:
     bucket(16, id), truncate(4, name); or name=expression in Spark SQL. day alone is a column with
     the day of the timestamp. May be given again."""
     format: str | None = None
-    """delta or iceberg. An existing table keeps its format, a new one is in delta."""
+    """delta or iceberg. An existing table keeps its format; a new one is delta by default."""
     merge_schema: Switch = False
     """Add columns that the table lacks, instead of refusing the rows."""
     column: Repeated = None

@@ -31,7 +31,7 @@ def request(
         subject: Subject to publish to.
         payload: The payload; empty by default.
         timeout: Seconds to wait.
-        count: Number of replies; fewer within --timeout are an error. 0: all that arrive.
+        count: Replies to wait for; fewer within --timeout is an error. 0: all that arrive.
         json: One line of JSON for each reply.
         raw: Only the payload of each reply, unchanged.
     """

@@ -138,7 +138,7 @@ def show(
         name: Name of the schema.
         version: Its version; by default the latest.
         revision: Its revision; by default the latest.
-        json: Print the registry's document.
+        json: Print the registry's JSON document for the schema.
         raw: Only the definition, as a file that add takes: of Protobuf the source, or the bytes of
             the set of descriptors.
     """
@@ -175,7 +175,7 @@ def check(
         name: Name of the schema.
         file: The schema, as for add.
         format: avro, protobuf or jsonschema; by default that of the file's suffix.
-        policy: Check another policy than that of the schema.
+        policy: Check against this policy instead of the schema's own.
         json: Print one JSON document.
     """
     from jetspark.registry.compatibility import check_definition, violations

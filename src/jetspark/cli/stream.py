@@ -198,7 +198,7 @@ def add(
         storage: file (the default) or memory.
         replicas: Number of replicas in the cluster.
         config: JSON file with any options of a stream; flags override them.
-        json: Print the server's JSON document of the stream.
+        json: Print the stream's JSON document from the server.
     """
     check_replicas(replicas)
     subjects = [name] if subject is None and config is None else subject
@@ -305,7 +305,7 @@ def backup(
         name: Name of the stream.
         folder: New folder for the backup.
         consumers: Include the consumers, with their positions.
-        check: Let the server verify all messages first (servers of 2.15 and newer always do).
+        check: Have the server verify all messages first (servers 2.15 and newer always do).
         json: Print what was saved as one JSON document.
     """
     place = local_folder(folder)
@@ -341,7 +341,7 @@ def restore(
         folder: A backup of this command or of `nats stream backup`.
         config: JSON file with options of the stream that replace those in the backup.
         replicas: Number of replicas instead of the one in the backup.
-        json: Print the server's JSON document of the stream.
+        json: Print the stream's JSON document from the server.
     """
     place = local_folder(folder)
     check_replicas(replicas)
