@@ -83,8 +83,8 @@ def test_data_in_json_has_the_fields_of_a_schema() -> None:
         good, wrong, listed, none = rows_of(decoding(schema=schema), batch(payloads))
         assert (good["id"], good["amount"], good["ce_id"]) == (7, 2.5, "a-1")
         assert (wrong["id"], wrong["ce_id"], wrong["data"]) == (None, None, payloads[1])
-        assert wrong[REASON] == 'The data does not fit: id: "x" is not a whole number.'
-        assert listed[REASON] == "The data does not fit: it is no object."
+        assert wrong[REASON] == 'Field id: "x" is not a whole number.'
+        assert listed[REASON] == "The data is not an object."
         assert (none["id"], none["ce_id"], none[REASON]) == (None, "a-1", None)
     assert good["tags"] == ["a"]
     assert "tags" not in rows_of(decoding(schema=JSON_SCHEMA, fields=["id"]), batch(payloads))[0]

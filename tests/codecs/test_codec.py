@@ -26,6 +26,7 @@ import jetspark.blocking
 from jetspark.codecs.avro import fields_of
 from jetspark.codecs.codec import Codec
 from jetspark.connection.options import make_options
+from jetspark.documents import StoredMsg
 from jetspark.errors import BadPayloadError, CodecError, ConfigError
 from jetspark.registry.lookup import schema_lookup
 from jetspark.registry.service import serve_registry
@@ -83,7 +84,7 @@ def test_a_value_in_json_has_the_schema_s_types() -> None:
     text = b'{"x0": "2026-01-31T12:00:00Z", "x1": "AQI=", "x2": 3}'
     at = datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert codec.decode(codec.encode(text, as_json=True)[0]) == {"x0": at, "x1": b"\1\2", "x2": 3}
-    with pytest.raises(CodecError, match=r"Expected `int \| null`, got `str` - at `\$\.x2`"):
+    with pytest.raises(CodecError, match=r"^Field x2: '3' is not an int\.$"):
         codec.encode(text.replace(b"3}", b'"3"}'), as_json=True)
     numbers = Codec("protobuf", schema=SOURCE, message="Order")
     assert numbers.decode(numbers.encode(b'{"numbers": {"7": 8}}', as_json=True)[0])["numbers"] == {
@@ -106,21 +107,66 @@ def test_every_value_of_a_schema_is_what_fastavro_writes(data: st.DataObject) ->
     assert ours == theirs
 
 
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        ({"x0": "one"}, r"Expected `int \| null`, got `str` - at `\$\.x0`"),
-        ({"x0": 1.5, "x2": []}, r"Expected `int \| null`, got `float` - at `\$\.x0`"),
-        ({"x0": 2**63, "x2": []}, r"Expected `int` <= 9223372036854775807 - at `\$\.x0`"),
-        ({"y": 1}, "unknown field `y`"),
-        ([1], "Expected `object`, got `array`"),
-        ({"x0": None, "x2": []}, "x0 is null in a row, and the schema has long"),
-        ({}, "x0 is missing, and has no default"),
-    ],
-)
-def test_a_value_that_does_not_fit_is_refused_by_its_field_s_name(value: Any, says: str) -> None:
-    with pytest.raises(CodecError, match=says):
-        Codec("avro", schema=AVRO).encode(value)
+DEEP_AVRO = {
+    "type": "record", "name": "D", "fields": [
+        {"name": "n", "type": "int"}, {"name": "d", "type": {
+            "type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}},
+        {"name": "list", "type": {"type": "array", "items": {
+            "type": "record", "name": "E", "fields": [{"name": "y", "type": "boolean"}]}}},
+        {"name": "map", "type": {"type": "map", "values": "double"}},
+        {"name": "kind", "type": {"type": "enum", "name": "K", "symbols": ["NEW", "OLD"]}}],
+}  # fmt: skip
+GOOD = {"n": 1, "d": Decimal("1.5"), "list": [{"y": True}], "map": {"k": 1.5}, "kind": "NEW"}
+WRONG: list[tuple[Codec, Any, str]] = [
+    *((Codec("avro", schema=json.dumps(DEEP_AVRO)), GOOD | wrong, says) for wrong, says in (
+        ({"n": 12.5}, "Field n: 12.5 is not an int."),
+        ({"n": True}, "Field n: True is not an int."),
+        ({"n": None}, "Field n is null, and the schema has int."),
+        ({"n": 2**31}, "Field n: 2147483648 is not an int."),
+        ({"d": Decimal("123.4")}, "Field d: Decimal('123.4') is not a decimal(4,2)."),
+        ({"d": 1.5}, "Field d: 1.5 is not a decimal(4,2)."),
+        ({"list": [{"y": True}, {"y": 0}]}, "Field list[1].y: 0 is not a boolean."),
+        ({"list": [{"y": True, "z": 1}]}, "Field list[0].z is not in the schema, which has y: "),
+        ({"map": {"k": "much"}}, "Field map['k']: 'much' is not a double."),
+        ({"kind": "BLUE"}, "Field kind: 'BLUE' is not one of NEW, OLD."),
+        ({"m": 1}, "Field m is not in the schema, which has n, d, list, map, kind: drop it."),
+    )),
+    (Codec("avro", schema=AVRO), {"x0": 1}, "Field x2 is missing, and has no default."),
+    (Codec("avro", schema=AVRO), [1], "The value: [1] is not a struct."),
+    *((Codec("protobuf", schema=SOURCE, message="Order"), wrong, says) for wrong, says in (
+        ({"by_name": {"k": {"y": 12.5}}}, "Field by_name['k'].y: 12.5 is not an int."),
+        ({"f_uint32": -1}, "Field f_uint32: -1 is not an uint32."),
+        ({"texts": ["a", None]}, "Field texts.element is null, and the schema has a value in"),
+        ({"at": datetime(2026, 1, 1)}, "Field at: datetime.datetime(2026, 1, 1, 0, 0) is not a "),
+        ({"kind": 7}, "Field kind: 7 is not a string."),
+    )),
+    *((Codec("json", schema="n INT, d DECIMAL(4,2), f DOUBLE"), wrong, says) for wrong, says in (
+        ({"n": "7"}, "Field n: '7' is not an int."),
+        ({"d": Decimal("1.505")}, "Field d: Decimal('1.505') is not a decimal(4,2)."),
+        ({"f": float("inf")}, "Field f: inf is not a number in JSON."),
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("codec", "value", "says"), WRONG)
+def test_a_value_that_does_not_fit_is_told_with_its_field(
+    codec: Codec, value: Any, says: str
+) -> None:
+    with pytest.raises(CodecError) as raised:
+        codec.encode(value)
+    assert str(raised.value).startswith(says)
+
+
+def test_a_decimal_beside_a_wrong_value_in_json_is_not_blamed() -> None:
+    codec = Codec("json", schema="d DECIMAL(4,2), n INT")
+    with pytest.raises(CodecError, match=r"^Field n: 'x' is not an int\.$"):
+        codec.encode(b'{"d": 1.25, "n": "x"}', as_json=True)
+    with pytest.raises(CodecError, match="The value does not fit: Input data was truncated"):
+        codec.encode(b'{"d": 1.25', as_json=True)
+    with pytest.raises(CodecError, match=r"^Field a\.b: 1\.5 is not a whole number\.$"):
+        b = {"type": "object", "properties": {"b": {"type": "integer"}}}
+        schema = json.dumps({"type": "object", "properties": {"a": b}})
+        Codec("json", schema=schema).decode(b'{"a": {"b": 1.5}}')
 
 
 @pytest.mark.parametrize(
@@ -145,7 +191,9 @@ def test_nothing_is_taken_for_another_value(kind: str, value: Any) -> None:
 def test_nothing_in_a_value_is_left_out_or_taken_apart() -> None:
     codec = Codec("protobuf", schema=SOURCE, message="Order")
     for value in ({"by_name": {"k": {"y": 1, "z": 2}}}, {"texts": "ab"}):
-        with pytest.raises(CodecError, match="The value does not fit: "):
+        with pytest.raises(
+            CodecError, match=r"^Field (by_name\['k'\]\.z is not in|texts: 'ab' is not an array)"
+        ):
             codec.encode(value)
 
 
@@ -200,6 +248,12 @@ def test_a_payload_that_does_not_decode_is_an_error() -> None:
         framed.encode(VALUE)
 
 
+@pytest.mark.parametrize("codec", ["avro", {"schema": AVRO}])
+def test_the_name_of_a_format_is_no_codec(codec: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^codec is a jetspark\.codecs\.Codec, not "):
+        StoredMsg(subject="a", seq=1, data=b"", time=datetime.now(UTC)).decode(codec)
+
+
 def test_a_client_without_codecs_does_not_load_them() -> None:
     program = (
         "import sys, jetspark, jetspark.blocking; jetspark.connect; "
@@ -234,6 +288,9 @@ async def test_every_call_takes_a_codec_and_headers_name_the_registry_s_schema(
         assert (await js.get_msg(name, ack.seq)).decode(codec) == VALUE
         with pytest.raises(BadPayloadError):
             await nc.publish(f"{name}.a", VALUE)
+        for publish in (nc.publish, js.publish):
+            with pytest.raises(ConfigError, match="codec is a "):
+                await publish(f"{name}.a", VALUE, codec="avro")  # type: ignore[arg-type]
 
 
 @pytest.mark.server

@@ -232,7 +232,7 @@ def test_a_column_that_is_not_there_has_the_schema_s_default() -> None:
     schema = {"type": "record", "name": "R", "fields": [*fields, {"name": "c", "type": "string"}]}
     payloads, _ = encoded([{"c": "x"}], "avro", schema=json.dumps(schema))
     assert decoded_avro(schema, payloads) == [{"a": 5, "b": None, "c": "x"}]
-    with pytest.raises(ConfigError, match=r"^c is missing, and has no default\.$"):
+    with pytest.raises(ConfigError, match=r"^Field c is missing, and has no default\.$"):
         encoded([{"a": 1}], "avro", schema=json.dumps(schema))
 
 
@@ -245,24 +245,24 @@ SMALL = {"type": "fixed", "name": "F", "size": 1, "logicalType": "decimal", "pre
 @pytest.mark.parametrize(
     ("encode", "schema", "value", "says"),
     [
-        ("avro", "long", pa.array([1, None]), "x0 is null in a row, and the schema has long"),
-        ("avro", "int", pa.array([2**31]), "x0 has a value that is no int32: Integer value"),
-        ("avro", "int", pa.array(["7"]), "x0 is string, and the schema has int32: cast it"),
+        ("avro", "long", pa.array([1, None]), "Field x0 is null, and the schema has long"),
+        ("avro", "int", pa.array([2**31]), "Field x0: 2147483648 is not an int"),
+        ("avro", "int", pa.array(["7"]), "Field x0 is string, and the schema has int: cast it"),
         ("avro", "float", pa.array([0.1]), "x0 is double, and the schema has float: cast it"),
-        ("avro", COLOR, pa.array(["BLUE"]), "x0 is 'BLUE', not one of RED"),
-        ("avro", SMALL, pa.array([Decimal(128)]), "x0 has a number of more than 1 bytes"),
+        ("avro", COLOR, pa.array(["BLUE"]), "Field x0: 'BLUE' is not one of RED"),
+        ("avro", SMALL, pa.array([Decimal(128)]), "Field x0: a number needs more than 1 bytes"),
         ("avro", "string", pa.array([b"x"]), "x0 is binary, and the schema has string"),
         (
             "avro",
             DEEP,
             pa.array([[("k", {"y": None})]], pa.map_(pa.string(), pa.struct([("y", pa.int32())]))),
-            "x0.value.y is null in a row",
+            "Field x0.value.y is null",
         ),
         (
             "avro",
             {"type": "array", "items": DEEP["values"]},
             pa.array([[{"y": 1, "z": 2}]]),
-            "x0.element.z is no field of the schema, which has y: drop it",
+            "x0.element.z is not in the schema, which has y: drop it",
         ),
         (
             "avro",
@@ -270,25 +270,25 @@ SMALL = {"type": "fixed", "name": "F", "size": 1, "logicalType": "decimal", "pre
             pa.array([{"member0": "a", "member1": 1}]),
             "x0 has a value in more than one member",
         ),
-        ("protobuf", PROTO2, pa.array([None], pa.int32()), "x0 is null in a row, and the schema"),
-        ("protobuf", "f_uint32", pa.array([-1]), "f_uint32 has a value that is no uint32"),
-        ("protobuf", "kind", pa.array(["77"]), "kind is '77', not one of NEW, OLD"),
-        ("protobuf", "texts", pa.array([["a", None]]), "texts.element is null in a row"),
-        ("protobuf", "nope", pa.array([1]), "nope is no field of the schema, which has"),
+        ("protobuf", PROTO2, pa.array([None], pa.int32()), "Field x0 is null, and the schema"),
+        ("protobuf", "f_uint32", pa.array([-1]), "Field f_uint32: -1 is not an uint32"),
+        ("protobuf", "kind", pa.array(["77"]), "kind: '77' is not one of NEW, OLD"),
+        ("protobuf", "texts", pa.array([["a", None]]), "texts.element is null"),
+        ("protobuf", "nope", pa.array([1]), "nope is not in the schema, which has"),
         (
             "protobuf",
             "at",
             pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC")),
             "a time outside of the years 1 to 9999",
         ),
-        ("json", "x0 DOUBLE", pa.array([float("inf")]), "A value is inf, which JSON has not"),
-        ("json", "x0 INT", pa.array(["7"]), "x0 is string, and the schema has int32: cast it"),
-        ("cloudevents", "n INT", pa.array(["7"]), "x0 is no field of the schema, which has ce_id"),
+        ("json", "x0 DOUBLE", pa.array([float("inf")]), "Field x0: inf is not a number in JSON"),
+        ("json", "x0 INT", pa.array(["7"]), "Field x0 is string, and the schema has int: cast it"),
+        ("cloudevents", "n INT", pa.array(["7"]), "x0 is not in the schema, which has ce_id"),
         (
             "protobuf",
             "numbers",
             pa.array([[(1, None)]], pa.map_(pa.int32(), pa.int64())),
-            "numbers.value is null in a row",
+            "numbers.value is null",
         ),
     ],
 )

@@ -95,9 +95,9 @@ def test_a_row_that_cannot_be_encoded_stops_the_batch_with_its_field_s_name(
     how = {"encode": "avro", "schema": AVRO, "subject": f"{orders['stream']}.x"}
     rows = spark.range(3).selectExpr(*ROWS)
     for bad, says in (
-        ("if(id = 1, null, id) id", "id is null in a row, and the schema has long."),
-        ("string(id) id", "id is string, and the schema has int64: cast it."),
-        ("id other", "other is no field of the schema"),
+        ("if(id = 1, null, id) id", "Field id is null, and the schema has long."),
+        ("string(id) id", "Field id is string, and the schema has bigint: cast it."),
+        ("id other", "Field other is not in the schema"),
     ):
         changed = rows.selectExpr(bad, *rows.columns[1:])
         with pytest.raises(PySparkException) as caught:

@@ -47,7 +47,7 @@ from jetspark.full_client import Client as AsyncClient
 from jetspark.payloads import Payload, Value
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo
-from jetspark.wire.headers import HeadersLike, PayloadCodec
+from jetspark.wire.headers import HeadersLike, PayloadCodec, codec_of
 from jetspark.wire.kernel import frame_of
 
 __all__ = ["Client", "Subscription"]
@@ -287,7 +287,7 @@ class Client(Block):
         codec: PayloadCodec | None = None,
     ) -> None:
         if codec is not None:
-            payload, headers = codec.encode(payload, headers)
+            payload, headers = codec_of(codec).encode(payload, headers)
         if self._buffer.crowded:
             self._buffer.block()
         self._publishing.send(subject, payload, reply, headers)

@@ -65,7 +65,7 @@ from jetspark.jetstream.publish_request import (
 from jetspark.payloads import Value, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo
-from jetspark.wire.headers import PayloadCodec
+from jetspark.wire.headers import PayloadCodec, codec_of
 
 __all__ = [
     "AtomicBatch",
@@ -286,7 +286,7 @@ class JetStream(Twin):
         **options: Unpack[PublishOptions],
     ) -> PubAck:
         if codec is not None:
-            payload, options["headers"] = codec.encode(payload, options.get("headers"))
+            payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
         whole = publish_headers(self._inner.api.server, **options) if options else None
         tries = PublishTries(
             subject, self._inner.timeout if timeout is None else in_seconds(timeout)

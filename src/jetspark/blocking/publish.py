@@ -30,7 +30,7 @@ from jetspark.jetstream.publish_request import BatchOptions, MessageOptions
 from jetspark.jetstream.publisher import Publisher as AsyncPublisher
 from jetspark.jetstream.publisher import PublisherSender
 from jetspark.payloads import Payload, Value, payload_bytes
-from jetspark.wire.headers import PayloadCodec
+from jetspark.wire.headers import PayloadCodec, codec_of
 
 
 class BasePublisher(Generic[SenderT]):
@@ -101,7 +101,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         **options: Unpack[MessageOptions],
     ) -> int:
         if codec is not None:
-            payload, options["headers"] = codec.encode(payload, options.get("headers"))
+            payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = self._sender.headers(**options) if options else None
@@ -120,7 +120,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         **options: Unpack[MessageOptions],
     ) -> Future[PubAck]:
         if codec is not None:
-            payload, options["headers"] = codec.encode(payload, options.get("headers"))
+            payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = self._sender.headers(**options) if options else None

@@ -51,7 +51,7 @@ from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.frames import target_of
-from jetspark.wire.headers import HeadersLike, PayloadCodec
+from jetspark.wire.headers import HeadersLike, PayloadCodec, codec_of
 from jetspark.wire.kernel import MessageFrame
 
 DRAIN_TIMEOUT: Final = 30.0
@@ -375,7 +375,7 @@ class Client:
         if get_running_loop() is not self.loop:  # asked here, as it is for each message
             self.check_loop()
         if codec is not None:
-            payload, headers = codec.encode(payload, headers)
+            payload, headers = codec_of(codec).encode(payload, headers)
         publishing = self.publishing
         if publishing.outbox.crowded:
             payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime

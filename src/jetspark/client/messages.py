@@ -15,7 +15,7 @@ from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, Jetspa
 from jetspark.payloads import Payload, byte_view, payload_bytes
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
-from jetspark.wire.headers import Headers, HeadersLike, PayloadCodec, parse_headers
+from jetspark.wire.headers import Headers, HeadersLike, PayloadCodec, codec_of, parse_headers
 from jetspark.wire.kernel import Delivered
 from jetspark.wire.reply_subject import Metadata, parse_reply_subject
 from jetspark.wire.status import Status, status_of
@@ -88,7 +88,7 @@ class MessageView(Delivered):
 
     def decode(self, codec: PayloadCodec) -> Any:
         """The value of the payload. Raises CodecError, and as the codec's registry."""
-        return codec.decode(self.data, self.headers)
+        return codec_of(codec).decode(self.data, self.headers)
 
     @property
     def status(self) -> Status | None:

@@ -422,7 +422,7 @@ def _place(writer: _Type, wanted: _Field) -> int | None:
 def _default(wanted: _Field, name: str) -> pa.Array:
     """An array with it."""
     if not wanted.has_default:
-        raise Undecodable(f"{name} is missing, and has no default.")
+        raise Undecodable(f"Field {name} is missing, and has no default.")
     try:
         return pa.array([_value(wanted.type, wanted.default)], wanted.type.arrow)
     except (pa.ArrowInvalid, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
@@ -668,7 +668,7 @@ def _union_in_file(type_: _Type, values: pa.Array, name: str) -> pa.Array:
                 member = pa.nulls(rows, one.arrow)
             mine = member.is_valid()
         if pc.any(pc.and_(mine, codes.is_valid())).as_py():
-            raise ConfigError(f"{name} has a value in more than one member.")
+            raise ConfigError(f"Field {name} has a value in more than one member.")
         children.append(_record_in_file([_in_file(one, member.filter(mine), name)]))
         codes = pc.if_else(mine, pa.scalar(code, pa.int8()), codes)
         order = pc.subtract(pc.cumulative_sum(mine.cast(pa.int32())), pa.scalar(1, pa.int32()))
@@ -687,7 +687,7 @@ def _fixed_decimals(type_: _Type, values: pa.Array, name: str) -> pa.Array:
     try:
         found = [one.to_bytes(type_.size, "big", signed=True) for one in whole]
     except OverflowError:
-        raise ConfigError(f"{name} has a number of more than {type_.size} bytes.") from None
+        raise ConfigError(f"Field {name}: a number needs more than {type_.size} bytes.") from None
     return pa.array(found, pa.binary(type_.size))
 
 

@@ -24,9 +24,9 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 
-from jetspark.codecs.connect import decode_json, reader
+from jetspark.codecs.connect import decode_json, in_field, reader
 from jetspark.codecs.decoder import PAYLOAD, REASON, Bare, PayloadFields, with_fields
-from jetspark.codecs.encoder import Encoder, in_places
+from jetspark.codecs.encoder import Encoder, in_places, misfit
 from jetspark.errors import ConfigError
 
 _NEEDED: Final = ("id", "source", "specversion", "type")
@@ -61,7 +61,7 @@ class JsonObjects:
             try:
                 row, reason = self._row(payload), None
             except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-                row, reason = [None] * len(columns), f"The data does not fit: {error}."
+                row, reason = [None] * len(columns), f"{error}."
             reasons.append(reason)
             for column, value in zip(columns, row, strict=True):
                 column.append(value)
@@ -76,14 +76,8 @@ class JsonObjects:
     def _row(self, payload: bytes) -> list[Any]:
         found = decode_json(payload)
         if not isinstance(found, dict):
-            raise ValueError("it is no object")
-        row = []
-        for name, read in self._readers:
-            try:
-                row.append(read(found.get(name)))
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-        return row
+            raise ValueError("The data is not an object")
+        return [in_field(name, read, found.get(name)) for name, read in self._readers]
 
 
 class JsonEncoder:
@@ -95,23 +89,24 @@ class JsonEncoder:
     def of(self, rows: pa.RecordBatch) -> list[bytes]:
         """See Encoder."""
         kind = pa.struct(list(rows.schema))
-        return [_encode(_json(one, kind)) for one in rows.to_pylist()]
+        return [_encode(_json(one, kind, "")) for one in rows.to_pylist()]
 
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def _json(value: Any, kind: pa.DataType) -> Any:
+def _json(value: Any, kind: pa.DataType, name: str) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return {f.name: _json(value[f.name], f.type) for f in kind if value[f.name] is not None}
+        given = ((one, value[one.name], f"{name}.{one.name}".strip(".")) for one in kind)
+        return {f.name: _json(one, f.type, where) for f, one, where in given if one is not None}
     if pa.types.is_map(kind):
-        return {key: _json(one, kind.item_type) for key, one in value}
+        return {key: _json(one, kind.item_type, f"{name}[{key!r}]") for key, one in value}
     if pa.types.is_list(kind):
-        return [_json(one, kind.value_type) for one in value]
+        return [_json(one, kind.value_type, f"{name}[{at}]") for at, one in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"A value is {value}, which JSON has not.")
+        raise misfit(name, value, "a number in JSON")
     return value
 
 
@@ -141,7 +136,7 @@ class CloudEventEncoder:
         event = {"specversion": "1.0", **event.pop("extensions", {}), **event}
         for name in _NEEDED:
             if not event.get(name):
-                raise ConfigError(f"ce_{name} is null in a row, and each CloudEvent has one.")
+                raise ConfigError(f"Field ce_{name} is null, and each CloudEvent has one.")
         if bad := next((one for one in event if not _ATTRIBUTE.fullmatch(one)), None):
             raise ConfigError(f"{bad!r} is no attribute: its name has letters and digits only.")
         if self._data is not None and data is not None:

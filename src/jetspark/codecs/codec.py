@@ -7,7 +7,7 @@ the types are the same; it costs more.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from jetspark.codecs.avro import AvroEncoder
 from jetspark.codecs.cloudevents import CloudEventEncoder, JsonEncoder, JsonObjects
+from jetspark.codecs.ddl import spark_type
 from jetspark.codecs.decoder import PAYLOAD, REASON, Undecodable
 from jetspark.codecs.decoding import Decoder, Decoding, data_format, given_schema
-from jetspark.codecs.encoder import Encoder, Pairs, check_names, fitted
+from jetspark.codecs.encoder import Encoder, Pairs, check_names, fitted, misfit
 from jetspark.codecs.framing import COMPRESSIONS, Framing
 from jetspark.codecs.json_schema import columns_of
 from jetspark.codecs.protobuf import ProtobufEncoder, message_of, path_of
@@ -125,15 +126,16 @@ class Codec:
         if own := self.around[1]:
             headers = Headers(headers or ())
             headers.update(own)
+        read: Any = msgspec.json.decode if as_json else _converted
         try:
-            read: Any = msgspec.json.decode if as_json else _converted
-            value = read(value, type=type_)
             if (fields := encoder.fields) is None:
-                return self._packed([_any_json(msgspec.to_builtins(value)).encode()])[0], headers
-            given = msgspec.to_builtins(value, builtin_types=_OWN)
-            kept = pa.schema([fields.field(name) for name in given])
-            # Unlike from_pylist this has a row without fields, too.
-            rows = pa.RecordBatch.from_struct_array(pa.array([given], pa.struct(list(kept))))
+                found = msgspec.to_builtins(read(value, type=type_))
+                return self._packed([_any_json(found).encode()])[0], headers
+            try:
+                rows = _row(read(value, type=type_), fields)
+            except (msgspec.ValidationError, pa.ArrowInvalid):
+                given = msgspec.json.decode(value) if as_json else value
+                raise _misfit(given, pa.struct(list(fields)), "", () if as_json else _OWN) from None
             return self._encoded(encoder, rows)[0], headers
         except ConfigError as error:
             raise CodecError(str(error)) from None
@@ -191,6 +193,35 @@ _OWN: Final = (bytes, date, datetime, Decimal)
 """Python's types, beside those of JSON."""
 _converted = partial(msgspec.convert, builtin_types=_OWN)
 _any_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def _row(value: Any, fields: pa.Schema) -> pa.RecordBatch:
+    # Unlike from_pylist this has a row without fields, too.
+    given = msgspec.to_builtins(value, builtin_types=_OWN)
+    kept = pa.struct([fields.field(name) for name in given])
+    return pa.RecordBatch.from_struct_array(pa.array([given], kept))
+
+
+def _misfit(value: Any, kind: pa.DataType, name: str, own: Iterable[type]) -> ConfigError:
+    """What of a value does not fit. `own`: as `_OWN`; none of them are in JSON."""
+    inner: Iterable[tuple[Any, pa.DataType, str]] = ()
+    if pa.types.is_struct(kind) and isinstance(value, Mapping):
+        check_names(value, kind.names, name and f"{name}.")
+        path = f"{name}." if name else ""
+        inner = ((value[f.name], f.type, f"{path}{f.name}") for f in kind if f.name in value)
+    elif pa.types.is_list(kind) and isinstance(value, list | tuple):
+        inner = ((one, kind.value_type, f"{name}[{at}]") for at, one in enumerate(value))
+    elif pa.types.is_map(kind) and isinstance(value, Mapping):
+        inner = ((one, kind.item_type, f"{name}[{key!r}]") for key, one in value.items())
+    for one, type_, where in inner:
+        try:
+            found = msgspec.convert(one, _python(type_), builtin_types=own)
+            pa.array([msgspec.to_builtins(found, builtin_types=_OWN)], type_)
+        except (msgspec.ValidationError, pa.ArrowInvalid):
+            return _misfit(one, type_, where, own)
+    return misfit(name, value, spark_type(kind))
+
+
 _PLAIN: Final = {
     "bool": bool,
     "float": float,

@@ -189,7 +189,9 @@ def _taken(kind: pa.DataType, schema: Schema) -> Reader:
     if pa.types.is_struct(kind):
         said = {one["field"]: one for one in schema.get("fields", ())}
         parts = {one.name: reader(one.type, said.get(one.name)) for one in kind}
-        return lambda value: {name: read(_object(value).get(name)) for name, read in parts.items()}
+        return lambda value: {
+            name: in_field(name, read, _object(value).get(name)) for name, read in parts.items()
+        }
     if pa.types.is_list(kind):
         each = reader(kind.value_type, schema.get("items"))
         return lambda value: [each(one) for one in _list(value)]
@@ -207,6 +209,15 @@ def _taken(kind: pa.DataType, schema: Schema) -> Reader:
         if is_of(kind):
             return takes
     return lambda value: value
+
+
+def in_field(name: str, read: Reader, value: Any) -> Any:
+    """The value of a field. Raises ValueError, which names the field."""
+    try:
+        return read(value)
+    except ValueError as error:
+        inner = str(error).removeprefix("Field ")
+        raise ValueError(f"Field {name}{': ' if inner == str(error) else '.'}{inner}") from None
 
 
 def _typed(kind: type, wanted: str) -> Reader:

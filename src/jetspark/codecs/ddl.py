@@ -37,6 +37,7 @@ _ARROW = {
     "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"), "timestamp_ntz": pa.timestamp("us"),
 }  # fmt: skip
+_SPARK = {kind: name for name, kind in reversed(_ARROW.items())}
 _DIGITS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _PIECE = re.compile(rf"`(?:[^`]|``)+`|{_TEXT}|.", re.DOTALL)
@@ -87,6 +88,13 @@ def arrow_columns(ddl: str) -> pa.Schema:
             )
         found.append(pa.field(name, arrow))
     return pa.schema(found)
+
+
+def spark_type(kind: pa.DataType) -> str:
+    """The name that Spark has for a type, without what is in it."""
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return _SPARK.get(kind) or str(kind).partition("<")[0].replace("list", "array")
 
 
 def _arrow_type(kind: str, more: str) -> pa.DataType | None:

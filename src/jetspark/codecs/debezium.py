@@ -370,9 +370,9 @@ class DebeziumFields:
                     "table's REPLICA IDENTITY to FULL."
                 )
             try:
-                found.append(read(value))
+                found.append(connect.in_field(name, read, value))
             except ValueError as error:
-                raise NoRowError(f"{name}: {error}.") from None
+                raise NoRowError(f"{error}.") from None
         return [*found, event.op, event.table, event.time, event.position]
 
     def _readers(self, schema: bytes) -> list[tuple[str, connect.Reader]]:

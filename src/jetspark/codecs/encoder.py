@@ -7,12 +7,13 @@ null in a list. So all values are checked before, and one that does not fit stop
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.errors import ConfigError
+from jetspark.codecs.ddl import spark_type
+from jetspark.errors import ConfigError, shown
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
 """Headers."""
@@ -42,7 +43,7 @@ def check_names(given: Iterable[str], known: Sequence[str], where: str = "") -> 
     for name in given:
         if name not in known:
             raise ConfigError(
-                f"{where}{name} is no field of the schema, which has {', '.join(known)}: drop it."
+                f"Field {where}{name} is not in the schema, which has {', '.join(known)}: drop it."
             )
 
 
@@ -55,7 +56,8 @@ def fitted(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         return values.cast(kind)
     narrow = pa.types.is_floating(kind) and kind.bit_width < values.type.bit_width
     if narrow or _sort(values.type) != _sort(kind):
-        raise ConfigError(f"{name} is {values.type}, and the schema has {kind}: cast it.")
+        types = f"{spark_type(values.type)}, and the schema has {spark_type(kind)}"
+        raise ConfigError(f"Field {name} is {types}: cast it.")
     if pa.types.is_struct(kind):
         check_names(values.type.names, kind.names, f"{name}.")
         given = dict(zip(values.type.names, values.flatten(), strict=True))
@@ -77,8 +79,17 @@ def cast(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     """Plain values in another type. Raises ConfigError."""
     try:
         return values.cast(kind)
-    except pa.ArrowInvalid as error:
-        raise ConfigError(f"{name} has a value that is no {kind}: {error}.") from None
+    except pa.ArrowInvalid:
+        for at in range(len(values) if len(values) > 1 else 0):
+            cast(values.slice(at, 1), kind, name)
+        raise misfit(name, values[0].as_py(), spark_type(kind)) from None
+
+
+def misfit(name: str, value: Any, wanted: str) -> ConfigError:
+    """The error for a value of a field; `wanted`: a type, or what it has to be in some words."""
+    article = "" if " " in wanted else "an " if wanted[0] in "aeiou" else "a "
+    where = f"Field {name}" if name else "The value"
+    return ConfigError(f"{where}: {shown(value)} is not {article}{wanted}.")
 
 
 def elements(values: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -93,7 +104,7 @@ def elements(values: pa.Array) -> tuple[pa.Array, pa.Array]:
 def refuse_nulls(values: pa.Array, name: str, takes: str) -> None:
     """Raise ConfigError for a null."""
     if values.null_count:
-        raise ConfigError(f"{name} is null in a row, and the schema has {takes}.")
+        raise ConfigError(f"Field {name} is null, and the schema has {takes}.")
 
 
 def numbers_of(values: pa.Array, symbols: Sequence[str], name: str) -> pa.Array:
@@ -101,7 +112,7 @@ def numbers_of(values: pa.Array, symbols: Sequence[str], name: str) -> pa.Array:
     found = pc.index_in(values, pa.array(symbols, pa.string()))
     if found.null_count > values.null_count:
         bad = values.filter(pc.and_(values.is_valid(), found.is_null()))[0]
-        raise ConfigError(f"{name} is {bad.as_py()!r}, not one of {', '.join(symbols)}.")
+        raise misfit(name, bad.as_py(), f"one of {', '.join(symbols)}")
     return found
 
 

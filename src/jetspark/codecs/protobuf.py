@@ -242,7 +242,7 @@ def _encodable(values: pa.Array, wanted: pa.DataType, message: Any, name: str) -
     for oneof in message.oneofs:
         there = [given[one.name].is_valid() for one in oneof.fields if one.name in given]
         if any(pc.any(pc.and_(*two)).as_py() for two in combinations(there, 2)):
-            raise ConfigError(f"{name}{oneof.name} has a value in more than one member.")
+            raise ConfigError(f"Field {name}{oneof.name} has a value in more than one member.")
     known = message.fields_by_name
     found = {
         one: _several(each, wanted.field(one).type, known[one], f"{name}{one}")

@@ -10,7 +10,7 @@ import msgspec
 
 from jetspark.documents.document import Document, Moment, Span
 from jetspark.timestamps import Seconds
-from jetspark.wire.headers import Headers, PayloadCodec, parse_headers
+from jetspark.wire.headers import Headers, PayloadCodec, codec_of, parse_headers
 from jetspark.wire.js_api import api_prefix_of
 
 
@@ -397,7 +397,7 @@ class StoredMsg(Document, frozen=True, kw_only=True):
 
     def decode(self, codec: PayloadCodec) -> Any:
         """The value of the payload. Raises CodecError, BadHeaderError, as the codec's registry."""
-        return codec.decode(self.data, self.headers)
+        return codec_of(codec).decode(self.data, self.headers)
 
 
 class AccountLimits(Document, frozen=True, kw_only=True):

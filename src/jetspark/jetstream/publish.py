@@ -42,7 +42,7 @@ from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import NANOSECONDS, Seconds, in_seconds, ns_from_now
 from jetspark.validation import check_moment
 from jetspark.wire.documents import decode_document, decode_json
-from jetspark.wire.headers import Headers, HeadersLike, PayloadCodec
+from jetspark.wire.headers import Headers, HeadersLike, PayloadCodec, codec_of
 
 
 class PublishCalls(StoredCalls):
@@ -72,7 +72,7 @@ class PublishCalls(StoredCalls):
         UnsupportedByServerError, and the errors of `Client.publish`.
         """
         if codec is not None:
-            payload, options["headers"] = codec.encode(payload, options.get("headers"))
+            payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
         all_headers = publish_headers(self._api.server, **options) if options else None
         return await acknowledged(self._api, subject, payload, all_headers, timeout)
 

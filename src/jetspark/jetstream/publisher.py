@@ -47,7 +47,7 @@ from jetspark.payloads import Value, payload_bytes
 from jetspark.retries import FULL, PAUSE, is_transient
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole, check_word
-from jetspark.wire.headers import PayloadCodec
+from jetspark.wire.headers import PayloadCodec, codec_of
 from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import status_of
 
@@ -425,7 +425,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         was not taken and has no index.
         """
         if codec is not None:
-            payload, options["headers"] = codec.encode(payload, options.get("headers"))
+            payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = self._sender.headers(**options) if options else None
@@ -447,7 +447,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         The error goes only to the future, not to `failed`.
         """
         if codec is not None:
-            payload, options["headers"] = codec.encode(payload, options.get("headers"))
+            payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = self._sender.headers(**options) if options else None

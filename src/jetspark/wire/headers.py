@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from jetspark.errors import BadHeaderError, shown
+from jetspark.errors import BadHeaderError, ConfigError, shown
 from jetspark.wire.status import Status, parse_status
 
 VERSION = b"NATS/1.0"
@@ -138,6 +138,7 @@ HeadersLike: TypeAlias = Headers | Mapping[str, str | Iterable[str]] | Iterable[
 """Headers, a mapping of names to one or several values, or (name, value) pairs."""
 
 
+@runtime_checkable
 class PayloadCodec(Protocol):
     """A `jetspark.codecs.Codec`, or an object of your own."""
 
@@ -148,6 +149,13 @@ class PayloadCodec(Protocol):
 
     def decode(self, payload: bytes, headers: Headers | None, /) -> Any:
         """The value of a payload. Raises CodecError."""
+
+
+def codec_of(given: PayloadCodec) -> PayloadCodec:
+    """Itself. Raises ConfigError for anything else, such as the name of a format."""
+    if not isinstance(given, PayloadCodec):
+        raise ConfigError(f"codec is a jetspark.codecs.Codec, not {shown(given)}.")
+    return given
 
 
 def forwarded(pairs: Iterable[tuple[str, str]]) -> Headers:
