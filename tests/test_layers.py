@@ -29,6 +29,7 @@ VALUES = {
         "payloads",
         "timestamps",
         "subjects",
+        "nearest",
     ),
     *("kv_rules", "letter_rules", "files", "version"),
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import secrets
 import string
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 from jetspark.errors import BadNameError, BadQueueError, BadSubjectError, ConfigError
@@ -122,27 +121,3 @@ def check_disjoint(what: str, filters: Sequence[str]) -> None:
 def new_nuid() -> str:
     """A new id in the form that NATS clients use."""
     return "".join(secrets.choice(string.digits + string.ascii_letters) for _ in range(22))
-
-
-def nearest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name that a person most likely meant, or None."""
-    by_folded = {candidate.casefold(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=cutoff)
-    return by_folded[close[0]] if close else None
-
-
-def meant(name: str, known: Iterable[str], otherwise: str = ".") -> str:
-    """The end of a sentence about an unknown name: the known one that a person meant, if any."""
-    near = nearest_name(name, known)
-    return f"; did you mean {near!r}?" if near else otherwise
-
-
-def instead(name: str, known: Collection[str]) -> str:
-    """The same; without a near one, with all."""
-    return meant(name, known, f"; there are {', '.join(known) or 'none'}.")
-
-
-def check_column(said: str, name: str, known: Collection[str]) -> None:
-    """Raise ConfigError, which begins with `said`, for a column that there is not."""
-    if name not in known:
-        raise ConfigError(f"{said}: there is no column {name!r}{instead(name, known)}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from jetspark.errors import ConfigError, shown
-from jetspark.subjects import meant
+from jetspark.nearest import meant
 
 MOST: Final = 2**63 - 1
 """The greatest number that the server can hold, where it is not a sequence."""

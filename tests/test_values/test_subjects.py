@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.errors import BadNameError, BadQueueError, BadSubjectError
+from jetspark.nearest import nearest_name
 from jetspark.subjects import (
     check_name,
     check_publish_subject,
     check_queue,
     check_subscribe_subject,
-    nearest_name,
     subject_matches,
     subject_within,
     subjects_overlap,

@@ -38,13 +38,8 @@ from jetspark.bulk.fixed_range import head
 from jetspark.bulk.ranges import Loss, ReadLimits, left_out
 from jetspark.bulk.stream_api import StreamFacts, facts_of
 from jetspark.errors import BackupError, ConfigError, DataLossError
-from jetspark.subjects import (
-    check_disjoint,
-    check_subscribe_subject,
-    instead,
-    meant,
-    subjects_overlap,
-)
+from jetspark.nearest import instead, meant
+from jetspark.subjects import check_disjoint, check_subscribe_subject, subjects_overlap
 from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole, texts_of
 from jetspark.wire.kernel import Columns, Deliveries
 

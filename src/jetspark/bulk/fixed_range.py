@@ -11,7 +11,8 @@ from jetspark.bulk.leaders import confirmed_facts, linearizable_read
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.errors import ConfigError
-from jetspark.subjects import meant, subjects_overlap
+from jetspark.nearest import meant
+from jetspark.subjects import subjects_overlap
 from jetspark.timestamps import NANOSECONDS, format_isotime
 
 logger = logging.getLogger("jetspark.bulk")

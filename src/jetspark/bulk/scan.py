@@ -38,7 +38,8 @@ from jetspark.codecs.ddl import ambiguous, check_fields
 from jetspark.codecs.decoding import Decoder, Decoding
 from jetspark.connection.options import ConnectOptions
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
-from jetspark.subjects import check_column, check_disjoint, check_name, check_subscribe_subject
+from jetspark.nearest import check_column
+from jetspark.subjects import check_disjoint, check_name, check_subscribe_subject
 from jetspark.timestamps import NANOSECONDS, datetime_to_ns, parse_isotime
 from jetspark.validation import check_moment, check_sequence
 from jetspark.wire import js_api

@@ -20,7 +20,7 @@ from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.retry import NOT_FOUND_SECONDS, CallRetry, answer_waits
 from jetspark.err_codes import NOT_ENABLED
 from jetspark.kv_rules import STREAM_PREFIX
-from jetspark.subjects import nearest_name
+from jetspark.nearest import nearest_name
 from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
 from jetspark.wire import js_api
 from jetspark.wire.documents import encode_document

@@ -10,7 +10,7 @@ from jetspark.acl import Permissions, Responses, Roles
 from jetspark.cli import console
 from jetspark.cli.options import JsonOption, Repeated, Switch
 from jetspark.errors import ConfigError
-from jetspark.subjects import instead
+from jetspark.nearest import instead
 
 _ROLES = {
     name.replace("_", "-"): name

@@ -24,7 +24,7 @@ from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, run_until_signal
 from jetspark.connection.options import make_options
 from jetspark.connection.urls import parse_urls
-from jetspark.subjects import nearest_name
+from jetspark.nearest import nearest_name
 from jetspark.timestamps import NANOSECONDS, datetime_to_ns, format_isotime, parse_isotime
 from jetspark.validation import check_whole
 from jetspark.wire.headers import Headers

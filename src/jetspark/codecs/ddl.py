@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from jetspark.errors import ConfigError, shown
-from jetspark.subjects import nearest_name
+from jetspark.nearest import nearest_name
 
 _NUMBERS = (
     "tinyint byte smallint short int integer bigint long float real double decimal dec numeric"

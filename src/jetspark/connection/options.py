@@ -19,7 +19,8 @@ from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import ConfigError
 from jetspark.files import read_small
 from jetspark.nats_py_names import told
-from jetspark.subjects import check_publish_subject, nearest_name
+from jetspark.nearest import nearest_name
+from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import LONGEST, Seconds, in_seconds
 from jetspark.validation import check_whole, check_word
 from jetspark.wire.js_api import api_prefix_of

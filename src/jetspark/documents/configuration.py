@@ -25,7 +25,8 @@ from jetspark.documents.document import (
 )
 from jetspark.errors import ConfigError, DocumentError, JetStreamError, shown
 from jetspark.files import read_small
-from jetspark.subjects import nearest_name, plain_text
+from jetspark.nearest import nearest_name
+from jetspark.subjects import plain_text
 from jetspark.validation import check_word
 from jetspark.wire.documents import decode_document, encode_document
 

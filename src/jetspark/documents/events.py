@@ -15,7 +15,8 @@ import msgspec
 from jetspark.documents.document import Document, Moment, Span, from_wire
 from jetspark.documents.streams import ErrorDocument, PeerInfo, StreamState
 from jetspark.errors import ConfigError, DocumentError
-from jetspark.subjects import check_name, check_publish_subject, nearest_name
+from jetspark.nearest import nearest_name
+from jetspark.subjects import check_name, check_publish_subject
 from jetspark.validation import texts_of
 from jetspark.wire.documents import decode_document
 from jetspark.wire.js_api import names_of

@@ -16,7 +16,8 @@ import msgspec
 from jetspark.documents.streams import StreamConfig
 from jetspark.errors import CodecError, ConfigError, DocumentError
 from jetspark.kv_rules import check_key
-from jetspark.subjects import check_name, nearest_name
+from jetspark.nearest import nearest_name
+from jetspark.subjects import check_name
 from jetspark.validation import check_whole
 from jetspark.wire.documents import decode_json, encode_document
 

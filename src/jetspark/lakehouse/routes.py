@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.rest import rest_of
-from jetspark.subjects import instead
+from jetspark.nearest import instead
 
 _LONGEST = 120
 """Characters of a value in a name."""

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.new_files import Layout, NewFile, Storage
 from jetspark.lakehouse.table import PLACE, Changes, Numbers, Table
-from jetspark.subjects import check_column
+from jetspark.nearest import check_column
 
 _TEXT = r"'(?:[^']|'')*'"
 _CONDITION = re.compile(

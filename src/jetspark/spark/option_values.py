@@ -18,12 +18,12 @@ from jetspark.connection.proxy import parse_proxy
 from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError
 from jetspark.kv_rules import check_filter
+from jetspark.nearest import nearest_name
 from jetspark.subjects import (
     check_disjoint,
     check_name,
     check_publish_subject,
     check_subscribe_subject,
-    nearest_name,
 )
 
 T = TypeVar("T")

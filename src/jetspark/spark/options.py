@@ -19,9 +19,10 @@ from jetspark.codecs.framing import Framing
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, DocumentError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
+from jetspark.nearest import check_column
 from jetspark.spark import option_values as values
 from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
-from jetspark.subjects import check_column, check_name
+from jetspark.subjects import check_name
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.documents import decode_document
 

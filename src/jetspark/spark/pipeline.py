@@ -18,6 +18,7 @@ from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.lakehouse.formats import absolute, in_catalog
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.routes import ValueOf
+from jetspark.nearest import check_column
 from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
 from jetspark.spark.direct import Flow, RowsOf, flow_into, register_formats
 from jetspark.spark.failures import explain
@@ -41,7 +42,7 @@ from jetspark.spark.reading import created, streams_facts
 from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
 from jetspark.spark.sink_options import SinkOptions, check_new_writer, look_at, register_name
 from jetspark.spark.source import check_written
-from jetspark.subjects import check_column, subjects_overlap
+from jetspark.subjects import subjects_overlap
 
 # -- before Spark is started -------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.quarantine import MESSAGE
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.table import TableName
+from jetspark.nearest import instead, nearest_name
 from jetspark.spark import option_values
 from jetspark.spark.json_payloads import decoded_columns, json_columns, taken_ddl, times_of
 from jetspark.spark.lakehouse.growth import check_one_schema, check_versions
@@ -44,7 +45,7 @@ from jetspark.spark.lakehouse.options import (
 from jetspark.spark.made_columns import KEYS, made_columns
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
-from jetspark.subjects import check_subscribe_subject, instead, nearest_name, subjects_overlap
+from jetspark.subjects import check_subscribe_subject, subjects_overlap
 
 T = TypeVar("T")
 

@@ -23,11 +23,11 @@ from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX
+from jetspark.nearest import instead
 from jetspark.spark import planning
 from jetspark.spark.claims import SOLE_READER, Claims, other_readers
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import Positions, SourceOptions
-from jetspark.subjects import instead
 
 logger = logging.getLogger("jetspark.spark")
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, format_of, in_catalog
+from jetspark.nearest import meant
 from jetspark.spark.checkpoints import local_path
 from jetspark.spark.direct import register_formats
 from jetspark.spark.failures import explain
@@ -27,7 +28,6 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.sink_options import parse_sink_options
-from jetspark.subjects import meant
 from jetspark.validation import path_of
 
 T = TypeVar("T")

@@ -33,10 +33,11 @@ from jetspark.codecs.codec import Codec
 from jetspark.codecs.encoder import Pairs
 from jetspark.errors import APIError, BadHeaderError, ConfigError, PipelineError
 from jetspark.kv_rules import OPERATION, Operation, check_key
+from jetspark.nearest import nearest_name
 from jetspark.retries import is_transient
 from jetspark.spark.sink_options import Guarantee, SinkOptions, SinkTarget
 from jetspark.spark.versions import DataSourceStreamArrowWriter
-from jetspark.subjects import check_publish_subject, nearest_name, subject_matches
+from jetspark.subjects import check_publish_subject, subject_matches
 
 # -------------------------------------------------------------------------------------------------
 # Rows of a DataFrame as messages, and as entries of a Key-Value bucket.

@@ -15,11 +15,12 @@ from jetspark.codecs.codec import Codec
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
+from jetspark.nearest import meant
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import place, read_checkpoint
 from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
 from jetspark.spark.options import OF_SCHEMA, READING_ONLY, with_lookup
-from jetspark.subjects import check_name, meant, subject_matches, subjects_overlap
+from jetspark.subjects import check_name, subject_matches, subjects_overlap
 
 
 class Guarantee(StrEnum):

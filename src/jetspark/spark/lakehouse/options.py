@@ -15,11 +15,11 @@ from jetspark.lakehouse.partitions import PartitionBy, parse_partitions
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Deletes, Upsert
+from jetspark.nearest import nearest_name
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import place
 from jetspark.spark.lakehouse import letters
 from jetspark.spark.lakehouse.letters import LetterStream
-from jetspark.subjects import nearest_name
 
 PREFIX = "jetspark-"
 """Prefix of the formats' names in Spark, since a JAR may provide "delta" and "iceberg"."""

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import Piece, Table
+from jetspark.nearest import instead
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.lakehouse.options import PREFIX, LakehouseOptions, parse_lakehouse_options
 from jetspark.spark.lakehouse.target import (
@@ -24,7 +25,6 @@ from jetspark.spark.lakehouse.target import (
     prepare,
     prepare_for_query,
 )
-from jetspark.subjects import instead
 
 # -------------------------------------------------------------------------------------------------
 # spark.read of a Delta or Iceberg table: its library plans, tasks read Parquet as Arrow.
