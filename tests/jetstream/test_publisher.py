@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.jetstream.eventually import eventually
+from tests.support.proxies import HttpProxy
 
 from jetspark.errors import (
     APIError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from jetspark.client.messages import Message
     from jetspark.full_client import Client
     from jetspark.jetstream import Publisher
+    from jetspark.server import NatsServer
 
 
 class WithholdingStream:
@@ -419,6 +421,42 @@ async def test_a_lost_connection_fails_or_sends_again_by_policy(
         assert [one.index for one in failed] == {"auto": [1], "fail": [0, 1], "resend": []}[policy]
         assert all(isinstance(one.error, BrokenSocketError) for one in failed)
         assert publisher.acked + len(failed) == publisher.sent == 3
+
+
+@pytest.mark.parametrize("size", [1, 400_000])
+async def test_an_outage_changes_no_order(
+    shared_server: NatsServer, nc: Client, unique: Callable[[str], str], size: int
+) -> None:
+    """What was on its way, written or not, is sent again before what comes during the outage."""
+    stream = WithholdingStream(nc, unique("withheld"))
+    await nc.flush()
+    numbers = [bytes([number]) * size for number in range(12)]
+
+    async def publish(some: list[bytes]) -> None:
+        for one in some:
+            await publisher.send(stream.subject, one, msg_id=str(one[0]))
+
+    with HttpProxy() as proxy:
+        async with (
+            connect(shared_server.url, proxy=proxy.url, reconnect_wait=0.2) as other,
+            JetStream(other).publisher(100) as publisher,
+        ):
+            await publish(numbers[:2])
+            await stream.holds(2)
+            first = asyncio.create_task(publish(numbers[2:6]))
+            await asyncio.sleep(0)
+            proxy.cut()
+            await eventually(lambda: not other.is_connected)
+            await first
+            at_the_cut = len(stream.taken)
+            during = asyncio.create_task(publish(numbers[6:]))
+            await stream.holds(at_the_cut + 12)
+            await during
+            await stream.ack(len(stream.taken))
+            await publisher.flush()
+    found = [one.data for one in stream.taken]
+    assert found[at_the_cut:] == numbers
+    assert found[:at_the_cut] == numbers[:at_the_cut]
 
 
 @pytest.mark.parametrize("identified", [True, False])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, forked
 from jetspark.connection.events import ConnectionStatus
@@ -18,6 +18,7 @@ from jetspark.connection.outbox import report_unsent
 from jetspark.connection.server_errors import Dropped, sendable
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import ConnectionClosedError, OutboundBufferError
+from jetspark.wire.frames import reply_of
 
 CROWDED = 512 * 1024
 """Bytes above which publishers wait; enough to keep the loop writing."""
@@ -163,6 +164,13 @@ class PublishBuffer:
             return frames, size, ()
         frames, dropped = sendable(frames, info)
         return frames, sum(map(len, frames)), dropped
+
+    def withdraw(self, replies: Container[bytes]) -> None:
+        """Drop the publishes with these reply subjects that are not written yet."""
+        with self._lock:
+            self._frames = [one for one in self._frames if reply_of(one) not in replies]
+            self._size = sum(map(len, self._frames))
+        self._outbox.withdraw(replies)
 
     def link_changed(self) -> None:
         """The link came or went: hand over the buffer and wake waiting publishers."""

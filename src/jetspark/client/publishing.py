@@ -7,6 +7,7 @@ over its publish buffer. A refused message leaves nothing behind.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import partial
 from typing import Final, Protocol
 
@@ -36,6 +37,9 @@ class FrameOutbox(Protocol):
 
     async def wait(self) -> None:
         """Wait for room, or for the end of the link that could make room."""
+
+    def withdraw(self, replies: Container[bytes], /) -> object:
+        """Drop the publishes with these reply subjects that are not written yet."""
 
 
 class Publishing:

@@ -226,6 +226,13 @@ class RetryWindow(InFlight):
         if self.resuming and not self._due:
             self.resume_senders()
 
+    def hold(self) -> list[int]:
+        """The link is lost: new messages wait until those that were on their way are sent again,
+        so that the order stays. Returns these."""
+        if self._due and not (self.paused or self.closed):
+            self.resuming, self.limit = True, 0
+        return sorted(self._due)
+
     # -- life --------------------------------------------------------------------------------------
 
     def open(self) -> None:
@@ -398,6 +405,9 @@ class PublisherSender(Sender):
     def on_disconnect(self, now: float) -> None:
         self._stop_resending()
         self.window.outcome_unknown(now, link_lost)
+        inbox = self.inbox.encode()
+        # Those that were not written yet would otherwise be sent before the others.
+        self.outbox.withdraw({b"%b%d" % (inbox, index + 1) for index in self.window.hold()})
 
     def on_reconnect(self, now: float) -> None:
         self._start_round(now)
