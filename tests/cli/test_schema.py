@@ -150,7 +150,7 @@ def test_a_file_that_is_refused_is_named(schema: Any, tmp_path: Path) -> None:
         assert "`protoc --include_imports --descriptor_set_out=order.binpb order.proto`" in error
     file = tmp_path / "wrong.avsc"
     file.write_text(avro("id int?"))
-    code, _, error = schema("add", "refused", file)
+    code, _, error = schema("add", "refused.other", file)
     assert error == f'{file}: It is no Avro schema: the default "" of Order.id is no int.\n'
     file.write_text(avro("id int"))
     assert schema("add", "refused.avro", file)[0] == 0
@@ -163,7 +163,10 @@ def test_of_a_name_in_several_formats_one_is_said(schema: Any, tmp_path: Path) -
     file, other = tmp_path / "a.avsc", tmp_path / "a.json"
     file.write_text(avro("id int"))
     other.write_text('{"type": "object"}')
-    assert schema("add", "twice", file)[0] == schema("add", "twice", other)[0] == 0
+    assert schema("add", "twice", file)[0] == 0
+    sentence = "twice is in avro: to have it in jsonschema, too, say --format jsonschema.\n"
+    assert schema("add", "twice", other) == (app.FAILED, "", sentence)
+    assert schema("add", "twice", other, "--format", "jsonschema")[0] == 0
     sentence = "The schema twice is in avro and jsonschema: say --format.\n"
     for arguments in (["rm", "twice", "-f"], ["show", "twice"], ["diff", "twice"]):
         assert schema(*arguments) == (app.FAILED, "", sentence)

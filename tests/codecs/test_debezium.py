@@ -305,7 +305,7 @@ class Registry:
         assert number == 7
         return PayloadSchema("avro", self.text)
 
-    def by_name(self, name: str, version: int | None) -> PayloadSchema:
+    def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
         return PayloadSchema("avro", self.text, name, 3)
 
 

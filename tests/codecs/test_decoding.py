@@ -94,11 +94,16 @@ def test_only_a_schema_that_comes_from_a_registry_by_its_name_has_new_versions()
         def by_id(self, number: int) -> PayloadSchema:
             raise AssertionError
 
-        def by_name(self, name: str, version: int | None) -> PayloadSchema:
+        def by_name(
+            self, name: str, version: int | None, format: str | None = None
+        ) -> PayloadSchema:
             return PayloadSchema("avro", '"long"', name=name, version=3)
 
     named: Any = {"lookup": Registry(), "schema_name": "n", "on_new_version": "stop"}
     assert Decoding.make("avro", **named).growing == "n"
-    for given in ({"schema": '"long"', "on_new_version": "stop"}, named | {"schema": '"long"'}):
-        with pytest.raises(ConfigError, match="comes from a registry by its name"):
-            Decoding.make("avro", **given)
+    with pytest.raises(ConfigError, match="comes from a registry by its name"):
+        Decoding.make("avro", schema='"long"', on_new_version="stop")
+    with pytest.raises(ConfigError, match="or its name in the registry, not both"):
+        Decoding.make("avro", **named, schema='"long"')
+    with pytest.raises(ConfigError, match="The schema's version must be at least 1"):
+        Decoding.make("avro", **named, schema_version=0)

@@ -48,7 +48,7 @@ class Registry:
             raise SchemaNotFoundError(f"The registry has no schema {number}.")
         return self.schemas[number]
 
-    def by_name(self, name: str, version: int | None) -> PayloadSchema:
+    def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
         self.asked.append((name, version))
         return self.schemas[-1 if version is None else version]
 

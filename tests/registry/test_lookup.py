@@ -40,6 +40,12 @@ async def test_a_task_finds_versions_over_nats(registry_server: NatsServer, serv
     first = await to_thread(found.by_name, "orders", 1)
     assert first == PayloadSchema("avro", avro("id int"), "orders", 1)
     assert (await to_thread(found.by_name, "orders", None)).version == 2
+    await registry.add("orders", '{"type": "object", "properties": {}}', format="jsonschema")
+    for format_, text in (
+        ("avro", avro("id long")),
+        ("json", '{"type": "object", "properties": {}}'),
+    ):
+        assert (await to_thread(found.by_name, "orders", None, format_)).text == text
     for name in ("other", "not a name"):
         with pytest.raises(SchemaNotFoundError, match=r"There is no (such )?schema"):
             await to_thread(found.by_name, name, None)
@@ -72,7 +78,7 @@ class Counted:
             raise SchemaNotFoundError(f"There is no schema {number}.")
         return PayloadSchema("avro", str(len(self.asked)))
 
-    def by_name(self, name: str, version: int | None) -> PayloadSchema:
+    def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
         return self.by_id(version or 0)
 
 

@@ -83,13 +83,23 @@ def add(
         description: What it describes.
         json: Print the version and revision as one JSON document.
     """
+    is_said = format is not None
     definition, format = _definition(file, format)
     _check_policy(policy)
+
+    async def refuse_another(registry: SchemaRegistry) -> None:
+        with suppress(SchemaNotFoundError):
+            other = await registry.get(name)
+            raise ConfigError(
+                f"{name} is in {other.format}: to have it in {format}, too, say --format {format}."
+            )
 
     async def register(registry: SchemaRegistry) -> SchemaVersion:
         try:
             latest = await registry.get(name, format=format)
         except SchemaNotFoundError:
+            if not is_said:
+                await refuse_another(registry)
             return await registry.add(
                 name, definition, format=format, compat_policy=policy, description=description
             )

@@ -18,6 +18,7 @@ from jetspark.codecs.json_schema import columns_of
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup, UnusableSchema, from_file
 from jetspark.errors import ConfigError, SchemaGrown
 from jetspark.files import read_small
+from jetspark.validation import check_whole
 
 Format = Literal["avro", "protobuf", "cloudevents", "debezium"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
@@ -115,12 +116,13 @@ class Decoding:
         newer version of the reader's is to be noticed."""
         if self.lookup is None or key == SchemaKey(message=key.message):
             return self.schema
+        format_ = _registered(self.schema.format)
         if key.number is None:
-            found = self.lookup.by_name(key.name, key.version)
+            found = self.lookup.by_name(key.name, key.version, format_)
             newest = found.version if key.name == self.growing else 0
         else:
             found = self.lookup.by_id(key.number)
-            newest = self.lookup.by_name(self.growing, None).version if self.growing else 0
+            newest = self.lookup.by_name(self.growing, None, format_).version if self.growing else 0
         if newest > self.schema.version:
             raise SchemaGrown(
                 f"The schema {self.growing} has version {newest} now. The batch was not written: "
@@ -160,10 +162,15 @@ def given_schema(
         raise ConfigError("Give the schema of the payloads, or the file that has it, not both.")
     if message is not None and format_ not in ("protobuf", "cloudevents"):
         raise ConfigError(f"A message is named for Protobuf, not for {format_}.")
+    if schema_name is not None and (schema, schema_file) != (None, None):
+        raise ConfigError("Give the schema of the payloads, or its name in the registry, not both.")
     if lookup is None and (schema_name, schema_version) != (None, None):
         raise ConfigError("A schema's name and version go with a registry that has it.")
     if lookup is not None and schema_name is not None and schema is schema_file is None:
-        found = replace(lookup.by_name(schema_name, schema_version), name="")
+        if schema_version is not None:
+            check_whole("The schema's version", schema_version)
+        found = lookup.by_name(schema_name, schema_version, _registered(format_))
+        found = replace(found, name="")
         if format_ == "debezium" and found.format == "avro":
             found = replace(found, format="debezium")
         if found.format != format_:
@@ -173,6 +180,11 @@ def given_schema(
     with from_file(schema_file):
         found = found if message is None else replace(found, name=message)
         return protobuf.message_of(found) if format_ == "protobuf" else found
+
+
+def _registered(format_: str) -> str | None:
+    """The format of its schema in a registry; None: any."""
+    return format_ if format_ in ("avro", "protobuf", "json") else None
 
 
 def _given(decode: str, schema: str | None, file: str | None) -> PayloadSchema:

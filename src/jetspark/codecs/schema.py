@@ -61,5 +61,6 @@ class SchemaLookup(Protocol):
     def by_id(self, number: int) -> PayloadSchema:
         """The schema with this id, which is unique in its registry (Confluent's frames)."""
 
-    def by_name(self, name: str, version: int | None) -> PayloadSchema:
-        """A version of a name, or its latest (`Nats-Schema`, `Nats-Schema-Version`)."""
+    def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
+        """A version of a name, or its latest (`Nats-Schema`, `Nats-Schema-Version`). `format`: the
+        wanted one, of a name that has several."""

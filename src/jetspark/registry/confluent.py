@@ -86,8 +86,8 @@ class ConfluentRegistry:
         found = self._schema(f"/schemas/ids/{number}", f"with id {number}")
         return replace(found, version=number)
 
-    def by_name(self, name: str, version: int | None) -> PayloadSchema:
-        """A version of a subject, or its latest."""
+    def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
+        """A version of a subject, or its latest. A subject has one format."""
         return replace(self._schema(*_of_subject(name, version)), name=name)
 
     def _schema(self, path: str, what: str, depth: int = 0) -> PayloadSchema:

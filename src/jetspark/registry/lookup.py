@@ -65,10 +65,11 @@ class NatsRegistry:
             "with an https URL."
         )
 
-    def by_name(self, name: str, version: int | None) -> PayloadSchema:
+    def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
         """A version of a schema, or its latest; see SchemaLookup."""
+        kind = "jsonschema" if format == "json" else format
         try:
-            place = documents.Place(documents.check_schema_name(name), version=version)
+            place = documents.Place(documents.check_schema_name(name), kind, version)
         except BadNameError as error:  # of a payload's header
             raise SchemaNotFoundError(f"There is no such schema. {error}") from None
         try:
@@ -100,10 +101,10 @@ class Remembering:
             forget_latest()
         return found
 
-    def by_name(self, name: str, version: int | None) -> PayloadSchema:
+    def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
         """See SchemaLookup."""
-        ask = partial(self.registry.by_name, name, version)
-        return self._known((name, version), ask, lasts=version is not None)
+        ask = partial(self.registry.by_name, name, version, format)
+        return self._known((name, format, version), ask, lasts=version is not None)
 
     def _known(
         self, what: tuple[Hashable, ...], ask: Callable[[], PayloadSchema], *, lasts: bool
