@@ -188,6 +188,8 @@ def test_a_followed_bucket_loses_the_keys_that_went_while_nobody_looked(
     assert (code, out) == (0, f"2 changes merged into {table}.\n"), err
     admin.purge(f"KV_{bucket}", filter=f"$KV.{bucket}.a")
 
+    ended = threading.Event()
+
     def interrupt() -> None:
         deadline = time.monotonic() + SECONDS
         try:
@@ -195,10 +197,17 @@ def test_a_followed_bucket_loses_the_keys_that_went_while_nobody_looked(
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
         finally:
-            os.kill(os.getpid(), signal.SIGINT)
+            while not ended.is_set():  # again, as a user would
+                os.kill(os.getpid(), signal.SIGINT)
+                ended.wait(10)
 
-    threading.Thread(target=interrupt, daemon=True).start()
-    code, _, err = run_in_spark(*base, "--follow", "--interval", "0.1")
+    interrupting = threading.Thread(target=interrupt, daemon=True)
+    interrupting.start()
+    try:
+        code, _, err = run_in_spark(*base, "--follow", "--interval", "0.1")
+    finally:
+        ended.set()
+        interrupting.join()
     assert code == 0, err
     assert column("delta", table, "key") == {"b": 1}
 

@@ -120,7 +120,8 @@ def public_iterators(package: str, method: str) -> set[str]:
                 inspect.isclass(value)
                 and value.__module__ == module.name
                 and not name.startswith(("_", "Base"))
-                and not name.endswith("Iterator")  # the bases in blocking.iterators
+                # The bases in client.subscription and blocking.iterators.
+                and not name.endswith(("FrameReader", "QueueReader", "MessageReader", "Iterator"))
                 and any(method in vars(base) for base in value.__mro__ if base is not dict)
                 and not issubclass(value, (dict, tuple, str, Enum))
             ):
