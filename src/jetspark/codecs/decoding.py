@@ -166,7 +166,7 @@ def given_schema(
         raise ConfigError("Give the schema of the payloads, or its name in the registry, not both.")
     if lookup is None and (schema_name, schema_version) != (None, None):
         raise ConfigError("A schema's name and version go with a registry that has it.")
-    if lookup is not None and schema_name is not None and schema is schema_file is None:
+    if lookup is not None and schema_name is not None:
         if schema_version is not None:
             check_whole("The schema's version", schema_version)
         found = lookup.by_name(schema_name, schema_version, _registered(format_))
