@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.blocking.eventually import eventually
 from tests.conftest import MakeServer
+from tests.support.proxies import HttpProxy
 
 from jetspark import errors
 from jetspark.blocking import Client, JetStream, connect
@@ -168,3 +169,32 @@ def test_publisher_over_an_outage(make_server: MakeServer) -> None:
             publisher.flush()
             assert publisher.failed == []
         assert js.stream_info("S").state.messages == 300
+
+
+def test_an_outage_changes_no_order_of_what_waits_to_be_written(make_server: MakeServer) -> None:
+    server = make_server()
+    payload = bytes(100_000)
+    with (
+        HttpProxy() as proxy,
+        connect(server.url, proxy=proxy.url, reconnect_wait=0.01) as nc,
+        connect(server.url) as direct,
+    ):
+        direct.jetstream().create_stream(name="S", subjects=["s"])
+        with nc.jetstream().publisher(window=400) as publisher:
+            server.pause()
+            try:
+                sender = threading.Thread(
+                    target=lambda: [publisher.send("s", payload, msg_id=f"{n}") for n in range(200)]
+                )
+                sender.start()
+                while not (nc._buffer.crowded and nc._inner.publishing.link.outbox._paused):
+                    pass
+                proxy.cut()
+            finally:
+                server.resume()
+            sender.join(60)
+            publisher.flush()
+            assert publisher.failed == []
+        with direct.jetstream().ordered("S", headers_only=True) as stored:
+            ids = [next(stored).headers["Nats-Msg-Id"] for _ in range(200)]
+        assert ids == [str(number) for number in range(200)]
