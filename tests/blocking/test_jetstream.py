@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from tests.blocking.eventually import eventually
@@ -14,6 +15,7 @@ from tests.support.proxies import HttpProxy
 from jetspark import errors
 from jetspark.blocking import Client, JetStream, connect
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.server import NatsServer
 
 
 @pytest.fixture
@@ -198,3 +200,35 @@ def test_an_outage_changes_no_order_of_what_waits_to_be_written(make_server: Mak
         with direct.jetstream().ordered("S", headers_only=True) as stored:
             ids = [next(stored).headers["Nats-Msg-Id"] for _ in range(200)]
         assert ids == [str(number) for number in range(200)]
+
+
+def test_a_message_between_the_check_for_space_and_its_sending_keeps_its_place(
+    shared_server: NatsServer, nc: Client, unique: Callable[[str], str]
+) -> None:
+    """The link breaks just then: the messages before it are sent again, and before it."""
+    subject = unique("withheld")
+    sub = nc.subscribe(subject)
+    nc.flush()
+    with (
+        HttpProxy() as proxy,
+        connect(shared_server.url, proxy=proxy.url, reconnect_wait=0.01) as other,
+        other.jetstream().publisher() as publisher,
+    ):
+        for number in range(3):
+            publisher.send(subject, msg_id=f"{number}")
+        taken = [sub.next() for _ in range(3)]
+        put = publisher._sender.put
+
+        def put_during_the_loss(*args: Any) -> int:
+            proxy.cut()
+            eventually(lambda: publisher._window.full)
+            return put(*args)
+
+        publisher._sender.put = put_during_the_loss
+        publisher.send(subject, msg_id="3")
+        publisher._sender.put = put
+        publisher.send(subject, msg_id="4")
+        taken += [sub.next() for _ in range(5)]
+        assert [msg.headers["Nats-Msg-Id"] for msg in taken] == list("01201234")
+        for msg in taken:
+            msg.respond(b'{"stream":"S","seq":1}')

@@ -175,6 +175,7 @@ class RetryMachine(InFlightMachine):
             assert index in refused or entry[2] is WITH_ID, "it may be stored twice"
             self.refused.discard(index)
             self.waits.add(index)
+            self.window.resume_if_done()
         assert all(self.window.again(index) is None for index in due[:most])
 
     @invariant()
@@ -448,6 +449,8 @@ def test_a_refusal_pauses_senders_until_one_message_has_another_answer() -> None
     assert window.limit == 0
     assert window.due(1.0) == [first]
     assert window.again(first) is not None
+    assert window.limit == 0, "it is not sent yet"
+    window.resume_if_done()
     assert window.limit == 10
 
 
@@ -458,6 +461,7 @@ def test_a_message_that_is_refused_again_pauses_nobody() -> None:
     assert window.due(1.0) == [nowhere]
     answer(window, window.reserve("s"))
     assert window.again(nowhere) is not None
+    window.resume_if_done()
     assert window.refused(nowhere, 1.25)
     assert window.limit == 10
 

@@ -32,6 +32,9 @@ from jetspark.jetstream.publisher import PublisherSender
 from jetspark.payloads import Payload, Value, payload_bytes
 from jetspark.wire.headers import PayloadCodec, codec_of
 
+_SETTLING = 100
+"""Milliseconds, since a hook around the publish may itself wait for the event loop."""
+
 
 class BasePublisher(Generic[SenderT]):
     """The asyncio publisher's twin, for any number of threads."""
@@ -42,18 +45,33 @@ class BasePublisher(Generic[SenderT]):
         self._sender = sender = sender_of(inner)
         self._window = sender.window
         self._turn = threading.Lock()
+        self._waits = False  # the thread that has the turn
         self._change = threading.Condition()
         sender.changed = self._changed
+        sender.settle = self._settle
         sender.send_with(caller.publishing)
 
     def _wait_for_space(self) -> None:
         """Wait for space in window and buffer. Raises Suspended in the event loop's thread."""
         while True:
-            if self._window.full:
-                self._until(lambda: not self._window.full)
-            elif self._buffer.crowded:
-                self._buffer.block()
-            else:
+            try:
+                if self._window.full:
+                    self._waits = True
+                    self._until(lambda: not self._window.full)
+                elif self._buffer.crowded:
+                    self._waits = True
+                    self._buffer.block()
+                else:
+                    return
+            finally:
+                self._waits = False
+
+    def _settle(self) -> None:
+        for _ in range(_SETTLING):
+            if self._waits:
+                return  # it looks again whether there is space
+            if self._turn.acquire(timeout=0.001):
+                self._turn.release()
                 return
 
     def _until(self, is_so: Callable[[], bool]) -> None:

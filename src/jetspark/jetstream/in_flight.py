@@ -229,6 +229,9 @@ class Sender:
         """Called in the event loop's thread when there may be space, or a result; set by the owner.
 
         Also called by `put`, in its thread, when it gives a place back."""
+        self.settle: Callable[[], None] = _nothing
+        """Returns when no other thread is between the check for space and `put`; set by the owner.
+        """
         self.check_every = min(self.timeout / checks, longest_check)
         """Seconds between two checks of the deadlines."""
         self.inbox = ""

@@ -175,21 +175,22 @@ class RetryWindow(InFlight):
         Where that is safe, they are sent again later instead. `overdue_only`: only late ones.
         `reason` is called with index and subject.
         """
-        failed = 0
+        failed: list[tuple[int, str]] = []
         for index, entry in self.entries():
             if index in self._due or (overdue_only and entry[3] > now):
                 continue
             retry = self.retrying.get(index) or Retry(now + self._retry_for)
             if retry.until <= now or not self._is_safe_to_resend(entry):
-                failed += 1
-                self.fail(index, reason(index, entry[0]))
+                failed.append((index, entry[0]))
                 continue
             with self._lock:  # against `withdraw`
                 if self.find(index) is not None:
                     retry.may_be_stored = True
                     self.retrying[index] = retry
                     self._due.add(index)
-        return failed
+        for index, subject in failed:  # now, since new messages may follow the last one
+            self.fail(index, reason(index, subject))
+        return len(failed)
 
     def _is_safe_to_resend(self, entry: Entry) -> bool:
         if self._on_disconnect == "auto":
@@ -213,25 +214,26 @@ class RetryWindow(InFlight):
         return due
 
     def again(self, index: int) -> Entry | None:
-        """The entry of a `due` message, for sending now; None: no longer needed."""
+        """The entry of a `due` message, for sending now; None: no longer needed.
+
+        `resume_if_done` when it is sent."""
         if index not in self._due:
             return None
         self._due.discard(index)
         subject, payload, headers, _, on_result = self._entries[index]
         entry = self._entries[index] = (subject, payload, headers, self.deadline, on_result)
-        self._resume_if_done()
         return entry
 
-    def _resume_if_done(self) -> None:
+    def resume_if_done(self) -> None:
+        """Admit new messages if those that were due are sent."""
         if self.resuming and not self._due:
             self.resume_senders()
 
-    def hold(self) -> list[int]:
+    def hold(self) -> None:
         """The link is lost: new messages wait until those that were on their way are sent again,
-        so that the order stays. Returns these."""
-        if self._due and not (self.paused or self.closed):
+        so that the order stays."""
+        if not (self.paused or self.closed):
             self.resuming, self.limit = True, 0
-        return sorted(self._due)
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -243,7 +245,7 @@ class RetryWindow(InFlight):
         super().fail(index, error)
         self._forget(index)
         if not self.closed:
-            self._resume_if_done()
+            self.resume_if_done()
 
 
 # -------------------------------------------------------------------------------------------------
@@ -393,6 +395,7 @@ class PublisherSender(Sender):
             if (entry := window.again(index)) is not None:
                 try:
                     self.send(index + 1, *entry[:3])
+                    window.resume_if_done()
                 except JetsparkError as error:
                     window.fail(index, error)
         self.changed()
@@ -404,10 +407,13 @@ class PublisherSender(Sender):
 
     def on_disconnect(self, now: float) -> None:
         self._stop_resending()
+        self.window.hold()
+        self.settle()
         self.window.outcome_unknown(now, link_lost)
         inbox = self.inbox.encode()
         # Those that were not written yet would otherwise be sent before the others.
-        self.outbox.withdraw({b"%b%d" % (inbox, index + 1) for index in self.window.hold()})
+        self.outbox.withdraw({b"%b%d" % (inbox, index + 1) for index in self.window.retrying})
+        self.window.resume_if_done()
 
     def on_reconnect(self, now: float) -> None:
         self._start_round(now)
