@@ -31,6 +31,7 @@ from jetspark.errors import (
 )
 from jetspark.full_client import JetStream, connect
 from jetspark.jetstream.fast_ingest import Flow, Gap, Refusal, parse_reply
+from jetspark.jetstream.in_flight import sender_of
 from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:
@@ -418,6 +419,20 @@ async def test_the_first_message_lost_with_the_link_is_reported(
         with pytest.raises(BrokenSocketError, match="not known whether"):
             await ingest.add(subject)
         assert [one.index for one in ingest.failed] == [0]
+
+
+async def test_a_first_message_that_was_not_written_is_not_written_after_it_failed(
+    js: JetStream, nc: Client, unique: Callable[[str], str]
+) -> None:
+    subject = unique("silent")
+    async with nc.subscribe(subject) as sub:
+        with suppress(PublishFailedError):
+            async with js.fast_ingest() as ingest:
+                await ingest.add(subject)  # written at the end of this turn of the loop
+                sender_of(ingest)._on_disconnect()
+        assert [type(one.error) for one in ingest.failed] == [BrokenSocketError]
+        await nc.publish(subject, b"after it")
+        assert (await sub.next()).data == b"after it"
 
 
 async def test_fast_ingest_without_any_reply_times_out(

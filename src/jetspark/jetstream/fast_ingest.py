@@ -406,6 +406,7 @@ class IngestSender(Sender):
         # A restarted server would begin a new batch if it were asked about the first message.
         window = self.window
         if window.sent == window.count() == 1 and not self.repeating:
+            self.outbox.withdraw({f"{self.inbox}1.{_START}.$FI".encode()})
             self.end(link_lost(0, window.open_subject() or ""))
 
     def on_reconnect(self, now: float) -> None:

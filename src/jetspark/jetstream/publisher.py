@@ -409,10 +409,10 @@ class PublisherSender(Sender):
         self._stop_resending()
         self.window.hold()
         self.settle()
-        self.window.outcome_unknown(now, link_lost)
         inbox = self.inbox.encode()
-        # Those that were not written yet would otherwise be sent before the others.
-        self.outbox.withdraw({b"%b%d" % (inbox, index + 1) for index in self.window.retrying})
+        # What is not written would be sent before the others, or after it was reported to fail.
+        self.outbox.withdraw({b"%b%d" % (inbox, index + 1) for index, _ in self.window.entries()})
+        self.window.outcome_unknown(now, link_lost)
         self.window.resume_if_done()
 
     def on_reconnect(self, now: float) -> None:
