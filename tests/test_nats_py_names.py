@@ -225,6 +225,15 @@ def test_arguments_of_nats_py_are_refused_with_ours(owner: str, name: str) -> No
             asyncio.run(result)
 
 
+def test_reply_is_the_third_argument_as_there() -> None:
+    theirs = list(inspect.signature(TheirClient.publish).parameters)[:4]
+    for cls in (jetspark.Client, jetspark.blocking.Client):
+        for call in (cls.publish, cls.publish_nowait):
+            ours = list(inspect.signature(call).parameters.values())[:4]
+            assert [one.name for one in ours] == theirs
+            assert ours[-1].kind is ours[-1].POSITIONAL_OR_KEYWORD
+
+
 @pytest.mark.parametrize(
     ("call", "given", "says"),
     [

@@ -624,11 +624,12 @@ class NoStreamResponseError(JetStreamError):
 class PublishFailedError(JetStreamError):
     """Messages of a publisher were not acknowledged.
 
-    `failures`: a `jetspark.jetstream.PublishFailure` each, in the order of failing.
+    `failures`: a `jetspark.jetstream.PublishFailure` each, by index.
     """
 
     def __init__(self, failures: list[Any]) -> None:
-        first = min(failures, key=lambda one: one.index)
+        self.failures = sorted(failures, key=lambda one: one.index)
+        first = self.failures[0]
         refused = APIError, NoStreamResponseError, NotStoredError
         unknown = sum(not isinstance(one.error, refused) for one in failures)
         super().__init__(
@@ -636,7 +637,6 @@ class PublishFailedError(JetStreamError):
             f"{f' ({unknown} may be stored)' if unknown else ''}; the first has index "
             f"{first.index} and is for {first.subject!r}: {first.error}"
         )
-        self.failures = failures
 
 
 class NotJetStreamMessageError(JetStreamError):

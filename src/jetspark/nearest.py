@@ -10,9 +10,13 @@ from jetspark.errors import ConfigError
 
 def nearest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known name that a person most likely meant, or None."""
-    by_folded = {candidate.casefold(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=cutoff)
+    by_folded = {_folded(candidate): candidate for candidate in known}
+    close = difflib.get_close_matches(_folded(name), by_folded, n=1, cutoff=cutoff)
     return by_folded[close[0]] if close else None
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("_", "")
 
 
 def meant(name: str, known: Iterable[str], otherwise: str = ".") -> str:

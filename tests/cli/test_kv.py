@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.processes import finish, jetspark
+from tests.support.processes import end, finish, jetspark
 
 from jetspark import blocking
 
@@ -28,7 +29,7 @@ def prices(url: str, unique: Callable[[str], str]) -> str:
     return name
 
 
-def test_ls_lists_buckets_or_the_keys_of_one(run: Run, prices: str) -> None:
+def test_ls_lists_buckets_or_the_keys_of_one(run: Run, url: str, prices: str) -> None:
     code, out, _ = run("kv", "ls")
     head, *rows = out.splitlines()
     assert (code, head.split()) == (
@@ -40,6 +41,10 @@ def test_ls_lists_buckets_or_the_keys_of_one(run: Run, prices: str) -> None:
     assert f"KV_{prices}" in [one["config"]["name"] for one in documents]
     assert run("kv", "ls", prices) == (0, "eu.a\nus.b\n", "")
     assert json.loads(run("kv", "ls", prices, "--json")[1]) == ["eu.a", "us.b"]
+    with blocking.connect(url) as nc:
+        nc.jetstream().create_bucket(f"{prices}0")
+    assert run("kv", "ls", f"{prices}0")[1:] == ("", f"Bucket {prices}0 has no key with a value.\n")
+    assert run("kv", "ls", f"{prices}0", "--json")[1:] == ("[]\n", "")
 
 
 def test_get_shows_the_present_value_or_that_of_a_revision(run: Run, prices: str) -> None:
@@ -77,3 +82,12 @@ def test_watch_shows_present_entries_then_changes(run: Run, url: str, prices: st
         ("eu.a", "PUT", None), ("eu.c", "DEL", None), ("eu.d", "PUT", "new"),
     ]  # fmt: skip
     assert run("kv", "watch", prices, "us.b", "--count", "1")[1].splitlines()[1:] == ["3"]
+
+
+def test_watch_says_when_no_key_matches_yet(url: str, prices: str) -> None:
+    with jetspark("kv", "watch", prices, "de.*", "it.*", "--server", url) as watching:
+        assert watching.stderr is not None
+        assert watching.stderr.readline().startswith(b"Listening to ")
+        said = f"Bucket {prices} has no key that matches de.* or it.* yet.\n"
+        assert watching.stderr.readline() == said.encode()
+        assert end(watching, signal.SIGINT) == (0, "", "")

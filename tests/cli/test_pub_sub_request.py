@@ -99,12 +99,14 @@ def test_json_becomes_a_payload_in_a_schema_and_is_shown_as_json_again(
         documents = [json.loads(line) for line in finish(lines)[1].splitlines()]
     plainly = '{"id":7,"at":"2026-01-31T12:00:00Z"}'
     assert shown.splitlines() == [subject, plainly, subject, "no avro"]
-    assert "The payload is not Order in Avro" in said
+    assert said.startswith(f"{subject}: The payload is not Order in Avro")
     assert documents[0] == {"subject": subject, "data": plainly}
     assert documents[1] == {"subject": subject, "data": "no avro", "error": documents[1]["error"]}
     assert documents[1]["error"].startswith("The payload is not Order in Avro")
     _, out, _ = run("stream", "view", subject, "--decode", "avro", *schema, "--json")
     assert json.loads(out.splitlines()[0])["data"] == plainly
+    _, _, said = run("stream", "view", subject, "--decode", "avro", *schema)
+    assert said.startswith(f"Message 2 on {subject}: The payload is not Order in Avro")
     bad = run("pub", subject, '{"id": "x", "at": null}', "--encode", "avro", *schema)
     assert (bad[0], " is not a" in bad[2]) == (1, True)
     assert run("sub", subject, *schema)[2].endswith("--schema-file goes with --decode.\n")
@@ -373,3 +375,9 @@ def test_a_closed_standard_input_is_told_in_a_sentence(
     monkeypatch.setattr("sys.stdin", None)
     code, _, err = run(*(name if argument == "S" else argument for argument in arguments))
     assert (code, " ".join(err.split()).endswith(sentence)) == (app.FAILED, True)
+
+
+def test_what_no_stream_takes_is_told_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jetspark.cli.pub._RETRY_FOR", 0.1)
+    code, _, err = run("pub", "nobody.listens", "x", "--jetstream")
+    assert (code, err.count("no stream listens"), err.count("\n")) == (app.FAILED, 1, 1)

@@ -83,6 +83,11 @@ def test_view_finds_the_last_of_a_subject_however_far_back(
     assert [json.loads(line)["seq"] for line in run(*view, "2")[1].splitlines()] == [4, 41]
     assert [json.loads(line)["seq"] for line in run(*view, "9")[1].splitlines()] == [4, 41]
     assert js.stream_info(name).state.messages == 59
+    none = f"Stream {name} has no message with a subject that matches none.>.\n"
+    assert run("stream", "view", name, "--subject", "none.>") == (0, "", none)
+    assert run("stream", "view", name, "--subject", "none.>", "--json") == (0, "", "")
+    js.purge_stream(name)
+    assert run("stream", "view", name) == (0, "", f"Stream {name} has no message.\n")
     code, _, err = run("stream", "view", f"{name}X")
     assert code == 1
     assert f'did you mean "{name}"' in err
@@ -149,7 +154,7 @@ def test_a_field_that_the_server_does_not_know_is_refused_by_it(
     file = tmp_path / "config.json"
     file.write_text('{"extra": {"max_msg": 5}}')
     err = run("stream", "add", unique("MADE"), "--config", str(file))[2]
-    assert 'unknown field "max_msg"' in err
+    assert "knows no field 'max_msg' of a configuration; did you mean 'max_msgs'?" in err
 
 
 def test_messages_are_deleted_when_a_person_says_so(

@@ -8,12 +8,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
+from tests.support.scripted_server import ScriptedServer
 
 import jetspark
 from jetspark import blocking
 from jetspark.bulk import links
+from jetspark.connection.handshake import may_be_silent
 from jetspark.connection.options import make_options
 from jetspark.errors import ConnectionFailure, JetsparkError, ProtocolError
 
@@ -108,3 +111,35 @@ def test_server_that_does_not_begin_with_info_is_refused() -> None:
     with speaking(b"PING\r\n") as url:
         for error in refusals(url, 30):
             assert str(error).endswith("client port: it did not begin with INFO.")
+
+
+async def test_a_server_that_spoke_before_is_not_taken_for_a_silent_one() -> None:
+    async with ScriptedServer() as server:
+        errors: list[str] = []
+        options: Any = {"reconnect_wait": 0.01, "connect_timeout": 0.2}
+        connecting = asyncio.create_task(
+            jetspark.connect(
+                server.url, error_callback=lambda error: errors.append(str(error)), **options
+            )
+        )
+        (await server.welcome()).close()
+        nc = await connecting
+        (await server.accept()).close()
+        for _ in range(2):  # the next one stays silent
+            await server.accept()
+        await nc.close()
+    assert errors[-2:] == [
+        f"{server.url} closed the connection.",
+        f"{server.url} did not answer within 0.2 s.",
+    ]
+
+
+def test_only_a_plain_link_may_need_tls_first() -> None:
+    cases: list[tuple[str, dict[str, Any], bool]] = [
+        ("nats://a", {}, True),
+        ("nats://a", {"tls_first": True}, False),
+        ("ws://a", {}, False),
+    ]
+    for url, given, silent in cases:
+        options = make_options(url, **given)
+        assert may_be_silent(options.urls()[0], options) is silent

@@ -326,3 +326,15 @@ def test_a_timeout_of_the_blocking_client_may_be_for_ever(
         assert js.ordered(name).next(forever).subject == name
         assert js.create_bucket(unique("b")).watch().next(forever) is None
         nc.flush(forever)
+
+
+@pytest.mark.parametrize("option", ["echo", "reconnect", "tls", "tls_first", "pedantic"])
+def test_a_text_is_no_switch(option: str) -> None:
+    given: dict[str, Any] = {option: "no"}
+    with pytest.raises(ConfigError, match=rf"^{option} is True or False, not 'no'\.$"):
+        make_options("nats://a", **given)
+
+
+def test_a_name_is_a_text() -> None:
+    with pytest.raises(ConfigError, match=r"^name is a text, not 3\.$"):
+        make_options("nats://a", name=3)

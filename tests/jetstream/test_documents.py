@@ -289,6 +289,8 @@ def test_words_and_fields_of_a_newer_server_pass_through() -> None:
     for config in (said, said.replace(max_msgs=5), pickle.loads(pickle.dumps(said)), wire):
         assert config_to_wire(StreamConfig, config, {}).items() >= wire.items()
     assert config_to_wire(StreamConfig, None, {"extra": {"storage": "tape"}}) == {"storage": "tape"}
+    with pytest.raises(ConfigError, match=r"^storage is 'file' or 'memory', not 'tape'\.$"):
+        config_to_wire(StreamConfig, None, {"storage": "tape"})
 
 
 @pytest.mark.parametrize(

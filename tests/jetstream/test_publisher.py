@@ -21,6 +21,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.full_client import JetStream, connect
+from jetspark.jetstream.in_flight import sender_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,6 +191,18 @@ async def test_failures_are_listed_with_index_subject_and_error(js: JetStream, s
     ]
     assert all(isinstance(one.error, APIError) for one in failed)
     assert publisher.acked == 2
+
+
+async def test_failures_have_the_order_of_the_messages(js: JetStream, stream: str) -> None:
+    with pytest.raises(PublishFailedError) as raised:
+        async with js.publisher() as publisher:
+            for name in "abc":
+                await publisher.send(f"{stream}.{name}")
+            for index in (2, 0):
+                sender_of(publisher).window.fail(index, ConfigError("late"))
+            assert [one.index for one in sender_of(publisher).window.failures] == [2, 0]
+    assert [one.index for one in raised.value.failures] == [0, 2]
+    assert [one.index for one in publisher.failed] == [0, 2]
 
 
 async def test_leaving_raises_failures_that_were_not_read(js: JetStream, stream: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -231,6 +231,26 @@ async def test_wrong_stream_options_are_refused_before_anything_is_sent(
 
 
 # -- straight from JSON--------- -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"maxmessages": 5}, "no field 'maxmessages' of a configuration; did you mean 'max_msgs'?"),
+        ({"placement": {"moon": 1}}, "The server knows no field 'moon' of a configuration."),
+    ],
+)
+async def test_a_field_that_the_server_does_not_know_is_named_with_the_nearest(
+    js: JetStream, stream: str, needs_server: Callable[[str], None], config: Any, sentence: str
+) -> None:
+    needs_server("2.12")  # older ones ignore it
+    for call in (
+        js.create_stream({"name": f"{stream}2", **config}),
+        js.update_stream({"name": stream, **config}),
+    ):
+        with pytest.raises(APIError) as raised:
+            await call
+        assert str(raised.value).endswith(sentence)
 
 
 async def test_stream_and_consumer_are_created_from_json_files(

@@ -74,7 +74,15 @@ def test_a_schema_knows_what_it_refers_to() -> None:
     ("format", "text", "sentence"),
     [
         ("avro", "{", "It is no Avro schema: Expecting"),
-        ("avro", '{"type": "record"}', "It is no Avro schema"),
+        ("avro", '{"type": "record"}', "^It is no Avro schema: the record has no 'name'.$"),
+        ("avro", '{"type": "enum", "name": "E"}', "the enum 'E' has no 'symbols'"),
+        ("avro", '["null", {"type": {"type": "array"}}]', "the array has no 'items'"),
+        (
+            "avro",
+            '{"type": "record", "name": "R", "fields": [{"name": "x"}]}',
+            "the field 'x' has no 'type'",
+        ),
+        ("avro", '{"name": "A"}', "the schema 'A' has no 'type'"),
         ("json", "{", "It is no JSON: Expecting"),
         ("json", "3", "^It is no JSON Schema, which is an object, true or false."),
         ("json", '{"$schema": []}', r"It is no JSON Schema: \$schema is no text\."),

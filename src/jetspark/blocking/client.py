@@ -281,8 +281,8 @@ class Client(Block):
         self,
         subject: str,
         payload: Value = b"",
-        *,
         reply: str | None = None,
+        *,
         headers: HeadersLike | None = None,
         codec: PayloadCodec | None = None,
     ) -> None:
@@ -296,8 +296,8 @@ class Client(Block):
         self,
         subject: str,
         payload: Payload = b"",
-        *,
         reply: str | None = None,
+        *,
         headers: HeadersLike | None = None,
     ) -> None:
         """`publish` without waiting while the buffer is full."""

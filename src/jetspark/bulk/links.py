@@ -26,6 +26,7 @@ from jetspark.connection.handshake import (
     StartTLS,
     closed,
     handshake,
+    may_be_silent,
     no_answer,
     no_nats,
 )
@@ -340,13 +341,13 @@ class BlockingLink:
             info: ServerInfo = done.value
             return info
         except errors.RequestTimeoutError:
-            greeted = greeted or options.tls_first  # here the client speaks first
+            greeted = greeted or not may_be_silent(server, options)
             waited, received = self._timeout, self._buffer.pending
             raise no_answer(str(server), waited, greeted=greeted, received=received) from None
         except errors.BrokenSocketError as error:
             if isinstance(error.__cause__, ssl.SSLError):  # TLS 1.3 refuses late
                 raise tls_failure(str(server), error.__cause__, options) from error
-            if greeted or options.tls_first or error.__cause__ is not None:
+            if greeted or not may_be_silent(server, options) or error.__cause__ is not None:
                 raise
             raise closed(str(server), greeted=False) from None
         except errors.ProtocolError as error:

@@ -27,7 +27,13 @@ from rich.segment import Segment
 from rich.text import Text
 
 from jetspark.documents.document import to_wire
-from jetspark.errors import BadHeaderError, CodecError, JetsparkError, PermissionsError
+from jetspark.errors import (
+    BadHeaderError,
+    CodecError,
+    JetsparkError,
+    NoStreamResponseError,
+    PermissionsError,
+)
 from jetspark.wire.headers import Headers, PayloadCodec
 
 if TYPE_CHECKING:
@@ -330,15 +336,16 @@ def show_message(
             line.append(f"  (reply to {message.reply})", style="dim")
         headers = message.headers.items() if message.headers is not None else ()
         lines = [Text(f"{name}: {value}", style="dim") for name, value in headers]
-        say(line, *lines, _shown(message, codec))
+        say(line, *lines, _shown(message, codec, message.subject))
 
 
 def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None = None) -> None:
     """Print one message of a stream: for people, or as a line of JSON."""
+    which = f"Message {message.seq:,} on {message.subject}"
     try:
         headers = message.headers or Headers()
     except BadHeaderError as error:
-        warn(f"Message {message.seq:,}: {error}")
+        warn(f"{which}: {error}")
         headers = Headers()
     if as_json:
         place = {"seq": message.seq, "time": message.time.isoformat()}
@@ -348,13 +355,13 @@ def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None
             (message.subject, "bold"), (f"  {message.seq:,}  {moment(message.time)}", "dim")
         )
         lines = [Text(f"{name}: {value}", style="dim") for name, value in headers.items()]
-        say(line, *lines, _shown(message, codec))
+        say(line, *lines, _shown(message, codec, which))
 
 
-def _shown(message: Message | StoredMsg, codec: PayloadCodec | None) -> str:
+def _shown(message: Message | StoredMsg, codec: PayloadCodec | None, which: str) -> str:
     payload, reason = _payload_of(message, codec)
     if reason:
-        warn(reason)
+        warn(f"{which}: {reason}")
     return payload.decode("utf-8", "backslashreplace")
 
 
@@ -428,6 +435,7 @@ def span(duration: timedelta | None) -> str:
 
 _logger = logging.getLogger("jetspark")
 logging.getLogger("jetspark.cli").setLevel(logging.INFO)
+_REFUSALS = PermissionsError, NoStreamResponseError
 _INBOX = re.compile(r'[\w-]{22}(\.[\d*]+)?(?=")')
 """The end of an inbox's subject in a refusal, which differs for each attempt."""
 
@@ -440,7 +448,7 @@ class _Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = self.format(record)
-        is_refusal = any(isinstance(one, PermissionsError) for one in record.args or ())
+        is_refusal = any(isinstance(one, _REFUSALS) for one in record.args or ())
         if is_refusal and self.refusals is not None:
             self.refusals.append(text)
         else:

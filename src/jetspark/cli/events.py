@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from jetspark.cli import console
-from jetspark.cli.options import DEFAULT, Connection, JsonOption, Repeated
+from jetspark.cli.options import DEFAULT, Connection, JsonOption, Repeated, ask, not_found
 from jetspark.documents.document import field_names, to_wire
 from jetspark.documents.events import ApiAuditEvent, Caller, Event
 from jetspark.documents.streams import StreamState
+from jetspark.errors import (
+    ConfigError,
+    JetStreamNotEnabledError,
+    JetStreamNotEnabledForAccountError,
+    PermissionsError,
+)
+
+if TYPE_CHECKING:
+    from jetspark.full_client import Client, JetStream
+    from jetspark.jetstream.events import Events
 
 _FIRST = frozenset({"type", "id", "timestamp", "stream", "consumer"})
 _TOO_LONG = frozenset({"request", "response"})  # whole pages of an API audit
@@ -33,8 +44,8 @@ def events(
     A user of the system account sees events of servers, too.
 
     Args:
-        stream: Only events of this stream.
-        consumer: Only events of this consumer.
+        stream: Only events of this stream, which must exist.
+        consumer: Only events of this consumer, which must exist.
         kind: Only events of this kind, such as max_deliver; may be given again.
         count: End after this many events.
         json: Print each event as one line of JSON.
@@ -46,12 +57,30 @@ def events(
         else:
             console.say(_line(event))
 
-    connection.listen(
-        lambda nc: nc.jetstream().events(kinds=kind, stream=stream, consumer=consumer),
-        show,
-        to="for events",
-        count=count,
-    )
+    @asynccontextmanager
+    async def found(nc: Client) -> AsyncIterator[Events]:
+        await _check_names(nc, stream, consumer)  # first, since its requests are events, too
+        async with nc.jetstream().events(kinds=kind, stream=stream, consumer=consumer) as events:
+            yield events
+
+    connection.listen(found, show, to="for events", count=count)
+
+
+async def _check_names(nc: Client, stream: str | None, consumer: str | None) -> None:
+    """Raise an error for a stream or consumer that there is not, unless this user may not ask."""
+
+    async def look(js: JetStream) -> None:
+        if stream is not None and consumer is not None:
+            await js.consumer_info(stream, consumer)
+        elif stream is not None:
+            await js.stream_info(stream)
+        elif consumer is not None:
+            names = [one async for of in js.stream_names() async for one in js.consumer_names(of)]
+            if consumer not in names:
+                raise ConfigError(not_found(f'Consumer "{consumer}"', nc, consumer, names))
+
+    with suppress(PermissionsError, JetStreamNotEnabledError, JetStreamNotEnabledForAccountError):
+        await ask(nc, look, [stream or ""], consumer or "")
 
 
 def _line(event: Event) -> Text:

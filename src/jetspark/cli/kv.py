@@ -26,7 +26,7 @@ from jetspark.kv_rules import STREAM_PREFIX
 
 if TYPE_CHECKING:
     from jetspark.full_client import Client
-    from jetspark.kv import Bucket, BucketStatus, Entry
+    from jetspark.kv import Bucket, BucketStatus, Entry, Watcher
 
 kv = group("kv", "jetspark kv ls prices", "jetspark kv get prices eu.apples")
 _COLUMNS: dict[str, Callable[[BucketStatus], object]] = {
@@ -77,6 +77,8 @@ def ls(
         console.say_json(names, indent=True)
     elif names:
         say(*names)
+    else:
+        console.warn(f"Bucket {bucket} has no key with a value.")
 
 
 @command(kv, "jetspark kv get prices eu.apples", "jetspark kv get prices eu.apples --raw > price")
@@ -128,7 +130,17 @@ def watch(
     @asynccontextmanager
     async def entries(nc: Client) -> AsyncIterator[AsyncIterator[Entry]]:
         async with (await _bucket(nc, bucket)).watch(keys or ">") as watcher:
-            yield (entry async for entry in watcher if entry is not None)
+            yield present_first(watcher)
+
+    async def present_first(watcher: Watcher) -> AsyncIterator[Entry]:
+        first = True
+        async for entry in watcher:
+            if entry is not None:
+                yield entry
+            elif first and not json:  # the end of the present values
+                which = f" that matches {' or '.join(keys)}" if keys else ""
+                console.warn(f"Bucket {bucket} has no key{which} yet.")
+            first = False
 
     connection.listen(
         entries, lambda entry: _show(entry, as_json=json), to=f"to {bucket}", count=count

@@ -273,21 +273,7 @@ class Connection:
     ) -> T:
         """`run` with a hint for a name that is not found. `stream`, `consumer`: as typed."""
         streams = [stream] if isinstance(stream, str) else stream
-
-        async def ask(nc: Client) -> T:
-            js = nc.jetstream()
-            try:
-                return await work(js)
-            except errors.StreamNotFoundError as error:
-                known = await _all(js.stream_names())
-                missing = next((one for one in streams if one not in known), streams[0])
-                raise _not_found(error, f'Stream "{missing}"', nc, missing, known) from None
-            except errors.ConsumerNotFoundError as error:
-                what = f'Consumer "{consumer}" of stream "{streams[0]}"'
-                known = await _all(js.consumer_names(streams[0]))
-                raise _not_found(error, what, nc, consumer, known) from None
-
-        return self.run(ask)
+        return self.run(lambda nc: ask(nc, work, streams, consumer))
 
     def follow(
         self,
@@ -347,6 +333,23 @@ class Connection:
 
 
 DEFAULT = Connection()
+
+
+async def ask(
+    nc: Client, work: Callable[[JetStream], Awaitable[T]], streams: list[str], consumer: str
+) -> T:
+    """The work, with a hint for a name that is not found."""
+    js = nc.jetstream()
+    try:
+        return await work(js)
+    except errors.StreamNotFoundError as error:
+        known = await _all(js.stream_names())
+        missing = next((one for one in streams if one not in known), streams[0])
+        raise _not_found(error, f'Stream "{missing}"', nc, missing, known) from None
+    except errors.ConsumerNotFoundError as error:
+        what = f'Consumer "{consumer}" of stream "{streams[0]}"'
+        known = await _all(js.consumer_names(streams[0]))
+        raise _not_found(error, what, nc, consumer, known) from None
 
 
 async def _all(names: Paged[str]) -> list[str]:

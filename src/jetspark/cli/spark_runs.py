@@ -9,6 +9,7 @@ import shutil
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -391,6 +392,8 @@ class Watch:
         self._began = time.monotonic()
         self._next_line = self._began + _LINE_SECONDS
         self._first_line_due = True
+        self._rates: dict[str, deque[tuple[float, int]]] = {}
+        """When lines were shown, and the rows then."""
         self.done: dict[str, QueryProgress] = {}
         self.unfinished = 0
         """Rows of first batches that were stopped: they are read again."""
@@ -578,10 +581,18 @@ class Watch:
             if reading and (rows := self._rows_under_way(query)):
                 return f"reading the first batch · {console.counted(rows, 'row')}"
             return f"{'reading' if reading else 'planning'} the first batch"
-        rate = done.rows / max(time.monotonic() - self._began, 0.001)
+        rate = self._rate(name, time.monotonic(), done.rows)
         what = f"{console.counted(done.rows, 'row')} {'read' if name in self._read else 'written'}"
         line = f"{what} · {rate:,.0f} messages/s"
         return line if done.lag is None else f"{line} · lag {done.lag:,}"
+
+    def _rate(self, name: str, now: float, rows: int) -> float:
+        """Rows a second since the line before; of a live line, in the last minute."""
+        lines = self._rates.setdefault(name, deque([(self._began, 0)]))
+        while len(lines) > 1 and now - lines[1][0] >= _LINE_SECONDS:
+            lines.popleft()
+        lines.append((now, rows))
+        return (rows - lines[0][1]) / max(now - lines[0][0], 0.001)
 
     def _rows_under_way(self, query: StreamingQuery) -> int:
         from jetspark.spark.lag import RowsUnderWay

@@ -113,8 +113,12 @@ def view(
     """
     check_whole("--last", last)
     codec = schema.codec("--decode", decode, connection)
-    for message in connection.jetstream(lambda js: _last(js, name, last, subject), stream=name):
+    found = connection.jetstream(lambda js: _last(js, name, last, subject), stream=name)
+    for message in found:
         console.show_stored(message, as_json=json, codec=codec)
+    if not (found or json):
+        which = "" if subject == ">" else f" with a subject that matches {subject}"
+        console.warn(f"Stream {name} has no message{which}.")
 
 
 async def _last(js: JetStream, name: str, count: int, subject: str) -> list[StoredMsg]:

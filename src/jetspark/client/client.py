@@ -362,8 +362,8 @@ class Client:
         self,
         subject: str,
         payload: Value = b"",
-        *,
         reply: str | None = None,
+        *,
         headers: HeadersLike | None = None,
         codec: PayloadCodec | None = None,
     ) -> None:
@@ -391,8 +391,8 @@ class Client:
         self,
         subject: str,
         payload: Payload = b"",
-        *,
         reply: str | None = None,
+        *,
         headers: HeadersLike | None = None,
     ) -> None:
         """Send one message at the end of this turn of the event loop.

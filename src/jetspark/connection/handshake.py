@@ -126,6 +126,11 @@ class StartTLS:
 Step: TypeAlias = Receive | Send | StartTLS
 
 
+def may_be_silent(server: ServerURL, options: ConnectOptions) -> bool:
+    """Whether a server with handshake_first would wait here for us to begin TLS."""
+    return not (options.tls_first or server.websocket)
+
+
 def no_answer(
     server: str, seconds: float, *, greeted: bool, received: int = 0
 ) -> errors.ConnectTimeoutError:

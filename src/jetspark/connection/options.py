@@ -16,10 +16,10 @@ from jetspark.connection.credentials import Credential, find_seed, read_credenti
 from jetspark.connection.pool import PoolServer
 from jetspark.connection.proxy import Proxy, parse_proxy
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, shown
 from jetspark.files import read_small
 from jetspark.nats_py_names import told
-from jetspark.nearest import nearest_name
+from jetspark.nearest import meant
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import LONGEST, Seconds, in_seconds
 from jetspark.validation import check_whole, check_word
@@ -207,8 +207,14 @@ class ConnectOptions:
             object.__setattr__(self, option, in_seconds(getattr(self, option)))
         for option, least in _NUMBERS.items():
             check_whole(option, getattr(self, option), least)
-        if isinstance(self.tls, ssl.SSLContext):  # true, but not what is meant
-            raise ConfigError("tls is True or False: give a context as ssl_context.")
+        for option in _SWITCHES:
+            if not isinstance(value := getattr(self, option), bool):  # "no" would be true
+                hint = (
+                    ": give a context as ssl_context" if isinstance(value, ssl.SSLContext) else ""
+                )
+                raise ConfigError(f"{option} is True or False, not {shown(value)}{hint}.")
+        if not isinstance(self.name, str | None):  # the server would close the link
+            raise ConfigError(f"name is a text, not {shown(self.name)}.")
         check_word("first_connect", self.first_connect, get_args(FirstConnect))
         self.urls()
         for option in ("connect_timeout", "ping_interval", "request_timeout"):
@@ -390,6 +396,7 @@ _NUMBERS = {
 """Whole numbers, and the minimum of each."""
 
 _NAMES = tuple(f.name for f in dataclasses.fields(ConnectOptions))
+_SWITCHES = tuple(f.name for f in dataclasses.fields(ConnectOptions) if f.type == "bool")
 _SIGNERS = ("nkey_seed_file", "nkey_seed", "sign")
 _IDENTITIES = ("creds_file", "creds", "jwt", *_SIGNERS)
 CREDENTIALS = frozenset({"user", "password", "token", "nkey", *_IDENTITIES})
@@ -414,8 +421,7 @@ def make_options(
         if name not in _NAMES:
             if sentence := told("connect", name):
                 raise ConfigError(sentence)
-            near = nearest_name(name, (*_NAMES, "context"))
-            hint = f"; did you mean {near!r}?" if near else f"; known: {', '.join(_NAMES)}."
+            hint = meant(name, (*_NAMES, "context"), f"; known: {', '.join(_NAMES)}.")
             raise ConfigError(f"Unknown connection option {name!r}{hint}")
     if servers is not None:
         if "servers" in options:

@@ -24,6 +24,7 @@ from jetspark.connection.handshake import (
     StartTLS,
     closed,
     handshake,
+    may_be_silent,
     no_answer,
     no_nats,
 )
@@ -97,7 +98,7 @@ class Statistics:
 
 
 class Session:
-    """`routes` is the live table: sid to route."""
+    """`routes` is the live table: sid to route. `known`: servers have accepted these options."""
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class Session:
         routes: Mapping[int, Route],
         owner: SessionOwner,
         traffic: Traffic,
+        known: bool,
     ) -> None:
         self.server = server
         self.info = ServerInfo()
@@ -121,6 +123,7 @@ class Session:
         self._transport: Transport | None = None
         self._started = False
         self._greeted = False
+        self._may_be_silent = not known and may_be_silent(server, options)
         # Before `start`: events for the handshake, and the future of whoever waits for one.
         self._early: deque[Event] = deque()
         self._arrival: asyncio.Future[None] | None = None
@@ -150,8 +153,7 @@ class Session:
                 raise errors.ServerRefusedError(
                     f"{server}: {reason_of(error)}.", server=server
                 ) from error
-            # With tls_first the client speaks first.
-            greeted = self._greeted or self._transport is None or self._options.tls_first
+            greeted = self._greeted or self._transport is None or not self._may_be_silent
             waited, received = self._options.connect_timeout, self._parser.pending
             raise no_answer(server, waited, greeted=greeted, received=received) from None
         except errors.ProtocolError as error:
@@ -386,7 +388,7 @@ class Session:
             text = f"The connection to {server} broke: {reason_of(error)}."
             self._end(errors.BrokenSocketError(text, server=server))
         else:
-            self._end(closed(server, greeted=self._greeted or self._options.tls_first))
+            self._end(closed(server, greeted=self._greeted or not self._may_be_silent))
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 

@@ -203,7 +203,9 @@ class Supervisor:
         self._connector = Connector(
             options,
             dialing(options, dial),
-            lambda url: Session(url, options, self.routes.by_sid, self, self.traffic),
+            lambda url: Session(
+                url, options, self.routes.by_sid, self, self.traffic, known=self.info is not None
+            ),
             self.report,
             clock,
         )

@@ -1,8 +1,8 @@
 """Configurations as callers give them, checked before they are sent.
 
 Servers before 2.12 ignore unknown fields. So a field whose name looks misspelt is refused, at every
-level, as are a misspelt word and a value of another type. Other unknown fields and words, and
-everything in `extra`, are sent, since the server may be newer.
+level, as are a misspelt word and a value of another type, and each unknown word of an option. Other
+unknown fields and words, and everything in `extra`, are sent, since the server may be newer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jetspark.documents.document import (
 )
 from jetspark.errors import ConfigError, DocumentError, JetStreamError, shown
 from jetspark.files import read_small
-from jetspark.nearest import nearest_name
+from jetspark.nearest import meant, nearest_name
 from jetspark.subjects import plain_text
 from jetspark.validation import check_word
 from jetspark.wire.documents import decode_document, encode_document
@@ -59,9 +59,10 @@ def config_to_wire(
         wire = _wire_given(cls, given)
     inner = _inner(cls)
     for name in options.keys() - {*cls.__struct_fields__}:
-        near = nearest_name(name, cls.__struct_fields__)
-        hint = f"; did you mean {near!r}?" if near else "."
-        raise TypeError(f"{cls.__name__} has no field {name!r}{hint}")
+        raise TypeError(f"{cls.__name__} has no field {name!r}{meant(name, cls.__struct_fields__)}")
+    for name, words in words_of(cls).items():
+        if isinstance(word := options.get(name), str):
+            check_word(name, word, words)
     chosen = {
         name: _nested_given(inner[name], value) if name in inner else value
         for name, value in options.items()
@@ -141,6 +142,11 @@ def _inner(cls: type[Document]) -> dict[str, type[Document]]:
     """The fields that hold documents, or lists of documents."""
     found = {field.encode_name: _document_in(field.type) for field in msgspec.structs.fields(cls)}
     return {name: inner for name, inner in found.items() if inner is not None}
+
+
+def nested_names(cls: type[Document]) -> set[str]:
+    """The wire names of its fields, at every level."""
+    return {*field_names(cls)}.union(*map(nested_names, _inner(cls).values()))
 
 
 def _document_in(kind: Any) -> type[Document] | None:

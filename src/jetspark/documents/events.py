@@ -15,7 +15,7 @@ import msgspec
 from jetspark.documents.document import Document, Moment, Span, from_wire
 from jetspark.documents.streams import ErrorDocument, PeerInfo, StreamState
 from jetspark.errors import ConfigError, DocumentError
-from jetspark.nearest import nearest_name
+from jetspark.nearest import instead
 from jetspark.subjects import check_name, check_publish_subject
 from jetspark.validation import texts_of
 from jetspark.wire.documents import decode_document
@@ -425,9 +425,7 @@ def event_kinds(kinds: str | Iterable[str]) -> frozenset[EventKind]:
         raise ConfigError("kinds is empty; None means all.")
     for word in words:
         if str(word) not in known:
-            near = nearest_name(str(word), known)
-            hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(known)}."
-            raise ConfigError(f"There is no kind of event {word!r}{hint}")
+            raise ConfigError(f"There is no kind of event {word!r}{instead(str(word), known)}")
     return frozenset(known[str(word)] for word in words)
 
 

@@ -17,8 +17,12 @@ import msgspec
 import jetspark.errors as errors
 from jetspark.client.client import Client
 from jetspark.client.listing import ItemT, Listing
+from jetspark.documents.configuration import nested_names
+from jetspark.documents.consumers import ConsumerConfig
 from jetspark.documents.requirements import API_LEVELS, Requirement
+from jetspark.documents.streams import StreamConfig
 from jetspark.err_codes import API_LEVEL_TOO_LOW, NOT_ENABLED
+from jetspark.nearest import meant
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo, decode_document, encode_document
 from jetspark.wire.js_api import DEFAULT_PREFIX, Call, api_prefix_of, parse_answer, subject_of
@@ -37,6 +41,7 @@ tracer = logging.getLogger("jetspark.trace")
 
 _MESSAGE = frozenset({"data", "hdrs"})
 _SECRET = re.compile(r"pass|token|secret|seed|nkey|jwt|creds|auth|sig$|api_?key|private", re.I)
+_UNKNOWN = re.compile(r'unknown field "(.+)"')  # of Go's JSON
 _IN_URL = re.compile(r"(?<=://)[^\s/@\"]+(?=@)")
 
 
@@ -130,6 +135,12 @@ class Api:
         try:
             return parse_answer(call, answer, names)
         except errors.APIError as error:
+            if unknown := _UNKNOWN.search(error.description):
+                sentence = f"The server knows no field {unknown[1]!r} of a configuration"
+                sentence += meant(
+                    unknown[1], nested_names(StreamConfig) | nested_names(ConsumerConfig)
+                )
+                raise type(error)(error.code, error.err_code, error.description, sentence) from None
             if newest is None or error.err_code != API_LEVEL_TOO_LOW:
                 raise
             raise newest.lacking("older") from None

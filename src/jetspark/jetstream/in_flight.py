@@ -21,6 +21,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from threading import Lock
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, Unpack
 
@@ -310,7 +311,7 @@ class Sender:
         """The failures, which this call marks as seen."""
         failed = self.window.failures.copy()
         self._seen = len(failed)
-        return failed
+        return sorted(failed, key=attrgetter("index"))
 
     def check_failures(self, error: BaseException | None) -> None:
         """Raise PublishFailedError at the end of a block, which may have raised `error`.
@@ -485,7 +486,7 @@ class Results(Generic[SenderT]):
 
     @property
     def failed(self) -> list[PublishFailure]:
-        """The messages that failed so far. Reading them marks them as seen."""
+        """The messages that failed so far, by index. Reading them marks them as seen."""
         return self._sender.failed()
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -101,12 +102,43 @@ def _avro(schema: PayloadSchema) -> AvroSchema:
     from avro.schema import make_avsc_object
 
     names = Names()
+    found: Any = None
     try:
-        for one in schema.references:
-            make_avsc_object(json.loads(one.text), names)
-        return make_avsc_object(json.loads(schema.text), names)
+        for one in (*schema.references, schema):
+            found = json.loads(one.text)
+            made = make_avsc_object(found, names)
+        return made
     except (AvroException, ValueError, RecursionError) as error:
-        raise ConfigError(f"It is no Avro schema: {str(error).removesuffix('.')}.") from None
+        why = next(_missing(found), str(error).removesuffix("."))
+        raise ConfigError(f"It is no Avro schema: {why}.") from None
+
+
+_MEMBERS: Final = {
+    "record": ("name", "fields"),
+    "field": ("name", "type"),
+    "enum": ("name", "symbols"),
+    "fixed": ("name", "size"),
+    "array": ("items",),
+    "map": ("values",),
+}
+
+
+def _missing(found: Any, kind: str = "") -> Iterator[str]:
+    """The members that a definition in JSON lacks, which the library does not always name."""
+    if isinstance(found, list):
+        for one in found:
+            yield from _missing(one)
+    elif isinstance(found, dict):
+        type_ = found.get("type")
+        kind = kind or (type_ if isinstance(type_, str) else "schema")
+        named = f" {found['name']!r}" if "name" in found else ""
+        for one in _MEMBERS.get(kind, ("type",)):
+            if one not in found:
+                yield f"the {kind}{named} has no {one!r}"
+        for one in fields if isinstance(fields := found.get("fields"), list) else ():
+            yield from _missing(one, "field")
+        for one in (type_, found.get("items"), found.get("values")):
+            yield from _missing(one)
 
 
 def _avro_reasons(reader: AvroSchema, writer: AvroSchema) -> list[str]:

@@ -18,7 +18,7 @@ from jetspark.connection.proxy import parse_proxy
 from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError
 from jetspark.kv_rules import check_filter
-from jetspark.nearest import nearest_name
+from jetspark.nearest import meant
 from jetspark.subjects import (
     check_disjoint,
     check_name,
@@ -293,9 +293,8 @@ def _unknown(given: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
         return f"Option {given!r} {_HINTS[folded]}."
     if folded.startswith("kafka."):
         return f"Option {given!r} is for Kafka; docs/kafka-options.md has the options here."
-    if (near := nearest_name(given, known)) is not None:
-        return f"Unknown option {given!r} for format jetstream; did you mean {near!r}?"
-    return f"Unknown option {given!r} for format jetstream; known: {', '.join(known)}."
+    hint = meant(given, known, f"; known: {', '.join(known)}.")
+    return f"Unknown option {given!r} for format jetstream{hint}"
 
 
 def refuse(given: Container[str], reasons: Mapping[str, str]) -> None:

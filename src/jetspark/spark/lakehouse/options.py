@@ -15,7 +15,7 @@ from jetspark.lakehouse.partitions import PartitionBy, parse_partitions
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Deletes, Upsert
-from jetspark.nearest import nearest_name
+from jetspark.nearest import meant
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import place
 from jetspark.spark.lakehouse import letters
@@ -490,13 +490,8 @@ def _beside(target: TableName, option: str, said: str) -> str:
 
 
 def _unknown(format_: Format, given: str, known: list[str]) -> str:
-    near = nearest_name(given, known)
-    if near is not None:
-        return f"Unknown option {given!r} for format {PREFIX}{format_}; did you mean {near!r}?"
-    return (
-        f"Unknown option {given!r} for format {PREFIX}{format_}; known: {', '.join(known)}, and "
-        f"{STORAGE}… for the storage and the catalog."
-    )
+    all_ = f"; known: {', '.join(known)}, and {STORAGE}… for the storage and the catalog."
+    return f"Unknown option {given!r} for format {PREFIX}{format_}{meant(given, known, all_)}"
 
 
 _DEFAULTS = LakehouseOptions(format=Format.DELTA, name=TableName())
