@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import secrets
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
     from jetspark.errors import JetsparkError
     from jetspark.full_client import Client, JetStream
+
+# What collection makes stays: looking through it again and again costs a fifth of it.
+gc.disable()
 
 # Whatever the environment says: pytest compiles each file of tests once, not in each process.
 sys.dont_write_bytecode = False
@@ -343,6 +347,8 @@ _archive = pytest.StashKey[subprocess.Popen[bytes]]()
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The archive of Spark's classes takes half a minute of one processor: it is made beside the
     tests before those with Spark."""
+    gc.freeze()
+    gc.enable()
     if _WORKER in (None, "gw0") and any(item.get_closest_marker("spark") for item in session.items):
         make = "from tests.support.java import jvm_options; jvm_options()"
         session.stash[_archive] = subprocess.Popen([sys.executable, "-c", make])

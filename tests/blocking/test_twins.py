@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import is_dataclass
+from functools import cache
 from importlib import import_module
 from types import FunctionType
 from typing import Any, TypeVar, get_args, get_origin
@@ -90,8 +91,6 @@ RENAMED = {
 ASYNC = re.compile(r"\b([Aa]wait\w*|[Aa]sync|coroutine\w*|[Cc]ancel(led|ling)?)\b")
 KEPT_SPECIAL = {*RENAMED, "__await__", "__repr__"}
 
-PAIRS = [pytest.param(one, TWINS[one], id=one.__name__) for one in TWINS]
-
 
 def surface(cls: type) -> dict[str, Any]:
     """Public names, inherited ones and instance attributes too, with what stands behind them."""
@@ -104,12 +103,18 @@ def surface(cls: type) -> dict[str, Any]:
                 name != "__repr__" or inspect.isfunction(value)
             ):
                 found[name] = value
-        # Attributes set in a constructor are public too.
-        init = vars(base).get("__init__")
-        if inspect.isfunction(init) and not is_dataclass(base):
-            for name in re.findall(r"^ +self\.([a-z]\w*)(?::| =)", inspect.getsource(init), re.M):
-                found.setdefault(name, None)
+        for name in set_by_constructor(base):
+            found.setdefault(name, None)
     return found
+
+
+@cache
+def set_by_constructor(base: type) -> list[str]:
+    """Attributes that are public too."""
+    init = vars(base).get("__init__")
+    if not inspect.isfunction(init) or is_dataclass(base):
+        return []
+    return re.findall(r"^ +self\.([a-z]\w*)(?::| =)", inspect.getsource(init), re.M)
 
 
 def without_twin(cls: type, name: str) -> bool:
@@ -156,37 +161,39 @@ def signature(function: Any, cls: type) -> tuple[object, ...]:
     return (*parameters, text(shape.return_annotation))
 
 
-@pytest.mark.parametrize(("one", "twin"), PAIRS)
-def test_every_public_name_has_its_twin(one: type, twin: type) -> None:
-    ours = surface(twin)
+def test_every_public_name_has_its_twin() -> None:
     missing = {
-        name
+        f"{one.__name__}.{name}"
+        for one, twin in TWINS.items()
+        for ours in [surface(twin)]
         for name in surface(one)
         if RENAMED.get(name, name) not in ours and not without_twin(one, name)
     }
     assert missing == set(), f"add them to jetspark.blocking: {missing}"
 
 
-@pytest.mark.parametrize(("one", "twin"), PAIRS)
-def test_twins_have_nothing_else(one: type, twin: type) -> None:
-    known = {RENAMED.get(name, name) for name in surface(one)}
-    if hasattr(one, "__aiter__"):
-        known |= {"__iter__", "__next__"}
-    assert surface(twin).keys() - known - {"__repr__"} == set()
+def test_twins_have_nothing_else() -> None:
+    for one, twin in TWINS.items():
+        known = {RENAMED.get(name, name) for name in surface(one)}
+        if hasattr(one, "__aiter__"):
+            known |= {"__iter__", "__next__"}
+        assert surface(twin).keys() - known - {"__repr__"} == set(), one
 
 
-def compared() -> list[Any]:
-    cases = []
+@cache
+def compared() -> list[tuple[type, Any, Any, str]]:
+    """Each class of asyncio with a function or property of it, its twin, and what to call it."""
+    cases: list[tuple[type, Any, Any, str]] = []
     for one, twin in TWINS.items():
         ours = surface(twin)
         for name, value in surface(one).items():
             other = ours.get(RENAMED.get(name, name))
             both = {type(value), type(other)}
             if not name.startswith("__") and both in ({FunctionType}, {property}):
-                cases.append(pytest.param(one, value, other, id=f"{one.__name__}.{name}"))
+                cases.append((one, value, other, f"{one.__name__}.{name}"))
         if one in MADE_BY_USERS:
-            made = (inspect.getattr_static(cls, "__init__") for cls in (one, twin))
-            cases.append(pytest.param(one, *made, id=f"{one.__name__}.__init__"))
+            made, other = (inspect.getattr_static(cls, "__init__") for cls in (one, twin))
+            cases.append((one, made, other, f"{one.__name__}.__init__"))
     return cases
 
 
@@ -195,20 +202,24 @@ def type_that_is_read(twin: type, prop: property) -> str | None:
     name = inspect.getclosurevars(prop.fget).nonlocals.get("name")  # type: ignore[arg-type]
     for base in twin.__mro__ if name else ():
         if base.__module__.startswith("jetspark.") and (
-            said := re.search(rf"^ +{name} = Read\[(.*)\]\(\)$", inspect.getsource(base), re.M)
+            said := re.search(rf"^ +{name} = Read\[(.*)\]\(\)$", source(base), re.M)
         ):
             return said[1]
     return None
 
 
-@pytest.mark.parametrize(("one", "value", "other"), compared())
-def test_signatures_are_equal(one: type, value: Any, other: Any) -> None:
-    if isinstance(other, property) and (read := type_that_is_read(TWINS[one], other)):
-        assert read == blocked(inspect.signature(value.fget).return_annotation)
-        return
-    assert signature(other, TWINS[one]) == signature(value, one)
-    assert not inspect.iscoroutinefunction(other)
-    assert not inspect.isasyncgenfunction(other)
+source = cache(inspect.getsource)
+
+
+def test_signatures_are_equal() -> None:
+    assert len(compared()) > 400
+    for one, value, other, call in compared():
+        if isinstance(other, property) and (read := type_that_is_read(TWINS[one], other)):
+            assert read == blocked(inspect.signature(value.fget).return_annotation), call
+        else:
+            assert signature(other, TWINS[one]) == signature(value, one), call
+            assert not inspect.iscoroutinefunction(other), call
+            assert not inspect.isasyncgenfunction(other), call
 
 
 def test_connect_has_the_same_options() -> None:
@@ -218,32 +229,32 @@ def test_connect_has_the_same_options() -> None:
     ]
 
 
-@pytest.mark.parametrize(("one", "value", "other"), compared())
-def test_help_says_what_the_asyncio_client_says(one: type, value: Any, other: Any) -> None:
-    doc = inspect.getdoc(other) or ""
-    function: Any = other.fget if isinstance(other, property) else other
-    own = inspect.unwrap(function).__module__.startswith("jetspark.blocking")
-    if (hasattr(function, "__wrapped__") and not own) or function.__name__ == "<lambda>":
-        assert doc.split() == without_async(inspect.getdoc(value) or "").split()
-    else:
-        assert doc or not inspect.getdoc(value)  # its own, where it has one
-    assert not ASYNC.search(doc)
+def test_help_says_what_the_asyncio_client_says() -> None:
+    for _, value, other, call in compared():
+        doc = inspect.getdoc(other) or ""
+        function: Any = other.fget if isinstance(other, property) else other
+        own = inspect.unwrap(function).__module__.startswith("jetspark.blocking")
+        if (hasattr(function, "__wrapped__") and not own) or function.__name__ == "<lambda>":
+            assert doc.split() == without_async(inspect.getdoc(value) or "").split(), call
+        else:
+            assert doc or not inspect.getdoc(value), call  # its own, where it has one
+        assert not ASYNC.search(doc), call
 
 
-@pytest.mark.parametrize(("one", "twin"), PAIRS)
-def test_classes_say_the_same(one: type, twin: type) -> None:
-    ours, theirs = (inspect.getdoc(cls) or "" for cls in (twin, one))
-    assert ours
-    if one.__name__ not in OTHER_WORDS:
-        assert ours.split() == without_async(theirs).split()
+def test_classes_say_the_same() -> None:
+    for one, twin in TWINS.items():
+        ours, theirs = (inspect.getdoc(cls) or "" for cls in (twin, one))
+        assert ours, one
+        if one.__name__ not in OTHER_WORDS:
+            assert ours.split() == without_async(theirs).split(), one
 
 
 def test_a_result_is_the_twin_of_the_asyncio_result() -> None:
-    for one, value, other in (case.values for case in compared()):
+    for _, value, other, call in compared():
         closed = inspect.getclosurevars(other).nonlocals if inspect.isfunction(other) else {}
         if inspect.isclass(own := closed.get("own")):
             said = inspect.signature(value).return_annotation
-            assert re.sub(r"\[.*", "", said) == own.__name__, f"{one.__name__}.{value.__name__}"
+            assert re.sub(r"\[.*", "", said) == own.__name__, call
 
 
 def test_no_class_leaves_a_method_to_its_subclasses() -> None:
@@ -282,7 +293,7 @@ def test_a_new_public_method_without_twin_is_noticed(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(full_client.JetStream, "brand_new", brand_new, raising=False)
     with pytest.raises(AssertionError, match="brand_new"):
-        test_every_public_name_has_its_twin(full_client.JetStream, blocking.JetStream)
+        test_every_public_name_has_its_twin()
 
 
 def test_every_class_that_can_await_something_has_a_twin() -> None:

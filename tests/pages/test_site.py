@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from jetspark import errors, public_names
 from jetspark.cli.app import COMMANDS, make_app
@@ -25,18 +26,36 @@ pytestmark = pytest.mark.server  # for the time it takes: it is no part of the q
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """mkdocs reports links and anchors that lead nowhere, and pages outside the navigation."""
+    """mkdocs reports links and anchors that lead nowhere, and pages outside the navigation.
+
+    The theme, its search and colours of code say nothing of that: they would take half the time.
+    """
     folder = tmp_path_factory.mktemp("site")
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+    (folder / "theme").mkdir()
+    (folder / "theme" / "main.html").write_text("{{ page.content }}")
+    config["theme"] = {"name": None, "custom_dir": str(folder / "theme")}
+    (reference,) = (one for one in config["plugins"] if one != "search")
+    python = reference["mkdocstrings"]["handlers"]["python"]
+    for part, names in ((python, "paths"), (python["options"], "extensions"), (config, "hooks")):
+        part[names] = [str(ROOT / name) for name in part[names]]
+    extensions = config["markdown_extensions"]
+    extensions[extensions.index("pymdownx.highlight")] = {
+        "pymdownx.highlight": {"use_pygments": False}
+    }
+    config |= {"plugins": [reference], "docs_dir": str(ROOT / "docs")}
+    config["site_dir"] = str(folder / "site")
+    (folder / "mkdocs.yml").write_text(yaml.safe_dump(config), "utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
-        cwd=ROOT,
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"],
+        cwd=folder,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "NO_COLOR": "1"},
         capture_output=True,
         text=True,
         timeout=SITE_SECONDS,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+    return folder / "site"
 
 
 def page(site: Path, name: str) -> str:
