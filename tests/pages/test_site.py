@@ -47,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config["site_dir"] = str(folder / "site")
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(config), "utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"],
+        [sys.executable, "-m", "mkdocs", "build", "--strict"],
         cwd=folder,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "NO_COLOR": "1"},
         capture_output=True,
