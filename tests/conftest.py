@@ -48,7 +48,7 @@ sys.dont_write_bytecode = False
 
 # How long an example takes says something about the machine, not about the code. Each run has other
 # examples; `--hypothesis-profile=long` has many at once.
-hypothesis.settings.register_profile("jetspark", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("jetspark", deadline=None, max_examples=30)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("jetspark")
 

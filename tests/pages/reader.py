@@ -33,7 +33,6 @@ from jetspark.spark.fast_start import class_archive
 _WITHIN = 400.0  # seconds for one block; a busy machine starts Spark slowly
 _SHOWN_WITHIN = 60.0  # seconds for what a command in another terminal shows
 _PROMPT = Path(__file__).with_name("prompt.py")
-_COMMANDS = Path(__file__).with_name("commands.py")
 _PORT = re.compile(r"\b422\d\b")
 # As properties of the JVM: a folder with a configuration would be a part of the class path, and
 # keep the JVM from using the archive of Spark's classes.
@@ -133,7 +132,6 @@ class Reader:
         self._log = folder / "log"
         self._exit_stack = ExitStack()
         self._spark: Prompt | None = None
-        self._commands: Commands | None = None
         for name in ("work", "home"):
             (folder / name).mkdir()
         log = folder / "log4j2.properties"
@@ -170,9 +168,8 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         with self._exit_stack:
-            for shared in (self._spark, self._commands):
-                if shared is not None:
-                    shared.close()
+            if self._spark is not None:
+                self._spark.close()
 
     def names(self) -> set[str]:
         """What is on the server and in the folder: names of streams and buckets, and paths."""
@@ -213,9 +210,7 @@ class Reader:
                     terminals.append(terminal)
                 elif block.language == "console":
                     if shell is None:
-                        if spark:
-                            self._commands = self._commands or Commands(self)
-                        shell = Shell(self, self._commands if spark else None)
+                        shell = Shell(self, self._prompt(mode, spark) if spark else None)
                         exit_stack.callback(shell.close)
                     for command, shown in block.commands:
                         printed = shell.type(block, self._with_our_ports(command))
@@ -237,9 +232,10 @@ class Reader:
         assert shown is None or is_as_shown(shown, told), f"{block}: it prints\n{told}"
 
     def _prompt(self, mode: str, spark: bool) -> Prompt:
-        """A new one; but one JVM serves all pages with Spark."""
+        """A new one; but one serves all pages with Spark, and their commands, with one JVM."""
         if not spark:
             return Prompt(self, mode)
+        assert mode == "plain"
         if self._spark is None:
             python = self._exit_stack.enter_context(quick_python())
             self._spark = Prompt(self, mode, PYSPARK_PYTHON=python)
@@ -331,7 +327,7 @@ class _Typing:
 
 class Prompt(_Typing):
     def __init__(self, reader: Reader, mode: str, **environment: str) -> None:
-        command = [sys.executable, str(_PROMPT), mode]
+        command = [sys.executable, str(_PROMPT), mode, str(reader.aside)]
         super().__init__(reader, command, "prompt", environment=environment)
 
     def type(self, block: Block, code: str, fresh: bool) -> str:
@@ -343,22 +339,16 @@ class Prompt(_Typing):
         )
         return str(answer["printed"])
 
-
-class Commands(_Typing):
-    """See commands.py; shells ask it."""
-
-    def __init__(self, reader: Reader) -> None:
-        command = [sys.executable, str(_COMMANDS), str(reader.aside)]
-        super().__init__(reader, command, "commands")
-
     @property
     def fds(self) -> tuple[int, int]:
+        """By which a shell asks for commands."""
         return _pipe(self._process.stdin).fileno(), _pipe(self._process.stdout).fileno()
 
 
 class Shell(_Typing):
-    def __init__(self, reader: Reader, commands: Commands | None) -> None:
-        fds = commands.fds if commands is not None else ()
+    def __init__(self, reader: Reader, prompt: Prompt | None) -> None:
+        """`prompt`: where it runs commands, in place of processes."""
+        fds = prompt.fds if prompt is not None else ()
         arguments = [str(reader.aside), *map(str, fds)]
         super().__init__(reader, ["bash", "-c", _SHELL, "bash", *arguments], "shell", fds)
 

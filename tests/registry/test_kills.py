@@ -3,38 +3,55 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import os
+import secrets
 from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
 from tests.registry.conftest import avro
+from tests.support.forked import forked_from
 
+from jetspark.cli import app
 from jetspark.errors import RegistryError, RequestTimeoutError
 from jetspark.full_client import connect
 
 if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerProcess
+    from pathlib import Path
+
     from jetspark.server import NatsServer
 
 WRITERS, KILLS = 2, 2
 
 
-async def start(url: str) -> asyncio.subprocess.Process:
+def serve(url: str, says: Path) -> None:
+    """In a process of its own."""
+    os.dup2(os.open(says, os.O_WRONLY | os.O_CREAT), 2)
+    app.run(["registry", "serve", "--server", url])
+
+
+async def start(url: str, folder: Path) -> ForkServerProcess:
     """An instance that answers."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "jetspark", "registry", "serve", "--server", url),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    line = await process.stderr.readline()
-    assert line.startswith(b"Serving the schemas of bucket schemas on nats://"), line
+    says = folder / secrets.token_hex(4)
+    process = forked_from("tests.registry.loaded").Process(target=serve, args=(url, says))
+    process.start()
+    while not (says.exists() and (line := says.read_text())):
+        assert process.is_alive()
+        await asyncio.sleep(0.01)
+    assert line.startswith("Serving the schemas of bucket schemas on nats://"), line
     return process
 
 
+def end(process: ForkServerProcess) -> None:
+    process.kill()
+    process.join()
+
+
 async def test_what_was_answered_is_there_and_nothing_is_there_twice(
-    registry_server: NatsServer,
+    registry_server: NatsServer, tmp_path: Path
 ) -> None:
-    instances = list(await asyncio.gather(*(start(registry_server.url) for _ in range(2))))
+    instances = [await start(registry_server.url, tmp_path) for _ in range(2)]
     answered: list[tuple[int, str]] = []
     doubtful: list[str] = []
     wanted = {avro("id int")}
@@ -73,9 +90,8 @@ async def test_what_was_answered_is_there_and_nothing_is_there_twice(
     async def kill() -> None:
         for turn in range(KILLS):
             await asyncio.sleep(0.15)
-            instances[turn % 2].kill()
-            await instances[turn % 2].wait()
-            instances[turn % 2] = await start(registry_server.url)
+            await asyncio.to_thread(end, instances[turn % 2])
+            instances[turn % 2] = await start(registry_server.url, tmp_path)
         done.set()
 
     try:
@@ -85,8 +101,7 @@ async def test_what_was_answered_is_there_and_nothing_is_there_twice(
         versions = await there()
     finally:
         for process in instances:
-            process.kill()
-            await process.wait()
+            end(process)
     assert [version for version, _ in versions] == list(range(1, len(versions) + 1))
     assert set(answered) <= set(versions)
     times = Counter(definition for _, definition in versions)

@@ -32,6 +32,7 @@ def main(spark_at: str, *arguments: str) -> None:
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.executor.memory", "512m")
+            .config("spark.executor.cores", "1")
             .config("spark.executor.extraJavaOptions", os.environ.get("EXECUTORS", ""))
         )
     spark = builder.getOrCreate()

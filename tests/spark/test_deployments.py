@@ -1,4 +1,4 @@
-"""The program on a standalone cluster with two workers, and through Connect."""
+"""The program on a standalone cluster with two executors, and through Connect."""
 
 from __future__ import annotations
 
@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).with_name("program.py")
 
 
+def two_executors(folder: Path) -> AbstractContextManager[str]:
+    """On one worker, which only starts them: another one would be one more JVM."""
+    return standalone_cluster(folder, workers=1, cores=2)
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("deployment", [standalone_cluster, connect_server])
+@pytest.mark.parametrize("deployment", [two_executors, connect_server])
 def test_same_program_runs_in_each_deployment(
     deployment: Callable[[Path], AbstractContextManager[str]],
     program: tuple[str, str, str, str],
@@ -35,9 +40,8 @@ def test_same_program_runs_in_each_deployment(
         done = run(deployment, program, tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
     assert json.loads(done.stdout.splitlines()[-1]) == RIGHT
-    if deployment is standalone_cluster:
-        # Both workers ran executors.
-        assert all(list((tmp_path / f"work-{n}").glob("app-*/*/stderr")) for n in range(2))
+    if deployment is two_executors:
+        assert len(list((tmp_path / "work-0").glob("app-*/*/stderr"))) == 2
 
 
 def run(

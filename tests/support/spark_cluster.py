@@ -58,8 +58,8 @@ def _wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path
 
 
 @contextmanager
-def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
-    """A master and workers of one core each; the master's URL."""
+def standalone_cluster(folder: Path, workers: int = 2, cores: int = 1) -> Iterator[str]:
+    """A master and workers of so many cores each; the master's URL."""
     port, ui = free_port("127.0.0.1"), free_port("127.0.0.1")
     url = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
@@ -77,8 +77,9 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
                     folder / f"worker-{number}.log",
                     "spark-class",
                     "org.apache.spark.deploy.worker.Worker",
-                    *("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1"),
-                    *("--memory", "768m", "--work-dir", str(folder / f"work-{number}"), url),
+                    *("--host", "127.0.0.1", "--webui-port", "0"),
+                    *("--cores", str(cores), "--memory", f"{768 * cores}m"),
+                    *("--work-dir", str(folder / f"work-{number}"), url),
                 )
             )
 
