@@ -593,7 +593,8 @@ def list_steps(
             assert entry is not None  # noqa: S101 - the decoder has seen it whole
             behind = entry.end
             if not entry.name:
-                _check_end(content, behind)
+                if len(content.data) > behind or content.fill():
+                    raise BackupError("The archive is damaged: something comes after its end mark.")
                 yield decoder.last_sequence
                 return
             behind, other = decoder.decode(content.data, behind, rows)
@@ -645,11 +646,6 @@ def entry_at(content: bytes | bytearray, pos: int) -> Entry | None:
 
 def _no_entry() -> BackupError:
     return BackupError("The archive is damaged: an entry in it has no valid sizes.")
-
-
-def _check_end(content: Content, behind: int) -> None:
-    if len(content.data) > behind or content.fill():
-        raise BackupError("The archive is damaged: something comes after its end mark.")
 
 
 def block_steps(

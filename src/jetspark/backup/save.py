@@ -210,7 +210,10 @@ class BackupCalls(JetStreamContext):
                 await _receive(incoming, writer, size, progress)
             finally:
                 incoming.close()
-            self._check_length(name, writer, size)
+            # Servers before 2.10 send blocks uncompressed, and stop silently when they fail.
+            server = self.server_info
+            if server is not None and not server.at_least(2, 10) and writer.scan.content < size:
+                raise BackupError(f'The server sent only part of stream "{name}".')
             await report(progress, BackupProgress(size, size, writer.scan.size))
             messages = await asyncio.to_thread(writer.finish, document)
             await self._check_removed(name, document["state"], messages)
@@ -221,12 +224,6 @@ class BackupCalls(JetStreamContext):
         if backup.removed:
             logger.warning("%s", lacking(name, backup.state.messages, messages))
         return backup
-
-    def _check_length(self, name: str, writer: BackupWriter, size: int) -> None:
-        # Servers before 2.10 send blocks uncompressed, and stop silently when they fail.
-        server = self.server_info
-        if server is not None and not server.at_least(2, 10) and writer.scan.content < size:
-            raise BackupError(f'The server sent only part of stream "{name}".')
 
     async def _check_removed(self, name: str, before: dict[str, Any], messages: int) -> None:
         """Raise BackupError for missing messages that cannot have been removed."""

@@ -76,7 +76,10 @@ class DirectBatches:
                     raise TryAnotherLinkError(f"sequences {last} to {found.before} did not arrive")
                 last = found.seq
                 behind = found.seq + 1
-                if found.seq < end and self._is_wanted(found.subject):
+                wanted = len(self._subjects) < 2 or any(
+                    subject_matches(pattern, found.subject) for pattern in self._subjects
+                )
+                if found.seq < end and wanted:
                     into.append(
                         found.subject.encode(),
                         found.seq,
@@ -96,11 +99,6 @@ class DirectBatches:
             raise errors.MissedHeartbeatError(
                 f"nothing from {self._link.server} for {self._silence:g} s"
             ) from None
-
-    def _is_wanted(self, subject: str) -> bool:
-        return len(self._subjects) < 2 or any(
-            subject_matches(pattern, subject) for pattern in self._subjects
-        )
 
     def _check_end(self, frame: MessageFrame, last: int) -> None:
         status = status_of(frame.headers)

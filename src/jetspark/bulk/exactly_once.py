@@ -223,7 +223,9 @@ class Ledger:
         subject = self._new_subject()
         packs: list[Pack] = []
         count = last = 0
-        for messages in in_packs(chain(head, left), self._pack_bytes()):
+        limit = self.leaders.ask(lambda api: api.link.info.max_payload)
+        most = min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
+        for messages in in_packs(chain(head, left), most):
             last = self._publish(subject, pack(messages), last)
             packs.append(last)
             count += len(messages)
@@ -251,10 +253,6 @@ class Ledger:
 
     def _new_subject(self) -> str:
         return f"{self._staging}.{secrets.token_hex(8)}"
-
-    def _pack_bytes(self) -> int:
-        limit = self.leaders.ask(lambda api: api.link.info.max_payload)
-        return min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
 
     def _publish(self, subject: str, data: bytes, expected: int, *, rollup: bool = False) -> int:
         """Store a message after `expected` on its subject; returns its sequence.

@@ -78,14 +78,11 @@ def tail(facts: StreamFacts) -> int:
 def check_exists(facts: StreamFacts, sequence: int, name: str) -> None:
     """Raise ConfigError for a position behind the end of the stream. `name`: see `fixed_range`."""
     if sequence > tail(facts):
+        said = f"Option {name!r}" if name.endswith("Offsets") else name
         raise ConfigError(
-            f"{_shown(name)} is {sequence}, but stream {facts.name!r} ends at sequence "
+            f"{said} is {sequence}, but stream {facts.name!r} ends at sequence "
             f"{facts.last_seq}{if_time(name, sequence)}."
         )
-
-
-def _shown(name: str) -> str:
-    return f"Option {name!r}" if name.endswith("Offsets") else name
 
 
 def if_time(name: str, number: int) -> str:

@@ -161,7 +161,8 @@ def _listed(
         else:
             there.add(name.casefold())
             text = _ddl(kind, (*path, name), remarks)
-            found.append(f"{_quoted(name)}{between}{text}")
+            quoted = name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
+            found.append(f"{quoted}{between}{text}")
     return ", ".join(found)
 
 
@@ -180,7 +181,3 @@ def _ddl(kind: _Type, path: tuple[str, ...], remarks: list[str]) -> str:
             return _STRING
         case str():
             return kind
-
-
-def _quoted(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"

@@ -521,7 +521,9 @@ class _RangeReader:
         """
         try:
             facts = api.stream(self._name)
-            if self._is_bad(facts) or (last and self._may_lack_its_head(facts)):
+            # A moved head is certain: an outdated leader would show an earlier one.
+            bad = facts.created != self._wanted.created or facts.last_seq < self._end - 1
+            if bad or (last and self._may_lack_its_head(facts)):
                 facts = confirmed_facts(api, [self._name])[self._name]
         except errors.StreamNotFoundError as error:
             return self._gone(api, error)
@@ -566,10 +568,6 @@ class _RangeReader:
             self._left_out(f"{error} Its messages are left out.", f"gone {self._wanted.created}")
             return False
         raise TryAnotherLinkError(f"the stream was not found for a moment: {error}") from error
-
-    def _is_bad(self, facts: StreamFacts) -> bool:
-        # A moved head is certain: an outdated leader would show an earlier one.
-        return facts.created != self._wanted.created or facts.last_seq < self._end - 1
 
     def _may_lack_its_head(self, facts: StreamFacts) -> bool:
         # Newer messages replace older ones, so a former leader's proof stays true.

@@ -111,7 +111,8 @@ def acl(
     """
     found = permissions_of(locals())
     if found is None:
-        console.say(*(f"{role:16}{_purpose(name)}" for role, name in _ROLES.items()))
+        docs = {role: inspect.getdoc(getattr(Roles, name)) for role, name in _ROLES.items()}
+        console.say(*(f"{role:16}{str(doc).splitlines()[0]}" for role, doc in docs.items()))
     else:
         console.say(found.to_json() if json else found.to_config())
 
@@ -134,12 +135,18 @@ def permissions_of(given: Mapping[str, Any]) -> Permissions | None:
     found, left = Permissions(), set(options)
     for text in roles:
         role, equals, about = text.partition("=")
-        method = getattr(maker, _method_of(role))
+        if role not in _ROLES:
+            raise ConfigError(f"There is no role {role!r}{instead(role, _ROLES)}")
+        method = getattr(maker, _ROLES[role])
         names = {name: _OPTIONS.get(name, name.replace("_", "-")) for name in _parameters(method)}
         of_role, of_flags = dict(options), set(names.values())
         if equals:
-            named = _subject_of(role, names)
-            of_role[named] = _listed(text, about)
+            named = next((option for option in _ABOUT if option in of_flags), None)
+            if named is None:
+                raise ConfigError(f"{role} takes no stream, bucket or service: write only {role}.")
+            of_role[named] = listed = [name.strip() for name in about.split(",")]
+            if not all(listed):
+                raise ConfigError(f"{text!r}: write ROLE=STREAM, several with commas.")
             of_flags.remove(named)
         for arguments in _calls(role, method, names, of_role):
             found |= method(**arguments)
@@ -149,33 +156,8 @@ def permissions_of(given: Mapping[str, Any]) -> Permissions | None:
     return found
 
 
-def _purpose(method: str) -> str:
-    return (inspect.getdoc(getattr(Roles, method)) or "").partition("\n")[0]
-
-
-def _method_of(role: str) -> str:
-    if role not in _ROLES:
-        raise ConfigError(f"There is no role {role!r}{instead(role, _ROLES)}")
-    return _ROLES[role]
-
-
 def _parameters(method: Callable[..., Permissions]) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(method).parameters
-
-
-def _subject_of(role: str, names: Mapping[str, str]) -> str:
-    """The option for a role's streams or buckets."""
-    for option in _ABOUT:
-        if option in names.values():
-            return option
-    raise ConfigError(f"{role} takes no stream, bucket or service: write only {role}.")
-
-
-def _listed(text: str, about: str) -> list[str]:
-    found = [name.strip() for name in about.split(",")]
-    if not all(found):
-        raise ConfigError(f"{text!r}: write ROLE=STREAM, several with commas.")
-    return found
 
 
 def _calls(

@@ -26,14 +26,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+import jetspark.errors as errors
 from jetspark.documents.document import to_wire
-from jetspark.errors import (
-    BadHeaderError,
-    CodecError,
-    JetsparkError,
-    NoStreamResponseError,
-    PermissionsError,
-)
 from jetspark.wire.headers import Headers, PayloadCodec
 
 if TYPE_CHECKING:
@@ -49,7 +43,7 @@ _NARROW = 8  # cells of a column that is not cut further
 _BROKEN_PIPE = 128 + 13  # SIGPIPE's number, which Windows lacks
 
 
-class OutputError(JetsparkError):
+class OutputError(errors.JetsparkError):
     """Standard output cannot be written: a full disk, a terminal that is gone."""
 
 
@@ -344,7 +338,7 @@ def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None
     which = f"Message {message.seq:,} on {message.subject}"
     try:
         headers = message.headers or Headers()
-    except BadHeaderError as error:
+    except errors.BadHeaderError as error:
         warn(f"{which}: {error}")
         headers = Headers()
     if as_json:
@@ -369,7 +363,7 @@ def _payload_of(message: Message | StoredMsg, codec: PayloadCodec | None) -> tup
     """The payload and ""; with a codec its value in JSON. A bad one as it is, and the reason."""
     try:
         return message.data if codec is None else msgspec.json.encode(message.decode(codec)), ""
-    except (CodecError, BadHeaderError) as error:
+    except (errors.CodecError, errors.BadHeaderError) as error:
         return message.data, str(error)
 
 
@@ -435,7 +429,7 @@ def span(duration: timedelta | None) -> str:
 
 _logger = logging.getLogger("jetspark")
 logging.getLogger("jetspark.cli").setLevel(logging.INFO)
-_REFUSALS = PermissionsError, NoStreamResponseError
+_REFUSALS = errors.PermissionsError, errors.NoStreamResponseError
 _INBOX = re.compile(r'[\w-]{22}(\.[\d*]+)?(?=")')
 """The end of an inbox's subject in a refusal, which differs for each attempt."""
 

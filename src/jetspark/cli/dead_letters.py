@@ -85,7 +85,10 @@ def create(
     stream = list(dict.fromkeys(stream))
 
     async def make(js: JetStream) -> tuple[set[str], DeadLetters]:
-        before = await _watched(js, name)
+        before: set[str] = set()  # the streams that are watched so far
+        with suppress(errors.StreamNotFoundError):
+            info = await js.stream_info(f"{name}{ADVISORIES}")
+            before = watched_streams(info.config) or before
         made = await js.create_dead_letters(name, stream, consumers=consumer, num_replicas=replicas)
         return before, made
 
@@ -101,14 +104,6 @@ def create(
         )
     document = {"name": made.name, "advisories": made.advisories, "streams": stream}
     console.show_result(sentence, document | {"dropped": dropped}, as_json=json)
-
-
-async def _watched(js: JetStream, name: str) -> set[str]:
-    """The streams whose consumers these dead letters watch so far."""
-    with suppress(errors.StreamNotFoundError):
-        info = await js.stream_info(f"{name}{ADVISORIES}")
-        return watched_streams(info.config) or set()
-    return set()
 
 
 async def _existing(js: JetStream, name: str) -> DeadLetters:

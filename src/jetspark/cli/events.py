@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+import jetspark.errors as errors
 from jetspark.cli import console
 from jetspark.cli.options import DEFAULT, Connection, JsonOption, Repeated, ask, not_found
 from jetspark.documents.document import field_names, to_wire
 from jetspark.documents.events import ApiAuditEvent, Caller, Event
 from jetspark.documents.streams import StreamState
-from jetspark.errors import (
-    ConfigError,
-    JetStreamNotEnabledError,
-    JetStreamNotEnabledForAccountError,
-    PermissionsError,
-)
 
 if TYPE_CHECKING:
     from jetspark.full_client import Client, JetStream
@@ -77,9 +72,10 @@ async def _check_names(nc: Client, stream: str | None, consumer: str | None) -> 
         elif consumer is not None:
             names = [one async for of in js.stream_names() async for one in js.consumer_names(of)]
             if consumer not in names:
-                raise ConfigError(not_found(f'Consumer "{consumer}"', nc, consumer, names))
+                raise errors.ConfigError(not_found(f'Consumer "{consumer}"', nc, consumer, names))
 
-    with suppress(PermissionsError, JetStreamNotEnabledError, JetStreamNotEnabledForAccountError):
+    no_jetstream = errors.JetStreamNotEnabledError, errors.JetStreamNotEnabledForAccountError
+    with suppress(errors.PermissionsError, *no_jetstream):
         await ask(nc, look, [stream or ""], consumer or "")
 
 

@@ -10,7 +10,7 @@ import stat
 import sys
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
@@ -448,8 +448,10 @@ def starting(text: str) -> dict[str, str]:
     if age := _AGE.fullmatch(bare.casefold()):
         ago = int(float(age[1]) * _AGE_SECONDS[age[2]] * NANOSECONDS)
         return _from(time.time_ns() - ago)
+    with suppress(ValueError):
+        return _from(parse_isotime(bare))
     try:
-        return _from(_moment(bare))
+        return _from(datetime_to_ns(datetime.fromisoformat(bare).astimezone()))  # a local time
     except ValueError:
         raise errors.ConfigError(
             f"--start {text!r}: write earliest, latest, a sequence, a time such as "
@@ -464,14 +466,6 @@ def _from(ns: int) -> dict[str, str]:
         # before a future time.
         start["startingOffsetsByTimestampStrategy"] = "latest"
     return start
-
-
-def _moment(text: str) -> int:
-    """Nanoseconds since the epoch of a time with a zone, or a local one. Raises ValueError."""
-    try:
-        return parse_isotime(text)
-    except ValueError:
-        return datetime_to_ns(datetime.fromisoformat(text).astimezone())
 
 
 def pairs(option: str, texts: list[str] | None) -> dict[str, str]:

@@ -198,9 +198,10 @@ class CloudEventFields:
         """The columns of an event, and its data. Raises ValueError."""
         found = {one["key"].casefold(): one["value"] for one in headers or ()}
         content = found.get("content-type")
+        is_event = (content or "").casefold().startswith("application/cloudevents")
         attributes: dict[str, Any]
         data: bytes | None
-        if "ce-specversion" in found and not _is_event(content):
+        if "ce-specversion" in found and not is_event:
             attributes = {
                 name.removeprefix("ce-"): unquote(value)
                 for name, value in found.items()
@@ -213,15 +214,13 @@ class CloudEventFields:
             if not attributes.get(name):
                 raise ValueError(f"it lacks {name}")
         content = attributes.get("datacontenttype")
-        if data is not None and self._data is not None and not self._fits(content):
+        fits = self._takes in content if content else self._takes == "json"
+        if data is not None and self._data is not None and not fits:
             raise ValueError(f"its data is {content}, not {self._takes}")
         event = {f"ce_{name}": attributes.pop(name, None) for name in _TEXTS}
         event["ce_time"] = _read_time(attributes.pop("time", None))
         event["ce_extensions"] = list(attributes.items())
         return event | {"data": data}
-
-    def _fits(self, content: str | None) -> bool:
-        return self._takes in content if content else self._takes == "json"
 
     def _decoded(self, data: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
         """The columns of the data, and why some of it does not decode."""
@@ -233,15 +232,11 @@ class CloudEventFields:
         return columns, in_places(there, found.column(REASON))
 
 
-def _is_event(content: str | None) -> bool:
-    return content is not None and content.casefold().startswith("application/cloudevents")
-
-
 def _structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
     """The attributes of an event in JSON, and its data."""
     found = _EVENT.decode(payload)
     raw, encoded = found.pop("data", None), found.pop("data_base64", None)
-    attributes = {name: _text(msgspec.json.decode(one)) for name, one in found.items()}
+    attributes = {name: text_of_value(msgspec.json.decode(one)) for name, one in found.items()}
     attributes = {name: value for name, value in attributes.items() if value is not None}
     if encoded is not None:
         return attributes, base64.b64decode(msgspec.json.decode(encoded, type=str), validate=True)
@@ -254,5 +249,5 @@ def _structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
     return attributes, value.encode() if isinstance(value, str) else bytes(raw)
 
 
-def _text(value: Any) -> str | None:
+def text_of_value(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)

@@ -48,7 +48,8 @@ def client_context(
             context.load_cert_chain(cert_file, key_file, key_password or "")
     except ssl.SSLError as error:
         hint = ""
-        if cert_file is not None and _is_encrypted(key_file or cert_file):
+        # OpenSSL has no error for "not PEM"; both PEM formats contain this word.
+        if cert_file is not None and b"ENCRYPTED" in read_small(key_file or cert_file):
             hint = " (the key is encrypted: it needs the right tls_key_password)"
         raise ConfigError(f"The TLS files cannot be used: {_words(error)}{hint}.") from error
     except OSError as error:
@@ -69,11 +70,6 @@ def _trust_folder(context: ssl.SSLContext, folder: str | os.PathLike[str]) -> No
     hashed = any(path.suffix[1:].isdecimal() for path in Path(folder).iterdir())
     if not found and not hashed:
         raise ConfigError(f"The TLS files cannot be used: no certificates in {folder!r}.")
-
-
-def _is_encrypted(key_file: str | os.PathLike[str]) -> bool:
-    # OpenSSL has no error for "not PEM"; both PEM formats contain this word.
-    return b"ENCRYPTED" in read_small(key_file)
 
 
 def _words(error: ssl.SSLError) -> str:

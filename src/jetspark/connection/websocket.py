@@ -100,7 +100,9 @@ class WebSocketCodec:
         refused = self._protocol.handshake_exc
         broken = self._protocol.parser_exc
         if refused is not None:
-            self.failure = f"it did not open a WebSocket ({_reason(refused)})"
+            response = getattr(refused, "response", None)
+            reason = refused if response is None else f"HTTP {response.status_code}"
+            self.failure = f"it did not open a WebSocket ({reason})"
         elif broken is not None:
             self.failure = f"it sent bytes that are not WebSocket ({broken})"
         return payloads
@@ -123,8 +125,3 @@ class WebSocketCodec:
     def replies(self) -> bytes:
         """What the protocol itself has to send: PONGs, the reply to a close frame."""
         return b"".join(self._protocol.data_to_send())
-
-
-def _reason(error: Exception) -> str:
-    response = getattr(error, "response", None)
-    return str(error) if response is None else f"HTTP {response.status_code}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from itertools import product
 from typing import Final
 
 import msgspec
@@ -450,17 +451,13 @@ def event_subjects(
         return [f"{prefix}.>"]
     if kinds is not None:
         wanted = sorted(event_kinds(kinds))
-        _check_about(wanted, stream, consumer)
+        given = [w for w, name in (("stream", stream), ("consumer", consumer)) if name is not None]
+        for what, kind in product(given, wanted):
+            if not hasattr(_KINDS[kind][0], what):
+                raise ConfigError(f"Events of kind {str(kind)!r} do not name a {what}.")
         tails = [subject for kind in wanted for subject in _KINDS[kind][1]]
     elif consumer is not None:
         tails = [_OF_ALL_STREAMS[0], *_OF_A_CONSUMER]
     else:
         tails = [*_OF_ALL_STREAMS, *_OF_A_STREAM, *_OF_A_CONSUMER]
     return [f"{prefix}.{tail.format_map(names)}" for tail in tails]
-
-
-def _check_about(kinds: Iterable[EventKind], stream: str | None, consumer: str | None) -> None:
-    for what, name in (("stream", stream), ("consumer", consumer)):
-        for kind in kinds if name is not None else ():
-            if not hasattr(_KINDS[kind][0], what):
-                raise ConfigError(f"Events of kind {str(kind)!r} do not name a {what}.")

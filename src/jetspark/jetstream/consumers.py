@@ -447,17 +447,14 @@ class PushMessages(MessageReader[JsMsg]):
         self._end(None)
 
     def _end(self, error: errors.JetsparkError | None) -> None:
-        self._stop_clock()
+        if self._clock is not None:
+            self._clock.cancel()
         self._listener.close()
         self._end_reading(error)
 
     async def _stop_deliveries(self, timeout: float | None) -> None:
         self._listener.stop()
         await self._client.flush(timeout)
-
-    def _stop_clock(self) -> None:
-        if self._clock is not None:
-            self._clock.cancel()
 
     def _leave(self) -> None:
         self.stop()
@@ -574,7 +571,11 @@ class ConsumerCalls:
         if name is None:
             raise errors.ConfigError("Updating a consumer needs its name.")
         answer = await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
-        return await self._send(stream, _merged(answer["config"], wire), "update")
+        config = answer["config"]
+        if "filter_subjects" in wire or "filter_subject" in wire:  # each replaces the other
+            for kind in ("filter_subjects", "filter_subject"):
+                config.pop(kind, None)
+        return await self._send(stream, config | wire, "update")
 
     async def create_or_update_consumer(
         self,
@@ -767,16 +768,6 @@ def _durable(wire: dict[str, Any], config: ConsumerConfigLike | None) -> dict[st
 
 def _name_of(wire: Mapping[str, Any]) -> str | None:
     return wire.get("name") or wire.get("durable_name")
-
-
-def _merged(current: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """The current configuration with the changes; each kind of filter replaces the other."""
-    merged = {**current, **change}
-    if "filter_subjects" in change:
-        merged.pop("filter_subject", None)
-    elif "filter_subject" in change:
-        merged.pop("filter_subjects", None)
-    return merged
 
 
 def _same_or_in_use(

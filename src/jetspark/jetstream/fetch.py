@@ -535,7 +535,9 @@ class Pull:
         elif status.code == statuses.NO_RESPONDERS or (
             end is PullEnd.NO_LEADER and not self._messages
         ):
-            self._request_when_led(status.code)
+            # Messages that have come should not wait for a new leader.
+            self._retry_status = None if self._messages else status.code
+            self._finish(None)
         else:
             self._finish(pull_error(status))
 
@@ -545,11 +547,6 @@ class Pull:
             self._waiter.set_result(None)
             # Now, not when the caller runs, since later messages are not ours.
             self._stop_listening()
-
-    def _request_when_led(self, status: int) -> None:
-        # Messages that have come should not wait for a new leader.
-        self._retry_status = None if self._messages else status
-        self._finish(None)
 
     # -- time and the link -----------------------------------------------------------------------
 
@@ -571,7 +568,9 @@ class Pull:
         if now >= self._deadline + grace:
             # Without a link no more could come: this is an ordinary partial batch.
             partial = self._messages and not self._client.is_connected
-            self._finish(None if partial else self._timed_out())
+            said = f"consumer {self._consumer!r} within {self._timeout:g} s."
+            late = errors.RequestTimeoutError(f"No answer to a fetch from {said}")
+            self._finish(None if partial else late)
             return
         if self._quiet is not None and now >= self._heard + self._quiet:
             if self._heartbeat is not None:
@@ -583,11 +582,6 @@ class Pull:
                 looking = self._look_at_consumer(len(self._messages))
                 self._look = background(looking, what, self._finish)
         self._set_clock()
-
-    def _timed_out(self) -> errors.RequestTimeoutError:
-        return errors.RequestTimeoutError(
-            f"No answer to a fetch from consumer {self._consumer!r} within {self._timeout:g} s."
-        )
 
     async def _look_at_consumer(self, frames: int) -> None:
         try:

@@ -350,7 +350,10 @@ class StoredCalls:
                 check_subscribe_subject(subject)
         check_name("stream", stream)
         body = given(seq=seq, last_by_subj=last_by_subject, next_by_subj=next_by_subject)
-        if direct or (direct is None and await self._allows_direct(stream)):
+        if direct is None and stream not in self._api.direct:
+            info = await self._api.call(js_api.STREAM_INFO, stream=stream)
+            self._api.direct[stream] = bool(info["config"].get("allow_direct"))
+        if self._api.direct[stream] if direct is None else direct:
             try:
                 return await direct_get(self._api, stream, body)
             except (errors.NoRespondersError, errors.RequestTimeoutError) as error:
@@ -467,12 +470,6 @@ class StoredCalls:
                     error.code, error.err_code, error.description, sentence
                 ) from None
             raise
-
-    async def _allows_direct(self, stream: str) -> bool:
-        if stream not in self._api.direct:
-            info = await self._api.call(js_api.STREAM_INFO, stream=stream)
-            self._api.direct[stream] = bool(info["config"].get("allow_direct"))
-        return self._api.direct[stream]
 
     def _check_batches(self, stream: str, batch: int, max_bytes: int) -> None:
         check_name("stream", stream)

@@ -363,12 +363,10 @@ class BucketEncoding:
         wanted = texts_of(keys)
         if not wanted:
             raise ConfigError("keys is empty; '>' means all of them.")
-        return [self._at + self._filter(text) for text in wanted]
-
-    def _filter(self, text: str) -> str:
-        if self.keys is None:
-            return check_filter(text, text)
-        return check_filter(_coded(partial(encode_filter, self.keys), text), text)
+        coded = wanted
+        if self.keys is not None:
+            coded = [_coded(partial(encode_filter, self.keys), text) for text in wanted]
+        return [self._at + check_filter(*pair) for pair in zip(coded, wanted, strict=True)]
 
     def key_of(self, subject: bytes) -> str:
         stored = subject[self.cut :].decode()

@@ -134,17 +134,16 @@ class Origin:
             )
             for text in keys
         ]
+        external, deliver = None, self.deliver or ""
+        if self.domain is not None:
+            external = External.of_domain(self.domain, deliver=deliver)
+        elif self.api is not None:
+            external = External(api=self.api, deliver=deliver)
         return Source(
             name=self.stream or STREAM_PREFIX + self.bucket,
             subject_transforms=transforms or None,
-            external=self._external(),
+            external=external,
         )
-
-    def _external(self) -> External | None:
-        deliver = self.deliver or ""
-        if self.domain is not None:
-            return External.of_domain(self.domain, deliver=deliver)
-        return None if self.api is None else External(api=self.api, deliver=deliver)
 
 
 def _destination(text: str) -> str:
@@ -190,12 +189,6 @@ def is_bucket(stream: StreamConfig) -> bool:
         stream, f"$KV.{name.removeprefix(STREAM_PREFIX)}.>"
     )
     return ours and (stream.max_msgs_per_subject or 0) > 0
-
-
-def domain_of(source: Source) -> str | None:
-    """The domain in the API prefix of an external source."""
-    tokens = source.external.api.split(".") if source.external is not None else []
-    return tokens[1] if len(tokens) == 3 and (tokens[0], tokens[2]) == ("$JS", "API") else None
 
 
 class BucketStatus(BackedStatus):
@@ -244,7 +237,9 @@ class BucketStatus(BackedStatus):
     def mirror_domain(self) -> str | None:
         """The JetStream domain of that bucket."""
         mirror = self.stream_info.config.mirror
-        return None if mirror is None else domain_of(mirror)
+        external = None if mirror is None else mirror.external
+        tokens = [] if external is None else external.api.split(".")
+        return tokens[1] if len(tokens) == 3 and (tokens[0], tokens[2]) == ("$JS", "API") else None
 
     @property
     def stream_config(self) -> StreamConfig:

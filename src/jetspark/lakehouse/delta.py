@@ -422,8 +422,13 @@ class OpenDelta(Table):
             ) from error
 
     def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[DeltaPiece]:
+        within = None
+        if prune is not None:
+            from jetspark.lakehouse.prune import parse
+
+            within = to_sql(parse(prune, self.schema))
         try:
-            files = self._table.to_pyarrow_dataset(file_pruning_predicate=self._predicate(prune))
+            files = self._table.to_pyarrow_dataset(file_pruning_predicate=within)
         except DeltaProtocolError as error:
             raise ConfigError(f"{self.name}: {error}") from error
         listed = pa.table(self._table.get_add_actions(flatten=True))
@@ -436,13 +441,6 @@ class OpenDelta(Table):
                 at_least,
             )
         ]
-
-    def _predicate(self, prune: str | None) -> str | None:
-        if prune is None:
-            return None
-        from jetspark.lakehouse.prune import parse
-
-        return to_sql(parse(prune, self.schema))
 
     @property
     def version(self) -> int:
@@ -695,18 +693,14 @@ class OpenDelta(Table):
             yield
         except Exception as error:  # of too many kinds to name them
             self.refresh()
-            if files and self._has(files[0]):
+            added = pa.table(self._table.get_add_actions())["path"].to_pylist() if files else ()
+            if any(path.endswith(files[0].path.rpartition("/")[2]) for path in added):
                 return  # the answer was lost, or something failed after the commit
             if not isinstance(error, CommitFailedError):
                 raise
             if self.version == before:
                 raise TableError(f"{self.name} cannot be written: {error}.") from error
             raise CommitConflict(f"{self.name} was changed in the meantime ({error}).") from error
-
-    def _has(self, file: new_files.NewFile) -> bool:
-        name = file.path.rpartition("/")[2]
-        paths = pa.table(self._table.get_add_actions())["path"].to_pylist()
-        return any(path.endswith(name) for path in paths)
 
     def _trim_now_and_then(self) -> None:
         """Trim the log after a commit on top of this version, now and then."""

@@ -251,19 +251,17 @@ class OpenIceberg(Table):
         self, columns: Sequence[str], prune: str | None, at_least: int
     ) -> list[IcebergPiece]:
         scan = self._table.scan(selected_fields=tuple(columns), snapshot_id=self._snapshot)
-        tasks = _planned(scan, self._predicate(prune))
+        within: ex.BooleanExpression = ex.AlwaysTrue()
+        if prune is not None:
+            from jetspark.lakehouse.prune import parse
+
+            within = to_iceberg(parse(prune, self.schema))
+        tasks = _planned(scan, within)
         properties = dict(self._table.io.properties)
         return [
             IcebergPiece(group, self._table.metadata, scan.projection(), properties)
             for group in pieces_of(tasks, lambda one: one.file.file_size_in_bytes, at_least)
         ]
-
-    def _predicate(self, prune: str | None) -> ex.BooleanExpression:
-        if prune is None:
-            return ex.AlwaysTrue()
-        from jetspark.lakehouse.prune import parse
-
-        return to_iceberg(parse(prune, self.schema))
 
     @property
     def version(self) -> int:

@@ -68,7 +68,14 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         place = f"{self.location}/metadata/v{version}.metadata.json"
         io = load_file_io(self.properties, place)
         metadata = FromInputFile.table_metadata(io.new_input(place))
-        self._check_place(metadata.location)
+        said, parts = metadata.location, urlsplit(metadata.location)
+        there = Path(unquote(parts.path) if "%" in said and parts.scheme else parts.path)
+        if parts.scheme in ("", "file") and there.resolve() != self._folder.resolve():
+            raise ConfigError(
+                f"{self._folder} was moved or copied from {there}, which an Iceberg table cannot "
+                "be: its metadata names the files there. Move it back, or write its rows to a new "
+                "table."
+            )
         return Table(
             identifier=IDENTIFIER,
             metadata=metadata,
@@ -91,17 +98,6 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
             f"{said}it belongs to a catalog, which alone knows its newest version. Name the table "
             "there: the options 'catalog' and 'table' (for --to: catalog:namespace.table)."
         )
-
-    def _check_place(self, said: str) -> None:
-        """Raise ConfigError for a moved folder, since metadata has the files' whole paths."""
-        parts = urlsplit(said)
-        there = Path(unquote(parts.path) if "%" in said and parts.scheme else parts.path)
-        if parts.scheme in ("", "file") and there.resolve() != self._folder.resolve():
-            raise ConfigError(
-                f"{self._folder} was moved or copied from {there}, which an Iceberg table cannot "
-                "be: its metadata names the files there. Move it back, or write its rows to a new "
-                "table."
-            )
 
     def commit_table(
         self,

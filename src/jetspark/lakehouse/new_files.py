@@ -532,19 +532,15 @@ def _encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
         ):
             continue
         plain.add(field_.name)
-        if pa.types.is_binary(field_.type) and not _shrinks(column):
-            stored.add(field_.name)
+        if pa.types.is_binary(field_.type):
+            values = b"".join(column.drop_null().to_pylist())
+            if len(pa.compress(values, "lz4", asbytes=True)) >= 0.9 * len(values):
+                stored.add(field_.name)  # compression saves less than a tenth
     leaves = _leaves(rows.schema)
     return {
         "use_dictionary": [one for one in leaves if one not in plain],
         "compression": {one: "none" if one in stored else compression for one in leaves},
     }
-
-
-def _shrinks(column: pa.ChunkedArray) -> bool:
-    """Whether compression saves a tenth of these values or more."""
-    values = b"".join(column.drop_null().to_pylist())
-    return len(pa.compress(values, "lz4", asbytes=True)) < 0.9 * len(values)
 
 
 def _leaves(schema: pa.Schema) -> list[str]:

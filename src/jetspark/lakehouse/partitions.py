@@ -31,10 +31,6 @@ def _is_time(kind: pa.DataType) -> bool:
     return bool(types.is_timestamp(kind) or types.is_date(kind))
 
 
-def _has_a_hash(kind: pa.DataType) -> bool:
-    return not (types.is_nested(kind) or types.is_floating(kind) or types.is_boolean(kind))
-
-
 def _can_be_cut(kind: pa.DataType) -> bool:
     return any(
         fits(kind)
@@ -42,17 +38,15 @@ def _can_be_cut(kind: pa.DataType) -> bool:
     )
 
 
-def _is_whole_value(kind: pa.DataType) -> bool:
-    return not (types.is_nested(kind) or types.is_binary(kind) or types.is_floating(kind))
-
-
 _TAKES: dict[str, Callable[[pa.DataType], bool]] = {
-    "": _is_whole_value,
+    "": lambda one: not (types.is_nested(one) or types.is_binary(one) or types.is_floating(one)),
     "year": _is_time,
     "month": _is_time,
     "day": _is_time,
     "hour": types.is_timestamp,
-    "bucket": _has_a_hash,
+    "bucket": lambda one: (
+        not (types.is_nested(one) or types.is_floating(one) or types.is_boolean(one))
+    ),
     "truncate": _can_be_cut,
 }
 

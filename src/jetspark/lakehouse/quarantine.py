@@ -75,7 +75,8 @@ def why_not(payload: bytes | None, fields: Mapping[str, pa.DataType]) -> Reason:
     except RecursionError:
         return None, "The payload is nested too deeply."
     except ValueError as error:
-        return None, f"The payload is not one JSON object: {_plain(str(error))}."
+        said = str(error)
+        return None, f"The payload is not one JSON object: {said[:1].lower()}{said[1:]}."
     if not isinstance(value, dict):
         return None, f"The payload is {_kind(value)}, not an object."
     for name, kind in fields.items():
@@ -86,10 +87,6 @@ def why_not(payload: bytes | None, fields: Mapping[str, pa.DataType]) -> Reason:
         shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
         return name, f"{name} is {_kind(found)} ({shown}), not {kind}."
     return None, "The payload does not fit the schema."
-
-
-def _plain(said: str) -> str:
-    return said[:1].lower() + said[1:]
 
 
 def _kind(value: Any) -> str:
@@ -128,9 +125,8 @@ _KINDS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], 
     (pa.types.is_struct, lambda value, _: isinstance(value, dict)),
     (pa.types.is_map, lambda value, _: isinstance(value, dict)),
     (pa.types.is_list, lambda value, _: isinstance(value, list)),
-    (pa.types.is_temporal, lambda value, _: isinstance(value, str) and _is_time(value)),
+    (
+        pa.types.is_temporal,
+        lambda value, _: isinstance(value, str) and value[:4].isdecimal() and value[4:5] == "-",
+    ),
 )
-
-
-def _is_time(text: str) -> bool:
-    return text[:4].isdecimal() and text[4:5] == "-"

@@ -426,9 +426,11 @@ class HandlingHere:
             tally.taken += len(frame.payload)
             start = clock()
             try:
-                rest = handler(Request(answering, frame))
-                if rest is not None and (left := await _awaitable(rest, is_async)) is not None:
-                    raise no_answer(left)
+                rest: Any = handler(Request(answering, frame))
+                if rest is not None:
+                    left = await rest if is_async or inspect.isawaitable(rest) else rest
+                    if left is not None:
+                        raise no_answer(left)
             except asyncio.CancelledError as error:
                 self._cancelled(frame, error)
             except GeneratorExit as error:
@@ -475,12 +477,6 @@ def shown_error(error: BaseException) -> str:
     except Exception:
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _awaitable(result: Any, is_async: bool) -> Awaitable[Any]:
-    if not (is_async or inspect.isawaitable(result)):
-        raise no_answer(result)
-    return result  # type: ignore[no-any-return]
 
 
 def no_answer(result: object) -> errors.ConfigError:

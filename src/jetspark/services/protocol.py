@@ -193,20 +193,16 @@ def encode_answer(answer: ServicePing | ServiceInfo | ServiceStats) -> bytes:
 
 def decode_answer(cls: type[AnswerT], payload: bytes) -> AnswerT:
     raw = decode_document(payload, cls.__name__)
-    _round_spans(raw)
-    answer = from_wire(cls, raw)
-    wanted = VERB_OF[cls].type
-    if (found := raw.get("type")) != wanted:
-        raise DocumentError(cls.__name__, f"its type is {found!r}, not {wanted!r}")
-    return answer
-
-
-def _round_spans(raw: dict[str, Any]) -> None:
     endpoints = raw.get("endpoints")
     for endpoint in endpoints if isinstance(endpoints, list) else ():
         for name in _SPANS:
             if isinstance(endpoint, dict) and isinstance(value := endpoint.get(name), float):
                 endpoint[name] = round(value)
+    answer = from_wire(cls, raw)
+    wanted = VERB_OF[cls].type
+    if (found := raw.get("type")) != wanted:
+        raise DocumentError(cls.__name__, f"its type is {found!r}, not {wanted!r}")
+    return answer
 
 
 # -- errors --------------------------------------------------------------------------------------

@@ -389,11 +389,11 @@ class Running:
     def abandon(self) -> asyncio.Task[None] | None:
         tasks = {task for endpoint in self.endpoints for task in endpoint.abandon()}
         self._end(self._error)
-        return self.client.loop.create_task(_all_of(tasks)) if tasks else None
 
+        async def all_of() -> None:
+            await asyncio.wait(tasks)
 
-async def _all_of(tasks: set[asyncio.Task[None]]) -> None:
-    await asyncio.wait(tasks)
+        return self.client.loop.create_task(all_of()) if tasks else None
 
 
 def _seen(task: asyncio.Task[None]) -> None:

@@ -19,6 +19,7 @@ from jetspark.bulk.json_shape import Shape
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import sample
 from jetspark.bulk.stream_api import StreamAPI
+from jetspark.codecs.cloudevents import text_of_value
 from jetspark.codecs.debezium import schema_in
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.routes import Route
@@ -72,7 +73,7 @@ def _divide(route: Route, batch: pa.RecordBatch, shapes: defaultdict[str | None,
     if fields:
         objects = [_object(payload) for payload in payloads]
         for name in dict.fromkeys(fields):
-            texts = [_text(one.get(name)) for one in objects]
+            texts = [text_of_value(one.get(name)) for one in objects]
             batch = batch.append_column(name, pa.array(texts, pa.string()))
     place = "jetspark_place"
     batch = batch.append_column(place, pa.array(range(batch.num_rows)))
@@ -87,10 +88,6 @@ def _object(payload: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def _sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBatch]:

@@ -150,7 +150,11 @@ class Ingest:
                 raise ConfigError(f"{flag} {place} is a file: name a folder.")
         columns = [*self._columns(), *self._values]
         for name, expression in self._partitions:
-            _check_column(name, expression, columns)
+            if PartitionBy.parse(name).column not in columns and expression is None:
+                raise ConfigError(
+                    f"--partition-by {name}: there is no such column; there are "
+                    f"{', '.join(columns)}, or write {_NEW}."
+                )
             columns.append(name)
         is_bucket = self.source.bucket is not None
         for flag, given in (
@@ -428,12 +432,3 @@ def _streams(options: SourceOptions) -> str:
     if options.keys:  # another choice would leave keys out, or keep them for ever
         return f"{names} (keys {', '.join(sorted(options.keys))})"
     return names
-
-
-def _check_column(name: str, expression: str | None, columns: Sequence[str]) -> None:
-    column = PartitionBy.parse(name).column
-    if expression is None and column not in columns:
-        raise ConfigError(
-            f"--partition-by {name}: there is no such column; there are "
-            f"{', '.join(columns)}, or write {_NEW}."
-        )

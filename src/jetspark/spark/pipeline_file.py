@@ -452,8 +452,10 @@ def _sink(
     if mode not in _MODES:
         part.fail("mode", f"mode is {', '.join(_MODES)}, not {mode!r}.")
     columns = part.columns("partition_by", _PARTITIONS)
-    if twice := _repeated(columns):
-        part.fail("partition_by", f"partition_by names {twice!r} twice.")
+    folded = [column.casefold() for column in columns]  # Spark ignores case
+    for at, twice in enumerate(columns):
+        if folded[at] in folded[:at]:
+            part.fail("partition_by", f"partition_by names {twice!r} twice.")
     lake = lakehouse_format(kind)
     through_spark = part.take("through_spark")
     if through_spark is not None and (lake is None or not isinstance(through_spark, bool)):
@@ -706,17 +708,13 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
-def _repeated(columns: list[str]) -> str | None:
-    """The first key that is there twice, since Spark ignores case."""
-    folded = [column.casefold() for column in columns]
-    return next((one for at, one in enumerate(columns) if folded[at] in folded[:at]), None)
-
-
 def _conflict(one: SinkTable, other: SinkTable) -> tuple[str, str] | None:
     """What two sinks cannot share: the key, and its name for the message."""
     match one.parsed, other.parsed:
         case LakehouseOptions() as a, LakehouseOptions() as b:
-            pairs = product(*([one.name for one in _each_table(all_)] for all_ in (a, b)))
+            pairs = product(
+                *([one.options.name for one in of.tables] or [of.name] for of in (a, b))
+            )
             # A table of a catalog may have several writers.
             if any(here.path and _within(here, there) for here, there in pairs):
                 return "path", "this path, or one inside or around it,"
@@ -725,10 +723,6 @@ def _conflict(one: SinkTable, other: SinkTable) -> tuple[str, str] | None:
             if same and a.writer_name == b.writer_name:
                 return "writerName", "this writerName"
     return None
-
-
-def _each_table(options: LakehouseOptions) -> list[LakehouseOptions]:
-    return [one.options for one in options.tables] or [options]
 
 
 def _within(one: TableName, other: TableName) -> bool:

@@ -112,8 +112,11 @@ class SessionStart:
             raise
         if failure is None:
             return self._started.result()
-        reason = f"Spark did not start: {self._reason(failure)}"
         code = None if self._jvm is None else self._jvm.poll()
+        # Spark's own message, or the log's if the JVM ended before it could send one.
+        ended = self._jvm is None or code is not None
+        said = (ended and last_words(self._log_file, self._log_start)) or explain(failure)
+        reason = f"Spark did not start: {said}"
         blamed = blamed_setting(failure, reason, self._settings)
         forget()  # while the JVM exists
         if self._jvm is not None:
@@ -161,11 +164,6 @@ class SessionStart:
         if not is_wanted:
             kill(jvm)
         return jvm
-
-    def _reason(self, failure: BaseException) -> str:
-        """Spark's own message, or the log's if the JVM ended before it could send one."""
-        ended = self._jvm is None or self._jvm.poll() is not None
-        return (ended and last_words(self._log_file, self._log_start)) or str(explain(failure))
 
 
 def _opened(log_file: Path | None) -> AbstractContextManager[IO[bytes] | None]:
@@ -335,7 +333,11 @@ def local_session(
         # So that figures of running batches are not ten seconds old; it is cheap on one machine.
         settings["spark.executor.heartbeatInterval"] = "1s"
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
-        if os.name == "posix" and _socket_fits(conf):
+        java = conf.get("spark.driver.extraJavaOptions", "")
+        found = re.search(r"-Djava\.io\.tmpdir=(\S+)", java)
+        folder = found[1] if found is not None else "/tmp"  # noqa: S108
+        fits = len(os.fsencode(folder)) + _SOCKET_NAME <= _LONGEST_SOCKET
+        if os.name == "posix" and fits:
             # Over TCP the first packets of each task wait 40 ms for a delayed ACK.
             settings["spark.python.unix.domain.socket.enabled"] = "true"
     builder = SparkSession.builder.appName(app_name).master(master)
@@ -389,13 +391,6 @@ def _running(arguments: Mapping[str, object], conf: Mapping[str, str]) -> SparkS
         )
     activate(_open.session)
     return _open.session
-
-
-def _socket_fits(conf: Mapping[str, str]) -> bool:
-    """Whether Spark's Unix sockets, in Java's temporary folder, have short enough paths."""
-    found = re.search(r"-Djava\.io\.tmpdir=(\S+)", conf.get("spark.driver.extraJavaOptions", ""))
-    folder = found[1] if found is not None else "/tmp"  # noqa: S108
-    return len(os.fsencode(folder)) + _SOCKET_NAME <= _LONGEST_SOCKET
 
 
 @contextmanager

@@ -228,7 +228,10 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             fail_on_data_loss=options.fail_on_data_loss,
         )
         self._log_losses(facts, offsets)
-        self._check_subjects(facts, offsets)
+        if not self._subjects_checked and offsets.keys() <= facts.keys():
+            # Once for a resumed query: the user may have changed the option.
+            leaders(options).ask(lambda api: check_subjects(options, api, facts))
+            self._subjects_checked = True
         if self._progress_consumer is not None:
             # Spark asks for the next batch when everything before `start` is done.
             self._progress_consumer.show(
@@ -395,15 +398,6 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         except (errors.PermissionsError, errors.StreamNotFoundError) as error:
             logger.info("What a purge removes may not be noticed: %s", error)
             return {}
-
-    def _check_subjects(
-        self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]
-    ) -> None:
-        """Check the option `subjects` once for a resumed query: the user may have changed it."""
-        if self._subjects_checked or not offsets.keys() <= facts.keys():
-            return
-        leaders(self._options).ask(lambda api: check_subjects(self._options, api, facts))
-        self._subjects_checked = True
 
     def _log_losses(self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]) -> None:
         """Log the messages or streams that the query skips, once for each loss."""

@@ -130,7 +130,11 @@ class System:
     def _servers(
         self, cls: type[DocumentT], what: str, which: Which, **options: Any
     ) -> Listing[Answer[DocumentT]]:
-        server, only = _chosen(**which)
+        server, only = which.get("server"), which.get("only")
+        if server is not None:
+            check_name("server", server)
+            if only is not None:
+                raise ConfigError("Give either server or only, not both.")
         subject = f"$SYS.REQ.SERVER.{server or 'PING'}.{what}"
         most = 0 if server is None else 1
         return self._list(cls, subject, _given(**options), only, max_msgs=most)
@@ -358,16 +362,6 @@ class System:
 
     def __repr__(self) -> str:
         return f"System({self._client!r})"
-
-
-def _chosen(
-    server: str | None = None, only: ServerFilter | None = None
-) -> tuple[str | None, ServerFilter | None]:
-    if server is not None:
-        check_name("server", server)
-        if only is not None:
-            raise ConfigError("Give either server or only, not both.")
-    return server, only
 
 
 def _given(**options: Any) -> dict[str, Any]:

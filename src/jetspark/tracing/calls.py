@@ -70,19 +70,15 @@ class TraceCalls(Client):
                         self.report(error)
             except errors.PermissionsError as error:
                 if error.operation == "publish" and error.subject == inbox.decode():
-                    raise _refused_inbox(error, self.options.inbox_prefix) from None
+                    own, place = copy(error), f"{self.options.inbox_prefix}.>"
+                    own.args = (
+                        f"Tracing needs the permission to publish to {place!r}, where the servers' "
+                        f"reports come: {error}",
+                    )
+                    raise own from None
                 raise
         if not reports:
             raise errors.RequestTimeoutError(
                 f"No server reported on {subject!r} within {seconds:g} s."
             )
         return reports.joined(subject, delivered=deliver)
-
-
-def _refused_inbox(error: errors.PermissionsError, prefix: str) -> errors.PermissionsError:
-    own = copy(error)
-    own.args = (
-        f"Tracing needs the permission to publish to {prefix + '.>'!r}, where the servers' reports "
-        f"come: {error}",
-    )
-    return own

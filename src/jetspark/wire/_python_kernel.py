@@ -200,7 +200,9 @@ def split_frames(
                 if one:
                     return pos, 0
                 continue
-            sid = _sid(parts[2], data, pos, eol)
+            if not parts[2].isdigit() or len(parts[2]) > _LONGEST_SID:
+                raise _bad_line(data, pos, eol)
+            sid = int(parts[2])
             if end + 2 > size:
                 return pos, end + 2 - pos
             if data[end : end + 2] != b"\r\n":
@@ -229,12 +231,6 @@ def _size(text: bytes, data: bytes, pos: int, eol: int) -> int:
     if value > MAX_MESSAGE:
         raise ProtocolError(f"a message of {value} bytes; at most {MAX_MESSAGE} are accepted")
     return value
-
-
-def _sid(text: bytes, data: bytes, pos: int, eol: int) -> int:
-    if not text.isdigit() or len(text) > _LONGEST_SID:
-        raise _bad_line(data, pos, eol)
-    return int(text)
 
 
 def _bad_line(data: bytes, pos: int, eol: int) -> ProtocolError:

@@ -153,12 +153,13 @@ class LetterStream:
         def question(api: StreamAPI) -> int:
             config = self._looked_at(api)
             if config is None:
+                like = api.config_if_any(source) or {}  # it may be on other servers
                 config = api.create(
                     {
                         "name": self.name,
                         "description": "Messages that do not become rows of a table",
                         "subjects": [rules.letters_subject(self.name)],
-                        "num_replicas": _replicas(api, source),
+                        "num_replicas": like.get("num_replicas", 1),
                     }
                 )
             limit = int(config.get("max_msg_size", -1))
@@ -200,8 +201,3 @@ def _headers(writer: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield rules.SUBJECT, row["subject"]
     yield rules.PUBLISHED, format_isotime(datetime_to_ns(row["timestamp"]))
     yield FIRST_OF_SUBJECT
-
-
-def _replicas(api: StreamAPI, stream: str) -> int:
-    config = api.config_if_any(stream) or {}  # it may be on other servers
-    return int(config.get("num_replicas", 1))

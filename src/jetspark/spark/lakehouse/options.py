@@ -54,10 +54,6 @@ def _compression(name: str, value: str) -> str:
     return folded
 
 
-def _every(name: str, value: str) -> int:
-    return 0 if value.strip() == "0" else values.whole(name, value)
-
-
 def _version(name: str, value: str) -> int:
     try:
         number = int(value.strip())
@@ -89,7 +85,10 @@ _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "quarantineTable": ("quarantine", values.name),
     "onBadRecord": ("on_bad_record", values.word(KEEP, STOP)),
     "maxNewTables": ("max_new_tables", values.whole),
-    "compactEvery": ("compact_every", _every),
+    "compactEvery": (
+        "compact_every",
+        lambda name, value: 0 if value.strip() == "0" else values.whole(name, value),
+    ),
 }
 _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "versionAsOf": ("version", _version),

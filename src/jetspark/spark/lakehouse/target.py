@@ -361,7 +361,11 @@ class TaskFiles:
             return self._known[name]
         one = options.of_table(name)
         table = formats.find_table(one.format, one.name)
-        if self._is_new(table) and name not in (options.rest, options.quarantine):
+        # This batch makes the table, or has made it in an attempt that failed: each attempt has to
+        # take the same rows to the same tables.
+        batch = self._batch
+        is_new = table is None or (batch is not None and was_made_for(table, *batch))
+        if is_new and name not in (options.rest, options.quarantine):
             if self._new >= options.max_new_tables:
                 most = f"more than {options.max_new_tables} new tables (option 'maxNewTables')"
                 rest = self._rest(f"{options.name} would make {most}")
@@ -375,13 +379,6 @@ class TaskFiles:
         self._add(name, _prepared(one, columns, table, numbered=True))
         self._known[name] = name
         return name
-
-    def _is_new(self, table: Table | None) -> bool:
-        """Whether this batch makes the table, or has made it in an attempt that failed: each
-        attempt has to take the same rows to the same tables."""
-        if table is None:
-            return True
-        return self._batch is not None and was_made_for(table, *self._batch)
 
     def _add(self, name: str, target: Target) -> None:
         assert target.layout is not None  # noqa: S101
