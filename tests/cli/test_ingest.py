@@ -232,7 +232,7 @@ def test_ingest_follows_until_it_is_stopped_and_a_second_run_is_refused_until_th
             # A batch may have begun amid the 50.
             while by_duckdb("delta", table, "SELECT count(*) FROM t") != [(rows,)]:
                 assert first.poll() is None, first.communicate()[1].decode()
-                time.sleep(0.2)
+                time.sleep(0.05)
         begun = len(list(checkpoint.glob("offsets/[0-9]*")))  # what Spark has not noted comes again
         wait_for(checkpoint, f"commits/{begun - 1}", first)
         code, out, err = interrupted(first)

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -290,7 +289,6 @@ def test_a_backup_that_is_interrupted_leaves_nothing(
     with jetspark("stream", "backup", name, str(tmp_path / "b"), "--server", url) as command:
         while not any(tmp_path.iterdir()):
             assert command.poll() is None
-            time.sleep(0.002)
         command.send_signal(number)
         code, out, err = finish(command)
     if code == 0:  # it was quicker
@@ -321,7 +319,6 @@ def test_a_restore_that_is_interrupted_leaves_no_part_of_the_stream(
         with jetspark(*arguments) as command:
             while not there.stream_names().all():
                 assert command.poll() is None
-                time.sleep(0.002)
             command.send_signal(number)
             code, _, err = finish(command)
         if code == 0:  # it was quicker

@@ -74,7 +74,7 @@ def acl(
             spark-source, spark-sink, kv-reader, kv-writer, administrator, monitor, backup, restore,
             events, dead-letters, service, service-client, service-monitor, schema-registry,
             schema-reader, schema-writer, tracer, auth-callout, system-monitor, doctor. Without one:
-            print what each role is for.
+            print the purpose of each role.
         stream: The stream; may be given again.
         subject: publisher, spark-sink: subject to publish to; dead-letters: subject to replay
             to; service, service-client: subject of an endpoint; tracer: subject of messages; may
@@ -99,8 +99,8 @@ def acl(
         dead_letters: dead-letters: the name of the dead letters.
         remove_originals: dead-letters: for a worker with --remove-originals.
         service: service, service-monitor: the service; may be given again.
-        queue_group: service: listen as a member of this queue group only; auth-callout: that of
-            the instances.
+        queue_group: service: listen as a member of this queue group only; auth-callout: the
+            queue group of the instances.
         service_prefix: service-monitor: prefix under which another account's services are
             imported.
         account: system-monitor: only this account.

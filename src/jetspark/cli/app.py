@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return the exit code.
 
     0: done. 1: failed, with one sentence on standard error. 2: unknown command or option.
-    128 plus the signal's number: stopped early; 130 by Ctrl-C, 143 by SIGTERM, 129 by a closed
+    128 plus the signal's number: stopped early; 130 for Ctrl-C, 143 for SIGTERM, 129 for a closed
     terminal.
     """
     arguments = _server_last(arguments)
@@ -181,7 +181,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "jetspark server --store data --port 4333 --log",
     ),
     "stream": ("Show, create, purge and remove streams; back them up and restore them.",),
-    "kv": ("Show buckets, their keys and values, and what changes.",),
+    "kv": ("Show buckets, their keys and values, and changes.",),
     "backup": ("Show what a stream's backup holds, and extract messages, without a server.",),
     "consumer": ("Show a stream's consumers.",),
     "group": ("Show the consumer groups of a stream, their members and partitions.",),

@@ -52,7 +52,7 @@ backup = group(
     'jetspark backup info backups/orders --subjects "orders.eu.>" --json',
 )
 def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = False) -> None:
-    """Count the messages of a backup by subject; show the first and the last one.
+    """Count the messages of a backup by subject; show the first and the last message.
 
     Reads the whole archive and verifies its checksums; `jetspark stream verify` also compares its
     SHA-256. Shows how many messages were removed from the stream during the backup.
@@ -131,7 +131,7 @@ def extract(
         subjects: Only messages under these subjects, several with commas.
         start: First sequence.
         end: Sequence before which to stop.
-        json: Print what was written as one JSON document.
+        json: Print the number of messages and the file as one JSON document.
     """
     import pyarrow.parquet as pq
 

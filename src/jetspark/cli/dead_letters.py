@@ -72,11 +72,11 @@ def create(
     connection: options.Connection = options.DEFAULT,
     json: options.JsonResult = False,
 ) -> None:
-    """Store messages that consumers give up on from now on; run it again to watch others.
+    """Store messages that consumers give up on from now on; run it again to watch more.
 
     Args:
-        name: Name of the stream for the letters; NAME_ADVISORIES holds those for a worker.
-        stream: Stream whose consumers are watched; may be given again. Replaces earlier ones.
+        name: Name of the stream for the dead letters; NAME_ADVISORIES holds the advisories.
+        stream: Stream whose consumers are watched; may be given again. Replaces earlier streams.
         consumer: Only this consumer; may be given again.
         replicas: Replicas of both streams.
     """
@@ -138,8 +138,8 @@ def run(
     Args:
         name: Name of the dead letters.
         once: Move the messages that wait now, and end.
-        remove_originals: Delete each message from its stream when its letter is stored.
-        json: With --once, print how many were moved and how many wait as one JSON document.
+        remove_originals: Delete each message from its stream when its dead letter is stored.
+        json: With --once, print the numbers of moved and waiting messages as one JSON document.
     """
     if once and metrics is not None:
         raise errors.ConfigError("--metrics is for a worker that goes on: leave --once out.")

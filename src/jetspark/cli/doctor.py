@@ -66,7 +66,7 @@ def doctor(
     The exit code is 1 when there is a problem. Spark is not started, and nothing is changed.
 
     Args:
-        role: Whether the user may do the work of a role, as `jetspark acl` takes it: pull-reader=S,
+        role: Whether the user may do the work of a role, as `jetspark acl` reads it: pull-reader=S,
             or with options, as "spark-sink=S --subject s.>"; may be given again.
         folder: Folder of a table or a checkpoint, for its disk; may be given again.
         json: Print JSON.

@@ -105,15 +105,15 @@ def ingest(
         start: Where the first run begins: earliest (the default), latest, a sequence, a time such
             as 2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs continue.
         follow: Run until Ctrl-C or SIGTERM, then exit with 0; --available-now, the default, ends
-            with the messages that are there now.
+            with the messages that are stored now.
         interval: Seconds between two batches with --follow; 5 by default.
         checkpoint: Folder for the progress; by default _checkpoint in the table.
-        adopt: Add the rows to a table that runs of this stream have not written.
+        adopt: Add the rows to a table that runs of this stream have not written to.
         evolve: Add a column for each new field of the payloads, and in Iceberg widen int to long,
             float to double, as rows need it, so that no field is lost. With --decode: for the
             fields of each new version of the schema in the registry.
         key: Column of the key: the table keeps the last row of each key; may be given again.
-        history: With --key, keep all rows; valid_from and valid_to say when each was valid.
+        history: With --key, keep all rows; valid_from and valid_to say when each row was valid.
         quarantine: Table for messages that do not become rows, with the reason: payloads that do
             not fit the schema, and rows without a table. Or stream:NAME, a stream of dead letters.
         on_bad_record: Without --quarantine: keep (the default) puts a payload that does not fit

@@ -40,7 +40,7 @@ def pub(
     Args:
         subject: Subject to publish to.
         payload: The payload; empty by default.
-        encode: Make the payload of a value in JSON: avro, protobuf, json or cloudevents.
+        encode: Encode the payload, a value in JSON, as avro, protobuf, json or cloudevents.
         reply: Reply subject.
         count: Publish it this many times.
         jetstream: Wait for the stream's acknowledgement of each message, and print how many are

@@ -55,12 +55,12 @@ def replay(
             Without it: Delta or Iceberg if the folder shows that, else parquet.
         subject: Spark SQL for the subject, such as "concat('orders.', region)"; the column
             subject by default.
-        data: Spark SQL for the payload; by default the column data, or else JSON of the columns.
+        data: Spark SQL for the payload; by default the column named data, else the columns as JSON.
         msg_id: Spark SQL for the message id, for --guarantee effectively-once.
         rows: Spark SQL: only these rows, such as "day >= '2026-01-01'".
         order_by: Publish in the order of this column, such as seq, one message after the other.
         guarantee: at-least-once, effectively-once or exactly-once.
-        transaction_id: Name of this replay, for exactly-once: a repeated name is written once.
+        transaction_id: Name of this replay, for exactly-once: the same name repeats no row.
         prepare_stream: Change the stream's configuration as exactly-once requires.
         table_option: Option of the table's reader, as name=value (storage.AWS_REGION=…,
             versionAsOf=7).

@@ -45,10 +45,10 @@ def run(
     Args:
         file: The pipeline file.
         follow: Run until Ctrl-C or SIGTERM, then exit with 0; or --available-now: end with the
-            messages that are there now. Default: as in the file.
+            messages that are stored now. Default: as in the file.
         check: Only check: read the file, ask the servers, let Spark analyse schemas and SQL; print
             what a run would change on the servers. Starts Spark, but no query.
-        adopt: Add rows to tables that this pipeline has not written.
+        adopt: Add rows even to a table that does not match the checkpoint, or was not written here.
         through_spark: Send all rows through Spark, even if tasks could write them directly.
         lineage: Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml.
     """

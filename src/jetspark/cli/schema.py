@@ -72,14 +72,14 @@ def add(
     connection: options.Connection = options.DEFAULT,
     json: options.JsonOption = False,
 ) -> None:
-    """Register a schema: the first version of its name, or a further one.
+    """Register a schema: the first version under this name, or another one.
 
     Args:
         name: Name of the schema.
         file: The schema: .avsc, .proto, a set of descriptors (.desc, .binpb), a JSON Schema.
         format: avro, protobuf or jsonschema; by default that of the file's suffix.
-        policy: none, backwards, forward or full: with what a further version must be compatible;
-            by default backwards. It is that of the first version.
+        policy: Compatibility rule for later versions: none, backwards, forward or full; by default
+            backwards. It is set with the first version.
         description: What it describes.
         json: Print the version and revision as one JSON document.
     """

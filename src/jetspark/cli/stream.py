@@ -194,14 +194,14 @@ def add(
     config: Path | None = None,
     json: JsonOption = False,
 ) -> None:
-    """Create a stream. An existing one with the same configuration is left unchanged.
+    """Create a stream. An existing stream with the same configuration is left unchanged.
 
     Args:
         name: Name of the stream.
         subject: Subject of the stream; may be given again. The stream's name by default.
         storage: file (the default) or memory.
         replicas: Number of replicas in the cluster.
-        config: JSON file with any options of a stream; flags override them.
+        config: JSON file with any options of a stream; flags override these options.
         json: Print the stream's JSON document from the server.
     """
     check_replicas(replicas)
@@ -310,7 +310,7 @@ def backup(
         folder: New folder for the backup.
         consumers: Include the consumers, with their positions.
         check: Have the server verify all messages first (servers 2.15 and newer always do).
-        json: Print what was saved as one JSON document.
+        json: Print the contents of the backup as one JSON document.
     """
     place = local_folder(folder)
 
@@ -343,8 +343,8 @@ def restore(
 
     Args:
         folder: A backup of this command or of `nats stream backup`.
-        config: JSON file with options of the stream that replace those in the backup.
-        replicas: Number of replicas instead of the one in the backup.
+        config: JSON file with options of the stream that replace the options in the backup.
+        replicas: Number of replicas instead of the number in the backup.
         json: Print the stream's JSON document from the server.
     """
     place = local_folder(folder)

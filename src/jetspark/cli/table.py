@@ -186,12 +186,12 @@ def retry(
 ) -> None:
     """Try the messages of a quarantine again, with a corrected schema.
 
-    Messages that are rows now are added to their tables, each once, even if the command is killed
-    and run again. The others stay, with their new reasons. The query that fills the tables may run
-    meanwhile. Only --registry nats asks a server.
+    Messages that now become rows are added to their tables, each once, even if the command is
+    killed and run again. The other messages stay, with their new reasons. The query that fills the
+    tables may keep running. The command connects to a NATS server only with --registry nats.
 
     Args:
-        quarantine: The table with the messages, in the format of the other one.
+        quarantine: The table with the messages, in the format of the table to fill.
         pipeline: File of the pipeline with this quarantine, which has the tables and schemas; in
             place of --to, --json and the flags below.
     """

@@ -65,12 +65,12 @@ RECEIVED = Metric(
 )
 OPERATION = Metric(
     *("messaging.client.operation.duration", _HISTOGRAM, "s"),
-    "A request until its reply; a JetStream publish until its ack.",
+    "Time from a request to its reply, or from a JetStream publish to its ack.",
     _OPERATION,
 )
 PROCESS = Metric(
     *("messaging.process.duration", _HISTOGRAM, "s"),
-    "A callback with one message, or a service's handler with a request.",
+    "Time that a callback takes for one message, or a service's handler for one request.",
     _OPERATION,
 )
 SENT_BYTES = Metric(
