@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import time
 from collections import namedtuple
 from importlib import metadata
@@ -18,6 +19,7 @@ from tests.support.server_lines import LINES
 from jetspark.acl import Permissions, Roles
 from jetspark.cli import app
 from jetspark.cli.doctor import TESTED
+from jetspark.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +37,18 @@ CHECKS = (
 
 
 @pytest.fixture
-def doctor(run: Run) -> Doctor:
-    """Exit code, and (state, sentences) of each check. `server`: its URL."""
+def doctor(
+    run: Run, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Doctor:
+    """Exit code, and (state, sentences) of each check. `server`: its URL.
+
+    A script says what the Python of workers would, without its imports.
+    """
+    python = tmp_path_factory.mktemp("worker") / "python"
+    about = [*map(str, sys.version_info[:2]), metadata.version("pyspark"), __version__]
+    python.write_text(f"#!/bin/sh\necho {' '.join(about)}\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
 
     def found(*arguments: str, server: str | None = None) -> tuple[int, Found]:
         code, out, err = run("doctor", "--json", *arguments, server=server)
@@ -68,9 +80,13 @@ def guarded(make_server: MakeServer) -> Callable[[Permissions], str]:
 
 
 def test_where_all_is_well_each_line_is_ok_and_so_is_the_exit_code(
-    run: Run, doctor: Doctor, needs_server: Callable[[str], None]
+    run: Run,
+    doctor: Doctor,
+    needs_server: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     needs_server("2.10")
+    monkeypatch.delenv("PYSPARK_PYTHON")  # a worker's real Python
     code, found = doctor("--role", "spark-source=ORDERS,RETURNS", "--folder", "no/such/lake")
     assert code == app.DONE
     assert list(found) == [*CHECKS, "role"]
