@@ -10,8 +10,10 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from jetspark.errors import TableError
+from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.formats import Format, open_table
-from jetspark.lakehouse.table import TableName
+from jetspark.lakehouse.table import Table, TableName
+from jetspark.spark.lakehouse import target
 from jetspark.spark.lakehouse.ledger import NONE, TableLedger
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.target import (
@@ -30,19 +32,30 @@ ROWS = StructType([StructField("site", StringType()), StructField("n", LongType(
 class Query:
     """What Spark does with the batches of a query into a table for each site."""
 
-    def __init__(self, folder: Path, format_: Format) -> None:
+    def __init__(self, folder: Path, format_: Format, checkpoint: str = "checkpoint") -> None:
         self.folder, self.format = folder, format_
-        self.checkpoint = folder / "checkpoint"
+        self.checkpoint = folder / checkpoint
         self.checkpoint.mkdir()
 
     def write(self, batch: int, sites: str, **more: str) -> None:
         given = {"path": f"{self.folder}/{{site}}", "checkpointLocation": str(self.checkpoint)}
         options = parse_lakehouse_options(self.format, given | more).for_streaming()
-        target = prepare_for_query(options, ROWS)
-        files = TaskFiles(target)
+        into = prepare_for_query(options, ROWS)
+        files = TaskFiles(into)
         files.write(pa.RecordBatch.from_pydict({"site": list(sites), "n": [batch] * len(sites)}))
         answers: list[Any] = [Written("q", files.close(), retries=2), Written("q", (), retries=1)]
-        LakehouseStreamWriter(options, target, replace=False).commit(answers, batch)
+        LakehouseStreamWriter(options, into, replace=False).commit(answers, batch)
+
+    def plan(self, batch: int, offsets: str) -> None:
+        """As Spark does before it writes a batch."""
+        (self.checkpoint / "offsets").mkdir(exist_ok=True)
+        (self.checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{offsets}")
+
+    def copied(self) -> Query:
+        """The same query with a copy of its checkpoint, and the same tables."""
+        copy = Query(self.folder, self.format, "copy")
+        shutil.copytree(self.checkpoint, copy.checkpoint, dirs_exist_ok=True)
+        return copy
 
     def batches(self, site: str) -> list[int]:
         table = open_table(self.format, TableName(path=str(self.folder / site)))
@@ -112,3 +125,71 @@ def test_a_checkpoint_that_does_not_know_the_tables_refuses_none(tmp_path: Path)
     shutil.rmtree(query.checkpoint)
     query.write(2, "a")
     assert not query.checkpoint.exists()
+
+
+def test_a_batch_of_other_messages_is_not_taken_for_one_that_is_there(query: Query) -> None:
+    query.plan(0, "10")
+    query.write(0, "a")
+    copy = query.copied()
+    query.plan(1, "20")  # and it is killed
+    copy.plan(1, "15")
+    copy.write(1, "a")
+    copy.write(1, "a")  # again, after a crash
+    with pytest.raises(TableError, match=r"a has other messages as batch 1 of this query: a copy"):
+        query.write(1, "a")
+    query.write(1, "a", adoptTable="true")
+    assert query.batches("a") == [0, 1]
+    copy.plan(2, "30")
+    copy.write(2, "a")
+    (query.checkpoint / "offsets" / "2").unlink(missing_ok=True)
+    query.write(2, "a")  # nobody knows what it has read
+    assert query.batches("a") == [0, 1, 2]
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, *sites: str) -> None:
+    """The disks of these tables fail."""
+
+    def commit(table: Table, *args: Any, **kwargs: Any) -> bool:
+        if str(table.name).endswith(sites):
+            raise OSError("Input/output error")
+        return commit_batch(table, *args, **kwargs)
+
+    monkeypatch.setattr(target, "commit_batch", commit)
+
+
+def test_a_part_of_a_batch_is_completed_with_the_settings_that_divided_it(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.write(0, "abc")
+    with monkeypatch.context() as patch:
+        broken(patch, "/b")
+        with pytest.raises(TableError, match=r"/b cannot be written: Input/output error\. When"):
+            query.write(1, "ab")
+    other = {"restTable": str(query.folder / "rest")}
+    with pytest.raises(TableError, match=r"/a has rows of batch 1, which was begun with other"):
+        query.write(1, "bc", **other)  # also if it gets no row now
+    assert [query.batches(site) for site in "abc"] == [[0, 1], [0], [0]]
+    query.write(1, "ab")
+    query.write(2, "ab", **other)
+    assert [query.batches(site) for site in "abc"] == [[0, 1, 2], [0, 1, 2], [0]]
+
+
+def test_a_batch_of_which_no_table_has_a_part_takes_other_settings(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.write(0, "ab")
+    with monkeypatch.context() as patch:
+        broken(patch, "/a", "/b")
+        with pytest.raises(TableError, match="cannot be written"):
+            query.write(1, "ab")
+    query.write(1, "ab", restTable=str(query.folder / "rest"))
+    assert [query.batches(site) for site in "ab"] == [[0, 1], [0, 1]]
+
+
+def test_records_that_may_be_published_are_not_divided_anew(query: Query) -> None:
+    query.write(0, "a")
+    TableLedger(str(query.checkpoint), "q").begin(1, 0, ["stream:ASIDE"])
+    with pytest.raises(TableError, match="stream:ASIDE has rows of batch 1, which was begun"):
+        query.write(1, "a")
+    query.write(1, "a", adoptTable="true")
+    assert query.batches("a") == [0, 1]

@@ -20,7 +20,7 @@ from jetspark.lakehouse.table import Numbers, Table, TableName
 CONFLICT_SECONDS = 120.0
 """How long a commit is retried after conflicts with other writers."""
 _PAUSE = 0.02
-_ADOPT = "set the option 'adoptTable' to true (jetspark ingest, jetspark run: --adopt) for one run"
+ADOPT = "set the option 'adoptTable' to true (jetspark ingest, jetspark run: --adopt) for one run"
 
 
 Change = Callable[[Table, Sequence[NewFile], Numbers], None]
@@ -78,7 +78,7 @@ def check_has_batches(table: Table, writer: str, batch: int) -> None:
 def _lacks(sentence: str) -> TableError:
     return TableError(
         f"{sentence}; or, to begin anew, remove the query's checkpoint and take another table; or, "
-        f"to go on without what is lost, {_ADOPT}."
+        f"to go on without what is lost, {ADOPT}."
     )
 
 
@@ -100,6 +100,7 @@ def commit_batch(
     name: str | None = None,
     adopt: bool = False,
     after: int | None = None,
+    offsets: int | None = None,
     change: Change = added,
 ) -> bool:
     """Add the files of a batch, unless the table has it; returns whether they were added.
@@ -107,15 +108,23 @@ def commit_batch(
     `name`: stays the same when the checkpoint is lost and the writer gets a new id; `adopt`:
     continue although a writer with this name and another id has written, and whatever the table
     has lost. `after`: the writer's batch that the table has to have; by default the one before,
-    since a single table gets empty batches, too. `change`: what the rows do to the table. Raises
-    TableError if rows would be written twice, if the table lacks earlier ones, or if others commit
-    without a break; and ConfigError for a table that would forget the batch.
+    since a single table gets empty batches, too. `offsets`: the fingerprint of what the batch has
+    read, if it is known. `change`: what the rows do to the table. Raises TableError if rows would
+    be written twice, if the table lacks earlier ones or has other rows as this batch, or if others
+    commit without a break; and ConfigError for a table that would forget the batch.
     """
     table.check_numbers_stay()
     deadline = time.monotonic() + CONFLICT_SECONDS
     while True:
         last = last_batch(table, writer)
         if last is not None and last >= batch:
+            other = table.number(_offsets(writer))
+            if last == batch and not adopt and offsets and other and other != offsets:
+                raise TableError(
+                    f"{table.name} has other messages as batch {batch} of this query: a copy of "
+                    "its checkpoint was used, too. Continue with the checkpoint that wrote the "
+                    f"batch; or, to leave out the messages of this batch, {ADOPT}."
+                )
             return False
         if not adopt:
             check_has_batches(table, writer, batch if after is None else after + 1)
@@ -125,7 +134,9 @@ def commit_batch(
         if last is None and name is not None:
             if not adopt:
                 check_name(table, writer, name)
-            numbers[_query(name)] = _fingerprint(writer)
+            numbers[_query(name)] = fingerprint(writer)
+        if offsets is not None or table.number(_offsets(writer)) is not None:
+            numbers[_offsets(writer)] = offsets or 0
         if _committed(table, files, numbers, change, deadline):
             return True
 
@@ -163,19 +174,19 @@ def check_name(table: Table, writer: str | None, name: str) -> None:
     """Raises TableError if a writer of this name, but of another id, has written. None: it has no
     id yet."""
     other = table.number(_query(name))
-    if other is None or (writer is not None and other == _fingerprint(writer)):
+    if other is None or (writer is not None and other == fingerprint(writer)):
         return
     raise TableError(
         f"{table.name} already has rows of {name}, but this run does not have its checkpoint and "
         "would write them again. Restore the checkpoint, or write to another table, or, to add the "
-        f"rows to the existing ones, {_ADOPT}."
+        f"rows to the existing ones, {ADOPT}."
     )
 
 
 def wrote_as(table: Table, writer: str, name: str) -> bool:
     """Whether the writer has this name in the table, or no batch there yet."""
     first = table.number(_query(name))
-    return last_batch(table, writer) is None or first == _fingerprint(writer)
+    return last_batch(table, writer) is None or first == fingerprint(writer)
 
 
 def made_for(writer: str, batch: int) -> dict[str, int]:
@@ -201,10 +212,15 @@ def _version(writer: str) -> str:
     return f"jetspark.version.{writer}"
 
 
+def _offsets(writer: str) -> str:
+    """The fingerprint of what the writer's last batch has read; 0: unknown."""
+    return f"jetspark.offsets.{writer}"
+
+
 def _query(name: str) -> str:
     return f"jetspark.query.{name}"
 
 
-def _fingerprint(writer: str) -> int:
+def fingerprint(text: str) -> int:
     """A fingerprint as an integer, since both formats store only integers."""
-    return int.from_bytes(hashlib.sha256(writer.encode()).digest()[:7])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7])

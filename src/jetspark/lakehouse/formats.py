@@ -173,14 +173,19 @@ def is_gone(format_: Format, name: TableName) -> bool:
 
 @contextmanager
 def not_gone(format_: Format, name: TableName, batch: int) -> Iterator[None]:
-    """Raises TableError for a table that is removed while the block uses it, in place of whatever
-    its library says, or does not say."""
+    """Raises TableError for a table that is removed, or cannot be written, while the block uses it,
+    in place of whatever its library says, or does not say."""
     try:
         yield
     except Exception as error:  # of too many kinds to name them
         if is_gone(format_, name):
             raise gone(name, batch) from error
-        raise
+        if isinstance(error, JetsparkError):
+            raise
+        raise TableError(
+            f"{name} cannot be written: {_sentence(error)} When that is mended, run the same "
+            "again, which goes on where it was."
+        ) from error
     if is_gone(format_, name):
         raise gone(name, batch)
 

@@ -127,11 +127,17 @@ def finished_offsets(checkpoint: str) -> tuple[int, list[str]] | None:
     number = state.planned if state.committed is None else state.committed
     if number is None:
         return None
+    if (offsets := planned_offsets(checkpoint, number)) is None:
+        return None
+    return number if state.committed is not None else -1, offsets
+
+
+def planned_offsets(checkpoint: str, batch: int) -> list[str] | None:
+    """The texts of the offsets of a batch's sources; None if its file is not here."""
     try:
-        lines = Path(checkpoint, "offsets", str(number)).read_text("utf-8").splitlines()
+        return Path(checkpoint, "offsets", str(batch)).read_text("utf-8").splitlines()[2:]
     except OSError:
         return None
-    return number if state.committed is not None else -1, lines[2:]
 
 
 def _names(folder: Path) -> list[str]:

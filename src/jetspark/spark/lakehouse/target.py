@@ -23,11 +23,13 @@ from jetspark.codecs.framing import framed
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse import formats, quarantine
 from jetspark.lakehouse.batches import (
+    ADOPT,
     Change,
     added,
     check_has_batches,
     commit_batch,
     commit_files,
+    fingerprint,
     gone,
     last_batch,
     made_for,
@@ -41,9 +43,9 @@ from jetspark.lakehouse.schemas import FITTING, WIDER, Differences, check_names,
 from jetspark.lakehouse.small_files import merge_small_files, size_due
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import remove, staged
-from jetspark.spark.checkpoints import local_path, read_checkpoint
+from jetspark.spark.checkpoints import local_path, planned_offsets, read_checkpoint
 from jetspark.spark.json_payloads import CORRUPT, KEPT
-from jetspark.spark.lakehouse import listed
+from jetspark.spark.lakehouse import letters, listed
 from jetspark.spark.lakehouse.growth import NEW, Growth, Growths, grow, united
 from jetspark.spark.lakehouse.ledger import NONE, TableLedger
 from jetspark.spark.lakehouse.options import STOP, LakehouseOptions
@@ -572,8 +574,10 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         """
         writer, files = self._written(messages)
         self._grow(messages, writer, batchId)
-        made, files = files, self._published(files, writer, (writer, batchId))
         ledger = TableLedger(self._options.checkpoint, writer)
+        self._begin(ledger, writer, batchId, files)
+        made, files = files, self._published(files, writer, (writer, batchId))
+        offsets = _fingerprint_of_offsets(self._options.checkpoint, batchId)
         due: list[tuple[Table, int]] = []
 
         def commit(options: LakehouseOptions, files: list[NewFile]) -> None:
@@ -592,6 +596,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
                     name=options.query_name,
                     adopt=options.adopt,
                     after=None if options is self._options else ledger.last(str(options.name)),
+                    offsets=offsets,
                     change=change,
                 )
             every, full = options.compact_every, options.target_bytes
@@ -604,8 +609,48 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         ledger.note(batchId, tables, made, self._options.quarantine, retries)
         merge_small_files(due)
 
+    def _begin(
+        self, ledger: TableLedger, writer: str, batch: int, files: Sequence[NewFile]
+    ) -> None:
+        """Raises TableError if a part of the batch was committed as other settings divide it: rows
+        that go to another table now would be there twice, or nowhere."""
+        options, names = self._options, {one.table for one in files}
+        settings = self._settings()
+        for name in () if options.adopt else ledger.begun(batch, settings):
+            if not name.startswith(letters.PREFIX):  # there nobody knows what was published
+                one = options.of_table(name) if name else options
+                table = formats.find_table(one.format, one.name)
+                if table is None or last_batch(table, writer) != batch:
+                    continue
+            raise TableError(
+                f"{name or options.name} has rows of batch {batch}, which was begun with other "
+                "tables, another schema or another quarantine, and is not complete. Run the query "
+                "once as it was, then change it; or, to go on although rows of this batch may be "
+                f"lost or repeated, {ADOPT}."
+            )
+        if any(names):
+            ledger.begin(batch, settings, names)
+
+    def _settings(self) -> int:
+        """A fingerprint of what decides which rows go to which table, and in which form."""
+        options = self._options
+        said = [str(options.quarantine), str(options.rest)]
+        if options.route is not None:
+            said += options.route.texts
+        said += [f"{one.options.name}: {' '.join(one.subjects)}" for one in options.tables]
+        for name, one in self._target.each.items():
+            said += sorted(f"{name}: {field.name} {field.type}" for field in one.rows)
+        return fingerprint("\n".join(said))
+
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to do: readers ignore files without a commit."""
+
+
+def _fingerprint_of_offsets(checkpoint: str | None, batch: int) -> int | None:
+    """Of what the batch reads, if its checkpoint is on this machine."""
+    here = None if checkpoint is None else local_path(checkpoint)
+    planned = None if here is None else planned_offsets(here, batch)
+    return None if planned is None else fingerprint("\n".join(planned))
 
 
 _UNWRITTEN = ("time(", "geometry", "geography")
