@@ -341,14 +341,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     return _SparkTogether(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 _archive = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The archive of Spark's classes takes half a minute of one processor: it is made beside the
     tests before those with Spark."""
-    gc.freeze()
-    gc.enable()
     if _WORKER in (None, "gw0") and any(item.get_closest_marker("spark") for item in session.items):
         make = "from tests.support.java import jvm_options; jvm_options()"
         session.stash[_archive] = subprocess.Popen([sys.executable, "-c", make])
