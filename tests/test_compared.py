@@ -41,7 +41,7 @@ def test_every_cell_about_ways_into_a_lakehouse_says_where_it_was_read() -> None
     plain = (
         "–",
         "not checked",
-        "by other sinks",
+        "through other sinks",
         "a sink for each",
         "a call for each",
         "in Python",
