@@ -82,9 +82,9 @@ class SchemaFlags:
     schema_name: str | None = None
     """Name of the schema in the registry, in place of --schema."""
     schema_version: int | None = None
-    """Version of --schema-name; by default the latest one when the run begins."""
+    """Version of --schema-name; by default the latest when the run begins."""
     message: str | None = None
-    """Message type of Protobuf; by default the first one in the schema."""
+    """Message type of Protobuf; by default the first type in the schema."""
     framing: str | None = None
     """How each payload or its headers name the schema: none (the default), confluent, apicurio,
     azure or nats."""
@@ -167,7 +167,7 @@ class TableFlags:
     bucket(16, id), truncate(4, name); or name=expression in Spark SQL. day alone is a column with
     the day of the timestamp. May be given again."""
     format: str | None = None
-    """delta or iceberg. An existing table keeps its format; a new one is delta by default."""
+    """delta or iceberg. An existing table keeps its format; a new table is delta by default."""
     merge_schema: Switch = False
     """Add columns that the table lacks, instead of refusing the rows."""
     column: Repeated = None

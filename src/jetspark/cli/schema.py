@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 FormatOption: TypeAlias = Annotated[
     str | None,
-    Parameter(help="avro, protobuf or jsonschema; needed if the name has several of them."),
+    Parameter(help="avro, protobuf or jsonschema; needed if the name has several formats."),
 ]
 _SUFFIXES = {
     ".avsc": "avro",
@@ -80,7 +80,7 @@ def add(
         format: avro, protobuf or jsonschema; by default that of the file's suffix.
         policy: Compatibility rule for later versions: none, backwards, forward or full; by default
             backwards. It is set with the first version.
-        description: What it describes.
+        description: Description of the schema.
         json: Print the version and revision as one JSON document.
     """
     is_said = format is not None
@@ -123,7 +123,7 @@ def ls(
     """List the schemas, every version and revision.
 
     Args:
-        filter: Only names that match it; * and > as in subjects.
+        filter: Only names that match this filter; * and > as in subjects.
         json: Print one JSON array of the registry's documents.
     """
     found = _asking(connection, lambda registry: registry.schemas(filter))
@@ -222,8 +222,8 @@ def diff(
 
     Args:
         name: Name of the schema.
-        before: The one version; by default that before the other one.
-        after: The other version; by default the latest.
+        before: The old version; by default the version before AFTER.
+        after: The new version; by default the latest.
         json: Print one JSON document.
     """
     from jetspark.registry.compatibility import incompatibilities
@@ -266,7 +266,7 @@ def rm(
     connection: options.Connection = options.DEFAULT,
     json: options.JsonResult = False,
 ) -> None:
-    """Remove a version of a schema, or all of them. Their numbers are not given again.
+    """Remove a version of a schema, or all. Numbers of removed versions are not used again.
 
     Args:
         name: Name of the schema.

@@ -30,10 +30,10 @@ def server(
     """Run a nats-server with JetStream on this machine until Ctrl-C.
 
     Args:
-        port: Port for clients; by default that of the configuration file, or 4222. 0: a free one.
+        port: Port for clients; by default the configuration file's, or 4222. 0: a free port.
         host: Address to listen on; by default that of the configuration file, or 127.0.0.1.
         store: Folder for JetStream's data. Without it the data is removed when the server stops.
-        config: Configuration file of nats-server; the options given here override it.
+        config: Configuration file of nats-server; options given here override the file.
         name: Name of the server.
         jetstream: Enable JetStream or not; by default as in the configuration file, or enabled.
         log: Show the server's log.
