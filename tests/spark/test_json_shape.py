@@ -47,7 +47,7 @@ def shape_of(*values: Any, taken: tuple[str, ...] = ()) -> tuple[str, list[str]]
     [
         ([True, False, None], "BOOLEAN"),
         ([1, -(2**63)], "BIGINT"),
-        ([2**63], "DOUBLE"),
+        ([2**63], "STRING"),
         ([1, 0.5], "DOUBLE"),
         ([1, None, 1e300], "DOUBLE"),
         ([1, True], "STRING"),

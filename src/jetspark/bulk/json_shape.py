@@ -7,7 +7,8 @@
 | lists; objects | ARRAY<…>; STRUCT<…> |
 | anything else, also several of these | STRING |
 
-Null goes with every type. A STRING takes every value: Spark keeps the JSON of what is no text.
+A whole number beyond BIGINT is a STRING, since a DOUBLE would round it. Null goes with every type.
+A STRING takes every value: Spark keeps the JSON of what is no text.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def plain_type(value: Any) -> str:
         case bool():
             return "BOOLEAN"
         case int():
-            return "BIGINT" if LEAST <= value <= MOST else "DOUBLE"
+            return "BIGINT" if LEAST <= value <= MOST else _STRING
         case float():
             return "DOUBLE"
     return _STRING

@@ -12,7 +12,7 @@ A field becomes a column with its first value that is not null:
 | values | type |
 |---|---|
 | true, false; whole numbers; numbers | BOOLEAN; BIGINT; DOUBLE |
-| texts, lists, objects, or several kinds | STRING; what is no text as JSON |
+| texts, lists, objects, whole numbers beyond BIGINT, or several kinds | STRING; else as JSON |
 
 A text that looks like a time is a STRING, since the next one may not.
 """
