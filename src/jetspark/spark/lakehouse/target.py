@@ -634,7 +634,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
     def _settings(self) -> int:
         """A fingerprint of what decides which rows go to which table, and in which form."""
         options = self._options
-        said = [str(options.quarantine), str(options.rest)]
+        said = [f"{options.quarantine} {options.rest} {options.max_new_tables}"]
         if options.route is not None:
             said += options.route.texts
         said += [f"{one.options.name}: {' '.join(one.subjects)}" for one in options.tables]
