@@ -57,6 +57,7 @@ from jetspark.spark.option_values import json_fields
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.reading import RangePartition, read_partition
 from jetspark.spark.rows_under_way import reporting
+from jetspark.spark.sequence_order import ordered_tables
 from jetspark.spark.sink import query_id
 from jetspark.spark.source import JetStreamDataSource, schema_of
 from jetspark.spark.stream import JetStreamStreamReader
@@ -142,6 +143,8 @@ def flow_into(
     `options`: of format jetstream; `table`, `sink`: of the table, and as given, with the query's
     checkpoint. Raises ConfigError, and Spark's errors.
     """
+    if ordered_tables(table):
+        options = {**options, "ordersBySeq": "true"}
     source = parse_options(options)
     if source.bucket is None:
         how = how.into(table)

@@ -55,6 +55,7 @@ from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.queries import is_in_use, source_options, start_writing
 from jetspark.spark.reading import leaders, streams_facts
 from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
+from jetspark.spark.sequence_order import check_order
 from jetspark.validation import path_of
 from jetspark.wire.documents import decode_document
 
@@ -219,6 +220,7 @@ class Ingest:
 
     def _check_start(self) -> None:
         check_start(self.table, self.checkpoint_location)
+        check_order(self.table, self.source)
         if self.source.bucket is not None:
             bucket_table.check_choice(self.table, self.checkpoint_location)
 

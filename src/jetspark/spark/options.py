@@ -162,6 +162,7 @@ _READING: values.Table = {
     "keys": ("keys", values.keys),
     "history": ("history", values.truth),
     "presentValues": ("present_values", values.truth),
+    "ordersBySeq": ("orders_by_seq", values.truth),
     "availableNow": ("available_now", values.truth),
 }
 OF_SCHEMA: values.Table = {
@@ -209,6 +210,7 @@ _FOR_READ_STREAM = {
     "availableNow": "for readStream; a batch read ends anyway.",
     "presentValues": "for readStream; a batch read of a bucket has its present values anyway, "
     "unless 'history' is true.",
+    "ordersBySeq": "for readStream; a batch read sees only one stream of a name.",
 }
 _FOR_READ = {
     **{
@@ -265,6 +267,8 @@ class SourceOptions:
     history: bool = False
     present_values: bool = False
     """Only the last change of each key in a stream matters, since the rows are merged."""
+    orders_by_seq: bool = False
+    """The rows are ordered by `seq` in their table, so sequences that begin anew end the query."""
     available_now: bool = False
     """The query has nothing more to read after what is there when it starts."""
 

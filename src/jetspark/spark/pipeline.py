@@ -40,6 +40,7 @@ from jetspark.spark.queries import (
 )
 from jetspark.spark.reading import created, streams_facts
 from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
+from jetspark.spark.sequence_order import check_order, ordered_tables
 from jetspark.spark.sink_options import SinkOptions, check_new_writer, look_at, register_name
 from jetspark.spark.source import check_written
 from jetspark.subjects import subjects_overlap
@@ -166,10 +167,13 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> dict[str, Flow
             flows[name] = _flow(pipeline, name, sink, source, spark)
             reads[name] = [source.parsed]
         _check_sink(pipeline, name, sink, flows[name].rows)
-        if sink.table is not None and sink.table.letters is not None:
+        if (table := sink.table) is not None:
             with _located(pipeline, "sinks", name):
                 for one in reads[name]:
-                    sink.table.letters.check_not_read(one)
+                    if table.letters is not None:
+                        table.letters.check_not_read(one)
+                if len(reads[name]) == 1:  # of several, a join may have the sequences of one
+                    check_order(table, reads[name][0])
     taken: dict[tuple[str, ...], str] = {}
     for name, sources in reads.items():
         with _located(pipeline, "sinks", name, "from"):
@@ -261,6 +265,9 @@ def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSe
         options = source.options
         if source.format == JETSTREAM and not source.static:
             options = source_options(options, follow=pipeline.follow)
+            views = (one for one in pipeline.sinks.values() if pipeline.stream_of(one) is None)
+            if any(one.table is not None and ordered_tables(one.table) for one in views):
+                options["ordersBySeq"] = "true"
         rows = reader.format(source.format).options(**options, **parsed).load()
     if source.json is not None:
         with _located(pipeline, *where, "json"):

@@ -14,12 +14,18 @@ from pyspark.sql.datasource import InputPartition
 
 from jetspark.bulk import fixed_range
 from jetspark.bulk.fixed_range import AtTime, Position, resolve
-from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read, streams_of
+from jetspark.bulk.leaders import (
+    Leaders,
+    confirmed_facts,
+    linearizable_read,
+    streams_of,
+    times_of,
+)
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.retry import NOT_FOUND_SECONDS
 from jetspark.bulk.snapshot import read_values as read_bucket
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import LastMessage, StreamAPI, StreamFacts
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX
@@ -224,6 +230,33 @@ def check_start(options: SourceOptions) -> None:
         offsets = begin(options, facts)
         if options.removes:
             leaders(options).ask(lambda api: Claims(api, options).check(facts, offsets))
+
+
+# -- tables that are ordered by seq ---------------------------------------------------------------
+
+ORDER_BY_TIME = (
+    "Changes would be left out as older than what is there: take another table and another "
+    "checkpoint, or order by time (sequenceBy=timestamp)."
+)
+
+
+def goes_on(options: SourceOptions, facts: StreamFacts, last: LastMessage) -> bool:
+    """Whether a stream's sequences go on after a message, whose time counts in microseconds, as
+    those of a restored stream do. Raises the errors of `Leaders.ask`."""
+    now = leaders(options).ask(lambda api: times_of(api, {facts.name: last.seq})).get(facts.name)
+    if facts.first_seq > last.seq or now is not None:
+        return now is None or now // 1000 == last.ns // 1000
+    return facts.last_seq >= last.seq and bool(facts.is_mirror or facts.another_than("").restored)
+
+
+def check_go_on(
+    options: SourceOptions, facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]
+) -> None:
+    """Raise StreamRecreatedError for a stream whose sequences begin anew, and as `goes_on`."""
+    for name, one in offsets.items():
+        now, last = facts.get(name), one.last or LastMessage(one.known, 0)
+        if now and now.created != one.created and not goes_on(options, now, last):
+            raise now.another_than(one.created, ORDER_BY_TIME)
 
 
 # -- partitions ----------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from jetspark.spark.reading import (
     RangePartition,
     backfilled,
     begin,
+    check_go_on,
     check_subjects,
     leaders,
     plan,
@@ -210,6 +211,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         if options.present_values:
             advice = "Its revisions begin anew: begin a new table, with a new checkpoint."
             planning.check_same(facts, offsets, advice)
+        if options.orders_by_seq:
+            check_go_on(options, facts, offsets)
         if options.removes:
             planning.check_not_older(facts, offsets, _BEGIN_ANEW)
         self._check_copies(offsets, next((one.asked for one in facts.values()), None))
