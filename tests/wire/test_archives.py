@@ -190,6 +190,11 @@ def test_records_become_rows_without_what_was_erased(sent: list[Message], data: 
     assert rows_of(rows.take()) == wanted
 
 
+def joined(message: Message) -> tuple[int, int, bytes]:
+    subject, sequence, ns, block, payload = message
+    return sequence, ns, subject + block + payload
+
+
 @given(messages(), st.data())
 def test_any_entries_and_records_are_rows_or_a_typed_error(sent: list[Message], data: Any) -> None:
     rng = data.draw(st.randoms(use_true_random=False))
@@ -202,8 +207,8 @@ def test_any_entries_and_records_are_rows_or_a_typed_error(sent: list[Message], 
         rows = _kernel.Deliveries()
         with suppress(BackupError):
             decoder.decode(spoiled(content, rng), 0, rows)
-        if content is records:  # each has a checksum
-            assert all(row in sent for row in rows_of(rows.take()))
+        if content is records:  # the server's checksum does not cover where the parts end
+            assert {*map(joined, rows_of(rows.take()))} <= {*map(joined, sent)}
 
 
 @pytest.mark.parametrize(
