@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import socket
 
 from jetspark.server import nats_server
 
 _held: list[socket.socket] = []
+atexit.register(lambda: [held.close() for held in _held])  # else each one is a warning at the end
 
 
 def free_port(host: str = "127.0.0.1") -> int:
