@@ -9,7 +9,6 @@ import socket
 from jetspark.server import nats_server
 
 _held: list[socket.socket] = []
-atexit.register(lambda: [held.close() for held in _held])  # else each one is a warning at the end
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -33,3 +32,9 @@ def free_port(host: str = "127.0.0.1") -> int:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _held.append(held)
         return port
+
+
+@atexit.register
+def _let_go() -> None:
+    for held in _held:
+        held.close()
