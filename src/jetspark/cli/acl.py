@@ -79,7 +79,7 @@ def acl(
         subject: publisher, spark-sink: subject to publish to; dead-letters: subject to replay
             to; service, service-client: subject of an endpoint; tracer: subject of messages; may
             be given again.
-        consumer: pull-reader, push-reader: the consumer. events: only of this consumer.
+        consumer: pull-reader, push-reader: the consumer. events: only those of this consumer.
         deliver_subject: push-reader: where the consumer delivers.
         deliver_group: push-reader: the queue group to join.
         may_create: pull-reader, push-reader: may create and change the consumer.
@@ -94,7 +94,7 @@ def acl(
         bucket: kv-reader, kv-writer, schema-registry: the bucket; may be given again.
         key: kv-writer: only keys under this filter; may be given again.
         origin: kv-writer: the bucket behind a mirror.
-        kind: events: only of this kind; may be given again.
+        kind: events: only events of this kind; may be given again.
         event_prefix: events: prefix under which another account's events are imported.
         dead_letters: dead-letters: the name of the dead letters.
         remove_originals: dead-letters: for a worker with --remove-originals.

@@ -58,8 +58,8 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = Fals
     SHA-256. Shows how many messages were removed from the stream during the backup.
 
     Args:
-        folder: Folder or URI of a backup, by this command or by `nats stream backup`.
-        subjects: Only messages under these subjects, several with commas.
+        folder: Folder or URI of a backup made by `jetspark stream backup` or `nats stream backup`.
+        subjects: Only messages under these subjects, separated by commas.
         json: Print one JSON document, with every subject.
     """
     from jetspark.bulk.backup import open_backup
@@ -126,9 +126,9 @@ def extract(
     removed from the stream during the backup.
 
     Args:
-        folder: Folder or URI of a backup, by this command or by `nats stream backup`.
+        folder: Folder or URI of a backup made by `jetspark stream backup` or `nats stream backup`.
         to: New Parquet file on this machine, with the columns of the Spark source.
-        subjects: Only messages under these subjects, several with commas.
+        subjects: Only messages under these subjects, separated by commas.
         start: First sequence.
         end: Sequence before which to stop.
         json: Print the number of messages and the file as one JSON document.

@@ -72,11 +72,11 @@ def create(
     connection: options.Connection = options.DEFAULT,
     json: options.JsonResult = False,
 ) -> None:
-    """Store messages that consumers give up on from now on; run it again to watch more.
+    """Store messages that consumers give up on from now on; to add a stream, name all streams.
 
     Args:
         name: Name of the stream for the dead letters; NAME_ADVISORIES holds the advisories.
-        stream: Stream whose consumers are watched; may be given again. Replaces earlier streams.
+        stream: Stream whose consumers are watched; may be given again. Replaces an earlier list.
         consumer: Only this consumer; may be given again.
         replicas: Replicas of both streams.
     """

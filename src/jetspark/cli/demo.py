@@ -46,13 +46,13 @@ _QUERY = "SELECT origin, count(*), avg(dep_delay) FROM flights GROUP BY origin O
 
 
 def demo(*, to: str | None = None, master: str = "local[*]") -> int:
-    """Turn 336,776 real flights into a table, kill that in the middle, go on, and check all.
+    """Turn 336,776 real flights into a table, kill the run midway, continue, and check everything.
 
-    Runs its own nats-server in a temporary folder and removes it at the end. The table stays, and
-    the class archive for faster starts of Spark (see jetspark warm-up).
+    Runs its own nats-server in a temporary folder and removes it at the end. The table and the
+    class archive that makes Spark start faster remain (see jetspark warm-up).
 
     Args:
-        to: New folder for the table; by default jetspark-demo-1, or the next number.
+        to: New folder for the table; by default jetspark-demo-1, or the next free number.
         master: Spark's master.
     """
     if to is not None and not to.strip():

@@ -95,11 +95,11 @@ def ingest(
     """Turn a stream into a table, and continue where the last run ended.
 
     Every message becomes exactly one row, however often the command is stopped or killed and run
-    again. DuckDB, Polars, pandas and Spark can read the table, also while the command runs.
+    again. DuckDB, Polars, pandas and Spark can read the table, even while the command runs.
 
     Args:
         stream: Name of the stream.
-        subjects: Only messages under these subjects, several with commas.
+        subjects: Only messages under these subjects, separated by commas.
         bucket: STREAM is a Key-Value bucket, and the table has one row for each key: its present
             value. A change replaces the row, a deletion removes it.
         start: Where the first run begins: earliest (the default), latest, a sequence, a time such
@@ -118,7 +118,7 @@ def ingest(
             not fit the schema, and rows without a table. Or stream:NAME, a stream of dead letters.
         on_bad_record: Without --quarantine: keep (the default) puts a payload that does not fit
             the schema into the column _corrupt_record; stop ends the run and names the message.
-        compact_every: Merge the small files of a table after so many of its commits; 100 by default
+        compact_every: Merge the small files of a table after this many commits; by default 100
             with --follow, 0 for never.
         through_spark: Send all rows through Spark, even if tasks could write them directly.
         infer: Print a schema for --json that fits a sample of the messages, and write nothing; if

@@ -118,7 +118,7 @@ class PayloadFlags(SchemaFlags):
     """Format of the payloads, avro, protobuf, cloudevents, debezium, or json (as --json): their
     fields become columns."""
     fields: str | None = None
-    """Fields to keep, with commas; by default all."""
+    """Fields to keep, separated by commas; by default all."""
 
     def options(self) -> dict[str, str]:
         """The options of Spark's format."""
@@ -208,8 +208,8 @@ class Connection:
     """The flags --server and --context."""
 
     server: Annotated[str | None, Parameter(name=("--server", "-s"))] = None
-    """URL of the server, several with commas; it may contain user and password. Default: from
-    --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222."""
+    """URL of the server, or several separated by commas; may contain user and password. Default:
+    from --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222."""
     context: str | None = None
     """A context of the nats command, in place of --server."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WaitOption: TypeAlias = Annotated[
     float,
-    Parameter(help="Seconds to wait for answers at most; fewer when no more answers arrive."),
+    Parameter(help="Maximum seconds to wait for answers; ends earlier when no more arrive."),
 ]
 _COLUMNS: dict[str, Callable[[ServiceInfo], object]] = {
     "service": lambda info: info.name,

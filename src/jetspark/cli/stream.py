@@ -108,7 +108,7 @@ def view(
         name: Name of the stream.
         last: How many messages to show.
         subject: Only messages under this subject; * matches one token, > one or more at the end.
-        decode: Show payloads in avro, protobuf, json or cloudevents as JSON.
+        decode: Format of the payloads: avro, protobuf, json or cloudevents. They are shown as JSON.
         json: One line of JSON for each message.
     """
     check_whole("--last", last)
@@ -342,7 +342,7 @@ def restore(
     Messages keep their sequences and times, consumers their positions. The stream must not exist.
 
     Args:
-        folder: A backup of this command or of `nats stream backup`.
+        folder: A backup made by `jetspark stream backup` or `nats stream backup`.
         config: JSON file with options of the stream that replace the options in the backup.
         replicas: Number of replicas instead of the number in the backup.
         json: Print the stream's JSON document from the server.
@@ -379,7 +379,7 @@ def verify(folder: str, /, *, json: JsonOption = False) -> None:
     not an error.
 
     Args:
-        folder: A backup of this command or of `nats stream backup`.
+        folder: A backup made by `jetspark stream backup` or `nats stream backup`.
         json: Print its contents as one JSON document.
     """
     _show_backup(verify_backup(folder), "Complete", json)

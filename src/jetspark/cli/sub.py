@@ -21,7 +21,7 @@ def sub(
 
     Args:
         subject: Subject to listen to; * matches one token, > one or more at the end.
-        decode: Show payloads in avro, protobuf, json or cloudevents as JSON.
+        decode: Format of the payloads: avro, protobuf, json or cloudevents. They are shown as JSON.
         queue: Share the messages with the other members of this queue group.
         count: End after this many messages.
         json: One line of JSON for each message.
