@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 # What collection makes stays: looking through it again and again costs a fifth of it.
 gc.disable()
 
+# A shell ignores Ctrl-C for what it starts in the background; tests send it to themselves.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Whatever the environment says: pytest compiles each file of tests once, not in each process.
 sys.dont_write_bytecode = False
 
