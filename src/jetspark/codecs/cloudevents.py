@@ -250,4 +250,5 @@ def _structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
 
 
 def text_of_value(value: Any) -> str | None:
+    """A value of JSON as it is in a column of texts: a text itself, anything else as JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value)

@@ -34,21 +34,24 @@ def ordered_tables(options: LakehouseOptions) -> list[LakehouseOptions]:
 def check_order(options: LakehouseOptions, source: SourceOptions) -> None:
     """Raise ConfigError if changes would be left out of a table as older than those of another
     stream, or of an earlier one of the same name; and as `streams_facts`."""
+    there: list[tuple[Table, bool]] = []
     for one in ordered_tables(options):
         apart = "stream" in (one.keys or ())
         if not apart and len(source.streams) != 1:
             raise ConfigError(
                 f"{one.name} is ordered by seq, but has many streams. {ORDER_BY_TIME}"
             )
-        for table, facts in product(_there(one), streams_facts(source, sure=True).values()):
-            *last, stream = _last_of_others(table, facts, apart=apart)
-            if stream and not goes_on(source, facts, LastMessage(*last)):
-                whose = "an earlier one" if stream == facts.name else f"the stream {stream}"
-                raise ConfigError(
-                    f"{table.name} is ordered by seq, and has rows up to sequence {last[0]} that "
-                    f"are not of the stream {facts.name}, created at {facts.created}, but of "
-                    f"{whose}. {ORDER_BY_TIME}"
-                )
+        there += [(table, apart) for table in _there(one)]
+    streams = streams_facts(source, sure=True).values() if there else ()  # asked once
+    for (table, apart), facts in product(there, streams):
+        *last, stream = _last_of_others(table, facts, apart=apart)
+        if stream and not goes_on(source, facts, LastMessage(*last)):
+            whose = "an earlier one" if stream == facts.name else f"the stream {stream}"
+            raise ConfigError(
+                f"{table.name} is ordered by seq, and has rows up to sequence {last[0]} that are "
+                f"not of the stream {facts.name}, created at {facts.created}, but of {whose}. "
+                f"{ORDER_BY_TIME}"
+            )
 
 
 def _there(options: LakehouseOptions) -> Iterator[Table]:
