@@ -16,7 +16,8 @@ ROOT = Path(__file__).parent.parent
 # In this order a name that several modules have is described by the first one.
 MODULES = (
     "jetspark.errors", "jetspark", "jetspark.blocking", "jetspark.jetstream", "jetspark.kv",
-    "jetspark.objects", "jetspark.services", "jetspark.documents", "jetspark.backup",
+    "jetspark.objects", "jetspark.services", "jetspark.documents", "jetspark.documents.events",
+    "jetspark.backup",
     "jetspark.dead_letters", "jetspark.groups", "jetspark.registry", "jetspark.codecs",
     "jetspark.identity",
     "jetspark.acl", "jetspark.system", "jetspark.tracing", "jetspark.traces", "jetspark.server",
@@ -25,8 +26,8 @@ MODULES = (
 CHOSEN = {
     "jetspark.spark": (
         "source.JetStreamDataSource", "session.local_session", "session.close_session",
-        "ingest.Ingest", "lag.LagListener", "lag.lag_by_stream",
-        "query_metrics.QueryMetrics",
+        "ingest.Ingest", "lag.LagListener", "lag.QueryLag", "lag.lag_by_stream",
+        "query_metrics.QueryMetrics", "queries.start_query",
     ),
     "jetspark.metrics": ("endpoint.serving", "endpoint.Health"),
     "jetspark.bulk": ("backup.open_backup",),

@@ -3,7 +3,7 @@
 `--servers`: `pytest -m "server and not spark"` with every supported line of nats-server
 (`scripts/servers.py`). `--spark`: the tests of formats and tables with the newest PySpark of each
 line, in an environment of its own (in JETSPARK_TEST_CACHE, or the user's cache), and then
-`tests.chaos ingesting`. `--lowest`: all tests with the lowest versions that pyproject.toml allows.
+the campaign `ingesting`. `--lowest`: all tests with the lowest versions that pyproject.toml allows.
 What is given behind `--` is added for pytest, such as `-n 4` or a folder of tests. Prints a
 Markdown table, and what failed on standard error. Standard library only.
 """
@@ -57,17 +57,17 @@ def main() -> int:
         if isinstance(binary, str):
             print(f"| nats-server {line} | {binary} |", flush=True)
             continue
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "server and not spark"]
+        command = [sys.executable, *("-m", "pytest", "-q", "--full", "-m", "server and not spark")]
         environment = {"JETSPARK_NATS_SERVER": str(binary)}
         good &= _row(f"nats-server {line}", [*command, *options.pytest], environment)
     for line in () if options.spark is None else options.spark or _SPARKS:
         python = _environment(f"spark-{line}")
         _pip(python, "install", "-e", f"{_ROOT}[dev]", f"pyspark[connect]=={line}.*")
         command = [python, "-m", "pytest", "-q", *_QUIET, *_TESTS, *options.pytest]
-        kills = [python, "-m", "tests.chaos", "ingesting", "--runs", str(options.kills)]
+        kills = [python, "-m", "tests.campaigns", "ingesting", "--runs", str(options.kills)]
         good &= _row(f"PySpark {line}", command, {}, kills if options.kills else None)
     if options.lowest:
-        command = [_lowest(), "-m", "pytest", "-q", *_QUIET, *options.pytest]
+        command = [_lowest(), "-m", "pytest", "-q", "--full", *_QUIET, *options.pytest]
         good &= _row("lowest dependencies", command, {})
     return not good
 
@@ -91,8 +91,8 @@ def _row(
         cells.append("")
     else:
         killed, output = _run(kills, environment)
-        found = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) ", output)
-        cells.append(f"{found[2]} in {found[1]} runs" if found and not killed else "wrong")
+        found = re.search(r"^ingesting: seed \d+; (.* runs?);.*; (.*) faults;", output, re.M)
+        cells.append(f"{found[2]} in {found[1]}" if found and not killed else "wrong")
         if killed:
             print(f"\n== {name}\n{output[-2000:]}", file=sys.stderr)
     print("| " + " | ".join([*cells, time.strftime("%Y-%m-%d")]) + " |", flush=True)

@@ -1,6 +1,9 @@
-"""Fixtures that every test may use. A test that starts a server or Spark is marked by itself:
+"""Fixtures that every test may use, and which tests run.
 
-``pytest -m "not server and not spark and not tables"`` is the quick part.
+``pytest`` runs the core: the tests of ``FULL_FOLDERS``, and those marked ``full``, are left out.
+``pytest --full`` runs all, and so does whoever names a file or a folder. A test that starts a
+server or Spark is marked by itself: ``pytest -m "not server and not spark and not tables"`` is the
+quick part.
 """
 
 from __future__ import annotations
@@ -67,15 +70,27 @@ _SERVER_FIXTURES = {
 }
 
 
+FULL_FOLDERS = ("chaos", "deploy", "examples", "frames", "fuzz", "pages", "soak")
+"""Faults, campaigns in small, and what takes as long: not of the core."""
+_is_core = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run all tests, not only the core")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """What the environment of whoever runs the tests says of servers is not for the tests, nor for
     the processes that they start."""
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         del os.environ[name]
     tests = Path(__file__).parent
-    if _WORKER is not None and [Path(one).resolve() for one in config.args] == [tests]:
+    all_are_named = [Path(one).resolve() for one in config.args] == [tests]
+    config.stash[_is_core] = all_are_named and not config.option.full
+    if _WORKER is not None and all_are_named:
         # What one process has compiled, the others read: each begins with other files.
-        parts = [one for one in sorted(tests.glob("[a-z]*")) if one.name != "conftest.py"]
+        left_out = {"conftest.py", *(FULL_FOLDERS if config.stash[_is_core] else ())}
+        parts = [one for one in sorted(tests.glob("[a-z]*")) if one.name not in left_out]
         begin = len(parts) * int(_WORKER[2:]) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         config.args = [str(one) for one in parts[begin:] + parts[:begin]]
 
@@ -84,8 +99,21 @@ _WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 """Its name, gw0, in a process of pytest-xdist."""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_full = collection_path.parent == Path(__file__).parent and (
+        collection_path.name in FULL_FOLDERS
+    )
+    return True if is_full and config.stash[_is_core] else None
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    if config.stash[_is_core]:
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & _SERVER_FIXTURES:

@@ -700,6 +700,7 @@ async def test_role_service_has_all_permissions_it_needs_and_no_more(
             await nc.add_service("others", "1.0.0")
 
 
+@pytest.mark.full
 async def test_roles_around_a_schema_registry_have_all_permissions_they_need_and_no_more(
     guard: Callable[..., Guarded],
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 # Everything is imported once, so that the libraries keep what they found. Then the calls are
 # hidden, and our modules are imported again.
 _PROGRAM = """
@@ -52,6 +54,7 @@ except EmbeddedServerError as error:
 """
 
 
+@pytest.mark.full
 def test_no_module_needs_a_call_of_linux_to_be_imported() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _PROGRAM],

@@ -29,6 +29,7 @@ def names(wheel: Path) -> set[str]:
         return set(archive.namelist())
 
 
+@pytest.mark.full
 def test_the_pure_wheel_has_every_module_and_nothing_else(built: tuple[Path, Path]) -> None:
     sdist, wheel = built
     with tarfile.open(sdist) as files:
@@ -99,3 +100,14 @@ def test_only_the_job_that_publishes_gets_a_token_and_it_waits_for_all_others() 
     jobs = yaml.safe_load(workflow.read_text("utf-8"))["jobs"]
     assert [name for name, job in jobs.items() if "id-token" in job["permissions"]] == ["publish"]
     assert {*jobs["publish"]["needs"]} == jobs.keys() - {"publish"}
+
+
+def test_the_workflow_names_actions_by_commits() -> None:
+    """Somebody could move a tag, and the workflow may publish."""
+    file = Path(__file__).parents[1] / ".github" / "workflows" / "release.yml"
+    workflow = file.read_text("utf-8")
+    used = re.findall(r"uses: (\S+)(.*)", workflow)
+    assert len(used) > 5
+    for action, rest in used:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action), action
+        assert re.fullmatch(r"  # v\d+(\.\d+){2}", rest), rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import sys
 import time
@@ -197,6 +198,7 @@ def test_a_time_and_its_text_are_the_same_position(when: datetime) -> None:
         ({"columns": ["seq"], "json": "id STRING"}, "json needs the column data"),
         ({"keys": "a"}, "keys and history are for buckets"),
         ({"subjects": ["a.*", "a.b"]}, "overlap"),
+        ({"subjects": "a,b"}, r"give a list, subjects=\['a', 'b'\]"),
         ({"bucket": "b"}, "Name one thing to read"),
         ({"read_timeout": 0}, "timeout more than 0"),
         ({"server": "nats://127.0.0.1"}, "did you mean 'servers'"),
@@ -214,8 +216,8 @@ def test_a_wrong_argument_is_refused_before_anything_is_sent(how: Any, said: str
         ({"start": 1_800_000_000}, "if you mean a time, give '2027-01-15T08:00:00Z'"),
         ({"start": 7, "end": 3}, "before it begins"),
         ({"subjects": "nowhere"}, "subjects: no message under 'nowhere'"),
-        ({"json": "id DECIMAL(3)"}, "json: id has a type that is not read here"),
-        ({"json": "Seq INT"}, "there is another column Seq"),
+        ({"json": "id VARIANT"}, "is no type that payloads have"),
+        ({"json": "id INT, ID INT"}, "ID is there twice"),
         ({"json": "id INTEGR"}, "did you mean INTEGER"),
     ],
 )
@@ -341,23 +343,54 @@ def test_a_schema_makes_columns_and_leaves_what_does_not_fit_in_data(
     assert found.to_pylist() == [
         {
             "seq": 1, "data": None, "id": "a", "amount": 1.5,
-            "at": datetime(2026, 1, 31, 12, tzinfo=UTC),
+            "at": datetime(2026, 1, 31, 12, tzinfo=UTC), "_corrupt_reason": None,
         },
         {
             "seq": 2, "data": None, "id": "b", "amount": 2.0,
-            "at": datetime(2026, 1, 31, 13, tzinfo=UTC),
+            "at": datetime(2026, 1, 31, 13, tzinfo=UTC), "_corrupt_reason": None,
         },
-        {"seq": 3, "data": b"no JSON", "id": None, "amount": None, "at": None},
+        {
+            "seq": 3, "data": b"no JSON", "id": None, "amount": None, "at": None,
+            "_corrupt_reason": "The payload is not one JSON object: invalid character (byte 4).",
+        },
     ]  # fmt: skip
+
+
+def test_the_column_of_a_field_can_have_another_name(admin: Admin, orders: str) -> None:
+    rename = {"at": "timestamp_of_order"}
+    for how in (
+        {"json": "id STRING, at TIMESTAMP"},
+        {"json": True},
+        {"decode": "debezium", "schema": "id STRING, at TIMESTAMP"},
+    ):
+        found = read(admin, orders, rename=rename, **how).to_arrow()
+        assert "at" not in found.column_names
+        assert found["timestamp_of_order"].to_pylist()[0] is not None
+    with pytest.raises(ConfigError, match="the payloads have no field 'x'"):
+        read(admin, orders, decode="debezium", schema="id STRING", rename={"x": "y"})
+    with pytest.raises(ConfigError, match="rename goes with json or decode"):
+        read(admin, orders, rename=rename)
 
 
 def test_a_sample_makes_columns_and_leaves_the_payloads_whole(admin: Admin, orders: str) -> None:
     found = read(admin, orders, json=True).to_polars()
     assert found["id"].to_list() == ["a", "b", None]
     assert found["amount"].to_list() == [1.5, 2.0, None]
-    assert "tags" not in found.columns
+    assert found["tags"].to_list() == [["x"], None, None]
     assert json.loads(found["data"][0])["tags"] == ["x"]
     assert found["data"][2] == b"no JSON"
+
+
+def test_compressed_payloads_make_columns_and_stay_as_they_came(admin: Admin) -> None:
+    name, encoding = admin.stream(under=".>"), [("Content-Encoding", "gzip")]
+    payloads = [gzip.compress(one) for one in (b'{"id": 1}', b'{"id": 2}', b'{"id": "x"}')]
+    admin.fill([(f"{name}.eu", one, encoding) for one in payloads] + [(f"{name}.us", b"{}")])
+    found = read(admin, name, json=True, subjects=f"{name}.eu").to_arrow()
+    assert found["id"].to_pylist() == ["1", "2", "x"]
+    assert found["data"].to_pylist() == payloads
+    found = read(admin, name, decode="json", schema="id INT").to_arrow()
+    assert found["id"].to_pylist() == [1, 2, None, None]
+    assert found["data"].to_pylist() == [None, None, payloads[2], None]
 
 
 def test_without_fields_in_a_sample_the_columns_are_those_of_messages(admin: Admin) -> None:

@@ -30,6 +30,8 @@ from jetspark.documents import Source
 
 def told(error: jetspark.errors.JetsparkError) -> None: ...
 
+async def told_later(value: object) -> None: ...
+
 async def program(message: Message, deny: dict[str, bool]) -> None:
     jetspark.conect()  # attr-defined
     jetspark.kvv  # attr-defined
@@ -72,9 +74,18 @@ def blocking() -> None:
         js.bucket(names[0]).gett("a")  # attr-defined
         js.timeout = 3.0  # assignment
         js.publish_msg(js.timeout)  # arg-type
+        js.events(callback=told_later)  # arg-type
+        js.backup_stream("S", "folder", progress=told_later)  # arg-type
+        js.restore_stream("folder", progress=told_later)  # arg-type
+        held.watch(callback=told_later)  # arg-type
+        held.live(on_change=told_later)  # arg-type
+        held.election("key", callback=told_later)  # arg-type
+        nc.services().latencies("a", callback=told_later)  # arg-type
+        js.events(callback=print)
 """
 
 
+@pytest.mark.full
 def test_mypy_reports_each_misspelt_name_and_nothing_else(tmp_path: Path) -> None:
     lines = PROGRAM.splitlines()
     program = tmp_path / "program.py"

@@ -13,11 +13,15 @@ from jetspark.errors import ConfigError
 from jetspark.validation import (
     MOST,
     MOST_SEQUENCE,
+    check_kind,
     check_moment,
     check_sequence,
+    check_text,
     check_whole,
     check_word,
+    list_of,
     path_of,
+    texts_by_name,
     texts_of,
 )
 
@@ -55,9 +59,39 @@ def test_sequences_begin_at_1_and_have_64_bits() -> None:
 
 
 def test_one_text_is_a_list_of_one() -> None:
-    assert texts_of("orders") == ["orders"]
-    assert texts_of(text for text in ("a", "b")) == ["a", "b"]
-    assert texts_of(()) == []
+    assert texts_of("keys", "orders") == ["orders"]
+    assert texts_of("keys", (text for text in ("a", "b"))) == ["a", "b"]
+    assert texts_of("keys", ()) == []
+
+
+@pytest.mark.parametrize("wrong", [b"", b"ab", bytearray(b"a"), memoryview(b"a"), {}, {"a": 1}])
+def test_what_would_lose_its_meaning_as_a_list_is_refused(wrong: Any) -> None:
+    for check in (list_of, texts_of):
+        with pytest.raises(ConfigError, match=r"^keys is one text or a list, not "):
+            check("keys", wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"a", True, Path("a")])
+def test_what_is_no_text_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^cron is a text, not "):
+        check_text("cron", wrong)
+    with pytest.raises(ConfigError, match=r"^Each of keys is a text, not "):
+        texts_of("keys", ["a", wrong])
+    with pytest.raises(ConfigError, match=r"^A name in headers is a text, not "):
+        texts_by_name("headers", {wrong: "x"})
+
+
+@pytest.mark.parametrize("wrong", ["", [], [("a", "b")], 5])
+def test_what_is_no_mapping_is_refused(wrong: Any) -> None:
+    assert texts_by_name("headers", None) == {}
+    with pytest.raises(ConfigError, match=r"^headers is a mapping of names to texts, not "):
+        texts_by_name("headers", wrong)
+
+
+def test_an_object_has_its_class() -> None:
+    assert check_kind("target", 5, int | None, "a number") == 5
+    with pytest.raises(ConfigError, match=r"^target is a number, not 'x'\.$"):
+        check_kind("target", "x", int, "a number")
 
 
 def test_a_word_is_one_of_a_few() -> None:

@@ -58,8 +58,8 @@ else:
             except ModuleNotFoundError as error:
                 if error.name != f"jetspark.{name}":
                     raise
-                told = import_module("jetspark.nats_py_names").told("jetspark", name)
-                sentence = told or f"module 'jetspark' has no attribute {name!r}"
+                hint = import_module("jetspark.nats_py_names").migration_hint("jetspark", name)
+                sentence = hint or f"module 'jetspark' has no attribute {name!r}"
                 raise AttributeError(sentence) from None
         globals()[name] = found
         return found

@@ -159,9 +159,17 @@ class Roles:
         self._inbox = f"{inbox_prefix}.>"
         self._prefix = js_api.api_prefix_of(domain, api_prefix)
 
-    def publisher(self, subjects: str | Iterable[str]) -> Permissions:
-        """Publish to a stream. `subjects`: the stream's subjects, or some of them."""
-        return self._requesting(_subjects(subjects))
+    def publisher(self, subjects: str | Iterable[str], *, stream: str | None = None) -> Permissions:
+        """Publish to a stream. `subjects`: the stream's subjects, or some of them.
+
+        `stream`: also read its duplicate window, as a `JetStream.publisher` does before it sends a
+        message with a msg_id again.
+        """
+        found = self._requesting(_subjects(subjects))
+        if stream is not None:
+            names = self._requesting((self._api(js_api.STREAM_NAMES),))
+            found |= names | self._about(stream, (js_api.STREAM_INFO,))
+        return found
 
     def pull_reader(
         self,
@@ -360,8 +368,8 @@ class Roles:
 
         `letters`: the name of the dead letters. `streams`: the streams whose messages become
         letters. `subjects`: where letters are replayed to; without subjects, no letter can be
-        replayed or deleted. `remove_originals`: allow that option. Creating dead letters needs
-        `administrator`.
+        replayed or deleted. `remove_originals`: allow that option, and let a replay into a work
+        queue delete the original there. Creating dead letters needs `administrator`.
         """
         found = self.pull_reader(f"{letters}_ADVISORIES", "worker")
         replaying = () if subjects is None else (js_api.MSG_DELETE,)
@@ -509,7 +517,7 @@ class Roles:
 
 
 def _several(what: str, words: str | Iterable[str]) -> list[str]:
-    found = texts_of(words)
+    found = texts_of(what, words)
     if not found:
         raise ConfigError(f"{what} is empty.")
     return found

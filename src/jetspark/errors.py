@@ -13,7 +13,7 @@
      │   └─ UnsupportedByServerError       "needs server >= x": nothing was done
      ├─ ConnectionFailure                  the link to the server
      │   ├─ ConnectionClosedError          ErrConnectionClosed
-     │   │   └─ ConnectionLostError        also ErrTimeout: no server is left to try
+     │   │   └─ ConnectionLostError        no server is left to try
      │   ├─ NoServersError                 ErrNoServers
      │   ├─ ServerRefusedError             ErrConnectionRefused
      │   ├─ ConnectTimeoutError            ErrConnectionTimeout
@@ -72,6 +72,7 @@
          │   └─ NameInUseError
          │       └─ ObjectExistsError      renaming or linking: the name is taken
          ├─ NoStreamResponseError          publish: no stream listens on the subject
+         ├─ MayBeStoredError               a publisher: sent again, it might be stored twice
          ├─ PublishFailedError             a publisher's messages were not acknowledged
          ├─ NotStoredError                 a message of a batch that is certainly not stored
          ├─ NotJetStreamMessageError       metadata or ack of a plain message
@@ -106,7 +107,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import jetspark.err_codes as err_codes
-from jetspark.nats_py_names import told
+from jetspark.nats_py_names import migration_hint
 
 _SECRETS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)|\bS[UAONCX][A-Z2-7]{20,}")
 """The user and password of a URL, or a seed, even one that was cut off."""
@@ -375,10 +376,11 @@ class RequestTimeoutError(JetsparkError, TimeoutError):
     """False: there was no link, so the request was not sent and will not be."""
 
 
-class ConnectionLostError(ConnectionClosedError, RequestTimeoutError):
+class ConnectionLostError(ConnectionClosedError):
     """The connection was lost for good while the call was waiting; `__cause__` says why.
 
-    Raised at once. Closing on purpose raises a plain ConnectionClosedError.
+    Raised at once, so it is no TimeoutError: waiting again is useless. Closing on purpose raises a
+    plain ConnectionClosedError.
     """
 
     def __init__(
@@ -621,6 +623,32 @@ class NoStreamResponseError(JetStreamError):
         self.subject = subject
 
 
+class MayBeStoredError(JetStreamError):
+    """A publisher's message may be stored, and its stream may not recognise it when sent again.
+
+    `subject` and `msg_id`: the message's. `stream` and `duplicate_window` (seconds): the stream's;
+    None: not known.
+    """
+
+    def __init__(
+        self,
+        subject: str,
+        msg_id: str | None,
+        stream: str | None,
+        duplicate_window: float | None,
+        why: str,
+    ) -> None:
+        where = "the stream" if stream is None else f"stream {stream!r}"
+        super().__init__(
+            f"The message on {subject!r} may be stored: no ack came, and it is not sent again, as "
+            f"{where} may not recognise its id ({why})."
+        )
+        self.subject = subject
+        self.msg_id = msg_id
+        self.stream = stream
+        self.duplicate_window = duplicate_window
+
+
 class PublishFailedError(JetStreamError):
     """Messages of a publisher were not acknowledged.
 
@@ -630,13 +658,19 @@ class PublishFailedError(JetStreamError):
     def __init__(self, failures: list[Any]) -> None:
         self.failures = sorted(failures, key=lambda one: one.index)
         first = self.failures[0]
-        refused = APIError, NoStreamResponseError, NotStoredError
-        unknown = sum(not isinstance(one.error, refused) for one in failures)
+        unknown = sum(not _is_refusal(one.error) for one in failures)
         super().__init__(
             f"{len(failures)} message{'s were' if len(failures) > 1 else ' was'} not acknowledged"
             f"{f' ({unknown} may be stored)' if unknown else ''}; the first has index "
             f"{first.index} and is for {first.subject!r}: {first.error}"
         )
+
+
+def _is_refusal(error: JetsparkError) -> bool:
+    """Whether it says that a message is not stored."""
+    if isinstance(error, PermissionsError):  # one for the acks' inbox says nothing of the message
+        return error.operation == "publish"
+    return isinstance(error, APIError | NoStreamResponseError | NotStoredError)
 
 
 class NotJetStreamMessageError(JetStreamError):
@@ -780,5 +814,5 @@ def user_error(what: str, error: BaseException) -> JetsparkError:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        sentence = told("errors", name) or f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(sentence)
+        hint = migration_hint("errors", name)
+        raise AttributeError(hint or f"module {__name__!r} has no attribute {name!r}")

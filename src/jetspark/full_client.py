@@ -14,28 +14,17 @@ from jetspark.backup.restore import RestoreCalls
 from jetspark.backup.save import BackupCalls
 from jetspark.client.callbacks import ErrorCallback, EventCallback
 from jetspark.client.hooks import HooksLike
-from jetspark.client.listing import Listing
-from jetspark.client.messages import Message, MessageView
-from jetspark.client.subscription import Subscription
 from jetspark.connection.options import ConnectionOptions, ConnectOptions, make_options
 from jetspark.dead_letters.dead_letters import DeadLetterCalls
-from jetspark.documents.streams import StoredMsg
 from jetspark.groups.group import GroupCalls
 from jetspark.identity.callout import CalloutCalls
-from jetspark.jetstream.consume import ConsumerMessages
-from jetspark.jetstream.consumers import PullConsumer, PushMessages
-from jetspark.kv.bucket import Bucket, BucketCalls
-from jetspark.kv.watch import Watcher
-from jetspark.nats_py_names import tell
-from jetspark.objects.reader import ObjectReader, ObjectWatcher
-from jetspark.objects.store import ObjectStore, ObjectStoreCalls
+from jetspark.kv.bucket import BucketCalls
+from jetspark.objects.store import ObjectStoreCalls
 from jetspark.registry.client import RegistryCalls
-from jetspark.services.endpoint import Request
-from jetspark.services.service import Group, Service, ServiceCalls
+from jetspark.services.service import ServiceCalls
 from jetspark.system.system import SystemCalls
 from jetspark.timestamps import Seconds
 from jetspark.tracing.calls import TraceCalls
-from jetspark.wire.reply_subject import Metadata
 
 
 class JetStream(
@@ -75,14 +64,6 @@ class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls, RegistryCalls)
         domain and api_prefix, BadNameError, BadSubjectError.
         """
         return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
-
-
-for told in (
-    *(Client, MessageView, Message, Metadata, Subscription, JetStream, ConsumerMessages),
-    *(PushMessages, Listing, PullConsumer, StoredMsg, Bucket, Watcher, ObjectStore, ObjectReader),
-    *(ObjectWatcher, Service, Group, Request),
-):
-    tell(told)
 
 
 class Connecting(Coroutine[Any, Any, Client]):

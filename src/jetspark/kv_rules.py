@@ -81,18 +81,23 @@ class Operation(StrEnum):
 
 
 _PUT, _DEL, _PURGE = Operation.PUT, Operation.DEL, Operation.PURGE
+_OPERATIONS: Final[Mapping[str, Operation]] = {"DEL": _DEL, "PURGE": _PURGE}
 _REASONS: Final[Mapping[str, Operation]] = {"MaxAge": _PURGE, "Purge": _PURGE, "Remove": _DEL}
 
 
-def has_operation(block: bytes) -> bool:
-    """Whether a header block may have an operation: most do not, and need not be parsed."""
-    return b"KV-Operation" in block or b"Nats-Marker-Reason" in block
+def operation_in(block: bytes | None) -> Operation:
+    """The operation in a header block, as other clients read it: an unknown one is a value's.
 
-
-def operation_of(operation: str | None, marker_reason: str | None) -> Operation:
-    """The operation in the two headers. An unknown one is a deletion (ADR-8)."""
-    if operation is not None:
-        return _PUT if operation == "PUT" else _PURGE if operation == "PURGE" else _DEL
-    if marker_reason is not None:
-        return _REASONS.get(marker_reason, _DEL)
-    return _PUT
+    Nothing else in the block counts: whoever may write one key must not take it, or the others that
+    are read with it, from the readers by a header that cannot be read.
+    """
+    # Most have none, and need not be parsed.
+    if block is None or not (b"KV-Operation" in block or b"Nats-Marker-Reason" in block):
+        return _PUT
+    said: dict[str, str] = {}
+    for line in block.split(b"\r\n"):
+        name, _, value = line.decode("utf-8", "replace").partition(":")
+        said.setdefault(name, value.strip())
+    if operation := said.get(OPERATION):
+        return _OPERATIONS.get(operation, _PUT)
+    return _REASONS.get(said.get(MARKER_REASON, ""), _PUT)

@@ -9,11 +9,12 @@ loop):
 | `publish` | the message (ADR-22) | no responders | `PAUSE` | its `timeout` |
 | publishers | a message | a transient refusal, not FULL | `PAUSE` | `retry_for` |
 | consuming, `fetch` | the pull | no leader, a refusal | `PAUSE` | it ends |
-| ordered consumers | the consumer | any but its stream's end | `RECREATING` | it ends |
+| ordered consumers | a later consumer | any but its stream's end | `RECREATING` | it ends |
 | watches | the consumer | transient, after a first entry | `PAUSE` | it ends |
 | locks | the question, the write | transient | `PAUSE` | the lease, `timeout` |
 | group members | joining | transient | `PAUSE` | it ends |
 | object transfers | the chunks | transient, not FULL | `PAUSE` | 30 s without progress |
+| other calls for objects | the info | transient, not FULL | `PAUSE` | the context's timeout |
 | dead letters | the letter | any | `REDELIVERY` | it is stored |
 """
 
@@ -59,7 +60,7 @@ _TRANSIENT: Final = (
     TryAnotherLinkError,
 )
 # Failures of the connection that need a person: credentials, certificates, options.
-_LASTING: Final = (errors.AuthError, errors.SecureConnectionWantedError, errors.TLSError)
+LASTING: Final = (errors.AuthError, errors.SecureConnectionWantedError, errors.TLSError)
 
 
 class Backoff(NamedTuple):
@@ -89,7 +90,7 @@ def is_transient(error: errors.JetsparkError, *, but: Collection[int] = ()) -> b
         if (error.code, error.err_code) == (503, 0):
             return True
         return error.err_code in TRANSIENT_CODES and error.err_code not in but
-    return isinstance(error, _TRANSIENT) and not isinstance(error, _LASTING)
+    return isinstance(error, _TRANSIENT) and not isinstance(error, LASTING)
 
 
 def is_transient_for_client(error: errors.JetsparkError, *, but: Collection[int] = ()) -> bool:

@@ -11,9 +11,12 @@ The libraries are imported when they are needed: none of them is part of `import
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
@@ -62,6 +65,8 @@ def read(
     fields: str | Iterable[str] = (),
     framing: Literal["none", "confluent", "apicurio", "azure", "nats"] = "none",
     compression: Literal["header", "none", "gzip", "zstd", "snappy"] = "header",
+    unavailable_value: str | None = None,
+    rename: Mapping[str, str] | None = None,
     start: int | datetime | timedelta | str | None = None,
     end: int | datetime | timedelta | str | None = None,
     fail_on_data_loss: bool = True,
@@ -82,15 +87,19 @@ def read(
     timedelta, or text such as "2 hours"); from the first message stored then or later, to before
     the end. Default: all.
 
-    `json`: the fields of JSON payloads as further columns, "id STRING, amount DOUBLE"; a payload
-    that does not fit stays in the column data, which is null otherwise. True: fields found in a
-    sample, beside the payload.
+    `json`: the fields of JSON payloads as further columns, "id STRING, tags ARRAY<STRING>"; a
+    payload that does not fit stays in the column data, which is null otherwise, and
+    `_corrupt_reason` says why. True: fields found in a sample, beside the payload.
 
     `decode`: the fields of payloads in another format as further columns; `schema`, `schema_file`,
     `registry` (or what `jetspark.registry.lookup` has made of one), `schema_name`, `message`,
     `fields`, `framing`, `compression`: as the options of Spark's format (docs/guide-payloads.md).
+    `unavailable_value`: Debezium's unavailable.value.placeholder, if it is not the default.
     A payload that does not decode stays in the column data, and
     `_corrupt_reason` says why.
+
+    `rename`: columns with other names than their fields, {"timestamp": "sent_at"}. By default a
+    field has its name, or payload_timestamp where a column of the message has that.
 
     `fail_on_data_loss=False`: lost messages are left out, with a warning in the log.
     `read_timeout`: seconds without progress until reading fails. `backfill`: through a consumer, or
@@ -134,25 +143,42 @@ def read(
         "schema_name": schema_name,
         "message": message,
     }
-    named = tuple(texts_of(fields))
+    named = tuple(texts_of("fields", fields))
     decoding = None
     if decode is not None:
         decoding = Decoding.make(
-            decode, fields=named, framing=framing, compression=compression, **of_schema
+            decode,
+            fields=named,
+            framing=framing,
+            compression=compression,
+            unavailable_value=unavailable_value,
+            rename=rename,
+            **of_schema,
         )
-    elif any(of_schema.values()) or named or (framing, compression) != ("none", "header"):
-        raise ConfigError("schema, fields, framing and compression go with decode, the format.")
+    elif any((*of_schema.values(), named, unavailable_value)) or (framing, compression) != (
+        "none",
+        "header",
+    ):
+        raise ConfigError(
+            "schema, fields, framing, compression and unavailable_value go with decode, the format."
+        )
+    if rename and not json and decode is None:
+        raise ConfigError("rename goes with json or decode, which make columns of fields.")
+    for name, given in (("subjects", subjects), ("keys", keys), ("columns", columns)):
+        if isinstance(given, str) and "," in given:
+            raise ConfigError(f"{name} has a comma: give a list, {name}={given.split(',')!r}.")
     scan = Scan(
         connection=options,
         stream=stream,
         bucket=bucket,
         backup=backup,
-        subjects=tuple(texts_of(subjects)),
-        keys=tuple(texts_of(keys)),
+        subjects=tuple(texts_of("subjects", subjects)),
+        keys=tuple(texts_of("keys", keys)),
         history=history,
-        columns=tuple(texts_of(columns)),
+        columns=tuple(texts_of("columns", columns)),
         json=json,
         decoding=decoding,
+        rename=rename or {},
         start=position("start", start),
         end=position("end", end),
         fail_on_data_loss=fail_on_data_loss,
@@ -254,7 +280,7 @@ class Rows:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         import pyarrow as pa
 
-        reader = pa.RecordBatchReader.from_batches(self.schema, iter(self))
+        reader = pa.RecordBatchReader.from_batches(self.schema, _until_exit(iter(self)))
         return reader.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
@@ -280,6 +306,36 @@ class Rows:
 
 
 _OPTION = re.compile(r"failOnDataLoss(?: \(fail_on_data_loss\))? to false")
+
+
+_EXIT_SECONDS = 2.0
+"""How long the end of the interpreter waits for readers of other libraries."""
+_exiting = threading.Event()
+_handed_over: set[threading.Event] = set()
+"""Of each stream that another library reads: set when it has ended."""
+
+
+def _until_exit(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """The batches, which end when the interpreter does: DuckDB goes on to read them in threads of
+    its own after a LIMIT, and one that comes back when Python has ended aborts the process."""
+    ended = threading.Event()
+    _handed_over.add(ended)
+    try:
+        for batch in batches:
+            if _exiting.is_set():
+                return
+            yield batch
+    finally:
+        _handed_over.discard(ended)
+        ended.set()
+
+
+@atexit.register
+def _end_readers() -> None:
+    _exiting.set()
+    until = time.monotonic() + _EXIT_SECONDS
+    for ended in list(_handed_over):
+        ended.wait(max(0.0, until - time.monotonic()))
 
 
 @contextmanager

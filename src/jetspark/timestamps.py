@@ -72,7 +72,10 @@ LONGEST = 1e9
 
 
 def datetime_to_ns(value: datetime) -> int:
-    """Nanoseconds since the epoch. Raises ValueError without a zone, or before year 1 in UTC."""
+    """Nanoseconds since the epoch. Raises ValueError for what is no datetime with a zone, and
+    ConfigError for one outside the years 1 to 9999 in UTC."""
+    if not isinstance(value, datetime):
+        raise ValueError(f"{shown(value)} is not a datetime; use one with a time zone")
     if value.tzinfo is None:
         raise ValueError(f"{shown(value)} has no time zone; use an aware datetime")
     ns = (value - _EPOCH) // timedelta(microseconds=1) * 1000
@@ -86,25 +89,32 @@ def in_seconds(value: Seconds) -> float: ...
 @overload
 def in_seconds(value: Seconds | None) -> float | None: ...
 def in_seconds(value: Seconds | None) -> float | None:
-    """The number of seconds, at most LONGEST; None stays None. Raises BadTimeoutError for NaN."""
-    if value is None or (type(value) is float and value <= LONGEST):
+    """The number of seconds, from -LONGEST to LONGEST; None stays None.
+
+    Raises BadTimeoutError for NaN and ConfigError for a bool.
+    """
+    if value is None or (type(value) is float and -LONGEST <= value <= LONGEST):
         return value
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    seconds = _number_of(value)
     if seconds != seconds:  # NaN
         raise BadTimeoutError(seconds)
-    return min(seconds, LONGEST)
+    return max(-LONGEST, min(seconds, LONGEST))
 
 
-def as_timedelta(value: Seconds) -> timedelta:
-    """The duration as a timedelta."""
-    return value if isinstance(value, timedelta) else timedelta(seconds=value)
+def _number_of(value: Seconds, what: str = "A duration") -> float:
+    """Any number of seconds. Raises ConfigError for a bool, which would count as 0 or 1."""
+    if isinstance(value, bool):
+        raise ConfigError(f"{what} is seconds or a timedelta, not {value}.")
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-def duration_to_ns(value: Seconds) -> int:
-    """The duration in nanoseconds."""
+def duration_to_ns(value: Seconds, what: str = "A duration") -> int:
+    """The duration in nanoseconds. Raises ConfigError for a bool and a number beyond 64 bits."""
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1) * 1000
-    return round(float(value) * NANOSECONDS)  # float() refuses a text, which * would repeat
+    if not -_LAST < _number_of(value, what) * NANOSECONDS < _LAST:  # or NaN
+        raise ConfigError(f"{what} has too many seconds, or is no number: {shown(value)}.")
+    return round(float(value) * NANOSECONDS)
 
 
 def ns_from_now(name: str, value: Seconds) -> int:
@@ -112,10 +122,10 @@ def ns_from_now(name: str, value: Seconds) -> int:
 
     Raises ConfigError for a time that would overflow, and so be long past for the server.
     """
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not time.time() + seconds < _LAST / NANOSECONDS:
+    seconds = _number_of(value, name)
+    if not time.time() + min(seconds, _LAST) < _LAST / NANOSECONDS:
         raise ConfigError(f"{name} ends after the year 2262, as far as the server can count.")
-    return duration_to_ns(value)
+    return duration_to_ns(value, name)
 
 
 def ns_to_timedelta(ns: int) -> timedelta:

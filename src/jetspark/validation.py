@@ -6,11 +6,12 @@ Type checkers find other mistakes before a program runs, and Python refuses them
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import index
 from pathlib import Path
-from typing import Final
+from types import UnionType
+from typing import Any, Final, TypeVar
 
 from jetspark.errors import ConfigError, shown
 from jetspark.nearest import meant
@@ -20,6 +21,8 @@ MOST: Final = 2**63 - 1
 
 MOST_SEQUENCE: Final = 2**64 - 1
 """The greatest sequence of a stream."""
+
+T = TypeVar("T")
 
 _LONGEST_NAME: Final = 255
 _LONGEST_PATH: Final = 4096
@@ -34,10 +37,10 @@ def check_whole(name: str, value: int, least: int = 1, most: int = MOST) -> int:
     if number is None or isinstance(value, bool):
         raise ConfigError(f"{name} is a whole number, not {shown(value)}.")
     if number < least:
-        what = "cannot be negative" if least == 0 else f"must be at least {least}"
+        what = "cannot be negative" if least == 0 else f"must be at least {shown(least)}"
         raise ConfigError(f"{name} {what}.")
     if number > most:
-        raise ConfigError(f"{name} must be at most {most}, not {shown(number)}.")
+        raise ConfigError(f"{name} must be at most {shown(most)}, not {shown(number)}.")
     return number
 
 
@@ -49,9 +52,43 @@ def check_sequence(name: str, value: int) -> int:
     return check_whole(name, value, 1, MOST_SEQUENCE)
 
 
-def texts_of(value: str | Iterable[str]) -> list[str]:
-    """One text or several, as a list. (Type checkers accept a str as a sequence of texts.)"""
-    return [value] if isinstance(value, str) else list(value)
+def check_text(name: str, value: str) -> str:
+    """A text. Raises ConfigError for anything else."""
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} is a text, not {shown(value)}.")
+    return value
+
+
+def list_of(name: str, value: Any) -> list[Any]:
+    """One text, or the items of any iterable, as a list.
+
+    Raises ConfigError for bytes, whose items are numbers, and for a mapping, which would lose its
+    values. (Type checkers accept a str as a sequence of texts.)
+    """
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, bytes | bytearray | memoryview | Mapping):
+        raise ConfigError(f"{name} is one text or a list, not {shown(value)}.")
+    return list(value)
+
+
+def texts_of(name: str, value: str | Iterable[str]) -> list[str]:
+    """One text or several, as a list. Raises ConfigError for what is no text."""
+    return [check_text(f"Each of {name}", one) for one in list_of(name, value)]
+
+
+def texts_by_name(name: str, value: Mapping[str, T] | None) -> dict[str, T]:
+    """A copy of a mapping of texts, empty for None. Raises ConfigError for what is no mapping."""
+    if not isinstance(value, Mapping | None):
+        raise ConfigError(f"{name} is a mapping of names to texts, not {shown(value)}.")
+    return {check_text(f"A name in {name}", key): one for key, one in (value or {}).items()}
+
+
+def check_kind(name: str, value: T, kind: type | UnionType, what: str) -> T:
+    """The object. Raises ConfigError if it is none of this class, or lacks what it asks for."""
+    if not isinstance(value, kind):
+        raise ConfigError(f"{name} is {what}, not {shown(value)}.")
+    return value
 
 
 def check_word(name: str, value: str, words: Sequence[str]) -> str:

@@ -408,6 +408,9 @@ async def test_mistakes_are_found_before_anything_is_sent(
     (tmp_path / "b" / "backup.json").write_text("{")
     with pytest.raises(BackupError, match="damaged"):
         await js.restore_stream(tmp_path / "b")
+    os.truncate(tmp_path / "b" / "backup.json", 20 << 30)  # it costs who makes it nothing
+    with pytest.raises(BackupError, match="larger than 64 MiB"):
+        await js.restore_stream(tmp_path / "b")
     (tmp_path / "b" / "backup.json").write_text('{"config": {"name": "S"}}')
     with pytest.raises(BackupError, match="missing required field `state`"):
         await js.restore_stream(tmp_path / "b")
@@ -494,6 +497,7 @@ async def test_an_older_server_cannot_restore_the_format_of_2_15(
         await js.restore_stream(tmp_path / "b")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     # What a small chunk leaves in the file's buffer fails again when the file is closed.
     ("limit", "chunk_size"),

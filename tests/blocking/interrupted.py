@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from jetspark.blocking.loop_thread import _Call
 
 if TYPE_CHECKING:
-    import threading
-
     import pytest
 
 
@@ -32,3 +31,33 @@ def interrupt_next_wait(monkeypatch: pytest.MonkeyPatch, begun: threading.Event)
         self.ended = Interrupted()  # type: ignore[assignment]
 
     monkeypatch.setattr(_Call, "__init__", make)
+
+
+def interrupt_wait(
+    monkeypatch: pytest.MonkeyPatch, kind: type[_Call], turn: int, *, ended: bool
+) -> None:
+    """A wait for a call of this kind is interrupted, when it has `ended` or at once."""
+    create, made = kind.__init__, 0
+
+    class Interrupted:
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+            self._lock.acquire()
+            self._again = False
+            self.release = self._lock.release
+
+        def acquire(self, timeout: float) -> bool:
+            if self._again:
+                return self._lock.acquire(timeout=timeout)
+            assert not ended or self._lock.acquire(timeout=30)
+            self._again = True
+            raise KeyboardInterrupt
+
+    def make(self: _Call, *args: object) -> None:
+        nonlocal made
+        create(self, *args)  # type: ignore[arg-type]
+        made += 1
+        if made == turn:
+            self.ended = Interrupted()  # type: ignore[assignment]
+
+    monkeypatch.setattr(kind, "__init__", make)

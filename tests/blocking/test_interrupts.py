@@ -9,12 +9,15 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.blocking.interrupted import interrupt_next_wait
+from tests.blocking.eventually import eventually
+from tests.blocking.interrupted import interrupt_next_wait, interrupt_wait
 
 from jetspark.blocking import connect
 from jetspark.blocking.iterators import Listing
-from jetspark.blocking.loop_thread import current
+from jetspark.blocking.loop_thread import _Call, _Entering, _Leaving, current
 from jetspark.client.listing import Listing as AsyncListing
+from jetspark.connection.events import Closed
+from jetspark.errors import NoRespondersError, RequestTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from jetspark.blocking.kv import Bucket
     from jetspark.blocking.objects import ObjectStore
+    from jetspark.server import NatsServer
 
 
 def test_a_listing_that_still_cleans_up_does_not_hide_an_interrupt(
@@ -95,3 +99,118 @@ def test_a_server_that_does_not_answer_does_not_keep_an_interrupt(
         with bucket.lock("lock"), bucket.election("election") as election:
             while not election.next(20).leading:
                 pass
+
+
+class Scene:
+    """A client whose blocks are interrupted; another one that sees what is left of them."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.url, self.name = url, name
+        self.nc, self.other = connect(url), connect(url)
+        self.js = self.other.jetstream()
+        self.theirs = self.js.create_bucket(name, storage="memory")
+        self.bucket = self.nc.jetstream().bucket(name)
+        self.events: list[object] = []
+
+    def close(self) -> None:
+        self.js.delete_bucket(self.name)
+        self.nc.close()
+        self.other.close()
+
+    def nobody_holds(self) -> bool:
+        return self.theirs.lock(self.name).owner() is None
+
+    def nobody_answers(self, subject: str) -> bool:
+        try:
+            self.other.request(subject, timeout=1)
+        except NoRespondersError:
+            return True
+        except RequestTimeoutError:
+            pass  # it arrived just before the end
+        return False
+
+    def nobody_reads(self) -> bool:
+        return not self.js.consumer_names(self.theirs.stream).all()
+
+
+def leads(election: Any) -> None:
+    while not election.next(20).leading:
+        pass
+
+
+def nothing(_: object) -> None:
+    pass
+
+
+BLOCKS: dict[str, tuple[Callable[[Scene], Any], Callable[[Any], None], Callable[[Scene], bool]]] = {
+    "lock": (
+        lambda scene: scene.bucket.lock(scene.name, lease=60),
+        nothing,
+        Scene.nobody_holds,
+    ),
+    "election": (
+        lambda scene: scene.bucket.election(scene.name, lease=60),
+        leads,
+        Scene.nobody_holds,
+    ),
+    "subscription": (
+        lambda scene: scene.nc.subscribe(scene.name, callback=lambda message: message.respond()),
+        nothing,
+        lambda scene: scene.nobody_answers(scene.name),
+    ),
+    "service": (
+        lambda scene: scene.nc.add_service(scene.name, "1.0.0"),
+        nothing,
+        lambda scene: scene.nobody_answers(f"$SRV.PING.{scene.name}"),
+    ),
+    "connection": (
+        lambda scene: connect(scene.url, event_callback=scene.events.append),
+        nothing,
+        lambda scene: [*map(type, scene.events)][-1:] in ([], [Closed]),
+    ),
+    "live": (lambda scene: scene.bucket.live(), nothing, Scene.nobody_reads),
+    "watch": (lambda scene: scene.bucket.watch(), nothing, Scene.nobody_reads),
+    "callback": (
+        lambda scene: scene.bucket.watch(callback=nothing),
+        nothing,
+        Scene.nobody_reads,
+    ),
+    "ordered": (
+        lambda scene: scene.nc.jetstream().ordered(scene.bucket.stream),
+        nothing,
+        Scene.nobody_reads,
+    ),
+}
+
+
+@pytest.fixture
+def scene(shared_server: NatsServer, unique: Callable[[str], str]) -> Iterator[Scene]:
+    made = Scene(shared_server.url, unique("I"))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize(("kind", "turn"), [(_Entering, 1), (_Entering, 2), (_Leaving, 1)])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_an_interrupt_of_entering_or_leaving_a_block_leaves_nothing_behind(
+    scene: Scene,
+    monkeypatch: pytest.MonkeyPatch,
+    block: str,
+    kind: type[_Call],
+    turn: int,
+    ended: bool,
+) -> None:
+    """Neither what had been opened when nobody took it, nor what was opened or closed just then."""
+    opens, hold, is_gone = BLOCKS[block]
+    interrupted = False
+    interrupt_wait(monkeypatch, kind, turn, ended=ended)
+    try:
+        with opens(scene) as opened:
+            hold(opened)
+    except KeyboardInterrupt:
+        interrupted = True
+    monkeypatch.undo()
+    assert interrupted or (kind is _Entering and block in ("lock", "subscription", "service"))
+    eventually(lambda: is_gone(scene))
+    assert scene.nc.is_connected

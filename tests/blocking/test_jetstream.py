@@ -209,7 +209,9 @@ def test_an_outage_changes_no_order_of_what_waits_to_be_written(
         count = direct.jetstream().stream_info("S").state.messages
         with direct.jetstream().ordered("S", headers_only=True) as messages:
             stored = [int(next(messages).subject[2:]) for _ in range(count)]
-        assert stored == sorted(stored)
+        # What failed may come later, from the old connection.
+        waited = [number for number in stored if number not in failed]
+        assert waited == sorted(waited)
         assert len(stored) + len(failed) >= 200
         assert bool(failed) is not identified
         assert not failed or failed[-1] not in stored
@@ -228,7 +230,7 @@ def test_a_message_between_the_check_for_space_and_its_sending_keeps_its_place(
     with (
         HttpProxy() as proxy,
         connect(shared_server.url, proxy=proxy.url, reconnect_wait=0.01) as other,
-        other.jetstream().publisher() as publisher,
+        other.jetstream().publisher(duplicate_window=120) as publisher,
     ):
         for number in range(3):
             publisher.send(subject, msg_id=f"{number}")

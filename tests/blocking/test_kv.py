@@ -119,11 +119,6 @@ def test_a_watch_with_a_callback_that_uses_the_client(bucket: Bucket) -> None:
     assert heard.get(timeout=30) == ("c", b"3")
     watcher.stop()
 
-    async def nothing(entry: Entry | None) -> None: ...
-
-    with pytest.raises(ConfigError, match="plain functions"):
-        bucket.watch(callback=nothing)
-
 
 def test_blocking_live_bucket_follows_and_calls_back(bucket: Bucket) -> None:
     bucket.put("a", b"1")

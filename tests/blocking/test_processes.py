@@ -124,11 +124,11 @@ store = nc.jetstream().create_object_store(subject, storage="memory")
 store.put("a", b"old" * 100_000)
 replace = MetaStore.replace
 
-async def interrupting(self, *args):
+async def interrupting(self, *args, **options):
     os.kill(os.getpid(), signal.SIGINT)
     while not any("discard" in repr(call._function) for call in nc._thread.calls):
         await asyncio.sleep(0.01)
-    return await replace(self, *args)
+    return await replace(self, *args, **options)
 
 MetaStore.replace = interrupting
 try:
@@ -183,6 +183,7 @@ def test_a_forked_child_connects_again(shared_server: NatsServer, unique: Unique
     assert (done.stdout, done.stderr, done.returncode) == ("7\nb'after'\n", "", 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("host", "before", "child"),
     [
@@ -220,6 +221,7 @@ nc.close()
     assert (done.stdout, done.stderr, done.returncode) == ("5\n0\n", "", 0)
 
 
+@pytest.mark.full
 def test_fork_while_other_threads_publish(shared_server: NatsServer, unique: Unique) -> None:
     """Whatever lock they hold at that moment, the child does not wait for it."""
     code = """
@@ -261,6 +263,7 @@ print(codes)
 # -- the end of the interpreter ------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [(), ("-X", "dev", "-W", "error")], ids=["plain", "strict"])
 def test_exit_with_an_open_connection_sends_what_waits(
     nc: Client, shared_server: NatsServer, unique: Unique, options: tuple[str, ...]
@@ -300,6 +303,7 @@ for number in range(5000):
             seen.next(30)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("ending", "code", "said"),
     [("sys.exit(3)", 3, ""), ("raise SystemExit", 0, ""), ("1 / 0", 1, "ZeroDivisionError")],

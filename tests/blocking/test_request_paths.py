@@ -51,7 +51,7 @@ def test_a_request_waits_while_the_network_takes_no_more(nc: Client, unique: Uni
         target=lambda: answers.append(nc.request(subject, b"x", timeout=10).data)
     )
     asking.start()
-    while not outbox._waiters:
+    while not outbox._room:
         current().call(lambda: None)
     assert len(nc._inner.requests) == 0
     current().call(outbox.resume)

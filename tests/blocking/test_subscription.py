@@ -12,6 +12,7 @@ import pytest
 from jetspark import errors
 from jetspark.blocking import Client, Message, connect
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.connection.locks import locked
 from jetspark.server import NatsServer
 
 Unique = Callable[[str], str]
@@ -72,7 +73,7 @@ def test_next_with_a_timeout(nc: Client, unique: Unique) -> None:
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(sub.next)
         # Behind a thread that waits for ever, the own timeout still counts.
-        while not sub._turn.locked():
+        while locked(sub._turn, lambda: True, missed=False):
             pass
         with pytest.raises(errors.RequestTimeoutError, match=r"within 0\.02 s"):
             sub.next(0.02)

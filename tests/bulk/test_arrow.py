@@ -6,6 +6,7 @@ import pytest
 
 from jetspark.bulk import arrow
 from jetspark.bulk.arrow import BUCKET_COLUMNS, to_batch
+from jetspark.kv_rules import Operation
 from jetspark.wire.kernel import Columns, Deliveries
 
 BLOCKS = {
@@ -34,10 +35,10 @@ def test_bucket_columns_have_key_operation_and_value() -> None:
 def test_a_header_block_is_read_once_for_all_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[bytes] = []
 
-    def has_operation(block: bytes) -> bool:
+    def read_operation(block: bytes) -> Operation:
         read.append(block)
-        return False
+        return Operation.PUT
 
-    monkeypatch.setattr(arrow, "has_operation", has_operation)
+    monkeypatch.setattr(arrow, "operation_in", read_operation)
     to_batch("KV_b", rows(), BUCKET_COLUMNS)
     assert read == [block or b"" for block in BLOCKS.values()]

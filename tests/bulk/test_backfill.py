@@ -119,6 +119,7 @@ def test_only_messages_of_the_range_come_and_the_rest_is_not_waited_for(admin: A
     assert read(admin.url, wanted).num_rows == 1000
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("newest")
 def test_a_slow_reader_keeps_the_snapshot_alive(
     admin: Admin, no_consumer: None, monkeypatch: pytest.MonkeyPatch
@@ -135,6 +136,7 @@ def test_a_slow_reader_keeps_the_snapshot_alive(
     assert rows == 40_000
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("newest")
 def test_a_server_killed_while_it_sends_costs_no_row(make_server: MakeServer) -> None:
     server = make_server()
@@ -173,6 +175,7 @@ async def test_a_lost_answer_leaves_time_for_another_attempt(make_server: MakeSe
     assert rows["seq"].to_pylist() == list(range(1, 1001))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("newest")
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "recreated"])
 @pytest.mark.parametrize("strict", [True, False])
@@ -214,6 +217,7 @@ async def test_a_stream_that_goes_while_it_is_sent(
     assert found == list(range(1, len(found) + 1))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("newest")
 @pytest.mark.parametrize("earliest", [False, True])
 def test_a_head_that_is_purged_while_it_is_sent_is_an_error(admin: Admin, earliest: bool) -> None:

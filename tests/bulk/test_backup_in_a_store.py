@@ -17,6 +17,7 @@ from jetspark.errors import BackupError, ConfigError, JetsparkError
 from jetspark.server import NatsServer
 
 
+@pytest.mark.full
 def test_a_backup_in_an_object_store_is_read(
     shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path
 ) -> None:

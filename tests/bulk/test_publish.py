@@ -231,6 +231,7 @@ class MoodyLink:
         return taken
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(20))
 def test_in_order_the_last_message_of_a_subject_is_the_last_one_sent(
     monkeypatch: pytest.MonkeyPatch, seed: int

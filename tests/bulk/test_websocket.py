@@ -26,6 +26,7 @@ from jetspark.errors import (
 from jetspark.server import NatsServer
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("compression", [False, True])
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_range_is_read_whole(

@@ -1,4 +1,4 @@
-"""The campaign of backfills: `python -m tests.chaos backfill --runs 100 --seed 1`.
+"""The campaign of backfills.
 
 Each run reads a range through a snapshot over a slow link, and once a random part of the rows has
 come, something breaks. Then every message is there once, in order, as it was published; or there
@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from tests.chaos import faults
-from tests.chaos.campaign import Kind, Kinds, Run
+from tests.chaos.campaign import Figures, Kind, Kinds, Run, run_kinds
 from tests.chaos.faults import Fault, Site
 from tests.chaos.outcome import Outcome
 from tests.chaos.proxy import Proxy
@@ -270,3 +270,7 @@ KINDS: Kinds = {
     "stream recreated": _kind(_recreated, StreamRecreatedError, DataLossError),
     "server 2.12 killed": partial(backfill, act=_for(faults.server_killed, 1), line="2.12"),
 }
+
+
+def run(runs: int = 105, seed: int = 0, first: int = 0, only: str = "") -> Figures:
+    return run_kinds(KINDS, runs, seed, first, only)

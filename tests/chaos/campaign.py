@@ -7,6 +7,7 @@ shared between runs but what is costly to start (`Shared`): a Spark session, a c
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -14,13 +15,16 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from tests.chaos.outcome import Outcome
+from tests.support import campaign
 
 RUN_WITHIN = 600
 """Seconds after which a run is given up as hanging."""
@@ -69,6 +73,27 @@ Kind = Callable[[Run], Outcome]
 Kinds = Mapping[str, Kind]
 
 
+@dataclass
+class Figures(campaign.Figures):
+    """What all runs came to."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Runs, by the kind of their faults."""
+    faults: int = 0
+    messages: int = 0
+    longest_recovery: float = 0.0
+    """Seconds from the end of a fault to the next proof of progress."""
+
+    def add(self, outcome: Outcome) -> None:
+        self.kinds[outcome.kind] += 1
+        self.faults += outcome.faults
+        self.messages += outcome.expected
+        self.longest_recovery = max(self.longest_recovery, outcome.recovery)
+        if not outcome.good:
+            self.wrong.append(str(outcome))
+        self.count_run()
+
+
 def kind_of(kinds: Kinds, seed: int, number: int, costly: Collection[str] = ()) -> str:
     """The kind of a run: each kind once a round, or thrice when others are `costly`."""
     order = [
@@ -113,33 +138,25 @@ def _alarm(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def campaign(
+def run_kinds(
     kinds: Kinds,
+    runs: int,
     seed: int,
-    numbers: Collection[int],
-    wanted: Collection[str] = (),
+    first: int = 0,
+    only: str = "",
     costly: Collection[str] = (),
-    results: Path | None = None,
-) -> list[Outcome]:
-    """The runs of these numbers; of the `wanted` kinds only, if any are given.
-
-    `results`: a file of outcomes, one a line; runs that it has are not run again, others are
-    added, so a campaign can be made in pieces.
-    """
-    done: dict[int, Outcome] = {}
-    if results is not None and results.exists():
-        known = map(Outcome.from_json, results.read_text("utf-8").splitlines())
-        done = {outcome.run: outcome for outcome in known}
+) -> Figures:
+    """So many runs, from number `first` on, of the kinds whose names have `only` in them."""
+    # Most of these JVMs live for seconds: what is compiled better costs more than it gives.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    campaign.those_named(only, kinds)
+    numbered = ((number, kind_of(kinds, seed, number, costly)) for number in count(first))
+    figures = Figures()
     with Shared() as shared:
-        for number in numbers:
-            kind = kind_of(kinds, seed, number, costly)
-            if number in done or (wanted and kind not in wanted):
-                continue
-            began = time.monotonic()
+        for number, kind in islice((one for one in numbered if only in one[1]), runs):
+            begun = time.monotonic()
             outcome = run_one(kind, kinds[kind], seed, number, shared)
-            done[number] = outcome
-            print(f"{outcome} ({time.monotonic() - began:.1f} s)", file=sys.stderr, flush=True)
-            if results is not None:
-                with results.open("a", encoding="utf-8") as file:
-                    file.write(outcome.to_json() + "\n")
-    return list(done.values())
+            if outcome.good:
+                print(f"{outcome} ({time.monotonic() - begun:.1f} s)", file=sys.stderr, flush=True)
+            figures.add(outcome)
+    return figures

@@ -1,4 +1,4 @@
-"""`jetspark ingest` and `run` killed: `python -m tests.chaos ingesting --runs 100 --seed 1`.
+"""`jetspark ingest` and `run` killed.
 
 The command is a process as a user starts it, over a real nats-server. At moments of a batch (it was
 planned, a file was begun, a table has committed, the batch is done) one of its Python workers or
@@ -24,7 +24,7 @@ from itertools import chain
 from pathlib import Path
 from unittest import mock
 
-from tests.chaos.campaign import Kinds, Run
+from tests.chaos.campaign import Figures, Kinds, Run, run_kinds
 from tests.chaos.outcome import Findings, Outcome, compare
 from tests.chaos.spark import below
 from tests.support.debezium import (
@@ -478,3 +478,7 @@ _MANY: Kinds = {
 """Of 10,000 keys, with some twenty kills."""
 KINDS = {**KINDS, **_MANY}
 COSTLY = tuple(_MANY)
+
+
+def run(runs: int = 75, seed: int = 0, first: int = 0, only: str = "") -> Figures:
+    return run_kinds(KINDS, runs, seed, first, only, COSTLY)

@@ -1,11 +1,12 @@
-"""Contenders for a lock that are killed and suspended: `python -m tests.chaos.locks --seconds 180`.
+"""Contenders for a lock that are killed and suspended.
 
 Eight processes compete for one lock; its holder writes to a resource, which remembers the greatest
-token and refuses smaller ones. Every `--every` seconds one of them, mostly the holder, is killed
-(another one is started) or stands still for `--pause` seconds, longer than the lease. Half of them
-never ask whether they still hold the lock: after a pause they go on writing, and only the token
-tells. Wrong is: a token that two processes had, or that a later holder had a smaller one, a write
-that was accepted with an older token after a newer one, a time without a holder that is too long.
+token and refuses smaller ones. A run is a disturbance, every `--every` seconds: one of them, mostly
+the holder, is killed (another one is started) or stands still for `--pause` seconds, longer than
+the lease. Half of them never ask whether they still hold the lock: after a pause they go on
+writing, and only the token tells. Wrong is: a token that two processes had, or that a later holder
+had a smaller one, a write that was accepted with an older token after a newer one, a time without a
+holder that is too long.
 """
 
 from __future__ import annotations
@@ -14,13 +15,11 @@ import asyncio
 import itertools
 import json
 import random
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.support import campaign
-from tests.support.campaign import command
 from tests.support.instances import Instance
 
 import jetspark
@@ -154,15 +153,15 @@ class Contenders:
 
 
 async def run(
-    seconds: float = 180.0,
+    runs: int = 90,
+    seed: int = 0,
     contenders: int = CONTENDERS,
     lease: float = 3.0,
     every: float = 2.0,
     pause: float = 10.0,
     without_ttl: bool = False,
-    seed: int = 0,
 ) -> Figures:
-    """So long. `without_ttl`: the server does not remove records of the dead."""
+    """`without_ttl`: the server does not remove records of the dead."""
     figures, resource, rng = Figures(), Resource(), random.Random(seed)
     with NatsServer(name="chaos") as server:
         async with jetspark.connect(server.url) as nc:
@@ -180,16 +179,12 @@ async def run(
             them = Contenders(server.url, lease, resource, figures, rng)
             try:
                 await asyncio.gather(*(them.start() for _ in range(contenders)))
-                resource.at = begun = time.monotonic()
-                while time.monotonic() - begun < seconds:
+                resource.at = time.monotonic()
+                for _ in range(runs):
                     await asyncio.sleep(every)
                     await them.disturb(pause)
-                figures.seconds = time.monotonic() - begun
+                    figures.count_run()
             finally:
                 await them.end_all()
     figures.take(resource)
     return figures
-
-
-if __name__ == "__main__":
-    sys.exit(command(run))

@@ -1,12 +1,11 @@
-"""The oracle of faulted runs, what one came to, and the table of many."""
+"""The oracle of faulted runs, and what one came to."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, astuple, dataclass
-from typing import Any, Self, TypeVar
+from dataclasses import astuple, dataclass
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -102,37 +101,3 @@ class Outcome:
         )
         told = "; ".join(filter(None, (counts, self.note, self.failure)))
         return f"run {self.run} {self.kind}: {'ok' if self.good else 'WRONG'}: {told}"
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, line: str) -> Self:
-        return cls(**json.loads(line))
-
-
-_HEAD = (
-    "| fault | runs | faults hit | messages | missing | repeated | unexpected | out of order "
-    "| failed | longest recovery |\n"
-    "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
-)
-
-
-def table(outcomes: Iterable[Outcome]) -> str:
-    """Markdown: a line for each kind of fault, and their sum."""
-    by_kind: dict[str, list[Outcome]] = defaultdict(list)
-    for outcome in outcomes:
-        by_kind[outcome.kind].append(outcome)
-    every = [outcome for some in by_kind.values() for outcome in some]
-    lines = [_line(kind, by_kind[kind]) for kind in sorted(by_kind)]
-    return _HEAD + "".join(lines) + _line("**all**", every)
-
-
-def _line(kind: str, some: list[Outcome]) -> str:
-    cells: list[str] = [kind, str(len(some))]
-    for name in ("faults", "expected", "missing", "repeated", "unexpected", "out_of_order"):
-        cells.append(f"{sum(getattr(one, name) for one in some):,}")
-    cells.append(str(sum(bool(one.failure) for one in some)))
-    longest = max((one.recovery for one in some), default=0.0)
-    cells.append(f"{longest:.1f} s" if longest else "–")
-    return f"| {' | '.join(cells)} |\n"

@@ -1,4 +1,4 @@
-"""The campaign of reading: `python -m tests.chaos reading --runs 200 --seed 1`.
+"""The campaign of reading.
 
 Each run is a streaming query from JetStream into Parquet while something breaks. What counts is
 the table afterwards: every message that a server has acknowledged, once, and in order.
@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from tests.chaos import faults, reading_loss
-from tests.chaos.campaign import Kind, Kinds, Run
+from tests.chaos.campaign import Figures, Kind, Kinds, Run, run_kinds
 from tests.chaos.faults import Fault
 from tests.chaos.outcome import Outcome
 from tests.chaos.reading_scene import CONF, STREAM, Scene, eventually, one_server, three_servers
@@ -288,3 +288,7 @@ KINDS: Kinds = {
     "planning process killed": suffering(planner_killed, (1, 2)),
     **reading_loss.KINDS,
 }
+
+
+def run(runs: int = 200, seed: int = 0, first: int = 0, only: str = "") -> Figures:
+    return run_kinds(KINDS, runs, seed, first, only)

@@ -1,10 +1,11 @@
-"""Sources under every option, with restarts: `python -m tests.chaos.source_options --cells 400`.
+"""Sources under every option, with restarts.
 
-A cell is a retention, an option of the source, a start, one to three queries of the stream, a
-restart with one option changed (or with a lost checkpoint), and processes that die at any step,
-all drawn from the seed and the cell's number. The queries call the reader in the order in which
-Spark does, with Spark's two logs, and their steps interleave with each other, with publishing, and
-with somebody else who tries to take messages. At the end they go on with their first options.
+A run, or cell, is a retention, an option of the source, a start, one to three queries of the
+stream, a restart with one option changed (or with a lost checkpoint), and processes that die at any
+step, all drawn from the seed and the cell's number. The queries call the reader in the order in
+which Spark does, with Spark's two logs, and their steps interleave with each other, with
+publishing, and with somebody else who tries to take messages. At the end they go on with their
+first options.
 
 Wrong is: a message that was removed and is in no table, one that is there twice, one that is
 missing in the table of a query that ended without an error, an error that is none of jetspark's,
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,7 +23,6 @@ from typing import Any
 
 import msgspec
 from tests.support import campaign
-from tests.support.campaign import command
 from tests.support.query import Query
 from tests.support.streams import Admin
 
@@ -58,7 +57,7 @@ _OPTIONS: tuple[dict[str, str], ...] = (
     {"readTimeout": "20"},
     {"streams": "S"},
     {"streamPattern": "S"},
-    {"jsonSchema": "n INT"},
+    {"decode": "json", "schema": "n INT"},
     {"progressConsumer": "shown"},
     {"backfill": "snapshot-blocking-deletes"},
 )
@@ -79,7 +78,6 @@ _TELLING = ("subjects", "soleReader", "interestConsumer", "failOnDataLoss")
 class Figures(campaign.Figures):
     """What all cells came to."""
 
-    cells: int = 0
     published: int = 0
     read: int = 0
     removed: int = 0
@@ -333,21 +331,17 @@ class Cell:
             assert not errors, f"a false stop: {errors[0]}"
 
 
-def run(cells: int = 400, seed: int = 1, first: int = 0) -> Figures:
+def run(runs: int = 400, seed: int = 1, first: int = 0) -> Figures:
     """Cells `first` and up, on one server."""
     figures = Figures()
     with NatsServer() as server, Admin(server.url) as admin:
         admin.create("KEPT", "kept")  # with its last stream a server removes the folder of streams
-        for number in range(first, first + cells):
+        for number in range(first, first + runs):
             cell = Cell(f"S{number}", server.url, admin, random.Random(f"{seed} {number}"), figures)
-            figures.cells += 1
             try:
                 cell.play()
             except Exception as error:
                 figures.wrong.append(f"cell {number}: {type(error).__name__}: {error}; {cell}")
+            figures.count_run()
         links.pool.close()
     return figures
-
-
-if __name__ == "__main__":
-    sys.exit(command(run))

@@ -1,4 +1,4 @@
-"""Lost answers of catalogs and object stores: `python -m tests.chaos.table_answers rest`.
+"""Lost answers of catalogs and object stores.
 
 Each run is one change of a table during which one call of what is below it goes wrong: the call was
 carried out and its answer is lost, or is an error; it was not carried out; it was carried out
@@ -18,7 +18,6 @@ import multiprocessing
 import os
 import random
 import socket
-import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -28,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from unittest import mock
 
 import pyarrow as pa
@@ -40,7 +39,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from tests.support import campaign
-from tests.support.campaign import command
 from tests.support.numbers_table import SCHEMA
 from tests.support.object_store import object_store
 from tests.support.ports import free_port
@@ -314,7 +312,6 @@ PLACES = {one.__name__: one for one in (rest, sql, sql_on_s3, folder, delta_on_s
 class Figures(campaign.Figures):
     """What a campaign did."""
 
-    runs: int = 0
     struck: Counter[str] = field(default_factory=Counter)
     """Faults that happened."""
     reported_as_made: int = 0
@@ -357,7 +354,7 @@ class Lake:
         start = self.chosen.randrange(self._longest[kind])
         at = range(start, start + self.chosen.choice([1, 1, 1, 3]))
         said = f"table {self.number}, {kind}, {fault} at {at}"
-        self.figures.runs += 1
+        self.figures.count_run()
         try:
             self._change(kind, fault, at)
         except Exception as error:
@@ -457,18 +454,14 @@ def _files(table: Table, texts: dict[int, str], *, apart: bool) -> list[NewFile]
     return write_files(layout, table.storage, "part-00000", batches)
 
 
-def run(place: str, runs: int = 300, seed: int = 1) -> Figures:
-    """So many changes in one of PLACES."""
+def run(runs: int = 300, seed: int = 1, place: Annotated[str, PLACES] = "rest") -> Figures:
+    """A run is a change."""
     figures = Figures()
     with ExitStack() as stack:
         store = stack.enter_context(object_store("lake")) if place.endswith("s3") else ""
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jetspark-answers-")))
         dice = random.Random(f"{seed}-{place}")
         lake = Lake(PLACES[place](stack, root, store, Faults()), dice, figures)
-        while figures.runs < runs:
+        for _ in range(runs):
             lake.run()
     return figures
-
-
-if __name__ == "__main__":
-    sys.exit(command(run, place=PLACES))

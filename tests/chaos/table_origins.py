@@ -1,4 +1,4 @@
-"""Maintenance of tables of many origins: `python -m tests.chaos.table_origins --seed 1`.
+"""Maintenance of tables of many origins.
 
 Each run makes a table as one of ORIGINS would, and gives a few commands of `jetspark table`, hours
 later by the clocks of the files. After each one DuckDB and, for Iceberg, PyIceberg find the same
@@ -18,7 +18,6 @@ import random
 import re
 import shutil
 import struct
-import sys
 import tempfile
 import time
 import uuid
@@ -63,7 +62,6 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
 from tests.support import campaign
-from tests.support.campaign import command
 from tests.support.table_readers import by_duckdb, duckdb_of
 
 from jetspark.errors import JetsparkError
@@ -570,11 +568,8 @@ def _main(made: Made) -> _Rows:
 def run(runs: int = 300, seed: int = 1, only: str = "") -> Figures:
     """Origins take turns, unless there is one that is wanted."""
     figures = Figures()
-    names = sorted(name for name in ORIGINS if only in name)
+    names = sorted(campaign.those_named(only, ORIGINS))
     for number in range(runs):
         run_one(f"{seed}-{number}", figures, names[number % len(names)])
+        figures.count_run()
     return figures
-
-
-if __name__ == "__main__":
-    sys.exit(command(run))

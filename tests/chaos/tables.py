@@ -1,4 +1,4 @@
-"""A user's order of commands: `python -m tests.chaos.tables --format delta`.
+"""A user's order of commands.
 
 hypothesis makes sequences of commands over two streams and two folders: `jetspark ingest`,
 `jetspark run`, a PySpark query, kills, folders removed, streams purged, made anew, restored. The
@@ -19,7 +19,6 @@ import io
 import re
 import shutil
 import signal
-import sys
 import tempfile
 import time
 import traceback
@@ -29,14 +28,13 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 from unittest import mock
 
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from tests.support import campaign
-from tests.support.campaign import command
 from tests.support.java import small_jvms
 from tests.support.table_readers import by_duckdb, by_polars
 
@@ -95,7 +93,6 @@ class Ended(BaseException):
 class Figures(campaign.Figures):
     """What happened."""
 
-    sequences: int = 0
     commands: int = 0
     done: int = 0
     rows: int = 0
@@ -103,11 +100,6 @@ class Figures(campaign.Figures):
     failed: int = 0
     killed: int = 0
     sentences: Counter[str] = field(default_factory=Counter)
-
-    def note(self, failure: str) -> None:
-        """Something went wrong; said at once, since a campaign is long."""
-        self.wrong.append(failure)
-        print(failure, file=sys.stderr, flush=True)
 
 
 Step = TypeVar("Step", bound=Callable[..., None])
@@ -131,7 +123,7 @@ def noted(step: Step) -> Step:
             if not outermost:
                 raise
             machine.broken = True
-            machine.scene.figures.note("\n".join([*machine.steps, traceback.format_exc()]))
+            machine.scene.figures.wrong.append("\n".join([*machine.steps, traceback.format_exc()]))
         finally:
             machine.inside = not outermost
 
@@ -213,10 +205,8 @@ class Commands(RuleBasedStateMachine):
     @initialize()
     @noted
     def begin(self) -> None:
-        if self.scene.figures.sequences and self.scene.figures.sequences % 25 == 0:
-            print(self.scene.figures, file=sys.stderr, flush=True)
-        self.scene.figures.sequences += 1
-        number = self.scene.figures.sequences
+        self.scene.figures.count_run()
+        number = self.scene.figures.runs
         self.folder = self.scene.folder / str(number)
         self.folder.mkdir()
         self.streams = {"A": f"A{number}", "B": f"B{number}"}
@@ -522,14 +512,14 @@ def _killing(
         yield started
 
 
-def play(one: Scene, sequences: int, number: int, steps: int = STEPS) -> Figures:
+def play(one: Scene, runs: int, number: int, steps: int = STEPS) -> Figures:
     """So many sequences of commands."""
     machine = seed(number)(type("Commands", (Commands,), {"scene": one}))
     try:
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=sequences,
+                max_examples=runs,
                 stateful_step_count=steps,
                 deadline=None,
                 database=None,
@@ -541,7 +531,7 @@ def play(one: Scene, sequences: int, number: int, steps: int = STEPS) -> Figures
         )
     except Exception as error:
         if not _by_signal(error):  # hypothesis repeats what ended so, and wonders
-            one.figures.note(traceback.format_exc())
+            one.figures.wrong.append(traceback.format_exc())
     except Ended:
         pass
     return one.figures
@@ -557,7 +547,13 @@ def _end(*_: object) -> None:
     raise Ended
 
 
-def run(sequences: int = 500, steps: int = STEPS, format: str = "delta", seed: int = 0) -> Figures:
+def run(
+    runs: int = 500,
+    seed: int = 0,
+    steps: int = STEPS,
+    format: Annotated[str, ("delta", "iceberg")] = "delta",
+) -> Figures:
+    """A run is a sequence of at most so many steps."""
     small_jvms()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
@@ -567,8 +563,4 @@ def run(sequences: int = 500, steps: int = STEPS, format: str = "delta", seed: i
         spark = local_session("tables", master="local[1]", log_file=folder / "log", conf=conf)
         stack.callback(close_session, spark)
         one = stack.enter_context(scene(spark, server, format))
-        return play(one, sequences, seed, steps)
-
-
-if __name__ == "__main__":
-    sys.exit(command(run, format=("delta", "iceberg")))
+        return play(one, runs, seed, steps)

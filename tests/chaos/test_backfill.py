@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.chaos backfill --runs 100` is the long one."""
+"""The campaign "backfill" in small."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.chaos.campaign import Run, Shared, campaign, kind_of
-from tests.chaos.outcome import Outcome, table
+from tests.chaos.campaign import Run, Shared, kind_of, run_kinds
+from tests.chaos.outcome import Outcome
 from tests.chaos.table import Message, batches, compare, identity_of, payload_of, rows
 
 ALL = [Message("S", seq, f"S/0/{seq}") for seq in range(1, 6)]
@@ -93,10 +93,16 @@ def _fail(run: Run) -> Outcome:
 
 def test_runs_are_derived_from_the_seed_and_their_number_alone() -> None:
     kinds = dict.fromkeys("abc", _roll)
-    every = campaign(kinds, 7, range(9))
-    assert campaign(kinds, 7, [5]) == [every[5]]
-    assert Counter(outcome.kind for outcome in every) == {"a": 3, "b": 3, "c": 3}
-    assert campaign(kinds, 8, range(9)) != every
+    every = [run_kinds(kinds, 1, 7, first=number) for number in range(9)]
+    figures = run_kinds(kinds, 9, 7)
+    assert figures.kinds == {"a": 3, "b": 3, "c": 3}
+    assert figures.messages == sum(one.messages for one in every)
+    assert run_kinds(kinds, 9, 8).messages != figures.messages
+    assert run_kinds(kinds, 3, 7, only="b").messages == sum(
+        one.messages for one in every if one.kinds["b"]
+    )
+    with pytest.raises(SystemExit, match="there are a, b, c"):
+        run_kinds(kinds, 1, 7, only="d")
 
 
 def test_costly_kinds_are_run_a_third_as_often() -> None:
@@ -105,19 +111,14 @@ def test_costly_kinds_are_run_a_third_as_often() -> None:
     assert found == {"a": 6, "b": 6, "c": 2}
 
 
-def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
-    kinds, file = dict.fromkeys("abc", _roll), tmp_path / "results.jsonl"
-    first = campaign(kinds, 7, range(3), results=file)
-    assert campaign(dict.fromkeys("abc", _fail), 7, range(3), results=file) == first
-    assert len(campaign(kinds, 7, range(5), results=file)) == 5
-
-
-def test_chaos_run_that_raises_or_meets_no_fault_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    (failed,) = campaign({"x": _fail}, 7, [0])
-    assert (failed.good, failed.failure) == (False, "AssertionError: it broke")
-    (lucky,) = campaign({"x": lambda run: Outcome(0, 10)}, 7, [0])
-    assert (lucky.good, lucky.failure) == (False, "no fault hit")
-    assert "WRONG" in capsys.readouterr().err
+def test_chaos_run_that_raises_or_meets_no_fault_is_wrong() -> None:
+    acts = {"x": _fail, "y": lambda run: Outcome(0, 10), "z": lambda run: Outcome(1, 5, missing=2)}
+    figures = run_kinds(acts, 3, 7)
+    assert (figures.runs, figures.faults, figures.messages) == (3, 1, 15)
+    failed, lucky, lossy = sorted(figures.wrong, key=lambda text: text.split()[2])
+    assert failed.endswith("AssertionError: it broke")
+    assert lucky.endswith("no fault hit")
+    assert "2 missing" in lossy
 
 
 def test_what_runs_share_is_made_once_and_closed() -> None:
@@ -136,15 +137,3 @@ def test_what_runs_share_is_made_once_and_closed() -> None:
         shared.drop("x")
         shared.once("x", Thing)
     assert events == ["made", "closed", "made", "closed"]
-
-
-def test_the_table_has_a_line_for_each_kind_and_their_sum() -> None:
-    some = [
-        Outcome(2, 1000, recovery=1.5, kind="b"),
-        Outcome(1, 500, missing=3, kind="a"),
-        Outcome(1, 500, kind="b", failure="hung"),
-    ]
-    lines = table(some).splitlines()[2:]
-    assert lines[0] == "| a | 1 | 1 | 500 | 3 | 0 | 0 | 0 | 0 | – |"
-    assert lines[1] == "| b | 2 | 3 | 1,500 | 0 | 0 | 0 | 0 | 1 | 1.5 s |"
-    assert lines[2] == "| **all** | 3 | 4 | 2,000 | 3 | 0 | 0 | 0 | 1 | 1.5 s |"

@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.chaos.groups --turns 100` is the long one."""
+"""The campaign "groups" in small."""
 
 from __future__ import annotations
 

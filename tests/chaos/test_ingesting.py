@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.chaos ingesting --runs 75` is the long one."""
+"""The campaign "ingesting" in small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.chaos leaders --runs 200` is the long one."""
+"""The campaign "leaders" in small."""
 
 from __future__ import annotations
 

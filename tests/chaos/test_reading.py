@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.chaos reading --runs 200` is the long one."""
+"""The campaign "reading" in small."""
 
 from __future__ import annotations
 

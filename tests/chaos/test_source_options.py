@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.chaos.source_options --cells 400` is the long one."""
+"""The campaign "source_options" in small."""
 
 from __future__ import annotations
 

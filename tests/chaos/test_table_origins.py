@@ -1,4 +1,4 @@
-"""The short form; `python -m tests.chaos.table_origins` is the long one."""
+"""The campaign "table_origins" in small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short form; `python -m tests.chaos.tables` is the long one. And it can fail."""
+"""The campaign "tables" in small. And it can fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_random_commands_on_a_table_lose_no_row_silently(
     with scene(spark, shared_server) as one:
         figures = play(one, 4, 3)
     assert figures.wrong == []
-    assert figures.sequences >= 4
+    assert figures.runs >= 4
     assert figures.done
     assert figures.rows
 

@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.chaos writing --runs 200` is the long one."""
+"""The campaign "writing" in small."""
 
 from __future__ import annotations
 

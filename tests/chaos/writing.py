@@ -1,4 +1,4 @@
-"""`python -m tests.chaos writing`: streaming queries and batch writes while things break.
+"""The campaign of writing: streaming queries and batch writes while things break.
 
 Each kind names the guarantee it is about. What a query wrote is read by nats-py afterwards and
 counted, id by id. Runs of at-least-once may repeat rows, and those with message ids behind the
@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.chaos import faults
 from tests.chaos import writing_refusals as refusals
-from tests.chaos.campaign import Kind, Kinds, Run
+from tests.chaos.campaign import Figures, Kind, Kinds, Run, run_kinds
 from tests.chaos.faults import Fault, Site
 from tests.chaos.outcome import Outcome
 from tests.chaos.spark import executor_of
@@ -323,3 +323,7 @@ COSTLY = frozenset(
     if any(word in name for word in ("driver killed", "executor lost", "speculation"))
 )
 """They start a Spark of their own."""
+
+
+def run(runs: int = 200, seed: int = 0, first: int = 0, only: str = "") -> Figures:
+    return run_kinds(KINDS, runs, seed, first, only, COSTLY)

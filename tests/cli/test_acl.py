@@ -195,7 +195,7 @@ def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
         (["pull-reader", "--stream", "S"], "pull-reader needs --consumer."),
         (["publisher", "--subject", "a", "--bucket", "b"], "publisher takes no --bucket."),
         (["backup=S,"], "'backup=S,': write ROLE=STREAM, several with commas."),
-        (["publisher=S", "--subject", "a"], "publisher takes no stream, bucket or service"),
+        (["doctor=S"], "doctor takes no stream, bucket or service"),
         (["spark-sink=S", "--subject", "a", "--prepare-stream"], "only for exactly-once"),
         (["backup=S", "--bucket", "b"], "backup=S takes no --bucket."),
         (["spark-source=S", "--stream", "T"], "spark-source=S takes no --stream."),

@@ -47,6 +47,7 @@ def _every_command() -> list[list[str]]:
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", _every_command(), ids=" ".join)
 def test_the_help_of_every_command_has_examples_that_can_be_parsed(
     command: list[str], capsys: pytest.CaptureFixture[str]
@@ -118,7 +119,7 @@ def test_wrong_usage_names_the_help_of_its_command(capsys: pytest.CaptureFixture
 def test_a_table_is_cut_at_the_width_of_a_terminal_and_nowhere_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [("a" * 50, "1", "b" * 30), ("short", "22", "x")]
+    rows = [("a" * 20, "1", "b" * 60), ("short", "22", "x")]
     monkeypatch.setattr(console.out, "_force_terminal", True)
     monkeypatch.setattr(console.out, "_width", 60)
     console.show_table("name", "number", "what", rows=rows)
@@ -128,7 +129,32 @@ def test_a_table_is_cut_at_the_width_of_a_terminal_and_nowhere_else(
     assert "short" in lines[2]
     monkeypatch.undo()
     console.show_table("name", "number", "what", rows=rows)
-    assert "a" * 50 in capsys.readouterr().out
+    assert "b" * 60 in capsys.readouterr().out
+
+
+def test_a_table_is_not_cut_until_names_are_equal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stem = "warehouse_shipments_of_the_region_"
+    names = [f"{stem}{number}" for number in range(3)]
+    monkeypatch.setattr(console.out, "_force_terminal", True)
+    monkeypatch.setattr(console.out, "_width", 60)
+    rows = [(name, f"{name}.orders", "x" * 40) for name in names]
+    console.show_table("stream", "subject", "text", rows=rows)
+    lines = [re.sub("\x1b[^m]*m", "", one).split() for one in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in lines[1:]] == names  # as the next command needs them
+    assert len({line[1] for line in lines}) == 4
+    assert lines[1][2] == "x" * 7 + "…"
+
+
+def test_wrong_usage_is_a_whole_sentence_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console.err, "_width", 60)
+    assert app.run(["strem"]) == app.WRONG_USAGE
+    said = capsys.readouterr().err
+    assert 'Unknown command "strem". Did you mean "stream"?' in said
+    assert "demo, ingest, run," in said
 
 
 @pytest.mark.parametrize("number", ["1.5", "-0.5", "1.0"])
@@ -290,6 +316,7 @@ def in_bash(command: str, **environment: str) -> subprocess.CompletedProcess[str
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
 
+@pytest.mark.full
 @needs_bash
 def test_completion_works_in_bash_and_is_there_for_other_shells(
     capsys: pytest.CaptureFixture[str],
@@ -304,6 +331,7 @@ def test_completion_works_in_bash_and_is_there_for_other_shells(
         assert "partition-by" in capsys.readouterr().out
 
 
+@pytest.mark.full
 @needs_bash
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
 @pytest.mark.parametrize("command", ["acl", "--help", "acl monitor --stream S --json"])

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
+import pytest
 from tests.blocking.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.processes import end, jetspark
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 
+@pytest.mark.full
 def test_dead_letters_are_made_moved_listed_and_replayed(
     url: str, unique: Callable[[str], str], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

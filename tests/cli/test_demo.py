@@ -63,6 +63,7 @@ def _fewer_flights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fewer"))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("_fewer_flights")
 @pytest.mark.parametrize("step", ["2.", "3."])
 def test_ctrl_c_leaves_nothing(tmp_path: Path, nothing_left: Callable[[], None], step: str) -> None:

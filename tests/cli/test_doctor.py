@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.server_lines import LINES
 
+from jetspark import blocking
 from jetspark.acl import Permissions, Roles
 from jetspark.cli import app
 from jetspark.cli.doctor import TESTED
@@ -79,6 +80,7 @@ def guarded(make_server: MakeServer) -> Callable[[Permissions], str]:
 # -- what is well ----------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_where_all_is_well_each_line_is_ok_and_so_is_the_exit_code(
     run: Run,
     doctor: Doctor,
@@ -256,3 +258,37 @@ def test_clocks_that_differ_are_told(
     [(told, said)] = found["clock"]
     assert told == state
     assert abs(float(said.split()[0]) - ahead) < 5
+
+
+@pytest.mark.parametrize(
+    ("response", "state"), [("", "problem"), (", response_type: stream", "ok")]
+)
+def test_an_import_that_gives_one_answer_to_a_request_is_a_problem(
+    doctor: Doctor,
+    make_server: MakeServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    needs_server: Callable[[str], None],
+    response: str,
+    state: str,
+) -> None:
+    needs_server("2.11")
+    server = make_server(
+        f"""accounts {{
+        HUB {{ jetstream: enabled, users: [{{user: hub, password: p}}],
+              exports: [{{service: "$JS.API.>"{response}}}] }}
+        SHOP {{ users: [{{user: shop, password: p}}],
+               imports: [{{service: {{account: HUB, subject: "$JS.API.>"}}, to: "hub.api.>"}}] }}
+        }}"""
+    )
+    with blocking.connect(server.url, user="hub", password="p") as nc:
+        nc.jetstream().create_bucket("B").put("key", b"value")
+    context = tmp_path / "nats" / "context" / "shop.json"
+    context.parent.mkdir(parents=True)
+    fields = {"url": server.url, "user": "shop", "password": "p", "jetstream_api_prefix": "hub.api"}
+    context.write_text(json.dumps(fields))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    _, found = doctor("--context", "shop", server="")
+    ((seen, said),) = found["imports"]
+    assert seen == state
+    assert ("response_type: stream" in said) is (state == "problem")

@@ -135,3 +135,13 @@ def test_the_log_escapes(capsys: Capture) -> None:
         logging.getLogger("jetspark").warning("-ERR %s", EVIL)
     captured = capsys.readouterr()
     assert harmless(captured.err)
+
+
+def test_no_value_makes_lines_of_its_own(capsys: Capture) -> None:
+    """A description, a name or a header could look like another fact or row."""
+    evil = "x\nmessages  0\ty"
+    console.show_facts({"description": evil})
+    console.show_table("name", "n", rows=[(evil, 1)])
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) == 3
+    assert printed.count(r"x\nmessages  0\ty") == 2

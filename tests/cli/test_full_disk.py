@@ -39,6 +39,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.mark.full
 def test_a_full_disk_is_said_and_with_more_room_the_same_command_goes_on(
     admin: Admin, unique: Callable[[str], str], small: Path, run_in_spark: Run
 ) -> None:

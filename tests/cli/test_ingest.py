@@ -60,6 +60,7 @@ def once(count: int) -> Counter[int]:
     return Counter(range(1, count + 1))
 
 
+@pytest.mark.full
 def test_a_table_of_columns_of_json_goes_on_in_its_format_and_gets_columns_when_that_is_said(
     admin: Admin, run_in_spark: Run, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_table_of_columns_of_json_goes_on_in_its_format_and_gets_columns_when_
     assert err.endswith(" in _corrupt_record, a column which --merge-schema adds.\n")
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("moment", "number"),
@@ -137,6 +139,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_stopped_amid_its_batches_it_goes_on_and_no_row_is_lost_or_repeated(
     admin: Admin,
@@ -178,6 +181,7 @@ def test_what_was_done_counts_the_changes_of_a_bucket_not_rows() -> None:
     )
 
 
+@pytest.mark.full
 def test_a_followed_bucket_loses_the_keys_that_went_while_nobody_looked(
     admin: Admin, unique: Callable[[str], str], run_in_spark: Run, tmp_path: Path
 ) -> None:
@@ -213,6 +217,7 @@ def test_a_followed_bucket_loses_the_keys_that_went_while_nobody_looked(
     assert column("delta", table, "key") == {"b": 1}
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_ingest_follows_until_it_is_stopped_and_a_second_run_is_refused_until_the_first_has_ended(
     admin: Admin, url: str, run_in_spark: Run, tmp_path: Path, nothing_left: Callable[[], None]
@@ -253,6 +258,7 @@ def test_ingest_follows_until_it_is_stopped_and_a_second_run_is_refused_until_th
     assert column("delta", table, "seq") == once(250)
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_run_without_new_messages_ends_before_spark_is_started(
     admin: Admin, run_in_spark: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -265,11 +271,17 @@ def test_a_run_without_new_messages_ends_before_spark_is_started(
         assert run_in_spark(*again) == (0, f"Nothing new for {table}.\n", "")
         code, out, _ = run_in_spark(*again, "--json-output")
         assert (code, json.loads(out)["rows"], json.loads(out)["table"]) == (0, 0, str(table))
-    admin.fill(numbered(name, 1))
-    assert run_in_spark(*again)[:2] == (0, f"1 row written to {table}.\n")
+    admin.fill(numbered(name, 5))
+    assert run_in_spark(*again, "--end", "12")[:2] == (0, f"1 row written to {table}.\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("jetspark.cli.ingest.quiet_spark", lambda *_, **__: pytest.fail("Spark"))
+        for end in ("12", "5"):
+            assert run_in_spark(*again, "--end", end) == (0, f"Nothing new for {table}.\n", "")
+    assert run_in_spark(*again)[:2] == (0, f"4 rows written to {table}.\n")
+    assert column("delta", table, "seq") == once(15)
     admin.call(f"STREAM.DELETE.{name}", None)
     admin.create(name, name)
-    admin.fill(numbered(name, 11))  # as long, but another stream
+    admin.fill(numbered(name, 15))  # as long, but another stream
     code, _, err = run_in_spark(*again)
     assert code == 1
     assert "recreated" in err

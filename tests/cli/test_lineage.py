@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,6 @@ from jetspark.spark.options import parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.cli.conftest import Run
     from tests.support.streams import Admin
@@ -62,6 +62,7 @@ def test_an_ingest_tells_stream_table_columns_and_rows(
     assert fields["seq"] == "int64"
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_pipeline_tells_each_sink(
     run_in_spark: Run, admin: Admin, tmp_path: Path, events: Events, url: str
@@ -161,5 +162,26 @@ def test_an_event_that_cannot_be_sent_is_a_warning(
 
 def test_without_a_place_for_events_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENLINEAGE__TRANSPORT__TYPE")
-    with pytest.raises(ConfigError, match=r"^--lineage: set OPENLINEAGE_URL, or write an"):
+    with pytest.raises(ConfigError, match=r"^--lineage: set OPENLINEAGE_URL"):
+        told(None)
+
+
+@pytest.mark.parametrize("said", ["", "missing.yml"])
+def test_the_configuration_of_the_current_folder_runs_nothing(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENLINEAGE_CONFIG", said)
+    Path("openlineage.yml").write_text(
+        "transport: {type: file, log_file_path: events, filesystem: subprocess.Popen,"
+        " fs_kwargs: {args: [touch, ran]}}"
+    )
+    with pytest.raises(ConfigError, match="OPENLINEAGE_CONFIG="):
+        told(None)
+    assert not Path("ran").exists()
+
+
+def test_a_wrong_configuration_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "nothing")
+    with pytest.raises(ConfigError, match=r"^--lineage: the configuration"):
         told(None)

@@ -34,6 +34,7 @@ SECONDS = 300.0
 logger = logging.getLogger("jetspark.of_spark")
 
 
+@pytest.mark.full
 def test_a_pipeline_warns_of_what_its_planning_and_its_partitions_leave_out(
     admin: Admin, url: str, unique: Callable[[str], str], run_in_spark: Run, tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ path = "{tmp_path}/t"
     assert err.splitlines() == [recreated, removed]
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_server_that_goes_away_and_comes_back_is_a_line_each_and_one_that_stays_away_the_end(
     make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

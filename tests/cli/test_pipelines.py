@@ -63,6 +63,7 @@ def stored(admin: Admin, stream: str) -> int:
     return sum((info["state"].get("subjects") or {}).values())
 
 
+@pytest.mark.full
 def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing(
     admin: Admin,
     shared_server: NatsServer,
@@ -150,6 +151,7 @@ def test_mistakes_in_pipeline_files_are_one_sentence(
         assert (code, says in err) == (1, True)
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_wrong_setting_of_spark_is_named_with_its_line(tmp_path: Path) -> None:
     """tests/spark/test_session.py has one of SQL, too."""
@@ -167,6 +169,7 @@ def test_a_wrong_setting_of_spark_is_named_with_its_line(tmp_path: Path) -> None
     assert "--conf spark.driver.memory: Spark did not start: Invalid" in err
 
 
+@pytest.mark.full
 def test_a_table_is_replayed_and_a_transaction_is_published_once(
     admin: Admin,
     run_in_spark: Run,
@@ -215,3 +218,6 @@ def test_a_table_is_replayed_and_a_transaction_is_published_once(
         documents.append(json.loads(out))
     assert [(one["rows"], one["rows_before"]) for one in documents] == [(2, 0), (0, 2)]
     assert replay(*once)[:2] == (0, "Published before as t: 2 rows; nothing written.\n")
+    code, _, err = replay(*once, "--rows", "n = 1")
+    assert code == 1, err
+    assert "other rows" in err

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from jetspark.blocking import Message
 
 
+NO_STREAM = "No stream stores this subject.\n"
+
+
 @pytest.fixture
 def subject(unique: Callable[[str], str]) -> str:
     return unique("cli")
@@ -44,6 +47,7 @@ def listening(command: subprocess.Popen[bytes]) -> None:
     assert command.stderr.readline().startswith(b"Listening on ")
 
 
+@pytest.mark.full
 def test_what_pub_publishes_sub_shows(
     url: str, subject: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,7 +57,7 @@ def test_what_pub_publishes_sub_shows(
         listening(lines)
         headers = ("-H", "k: v:1", "-H", "k:2")
         assert run("pub", subject, "smörgås", *headers, "--reply", "r") == (
-            0, f"1 published to {subject}, 9 bytes each.\n", "",
+            0, f"1 published to {subject}, 9 bytes each. No stream stores this subject.\n", "",
         )  # fmt: skip
         with RawClient(url) as raw:
             raw.publish(subject, b"\xff", "r")
@@ -77,6 +81,7 @@ def test_what_pub_publishes_sub_shows(
     ]
 
 
+@pytest.mark.full
 def test_json_becomes_a_payload_in_a_schema_and_is_shown_as_json_again(
     url: str, subject: str, run: Run, admin: Admin, tmp_path: Path
 ) -> None:
@@ -130,7 +135,12 @@ def test_pub_into_a_stream_says_what_was_stored_and_fails_for_what_was_not(
     stored = json.loads(run(*pub, "-H", "Nats-Msg-Id:1", "--json")[1])
     assert stored == {"subject": f"{stream}.a", "bytes": 1, "stored": 0, "duplicates": 1}
     published = json.loads(run("pub", f"{stream}.a", "--count", "2", "--json")[1])
-    assert published == {"subject": f"{stream}.a", "bytes": 0, "published": 2}
+    assert published == {
+        "subject": f"{stream}.a",
+        "bytes": 0,
+        "published": 2,
+        "streams": [stream],
+    }
     code, _, err = run(*pub, "-H", "Nats-Expected-Last-Sequence:1")
     assert (code, "wrong last sequence" in err) == (1, True)
     code, _, err = run(*pub, "--reply", "r")
@@ -156,6 +166,7 @@ async def test_pub_that_is_stopped_tells_how_many_it_published(url: str, subject
     assert err == f"Stopped: {seen:,} of 50,000,000 published to {subject}.\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_the_ordinary_end_of_sub(number: int, url: str, subject: str, run: Run) -> None:
     with jetspark("sub", subject, "--queue", "q", "--server", url) as command:
@@ -165,6 +176,7 @@ def test_a_signal_is_the_ordinary_end_of_sub(number: int, url: str, subject: str
         assert end(command, number) == (0, "x\n", "")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("command", "number"),
     [
@@ -215,7 +227,7 @@ def test_a_payload_in_standard_input_is_not_passed_over(
         monkeypatch.setattr(sys, "stdin", pipe if "pipe" in how else others.get(how, file))
         code, out, err = run("pub", subject)
         if not waits:
-            assert (code, out) == (app.DONE, f"1 published to {subject}, 0 bytes each.\n")
+            assert (code, out) == (app.DONE, f"1 published to {subject}, 0 bytes each. {NO_STREAM}")
         else:
             refused = 'No payload is given, and standard input has one: add --stdin, or "" for none'
             assert (code, " ".join(err.split())) == (app.FAILED, f"{refused}.")
@@ -223,6 +235,7 @@ def test_a_payload_in_standard_input_is_not_passed_over(
         end_of_it.close()
 
 
+@pytest.mark.full
 def test_names_on_the_command_line_are_utf8_in_any_locale(
     url: str, unique: Callable[[str], str]
 ) -> None:
@@ -262,6 +275,7 @@ def test_request_shows_as_many_answers_as_are_asked_for(url: str, subject: str, 
         assert run(*request, "--count", "0")[0] == app.DONE
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_what_the_output_cannot_encode_is_escaped(
     encoding: str, url: str, subject: str, run: Run, needs_server: Callable[[str], None]
@@ -351,7 +365,21 @@ def test_the_server_may_be_named_by_the_environment(
     url: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NATS_URL", url)
-    assert run("pub", "there", "x", server="") == (0, "1 published to there, 1 byte each.\n", "")
+    assert run("pub", "there", "x", server="") == (
+        0, f"1 published to there, 1 byte each. {NO_STREAM}", "",
+    )  # fmt: skip
+
+
+def test_pub_says_whether_a_stream_stores_the_subject(
+    run: Run, admin: Admin, url: str, make_server: MakeServer
+) -> None:
+    name = admin.stream(under=".>")
+    assert run("pub", f"{name}.a", "x") == (0, f"1 published to {name}.a, 1 byte each.\n", "")
+    assert json.loads(run("pub", f"{name}.a", "x", "--json")[1])["streams"] == [name]
+    assert json.loads(run("pub", f"{name}-a", "x", "--json")[1])["streams"] == []
+    core = make_server(jetstream=False)
+    code, out, _ = run("pub", "a", "x", server=core.url)
+    assert (code, out) == (0, "1 published to a, 1 byte each.\n")
 
 
 @pytest.mark.parametrize(

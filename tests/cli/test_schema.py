@@ -50,6 +50,7 @@ def schema(run: Run, registry: str) -> Any:
     return run_schema
 
 
+@pytest.mark.full
 def test_a_file_becomes_versions(schema: Any, tmp_path: Path) -> None:
     file = tmp_path / "order.avsc"
     file.write_text(avro("id int"))

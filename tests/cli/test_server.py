@@ -37,6 +37,7 @@ def server_pid(command: subprocess.Popen[bytes]) -> int:
     return pid
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_stops_the_server_gracefully(number: int) -> None:
     with jetspark("server", "--port", "0") as command:

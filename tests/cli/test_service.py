@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -94,6 +95,33 @@ def test_misspelt_service_or_instance_is_told_with_the_one_meant(
         assert f'(did you mean "{meant}"?)' in err
     code, _, err = run("service", command, "a b")
     assert (code, "Bad service name" in err) == (app.FAILED, True)
+
+
+def answering(answer: bytes, message: blocking.Message) -> None:
+    message.respond(answer)
+
+
+def test_a_service_whose_answer_cannot_be_read_is_not_told_to_be_missing(
+    url: str, run: Run, service: Service
+) -> None:
+    with blocking.connect(url) as nc:
+        name = f"{service.name}_2"
+        ping = {"name": name, "id": "x", "version": "1.0.0", "metadata": {}}
+        answers = {
+            "PING": json.dumps(ping | {"type": "io.nats.micro.v1.ping_response"}),
+            "STATS": '{"endpoints": 5}',
+            "INFO": "[]",
+        }
+        for verb, answer in answers.items():
+            for subject in (f"$SRV.{verb}", f"$SRV.{verb}.{name}"):
+                nc.subscribe(subject, callback=partial(answering, answer.encode()))
+        nc.flush()
+        for command in ("stats", "info"):
+            code, _, err = run("service", command, name)
+            assert code == app.FAILED
+            assert "did you mean" not in err
+            assert f'Service "{name}" is on ' in err
+            assert "but what it says cannot be read" in err
 
 
 def test_nobody_is_an_empty_table(nats_server: NatsServer, run: Run) -> None:

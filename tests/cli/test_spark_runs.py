@@ -99,10 +99,11 @@ def test_progress_without_a_terminal_is_printed_in_lines(
 def test_a_line_has_the_rate_since_the_one_before() -> None:
     watch = Watch(Outcome())
     minute, began = spark_runs._LINE_SECONDS, watch._began
-    assert watch._rate("a", began + minute, 600) == pytest.approx(600 / minute)
-    assert watch._rate("a", began + 2 * minute, 600) == 0
-    assert watch._rate("a", began + 3 * minute, 900) == pytest.approx(300 / minute)
-    assert watch._rate("b", began + 3 * minute, 900) == pytest.approx(300 / minute)
+    later = minute + 1  # times are not exact
+    assert watch._rate("a", began + later, 600) == pytest.approx(600 / later)
+    assert watch._rate("a", began + 2 * later, 600) == 0
+    assert watch._rate("a", began + 3 * later, 900) == pytest.approx(300 / later)
+    assert watch._rate("b", began + 3 * later, 900) == pytest.approx(300 / later)
 
 
 def test_a_query_that_may_go_on_is_started_again_and_counts_with_the_one_before() -> None:

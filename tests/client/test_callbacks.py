@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -239,3 +240,58 @@ async def test_what_an_error_or_event_callback_raises_is_logged(
                 logged("The error callback raised") and logged("The event callback raised")
             ):
                 await asyncio.sleep(0.01)  # nobody is told of a line in the log
+
+
+@pytest.mark.parametrize("kind", ["subscribe", "consume", "ordered", "watch"])
+async def test_a_callback_whose_task_is_cancelled_ends_its_source_and_says_so(
+    shared_server: NatsServer, unique: Callable[[str], str], kind: str
+) -> None:
+    name, reported, called = unique("C"), asyncio.Queue[JetsparkError](), asyncio.Event()
+
+    async def call(item: object) -> None:
+        if item is not None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            called.set()
+            await asyncio.sleep(0)
+
+    async with connect(shared_server.url, error_callback=reported.put_nowait) as nc:
+        js = nc.jetstream()
+        source: Any
+        if kind == "watch":
+            bucket = await js.create_bucket(name, storage="memory")
+            source = bucket.watch(callback=call)
+            await bucket.put("k", b"x")
+        else:
+            await js.create_stream(name=name, subjects=[name], storage="memory")
+            if kind == "subscribe":
+                source = nc.subscribe(name, callback=call)
+            elif kind == "consume":
+                source = (await js.create_consumer(name, name="c")).consume(callback=call)
+            else:
+                source = js.ordered(name, callback=call)
+            await js.publish(name, b"x")
+        async with asyncio.timeout(20):
+            await called.wait()
+            assert "its task was cancelled" in str(await reported.get())
+        assert not source.active
+    assert reported.empty()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # unclosed
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_the_end_of_the_loop_is_no_error_of_a_callback(
+    shared_server: NatsServer, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    reported: list[JetsparkError] = []
+
+    async def main() -> None:
+        nc = await connect(shared_server.url, error_callback=reported.append)
+        nc.subscribe(unique("C"), callback=print)
+        await nc.flush()
+
+    asyncio.run(main())
+    gc.collect()  # what is left open, within this test
+    assert reported == []
+    assert "cancelled" not in caplog.text

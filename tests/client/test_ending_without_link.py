@@ -194,3 +194,17 @@ async def test_the_blocking_client_drains_over_the_next_link(
         door.is_open = True
         await drain
     assert (await sub.next(30)).data == b"x"
+
+
+async def test_what_waits_for_a_link_learns_that_there_will_be_none(connect: Connect) -> None:
+    with NatsServer() as server:
+        nc = await connect(server.url, reconnect_wait=0.3, max_reconnect_attempts=2)
+        events = nc.events()
+        server.kill()
+        assert isinstance(await anext(events), Disconnected)
+        calls = (nc.flush(20), nc.force_reconnect(), nc.request("nobody", timeout=20))
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(end) for end in ends] == [ConnectionLostError] * 3
+    assert nc.last_error is not None
+    with pytest.raises(ConnectionClosedError):
+        await nc.flush()

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from jetspark.client.subscription import FrameReader
-from jetspark.connection.outbox import Waiters
+from jetspark.connection.waiting import Waiters
 from jetspark.errors import (
     BadSubscriptionError,
     ConnectionClosedError,

@@ -22,6 +22,7 @@ PAIRS = [["k", "1"], ["K", "drei"], ["k", "två"], ["nihon", "日本"], ["empty"
 DICT = {"k": ["1", "två"], "K": ["drei"], "nihon": ["日本"], "empty": [""]}
 
 
+@pytest.mark.full
 async def test_headers_from_javascript(
     shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
 ) -> None:

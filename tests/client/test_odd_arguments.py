@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jetspark.documents.consumers import ConsumerConfig
-from jetspark.errors import BadSubjectError, ConfigError, shown, user_error
+from jetspark.errors import BadSubjectError, ConfigError, JetsparkError, shown, user_error
 from jetspark.timestamps import datetime_to_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from jetspark.full_client import Client, JetStream
 
@@ -67,3 +67,48 @@ async def test_a_time_outside_the_calendar_in_utc_is_refused(js: JetStream, when
 def test_the_first_and_the_last_moment_of_the_calendar_are_times() -> None:
     for moment in (datetime.min, datetime.max):
         datetime_to_ns(moment.replace(tzinfo=UTC))
+
+
+ODD: tuple[Any, ...] = (
+    *(True, -1, 1.5, float("nan"), float("inf"), 2**70, 10**5000, "", "a b", "\ud800", b"\xff"),
+    *([], {}, [""], timedelta(days=-1), timedelta.max, datetime(2020, 1, 1), object()),
+)
+
+
+async def test_wrong_values_of_calls_raise_our_errors_or_type_errors(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    """Not ValueError, OverflowError or AttributeError from somewhere inside."""
+    name = unique("S")
+    await js.create_stream(name=name, subjects=[f"{name}.>"])
+    calls: list[Callable[[Any], Awaitable[object]]] = [
+        lambda odd: js.publish(f"{name}.a", headers=odd),
+        lambda odd: js.publish(f"{name}.a", ttl=odd),
+        lambda odd: js.publish(f"{name}.a", expect_last_seq=odd),
+        lambda odd: js.increment(f"{name}.a", odd),
+        lambda odd: js.update_stream(name=name, max_msgs=odd),
+        lambda odd: js.update_stream(name=name, max_age=odd),
+        lambda odd: js.update_stream(name=name, description=odd),
+        lambda odd: js.update_stream(name=name, republish=odd),
+        lambda odd: js.create_consumer(name, opt_start_time=odd),
+        lambda odd: js.create_consumer(name, pause_until=odd),
+        lambda odd: js.create_consumer(name, ack_wait=odd),
+        lambda odd: js.create_consumer(name, max_deliver=odd),
+        lambda odd: js.create_bucket_aggregate(f"{name}-A", odd),
+        lambda odd: js.create_bucket_mirror(f"{name}-M", odd),
+        lambda odd: js.get_msg(name, odd),
+    ]
+    for number, call in enumerate(calls):
+        for odd in ODD:
+            try:
+                await call(odd)
+            except (JetsparkError, TypeError):
+                pass
+            except Exception as error:
+                pytest.fail(f"call {number} with {shown(odd)}: {error!r}")
+
+
+async def test_a_counter_is_not_raised_by_a_bool(js: JetStream) -> None:
+    for wrong in (True, 1.0, "1", 10**4500):
+        with pytest.raises(ConfigError, match=r"^by "):
+            await js.increment("a", wrong)  # type: ignore[arg-type]

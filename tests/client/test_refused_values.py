@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,13 @@ COUNTS = [*WHOLE, 0, -1]
 SEQUENCES = [True, 1.5, NAN, "5", 2**64, 0, -1]
 EXPECTED = [True, 1.5, NAN, "5", 2**64, -1]
 """Sequences, or 0 for none."""
+NOW = datetime.now(UTC)
 MOMENTS: list[Any] = [5, "2026-01-01T00:00:00Z", datetime(2026, 1, 1)]
-AGES = [NAN, -1, timedelta(-1)]
+AGES = [NAN, -INF, -1, timedelta(-1), True]
+TEXTS: list[Any] = [5, b"ab", True, Path("a"), NOW]
+"""What is no text."""
+SEVERAL: list[Any] = [b"", b"ab", {"a": 1}, [5], [b"a"]]
+"""What is no text and no list of texts."""
 
 Call = Callable[[Any, Any], Any]
 """Of what there is (nc, js, bucket, store, name of a stream, folder) and the wrong value."""
@@ -139,7 +144,108 @@ CALLS: dict[str, tuple[Call, list[Any], str]] = {
     "flush": (lambda at, v: at.nc.flush(v), [*AGES, 0], ""),
     "next": (lambda at, v: at.nc.subscribe("a").next(v), AGES, ""),
     "js timeout": (lambda at, v: at.nc.jetstream(timeout=v), [*AGES, 0], ""),
-    "ttl": (lambda at, v: at.js.publish(at.name, ttl=v), [*AGES, 0, 1.5], ""),
+    "ttl": (lambda at, v: at.js.publish(at.name, ttl=v), [*AGES, 0, 1.5], "ttl "),
+    "create": (lambda at, v: at.bucket.create("a", b"", ttl=v), [*AGES, 0, 1.5], "ttl "),
+    "every": (
+        lambda at, v: at.js.schedule("s", target="t", every=v),
+        [*AGES, 0],
+        "every ",
+    ),
+    "backoff": (
+        lambda at, v: at.js.create_consumer(at.name, backoff=v),
+        [b"\1\2", [True], [-INF], [1e300]],
+        "backoff",
+    ),
+    "inactive_threshold": (
+        lambda at, v: at.js.ordered(at.name, inactive_threshold=v),
+        [NAN, INF, -INF, 1e300, -1, True],
+        "inactive_threshold",
+    ),
+    # Durations and times where a number or a text is wanted.
+    "max_deliver": (
+        lambda at, v: at.js.create_consumer(at.name, max_deliver=v),
+        [timedelta(microseconds=1), NOW, True, "5"],
+        "Not a usable ConsumerConfig: max_deliver: expected int",
+    ),
+    "max_msgs of a stream": (
+        lambda at, v: at.js.create_stream({"name": "S", "max_msgs": v}),
+        [timedelta(microseconds=1), NOW, True, "5"],
+        "Not a usable StreamConfig: max_msgs: expected int",
+    ),
+    "filter_subject": (
+        lambda at, v: at.js.create_consumer(at.name, filter_subject=v),
+        [NOW, timedelta(1), 5, True],
+        "Not a usable ConsumerConfig: filter_subject: expected str",
+    ),
+    "metadata of a stream": (
+        lambda at, v: at.js.create_stream(name="S", metadata={"a": v}),
+        [NOW, timedelta(1), 5, True],
+        "Not a usable StreamConfig: metadata[...]: expected str",
+    ),
+    # Lists of texts.
+    "subjects": (
+        lambda at, v: at.js.create_stream(name="S", subjects=v),
+        [*SEVERAL, [NOW]],
+        "subjects",
+    ),
+    "subjects of ordered": (lambda at, v: at.js.ordered(at.name, subjects=v), SEVERAL, "subjects"),
+    "keys": (lambda at, v: at.bucket.watch(v), SEVERAL, "keys "),
+    "servers": (lambda at, v: at.nc.set_servers(v), SEVERAL, "servers "),
+    # Names, texts, mappings and objects.
+    "object": (lambda at, v: at.store.put(v, b""), [None, *TEXTS], "The name of an object "),
+    "info": (lambda at, v: at.store.info(v), [None, *TEXTS], "The name of an object "),
+    "get_into": (
+        lambda at, v: at.store.get_into(v, at.folder),
+        [None, *TEXTS],
+        "The name of an object ",
+    ),
+    "new_name": (
+        lambda at, v: at.store.update_meta("o", new_name=v),
+        TEXTS,
+        "The name of an object ",
+    ),
+    "headers of an object": (
+        lambda at, v: at.store.put("x", b"", headers=v),
+        [5, "ab", [("a", "b")], {5: "a"}, {"a": [5]}, {"a": b"ab"}],
+        "headers",
+    ),
+    "target of a link": (
+        lambda at, v: at.store.add_link("l", v),
+        [None, *TEXTS],
+        "target is the info of an object",
+    ),
+    "api_prefix": (lambda at, v: at.nc.jetstream(api_prefix=v), TEXTS, "api_prefix is a text"),
+    "cron": (
+        lambda at, v: at.js.schedule("s", target="t", cron=v),
+        TEXTS,
+        "cron is a text",
+    ),
+    "codec of keys": (
+        lambda at, v: at.bucket.with_codecs(keys=v),
+        [5, "base64", ZlibCodec()],
+        "keys is a codec",
+    ),
+    "codec of values": (
+        lambda at, v: at.bucket.with_codecs(values=v),
+        [5, "zlib"],
+        "values is a codec",
+    ),
+    "metadata of a service": (
+        lambda at, v: at.nc.add_service("s", "1.0.0", metadata=v),
+        [5, "", {5: "a"}, {"a": 5}],
+        "metadata",
+    ),
+    "description": (
+        lambda at, v: at.nc.add_service("s", "1.0.0", description=v),
+        [None, *TEXTS],
+        "description is a text",
+    ),
+    "holder": (lambda at, v: at.bucket.lock("a", holder=v), TEXTS, "holder is a text"),
+    "placement": (
+        lambda at, v: at.js.create_stream(name="S", placement=v),
+        [{5: "a"}, {None: 1}],
+        "The name of a field of Placement is a text",
+    ),
     "older_than": (lambda at, v: at.bucket.purge_deletes(older_than=v), AGES[1:], ""),
     "orphans": (lambda at, v: at.store.purge_orphans(older_than=v), AGES, ""),
     "resync": (lambda at, v: at.bucket.live(resync=v), [*AGES, 0], ""),
@@ -159,6 +265,11 @@ CALLS: dict[str, tuple[Call, list[Any], str]] = {
         lambda at, v: at.js.ordered(at.name, deliver_policy=v),
         ["lats"],
         "did you mean 'last'?",
+    ),
+    "no deliver_policy": (
+        lambda at, v: at.js.ordered(at.name, deliver_policy=v),
+        ["", False, 0, b"", []],
+        "deliver_policy",
     ),
     "kinds": (lambda at, v: at.js.events(kinds=v), ["x", ["x"]], "There is no kind of event 'x'"),
     # What is empty counts as not given.
@@ -258,7 +369,11 @@ def test_the_blocking_client_refuses_it_too(
 
 OPTIONS: dict[str, tuple[list[Any], str]] = {
     "first_connect": (["wiat", None], "first_connect is 'once', 'wait' or 'background'"),
-    "connect_timeout": ([0, -1], "connect_timeout"),
+    "connect_timeout": ([0, -1, -INF], "connect_timeout"),
+    "request_timeout": ([True, False], "A duration is seconds or a timedelta, not "),
+    "servers": ([b"nats://a", [b"nats://a"], {"nats://a": 1}], "servers"),
+    "proxy": ([5, b"http://a:1"], "proxy is a text"),
+    "jetstream_api_prefix": ([5, b"a"], "api_prefix is a text"),
     "ping_interval": ([NAN], "A timeout must be more than 0 seconds, not nan"),
     "reconnect_jitter": ([INF, 1e18, -1], "cannot be negative or infinite"),
     "pending_size": ([NAN, "x", 1.5, True, -1, timedelta(1)], "pending_size "),

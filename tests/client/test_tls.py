@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 from cryptography.hazmat.primitives import serialization
 from tests.client.conftest import Connect
 from tests.conftest import MakeServer
@@ -215,3 +217,48 @@ async def test_an_encrypted_key_is_opened_by_its_password(
     with pytest.raises(ConfigError, match="key values mismatch") as caught:
         await connect(localhost(server), **options)
     assert "password" not in str(caught.value)
+
+
+def context_for(authority: trustme.CA, name: str) -> ssl.SSLContext:
+    """A server's, with a certificate for this name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(name).configure_cert(context)
+    return context
+
+
+@pytest.mark.parametrize("within", [False, True])
+async def test_only_a_server_that_is_named_within_tls_gets_the_password(
+    tmp_path: Path, within: bool
+) -> None:
+    """Before TLS anyone may add a server, which has a certificate for a name of its own."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    async with ScriptedServer() as server, ScriptedServer() as other:
+        named: dict[str, Any] = {"connect_urls": [f"localhost:{other.port}"]}
+        options = make_options(
+            f"tls://127.0.0.1:{server.port}", user="app", password="secret",
+            tls_ca_file=str(tmp_path / "ca.pem"), reconnect_wait=0.01,
+        )  # fmt: skip
+        client = jetspark.Client(options)
+        connecting = asyncio.create_task(client.connect())
+        peer = await server.accept()
+        peer.send_info(tls_required=True, **({} if within else named))
+        await peer.writer.start_tls(context_for(authority, "127.0.0.1"))
+        assert (await peer.line()).startswith(b"CONNECT")
+        await peer.expect(b"PING")
+        if within:
+            peer.send_info(tls_required=True, **named)
+        peer.send(b"PONG\r\n")
+        await connecting
+        peer.close()
+        stranger = await other.accept()
+        stranger.send_info(tls_required=True)
+        if within:
+            await stranger.writer.start_tls(context_for(authority, "localhost"))
+            assert (await stranger.line()).startswith(b"CONNECT")
+        else:
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await stranger.writer.start_tls(context_for(authority, "localhost"))
+                if await stranger.line() == b"":
+                    raise ConnectionResetError
+        await client.close()

@@ -45,6 +45,7 @@ def decoded(
     return rows
 
 
+@pytest.mark.full
 @given(st.data())
 def test_all_types_have_the_values_that_were_written(data: st.DataObject) -> None:
     schema = record(data.draw(st.lists(schemas(), min_size=1, max_size=4)))
@@ -57,6 +58,7 @@ def test_all_types_have_the_values_that_were_written(data: st.DataObject) -> Non
     assert decoded(schema, payloads, fields=names) == some
 
 
+@pytest.mark.full
 @given(st.data())
 def test_a_damaged_datum_is_refused_or_ends_where_it_ends(data: st.DataObject) -> None:
     schema = record(data.draw(st.lists(schemas(), min_size=1, max_size=3)))
@@ -207,6 +209,7 @@ def as_column(schema: Schema, value: Any) -> Any:
     return value
 
 
+@pytest.mark.full
 @given(st.data())
 def test_a_reader_s_schema_has_of_each_writer_what_fastavro_finds(data: st.DataObject) -> None:
     kinds = st.lists(schemas(unions=False).filter(_is_plain), min_size=1, max_size=4)

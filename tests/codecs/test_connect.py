@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.codecs.connect import arrow_type, reader
+from jetspark.codecs.connect import arrow_type, days_schema, decode_json, reader
 
 _DATA, _TIME = "org.apache.kafka.connect.data", "io.debezium.time"
 
@@ -37,13 +38,16 @@ CASES = [
     (said("int64", f"{_DATA}.Timestamp"), 1000, pa.timestamp("us"), datetime(1970, 1, 1, 0, 0, 1)),
     (said("int64", f"{_TIME}.MicroTimestamp"), 1, pa.timestamp("us"),
      datetime(1970, 1, 1, 0, 0, 0, 1)),
-    (said("int64", f"{_TIME}.NanoTimestamp"), -1, pa.timestamp("us"),
+    (said("int64", f"{_TIME}.NanoTimestamp"), -1000, pa.timestamp("us"),
      datetime(1969, 12, 31, 23, 59, 59, 999999)),
-    (said("string", f"{_TIME}.ZonedTimestamp"), "2024-10-04T12:00:00.1234567+02:00",
+    (said("string", f"{_TIME}.ZonedTimestamp"), "2024-10-04T12:00:00.123456000+02:00",
      pa.timestamp("us", tz="UTC"), datetime(2024, 10, 4, 10, 0, 0, 123456, UTC)),
     (said("int32", f"{_TIME}.Time"), 45_296_000, pa.string(), "12:34:56"),
     (said("int64", f"{_TIME}.MicroTime"), 45_296_000_001, pa.string(), "12:34:56.000001"),
-    (said("int64", f"{_TIME}.NanoTime"), 86_399_999_999_999, pa.string(), "23:59:59.999999"),
+    (said("int64", f"{_TIME}.NanoTime"), 86_399_999_999_999, pa.string(), "23:59:59.999999999"),
+    (said("int32", f"{_TIME}.Time"), -1000, pa.string(), "-00:00:01"),
+    (said("int64", f"{_TIME}.MicroTime"), -3_020_399_000_001, pa.string(), "-838:59:59.000001"),
+    (said("double"), "NaN", pa.float64(), pytest.approx(float("nan"), nan_ok=True)),
     (said("int64", f"{_TIME}.MicroDuration"), 1, pa.int64(), 1),
     (said("int32", f"{_TIME}.Year"), 2024, pa.int32(), 2024),
     (said("bytes", f"{_DATA}.Decimal", **{"scale": "2", "connect.decimal.precision": "5"}), "//8=",
@@ -70,11 +74,23 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("schema", "value", "kind", "wanted"), CASES)
+OTHER_COLUMNS = [
+    (said("int64", f"{_TIME}.Timestamp"), 1_700_000_000_001, pa.int64(), 1_700_000_000_001),
+    (said("int64", f"{_TIME}.NanoTimestamp"), 1, pa.string(), "1970-01-01T00:00:00.000000001"),
+    (said("int64", f"{_TIME}.Timestamp"), 86_400_000, pa.date32(), date(1970, 1, 2)),
+    (said("int32", f"{_TIME}.Date"), 20000, pa.string(), "2024-10-04"),
+    (said("bytes"), "AAEC", pa.string(), "AAEC"),
+    (said("bytes", f"{_DATA}.Decimal", scale="2"), "AN4=", pa.float64(), 2.22),
+]  # fmt: skip
+"""Values in columns of another type than their schema's."""
+
+
+@pytest.mark.parametrize(("schema", "value", "kind", "wanted"), [*CASES, *OTHER_COLUMNS])
 def test_a_value_has_the_type_and_the_meaning_that_its_schema_says(
     schema: dict[str, Any], value: Any, kind: pa.DataType, wanted: Any
 ) -> None:
-    assert arrow_type(schema) == kind
+    if (schema, value, kind, wanted) in CASES:
+        assert arrow_type(schema) == kind
     read = reader(kind, schema)
     assert pa.array([read(value), read(None)], kind).to_pylist() == [wanted, None]
 
@@ -83,9 +99,8 @@ def test_a_value_has_the_type_and_the_meaning_that_its_schema_says(
     ("kind", "value", "wanted"),
     [
         (pa.string(), 7, "7"),
-        (pa.string(), {"a": "ö"}, '{"a": "ö"}'),
+        (pa.string(), {"a": "ö"}, '{"a":"ö"}'),
         (pa.date32(), "2024-10-04Z", date(2024, 10, 4)),
-        (pa.date32(), 0, date(1970, 1, 1)),
         (pa.timestamp("us"), "1970-01-01T00:00:01", datetime(1970, 1, 1, 0, 0, 1)),
         (pa.decimal128(4, 2), "1.50", Decimal("1.50")),
         (pa.decimal128(4, 2), 1.5, Decimal("1.50")),
@@ -119,6 +134,29 @@ def test_a_value_without_a_schema_is_taken_for_what_the_column_says(
         (pa.list_(pa.int8()), {}, "{} is not a list"),
         (pa.struct([("a", pa.int8())]), [], "[] is not an object"),
         (pa.map_(pa.string(), pa.int8()), ["a"], '["a"] is not a map'),
+        (pa.map_(pa.int8(), pa.int8()), [[None, 1]], "is not a map"),
+        (pa.map_(pa.int8(), pa.int8()), [[1, 1], [1, 2]], "is not a map"),
+        (pa.float64(), "1_000", '"1_000" is not a number'),
+        (pa.float64(), " 1", '" 1" is not a number'),
+        (pa.float64(), "1e400", "is not a number"),
+        (pa.float64(), 2**53 + 1, "is not a number"),
+        (pa.float32(), 1e39, "is not a number"),
+        (pa.float32(), 1e-60, "is not a number"),
+        (pa.decimal128(8, 0), "1_000", "is not a number"),
+        (pa.decimal128(8, 0), True, "is not a number"),
+        (pa.date32(), 20000, "20000 is not a date"),
+        (pa.date32(), "20241004", "is not a date"),
+        (pa.date32(), "2024-W01-1", "is not a date"),
+        (pa.timestamp("us"), "2024-10-04", "is not a time"),
+        (pa.timestamp("us"), "infinity", "is not a time"),
+        (pa.timestamp("us"), "2024-10-04T12:00:00.1234567", "at most six digits"),
+        (pa.timestamp("us"), "2024-10-04T12:00:00+02:00", "without a zone"),
+        (
+            pa.timestamp("us", tz="UTC"),
+            "0001-01-01T00:00:00+10:00",
+            '"0001-01-01T00:00:00+10:00" is not in the years 1 to 9999',
+        ),
+        (pa.timestamp("us", tz="UTC"), "9999-12-31T23:59:59-10:00", "years 1 to 9999"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_the_reason(
@@ -126,6 +164,76 @@ def test_a_value_that_does_not_fit_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
         reader(kind, None)(value)
+
+
+_DAY, _MS, _US, _NS = (
+    said("int32", f"{_TIME}.Date"), said("int64", f"{_TIME}.Timestamp"),
+    said("int64", f"{_TIME}.MicroTimestamp"), said("int64", f"{_TIME}.NanoTimestamp"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "kind"),
+    [
+        (_DAY, 2**31 - 1, pa.date32()),  # infinity of PostgreSQL
+        (_DAY, -719_163, pa.date32()),
+        (_DAY, 2_932_897, pa.date32()),
+        (_DAY, 2_932_897, pa.string()),
+        (_MS, 9223372036825200, pa.timestamp("us")),  # infinity
+        (_US, 2**63 - 1, pa.timestamp("us")),
+        (_MS, 1_700_000_000_000_000, pa.timestamp("us")),  # microseconds instead
+        (_MS, 2**70, pa.timestamp("us")),
+        (_NS, 1, pa.timestamp("us")),
+        (_MS, 5, pa.date32()),
+        (_DAY, 1.5, pa.date32()),
+        (_DAY, 5, pa.timestamp("us")),
+        (_MS, True, pa.timestamp("us")),
+    ],
+)
+def test_a_time_that_the_column_cannot_have_is_refused(
+    schema: dict[str, Any], value: Any, kind: pa.DataType
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(json.dumps(value))} is not"):
+        reader(kind, schema)(value)
+
+
+@pytest.mark.parametrize("schema", [_DAY, _MS, _NS, said("int64", f"{_TIME}.MicroTime")])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.decimal128(38, 0)])
+def test_a_column_of_numbers_has_the_number_of_a_time_as_it_came(
+    schema: dict[str, Any], kind: pa.DataType
+) -> None:
+    value = reader(kind, schema)(1_700_000_000_123)
+    assert pa.array([value], kind).to_pylist() == [1_700_000_000_123]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (said("bytes", f"{_DATA}.Decimal", scale="2"), ""),
+        (said("struct", "io.debezium.data.VariableScaleDecimal"), {"scale": 0, "value": ""}),
+    ],
+)
+@pytest.mark.parametrize("kind", [pa.decimal128(9, 2), pa.string()])
+def test_no_bytes_are_no_decimal(schema: dict[str, Any], value: Any, kind: pa.DataType) -> None:
+    with pytest.raises(ValueError, match=r'^"" is not the bytes of a number'):
+        reader(kind, schema)(value)
+
+
+def test_dates_without_a_schema_are_days_where_events_of_debezium_are_read() -> None:
+    kind = pa.struct([("d", pa.date32()), ("l", pa.list_(pa.map_(pa.string(), pa.date32())))])
+    value = {"d": 20000, "l": [{"a": 0}, {"b": "1970-01-02"}]}
+    read = reader(kind, days_schema(kind))
+    assert pa.array([read(value)], kind).to_pylist() == [
+        {"d": date(2024, 10, 4), "l": [[("a", date(1970, 1, 1))], [("b", date(1970, 1, 2))]]}
+    ]
+    assert days_schema(pa.list_(pa.int8())) is None
+
+
+def test_a_text_of_json_has_each_number_as_it_was_written() -> None:
+    written = b'{"a":[1.10,12345678901234567890.1234567890123456789],"b":1e5}'
+    assert reader(pa.string(), None)(decode_json(written)) == written.decode()
+    deep = b"[" * 700 + b"]" * 700
+    assert reader(pa.string(), None)(decode_json(deep)) == deep.decode()
 
 
 _JSON = st.recursive(

@@ -67,6 +67,7 @@ def read(
     ]
 
 
+@pytest.mark.full
 @given(st.data())
 def test_rows_in_avro_are_what_fastavro_writes_and_what_we_read(data: st.DataObject) -> None:
     schema = record(data.draw(st.lists(schemas(), min_size=1, max_size=4)))

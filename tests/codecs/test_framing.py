@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from typing import Any
 
 import cramjam
@@ -20,6 +21,7 @@ from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.framing import BadFrame, Framing, decompressed
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import SchemaNotFoundError
+from jetspark.reserved_names import BARE_PAYLOAD
 
 OLD = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
 NEW = {
@@ -50,6 +52,8 @@ class Registry:
 
     def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
         self.asked.append((name, version))
+        if version is not None and version >= len(self.schemas):
+            raise SchemaNotFoundError(f"The registry has no version {version} of {name}.")
         return self.schemas[-1 if version is None else version]
 
 
@@ -122,19 +126,70 @@ def test_apicurio_has_eight_bytes_of_an_id() -> None:
 
 
 def test_payloads_that_are_not_decoded_come_out_of_their_frames_or_stay_as_they_are() -> None:
-    found = Framing("confluent").bare(batch([confluent(1, b'{"a": 1}'), b"[]"]))
+    (found,) = Framing("confluent").bare(batch([confluent(1, b'{"a": 1}'), b"[]"]))
     assert found.column("data").to_pylist() == [b'{"a": 1}', b"[]"]
     assert found.schema == SCHEMA
 
 
+def test_headers_name_no_compression_that_was_undone() -> None:
+    site, twice = {"Site": "eu"}, gzip.compress(gzip.compress(b"x"))
+    payloads = [gzip.compress(b"a"), b"b", gzip.compress(b"c"), gzip.compress(b"d"), b"e"]
+    headers = [
+        {"content-ENCODING": " GZip"} | site,
+        {"Content-Encoding": "gzip"},
+        site,
+        {"Content-Encoding": "gzip"},
+        {"Content-Encoding": "identity"},
+    ]
+
+    def messages(name: str) -> list[tuple[bytes, Any]]:
+        (found,) = Framing(compression=name).bare(batch(payloads, headers))
+        assert found.schema == SCHEMA
+        lists = found.column("headers").to_pylist()
+        pairs = [one and {pair["key"]: pair["value"] for pair in one} for one in lists]
+        return list(zip(found.column("data").to_pylist(), pairs, strict=True))
+
+    assert messages("header") == [
+        (b"a", site), (b"b", headers[1]), (payloads[2], site), (b"d", None), (b"e", headers[4])
+    ]  # fmt: skip
+    assert messages("gzip") == [
+        (b"a", site), (b"b", headers[1]), (b"c", site), (b"d", None), (b"e", headers[4])
+    ]  # fmt: skip
+    rows = batch([twice]).to_pylist()
+    rows[0]["headers"] = [{"key": "Content-Encoding", "value": "gzip"}] * 2
+    (found,) = Framing().bare(pa.RecordBatch.from_pylist(rows, SCHEMA))
+    assert gzip.decompress(found.column("data")[0].as_py()) == b"x"
+    assert found.column("headers").to_pylist() == [rows[0]["headers"][:1]]
+
+
+@pytest.mark.parametrize("bare", ["", "refused", "all"])
+def test_payloads_stay_as_they_came_whatever_is_around_them(bare: Any) -> None:
+    around = Framing("confluent", "gzip")
+    inner = [b'{"a": 1}', b'{"a": "x"}', b"no object"]
+    payloads = [gzip.compress(confluent(1, one)) for one in inner]
+    payloads += [confluent(1, b"{}"), gzip.compress(b"{}")]
+    decoding = Decoding(PayloadSchema("json", "a INT"), around, keep_payload=True)
+    found = rows_of(replace(decoding, bare_payload=bare), batch(payloads))
+    assert [row["data"] for row in found] == payloads
+    assert [row["a"] for row in found] == [1] + [None] * 4
+    assert [row[REASON] is None for row in found] == [True] + [False] * 4
+    if bare:
+        first = inner[0] if bare == "all" else None
+        unpacked = [first, *inner[1:], payloads[3], b"{}"]
+        assert [row[BARE_PAYLOAD] for row in found] == unpacked
+    of_frames = replace(decoding, framing=Framing("confluent"), bare_payload=bare)
+    found = rows_of(of_frames, batch([gzip.decompress(one) for one in payloads[:3]]))
+    assert [row["data"] for row in found] == [confluent(1, one) for one in inner]
+
+
 def test_headers_name_schemas() -> None:
-    registry = Registry(OLD, NEW)
+    registry = Registry(OTHER, OLD, NEW)
     decoding = Decoding(payload_schema(NEW), Framing("nats"), lookup=registry)
     old, new = written(OLD, {"a": 1}), written(NEW, {"a": 2, "b": "x"})
-    headers = [{"Nats-Schema": "R", "Nats-Schema-Version": "0"}, {"nats-schema": "R"}, {}]
+    headers = [{"Nats-Schema": "R", "Nats-Schema-Version": "1"}, {"nats-schema": "R"}, {}]
     found = rows_of(decoding, batch([old, new, new], headers))
     assert [row["b"] for row in found] == ["none", "x", "x"]
-    assert registry.asked == [("R", 0), ("R", None)]
+    assert registry.asked == [("R", 1), ("R", None)]
     azure = Framing("azure")
     number = "0123456789abcdef0123456789abcdef"
     bare = azure.unpack(

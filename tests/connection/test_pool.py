@@ -188,6 +188,22 @@ def test_gossip_inherits_scheme_credentials_and_the_name_to_verify() -> None:
     assert pool.servers[-1].url.tls_name == "nats.example"
 
 
+def test_a_name_from_before_tls_is_verified_by_the_users_own() -> None:
+    """Anyone could have written it there, and has a certificate for a name of his own."""
+    pool = make("tls://u:p@nats.example:4443")
+    via = pool.servers[0]
+    pool.learn(["evil.example:4222", "n2.example:4222"], via, secure=True, in_clear=True)
+    assert [one.url.tls_name for one in pool.servers[1:]] == ["nats.example"] * 2
+    pool.learn(["n2.example:4222", "n3.example:4222"], via, secure=True)  # within TLS
+    assert {one.url.host: one.url.tls_name for one in pool.servers} == {
+        "nats.example": None,
+        "n2.example": None,
+        "n3.example": None,
+    }
+    pool.learn(["n2.example:4222", "n3.example:4222"], via, secure=True, in_clear=True)
+    assert {one.url.tls_name for one in pool.servers} == {None}
+
+
 def test_advertised_servers_are_added_once_and_removed_when_no_longer_advertised() -> None:
     pool = make("a", "b")
     via = pool.servers[0]

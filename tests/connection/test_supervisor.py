@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from jetspark import (
 )
 from jetspark.connection.events import TRANSITIONS, Reconnected
 from jetspark.connection.options import make_options
+from jetspark.connection.supervisor import LOG_INTERVAL, MAX_LOGGED, LogBudget
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
     BadHeaderError,
@@ -435,7 +437,9 @@ async def test_lame_duck_without_another_server_is_kept_until_it_ends(link: Link
     made = await link()
     made.peer.send_info(ldm=True)
     await made.event(LameDuck)
+    made.peer.send_info(ldm=True)  # as when another server leaves meanwhile
     await flushing_of(made)
+    assert made.events.empty()
     made.peer.close()
     await made.server.welcome()
 
@@ -626,9 +630,10 @@ async def test_listener_hooks_are_called_on_disconnect_and_reconnect_and_may_pub
 
 async def test_a_link_lost_while_draining_is_the_end(link: Link) -> None:
     made = await link()
-    made.client.subscribe("a")
+    sub = made.client.subscribe("a")
     draining = asyncio.create_task(made.client.drain())
     await made.peer.expect(b"SUB a 1", b"UNSUB 1", b"PING")
+    assert sub.active
     assert made.client.status is ConnectionStatus.DRAINING
     made.peer.close()
     with pytest.raises(ConnectionClosedError):
@@ -813,3 +818,58 @@ def test_every_state_can_be_left_and_closed_is_the_only_start() -> None:
     for state, following in TRANSITIONS.items():
         if state is not ConnectionStatus.CLOSED:
             assert ConnectionStatus.CLOSED in following
+
+
+# -- floods --------------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+async def test_a_server_that_reads_nothing_gets_one_pong(
+    server: ScriptedServer, link: Link
+) -> None:
+    """Its PINGs cost no memory."""
+    made = await link()
+    payload = b"x" * 1_000_000
+    while True:  # until the client's socket is full
+        try:
+            made.client.publish_nowait("a", payload)
+            await asyncio.sleep(0)
+        except OutboundBufferError:
+            break
+    tracemalloc.start()
+    try:
+        for _ in range(30):
+            made.peer.send(b"PING\r\n" * 20_000)
+            await made.peer.writer.drain()
+        made.peer.send(b"-ERR 'the last'\r\n")
+        await soon(made.errors.get())
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert used < 10_000_000
+    received = b""
+    while b"PONG\r\n" not in received:
+        received = received[-10:] + await soon(made.peer.reader.read(1 << 20))
+
+
+async def test_errors_without_end_are_counted_and_not_all_logged(
+    link: Link, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = await link()
+    with caplog.at_level(logging.WARNING, "jetspark"):
+        made.peer.send(b"-ERR 'foo bar'\r\n" * 5000)
+        for _ in range(5000):
+            await soon(made.errors.get())
+    assert len(caplog.records) == MAX_LOGGED + 1
+    assert "the next ones are only counted" in caplog.text
+
+
+def test_errors_that_were_not_logged_are_counted_afterwards(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    budget = LogBudget(lambda: now)
+    assert sum(budget.spend() for _ in range(MAX_LOGGED + 7)) == MAX_LOGGED
+    now = LOG_INTERVAL
+    assert budget.spend()
+    assert "7 more errors were not logged" in caplog.text

@@ -49,6 +49,24 @@ def test_a_bad_url_is_refused(text: str, sentence: str) -> None:
         parse_url(text)
 
 
+@pytest.mark.parametrize("character", "/?#[],")
+@pytest.mark.parametrize("scheme", ["nats://", "tls://", "ws://", ""])
+def test_a_password_that_is_not_escaped_is_told_and_not_shown(scheme: str, character: str) -> None:
+    login = f"us3r:s3c{character}r3t"
+    text = f"{scheme}{login}@host:4222"
+    with pytest.raises(ConfigError, match="percent-encode what its user and password have") as told:
+        parse_urls(text)
+    assert not any(part in str(told.value) for part in ("us3r", "s3c", "r3t"))
+    (url,) = parse_urls(text.replace(login, login.replace(character, f"%{ord(character):02X}")))
+    assert url.password == f"s3c{character}r3t"
+
+
+@pytest.mark.parametrize("character", "@:%;&=+$!*'()")
+def test_other_passwords_may_stay_as_they_are(character: str) -> None:
+    (url,) = parse_urls(f"nats://user:s3c{character}r3t@host:4222")
+    assert (url.user, url.password, url.host) == ("user", f"s3c{character}r3t", "host")
+
+
 def test_websocket_and_other_servers_do_not_mix() -> None:
     with pytest.raises(ConfigError, match="cannot be mixed"):
         parse_urls("nats://a,ws://b")

@@ -274,6 +274,30 @@ async def test_originals_are_removed_on_request(make_orders: Any) -> None:
         await orders.js.get_msg(orders.name, 2)
 
 
+async def test_a_replay_into_a_work_queue_takes_the_place_of_the_original(make_orders: Any) -> None:
+    orders: Orders = await make_orders(retention="workqueue")
+    await orders.give_up("eu", "us")
+    assert await orders.dead.move() == 2
+    assert (await orders.dead.replay(subject=orders.subject("eu"))).replayed == 1
+    assert (await orders.dead.replay(subject=orders.subject("us"), keep=True)).replayed == 1
+    state = (await orders.js.stream_info(orders.name, subjects_filter=">")).state
+    assert state.subjects == {orders.subject("eu"): 1, orders.subject("us"): 1}
+    assert state.first_seq == 3
+
+
+async def test_a_replay_deletes_no_other_message_of_that_sequence(make_orders: Any) -> None:
+    orders: Orders = await make_orders(retention="workqueue")
+    await orders.give_up("eu")
+    await orders.dead.move()
+    await orders.js.delete_stream(orders.name)
+    await orders.js.create_stream(
+        name=orders.name, subjects=[f"{orders.name}.>"], retention="workqueue"
+    )
+    await orders.js.publish(orders.subject("new"), b"x")
+    assert (await orders.dead.replay()).replayed == 1
+    assert (await orders.js.stream_info(orders.name)).state.messages == 2
+
+
 async def test_a_letter_whose_advisory_was_not_acknowledged_is_not_repeated(
     orders: Orders, reported: list[JetsparkError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,6 +382,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.full
 async def test_killed_workers_neither_lose_nor_repeat(
     orders: Orders, shared_server: NatsServer
 ) -> None:

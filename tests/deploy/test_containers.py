@@ -20,7 +20,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
-from tests.deploy.test_manifests import FOLDER, PASSWORDS, ROOT, of_kind
+from tests.deploy.test_manifests import FOLDER, PASSWORDS, ROOT, the
 from tests.metrics.test_names import shown_and_alerted
 from tests.support.ports import free_port
 from tests.support.processes import finish, python
@@ -64,7 +64,9 @@ class Container:
         found = dict(more)
         for one in self._of["env"]:
             if "secretKeyRef" in (source := one.get("valueFrom", {})):
-                found[one["name"]] = PASSWORDS[f"{source['secretKeyRef']['key'].upper()}_PASSWORD"]
+                key = source["secretKeyRef"]["key"]
+                user = "pipeline" if key == "password" else key  # of a Secret of its own
+                found[one["name"]] = PASSWORDS[f"{user.upper()}_PASSWORD"]
             elif not source:
                 text = re.sub(r"\$\((\w+)\)", lambda name: found[name[1]], one["value"])
                 found[one["name"]] = self.here(text)
@@ -99,8 +101,7 @@ class Container:
 
 
 def the_container(kind: str, pod: str) -> dict[str, Any]:
-    (found,) = (one for one in of_kind("StatefulSet") if one["metadata"]["name"] == pod)
-    container: dict[str, Any] = found["spec"]["template"]["spec"][kind][0]
+    container: dict[str, Any] = the(kind, pod)["spec"]["template"]["spec"]["containers"][0]
     return container
 
 
@@ -118,7 +119,7 @@ def nats_containers(folder: Path) -> list[Container]:
             "/etc/nats-tls": str(folder),
             "/var/run/nats": str(home),
             "/data": str(home),
-            f"{pod}.nats-headless:4222": f"localhost:{ports['client']}",
+            f"{pod}.nats-headless.events:4222": f"localhost:{ports['client']}",
             **{
                 f"nats://{other}.nats-headless:6222": f"nats://localhost:{its['routes']}"
                 for other, its in zip(PODS, every, strict=True)
@@ -129,7 +130,7 @@ def nats_containers(folder: Path) -> list[Container]:
             # Of the test, which has to publish.
             "users: [\n      {\n": "users: [ {user: shop, password: shop}\n      {\n",
         }
-        container = Container(the_container("containers", "nats"), places, ports)
+        container = Container(the_container("StatefulSet", "nats"), places, ports)
         text = container.here((FOLDER / "nats.conf").read_text("utf-8"))
         (home / "nats.conf").write_text(text, "utf-8")
         made.append(container)
@@ -184,6 +185,7 @@ def test_containers_run_and_answer_their_probes(
     places = {
         "/etc/nats-ca": str(tmp_path),
         "/etc/pipeline": str(pipeline),
+        "/etc/streams": str(pipeline),
         "/lake": str(tmp_path / "lake"),
         "tls://nats:4222": servers,
         "k8s://https://kubernetes.default.svc:443": "local[2]",
@@ -192,8 +194,8 @@ def test_containers_run_and_answer_their_probes(
         "7079": str(free_port()),
         ":9464": f"127.0.0.1:{(port := free_port())}",
     }
-    driver = Container(the_container("containers", "jetspark"), places, {"metrics": port})
-    init = Container(the_container("initContainers", "jetspark"), places, {})
+    driver = Container(the_container("StatefulSet", "jetspark"), places, {"metrics": port})
+    init = Container(the_container("Job", "streams"), places, {})
     pipeline.mkdir()
     for name in ("pipeline.toml", "streams.py", "spark-defaults.conf"):
         text = (FOLDER / name).read_text("utf-8")
@@ -222,7 +224,7 @@ def test_containers_run_and_answer_their_probes(
         served = set(re.findall(r"^# TYPE (\w+)", seen, re.MULTILINE))
         of_clients = ("messaging_", "jetspark_client_")
         assert {name for name in shown_and_alerted() if not name.startswith(of_clients)} <= served
-        hook = the_container("containers", "nats")["lifecycle"]["preStop"]["exec"]["command"]
+        hook = the_container("StatefulSet", "nats")["lifecycle"]["preStop"]["exec"]["command"]
         subprocess.run(list(map(nats[0].here, hook)), check=True, timeout=SECONDS)
         for pod in pods:
             pod.kill()

@@ -42,6 +42,8 @@ VOLUMES = re.compile(
     r"spark\.kubernetes\.executor\.(secrets\.[\w-]+|volumes\.persistentVolumeClaim\.\w+\."
     r"(mount\.path|options\.claimName))"
 )
+ACCOUNT = "spark.kubernetes.authenticate.executor.serviceAccountName"
+"""Spark puts this name together, too."""
 
 
 @cache
@@ -67,6 +69,11 @@ def values(document: object, key: str) -> Iterator[Any]:
             yield from values(value, key)
 
 
+def the(kind: str, name: str) -> dict[str, Any]:
+    (found,) = (one for one in of_kind(kind) if one["metadata"]["name"] == name)
+    return found
+
+
 def names(*kinds: str) -> set[str]:
     return {document["metadata"]["name"] for kind in kinds for document in of_kind(kind)}
 
@@ -86,7 +93,10 @@ def test_every_document_is_what_kubernetes_takes(version: str) -> None:
 def test_all_files_are_applied_and_no_name_stands_twice() -> None:
     kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
     assert kustomization["resources"] == FILES
-    made = [(document["kind"], document["metadata"]["name"]) for document in documents()]
+    made = [
+        (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"])
+        for one in documents()
+    ]
     assert len(set(made)) == len(made)
     for generated in kustomization["configMapGenerator"]:
         assert all((FOLDER / file).is_file() for file in generated["files"])
@@ -102,8 +112,14 @@ def test_what_is_referred_to_is_there() -> None:
         assert set(values(document, "serviceAccountName")) <= names("ServiceAccount")
         assert set(values(document, "serviceName")) <= names("Service")
     labels = [one["spec"]["template"]["metadata"]["labels"] for one in of_kind("StatefulSet")]
+    for one in of_kind("Service"):
+        if (other := one["spec"].get("externalName")) is not None:
+            name, namespace, *_ = other.split(".")
+            assert namespace == the("StatefulSet", name)["metadata"]["namespace"]
     for kind in ("Service", "StatefulSet", "PodDisruptionBudget"):
         for document in of_kind(kind):
+            if "externalName" in document["spec"]:
+                continue
             selector = document["spec"]["selector"]
             assert selector.get("matchLabels", selector) in labels
     for one in of_kind("StatefulSet"):
@@ -152,6 +168,9 @@ def test_systemd_has_nothing_against_the_unit(tmp_path: Path) -> None:
 
 def test_only_prometheus_may_reach_the_port_for_metrics_and_every_pod_has_a_policy() -> None:
     policies = {one["metadata"]["name"]: one["spec"] for one in of_kind("NetworkPolicy")}
+    assert policies.pop("streams") == {
+        "podSelector": {"matchLabels": {"app": "streams"}}, "policyTypes": ["Ingress"],
+    }  # fmt: skip
     scraping = [one for one in policies["jetspark"]["ingress"] if "ports" in one]
     ((source,),) = (one["from"] for one in scraping)
     assert [one["ports"] for one in scraping] == [[{"port": 9464}]]
@@ -161,8 +180,49 @@ def test_only_prometheus_may_reach_the_port_for_metrics_and_every_pod_has_a_poli
     labels = [one["spec"]["template"]["metadata"]["labels"] for one in of_kind("StatefulSet")]
     assert labels == [{"app": "nats"}, {"app": "jetspark"}]
     assert policies["nats"]["podSelector"] == {"matchLabels": {"app": "nats"}}
-    other = {"key": "app", "operator": "NotIn", "values": ["nats"]}
-    assert policies["jetspark"]["podSelector"] == {"matchExpressions": [other]}
+    assert policies["jetspark"]["podSelector"] == {}
+
+
+def test_who_may_create_pods_finds_no_password_but_its_own() -> None:
+    """A pod can mount every Secret of its namespace."""
+    for role in of_kind("Role"):
+        rules = [rule for rule in role["rules"] if "create" in rule["verbs"]]
+        assert [rule["resources"] for rule in rules] == [["pods"], ["configmaps"]]
+        namespace = role["metadata"]["namespace"]
+        here = [one for one in documents() if one["metadata"].get("namespace") == namespace]
+        assert namespace != the("StatefulSet", "nats")["metadata"]["namespace"]
+        used = {name["name"] for one in here for name in values(one, "secretKeyRef")}
+        assert used == {"nats-pipeline"}
+        assert {name for one in here for name in values(one, "secretName")} == {"nats-ca"}
+
+
+def test_pods_have_no_rights_that_they_do_not_need() -> None:
+    """As the Pod Security Standard "restricted" has it, which both namespaces enforce."""
+    for one in of_kind("Namespace"):
+        assert one["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    template = yaml.safe_load((FOLDER / "executor.yaml").read_text())
+    pods = [one["spec"]["template"]["spec"] for one in (*of_kind("StatefulSet"), *of_kind("Job"))]
+    for pod in (*pods, template["spec"]):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert template["spec"]["automountServiceAccountToken"] is False
+    settings = spark_settings()
+    assert settings["spark.kubernetes.executor.podTemplateFile"] == "/etc/pipeline/executor.yaml"
+    (container,) = template["spec"]["containers"]
+    assert settings["spark.kubernetes.executor.podTemplateContainerName"] == container["name"]
+    account = settings[ACCOUNT]
+    assert the("ServiceAccount", account)["automountServiceAccountToken"] is False
+    bound = {one["name"] for binding in of_kind("RoleBinding") for one in binding["subjects"]}
+    assert account not in bound
+
+
+def test_the_unit_keeps_its_state_and_what_it_writes_to_itself() -> None:
+    unit = UNIT.read_text("utf-8")
+    for line in ("StateDirectoryMode=0700", "UMask=0077", "NoNewPrivileges=true"):
+        assert f"{line}\n" in unit
 
 
 # -- NATS ------------------------------------------------------------------------------------
@@ -241,8 +301,7 @@ def test_manifest_driver_pod_and_ports_match_spark_defaults() -> None:
     assert ports["driver"] == settings["spark.driver.port"]
     assert ports["blocks"] == settings["spark.driver.blockManager.port"]
     assert container["image"] == settings["spark.kubernetes.container.image"]
-    kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
-    assert settings["spark.kubernetes.namespace"] == kustomization["namespace"]
+    assert settings["spark.kubernetes.namespace"] == driver["metadata"]["namespace"]
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.lake"
     assert settings[f"{volume}.mount.path"] == mounts["lake"]
@@ -250,7 +309,7 @@ def test_manifest_driver_pod_and_ports_match_spark_defaults() -> None:
 
 
 def test_spark_knows_every_setting() -> None:
-    wanted = {name for name in spark_settings() if not VOLUMES.fullmatch(name)}
+    wanted = {name for name in spark_settings() if not VOLUMES.fullmatch(name)} - {ACCOUNT}
     jars = SPARK / "jars"
     for pattern in ("spark-core_*.jar", "spark-kubernetes_*.jar"):
         (jar,) = jars.glob(pattern)
@@ -275,8 +334,10 @@ def spark_settings() -> dict[str, str]:
 
 def test_the_image_installs_extras_that_there_are() -> None:
     text = (ROOT / "deploy" / "image" / "Dockerfile").read_text("utf-8")
-    match = re.search(r'"/src\[([\w,]+)\]"', text)
+    match = re.search(r"\[([\w,]+)\]\"", text)
     assert match is not None
+    # No layer of the image that is kept has the folder from which it was built.
+    assert "COPY . " not in text.rpartition("\nFROM ")[2]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert set(match[1].split(",")) <= project["optional-dependencies"].keys()
 

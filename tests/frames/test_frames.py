@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.frames --runs 10000` is the long one."""
+"""The campaign "frames" in small."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from tests.frames.__main__ import a_leaf_node
-from tests.frames.campaign import CALLS, SCRIPTS, WAYS, Outcome, Place, campaign
+from tests.frames.frames import CALLS, SCRIPTS, WAYS, Figures, Place, a_leaf_node, run_on
+from tests.support.frame_proxy import Kind
 
 from jetspark.server import NatsServer
 
@@ -16,9 +16,9 @@ pytestmark = pytest.mark.server
 OVER_A_LEAF_NODE = ("ordered", "keys", "watch", "live", "history", "object_get", "fetch")
 
 
-def check(outcomes: list[Outcome]) -> None:
-    assert [str(outcome) for outcome in outcomes if outcome.wrong] == []
-    assert sum(bool(outcome.frame) for outcome in outcomes) > len(outcomes) // 2
+def check(figures: Figures) -> None:
+    assert figures.wrong == []
+    assert figures.frames_hit > figures.runs // 2
 
 
 async def test_whichever_frame_is_disturbed_the_result_is_right_or_a_typed_error(
@@ -26,9 +26,9 @@ async def test_whichever_frame_is_disturbed_the_result_is_right_or_a_typed_error
 ) -> None:
     needs_server("2.14")  # fast ingest
     async with asyncio.timeout(300):
-        outcomes = await campaign(Place(shared_server), runs=120, seed=7)
-    check(outcomes)
-    assert len({outcome.script for outcome in outcomes}) > len(SCRIPTS) * 0.8
+        figures = await run_on(Place(shared_server), 120, 7)
+    check(figures)
+    assert len(figures.calls) > len(SCRIPTS) * 0.8
 
 
 async def test_whichever_call_of_spark_s_source_or_sink_is_lost_no_row_is_or_comes_twice(
@@ -36,23 +36,15 @@ async def test_whichever_call_of_spark_s_source_or_sink_is_lost_no_row_is_or_com
 ) -> None:
     needs_server("2.14")  # interestConsumer
     async with asyncio.timeout(300):
-        outcomes = await campaign(Place(shared_server), CALLS, kinds=WAYS, runs=30, seed=7)
-    check(outcomes)
+        check(await run_on(Place(shared_server), 30, 7, CALLS, WAYS))
 
 
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 async def test_whichever_frame_is_disturbed_behind_a_leaf_node_the_result_is_right_or_a_typed_error(
-    kind: str, needs_server: Callable[[str], None]
+    kind: Kind, needs_server: Callable[[str], None]
 ) -> None:
     # Before 2.15 a leaf node whose link is cut goes to the hub itself, past the proxy.
     needs_server("2.15" if kind == "cut" else "2.14")
     runs = 15 if kind == "drop" else 6
     async with a_leaf_node() as place, asyncio.timeout(300):
-        outcomes = await campaign(
-            place,
-            OVER_A_LEAF_NODE,
-            kinds=[kind],  # type: ignore[list-item]
-            runs=runs,
-            seed=7,
-        )
-    check(outcomes)
+        check(await run_on(place, runs, 7, OVER_A_LEAF_NODE, [kind]))

@@ -1,4 +1,4 @@
-"""Spoiled archives: `python -m tests.fuzz.archives 100000` gives them to the kernel and to Backup.
+"""Spoiled archives, given to the kernel and to Backup.
 
 The kernel: equal content and errors however it comes in pieces, nothing but BackupError, and
 content within what one call may unpack. Backup: rows, a BackupError or a DataLossError. With
@@ -8,15 +8,14 @@ content within what one call may unpack. Backup: rows, a BackupError or a DataLo
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
 from collections import Counter
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from tests.fuzz import sanitized
+from tests.fuzz.sanitized import c_kernel
+from tests.support import campaign
 
 
 def spoiled(data: bytes, rng: random.Random) -> bytes:
@@ -96,35 +95,38 @@ def archives(rng: random.Random) -> tuple[bytes, int]:
     return make.tar_of(files), count
 
 
-def fuzz(count: int, kernels: list[ModuleType], seed: int = 0, report: int = 0) -> Counter[str]:
-    """So many archives; how they ended."""
+@dataclass
+class Figures(campaign.Figures):
+    """How archives ended."""
+
+    ended: Counter[str] = field(default_factory=Counter)
+
+
+def run(runs: int = 100_000, seed: int = 0, sanitize: bool = False) -> Figures:
+    """A run is an archive. Raises AssertionError."""
+    kernel = c_kernel(sanitize=sanitize)
     from tests.support import archives as make
 
     from jetspark.bulk.backup import open_backup
     from jetspark.errors import BackupError, DataLossError
 
     rng = random.Random(seed)
-    ends: Counter[str] = Counter()
+    figures = Figures()
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(1, count + 1):
+        for _ in range(runs):
             content, messages = archives(rng)
             inside = rng.random() < 0.5  # behind right checksums of frames
             sent = make.stream_of(spoiled(content, rng) if inside else content, 500)
             sent = sent if inside else spoiled(sent, rng)
             step = rng.choice((1, 7, 100, 10_000))
-            assert unpacked(kernels[-1], sent, step) == unpacked(kernels[-1], sent, len(sent)), sent
+            assert unpacked(kernel, sent, step) == unpacked(kernel, sent, len(sent)), sent
             place = make.write_backup(Path(folder), b"", 1, messages, messages)
             (place / "stream.tar.s2").write_bytes(sent)
             try:
                 rows = sum(batch.num_rows for batch in open_backup(place).read())
                 assert rows <= messages
-                ends["read"] += 1
+                figures.ended["read"] += 1
             except (BackupError, DataLossError):
-                ends["refused"] += 1
-            if report and number % report == 0:
-                print(f"{number:,} archives: {dict(ends)}", file=sys.stderr, flush=True)
-    return ends
-
-
-if __name__ == "__main__":
-    sys.exit(sanitized.main("tests.fuzz.archives", __doc__, 100_000, partial(fuzz, report=10_000)))
+                figures.ended["refused"] += 1
+            figures.count_run()
+    return figures

@@ -1,4 +1,4 @@
-"""Payloads by both ways of `jetspark ingest`: `python -m tests.fuzz.both_ways --count 100000`.
+"""Payloads by both ways of `jetspark ingest`.
 
 JSON, nearly, becomes a table by tasks that write what they read, and through Spark's parser, with
 and without a table for records that do not become rows, in both formats. The tables must have the
@@ -8,9 +8,7 @@ same rows, and the records the same reasons.
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from tests.support import campaign
 from tests.support.both_ways import differences
-from tests.support.campaign import command
 from tests.support.java import small_jvms
 from tests.support.json_payloads import FIELDS, NESTED, Kind, payload
 from tests.support.streams import Admin
@@ -47,21 +44,20 @@ SCHEMAS: list[tuple[dict[str, str], dict[str, Kind]]] = [
 class Figures(campaign.Figures):
     """What was compared."""
 
-    payloads: int = 0
     rows: int = 0
     tables: int = 0
 
 
 def fuzz(
-    spark: SparkSession, server: NatsServer, folder: Path, figures: Figures, count: int, seed: int
+    spark: SparkSession, server: NatsServer, folder: Path, figures: Figures, runs: int, seed: int
 ) -> None:
     """So many payloads."""
     turn = 0
     with Admin(server.url) as admin:
-        while figures.payloads < count:
+        while figures.runs < runs:
             rng = random.Random(f"{seed} {turn}")
             types, kinds = SCHEMAS[turn % len(SCHEMAS)]
-            size = min(_AT_A_TIME, count - figures.payloads)
+            size = min(_AT_A_TIME, runs - figures.runs)
             name = admin.stream()
             admin.fill([(name, payload(rng, kinds)) for _ in range(size)])
             number, wrong = differences(
@@ -76,26 +72,21 @@ def fuzz(
             if number != size:
                 wrong.append(f"{number} rows of {size} messages")
             figures.wrong += [f"turn {turn}: {one}" for one in wrong]
-            figures.payloads += size
+            figures.count_run(size)
             figures.rows += number
             figures.tables += 2 + 2 * (turn % 2)
             admin.call(f"STREAM.DELETE.{name}")
             turn += 1
-            print(f"{figures.payloads:,} payloads, {len(figures.wrong)} wrong", file=sys.stderr)
 
 
-def run(count: int = 100_000, seed: int = 0) -> Figures:
+def run(runs: int = 100_000, seed: int = 0) -> Figures:
+    """A run is a payload."""
     small_jvms()
-    figures, began = Figures(), time.monotonic()
+    figures = Figures()
     with NatsServer() as server, ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="both-ways-")))
         conf = {"spark.sql.shuffle.partitions": "1", "spark.local.dir": str(folder)}
         spark = local_session("ways", master="local[2]", log_file=folder / "log", conf=conf)
         stack.callback(close_session, spark)
-        fuzz(spark, server, folder, figures, count, seed)
-    figures.seconds = time.monotonic() - began
+        fuzz(spark, server, folder, figures, runs, seed)
     return figures
-
-
-if __name__ == "__main__":
-    sys.exit(command(run))

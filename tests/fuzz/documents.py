@@ -1,17 +1,16 @@
-"""Documents that another party can have written, mutated: only typed errors, whoever reads them.
-
-`python -m tests.fuzz.documents 1000000 --seed 1`; it prints the seed, and how many could be read.
-"""
+"""Documents that another party can have written, mutated: only typed errors, whoever reads them."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+from tests.support import campaign
 
 from jetspark.backup.archive import metadata_from
 from jetspark.bulk.exactly_once import decode_decision, parse_batch_ack
@@ -241,36 +240,27 @@ def mutated(document: Any, rng: random.Random) -> bytes:
     return bytes(document)
 
 
-def fuzz(count: int, seed: int) -> Counter[str]:
-    """How many of so many documents could be read, by kind. Raises what is no typed error."""
-    rng = random.Random(seed)
+@dataclass
+class Figures(campaign.Figures):
+    """What could be read, by kind."""
+
+    read: Counter[str] = field(default_factory=Counter)
+
+
+def run(runs: int = 1_000_000, seed: int = 0) -> Figures:
+    """A run is a document."""
+    rng, figures = random.Random(seed), Figures()
     kinds = list(READERS)
-    good: Counter[str] = Counter()
-    for number in range(count):
+    for number in range(runs):
         kind = kinds[number % len(kinds)]
         document, read = READERS[kind]
         data = mutated(document, rng)
         try:
             read(data)
+            figures.read[kind] += 1
         except JetsparkError:
-            continue
-        except BaseException as error:
-            error.add_note(f"{kind}, number {number} of seed {seed}: {data[:2000]!r}")
-            raise
-        good[kind] += 1
-    return good
-
-
-def main() -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int, nargs="?", default=1_000_000)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    given = parser.parse_args()
-    print(f"seed {given.seed}", flush=True)
-    good = fuzz(given.count, given.seed)
-    print(f"{given.count:,} documents, {good.total():,} read, the others were typed errors")
-
-
-if __name__ == "__main__":
-    main()
+            pass
+        except Exception as error:
+            figures.wrong.append(f"{kind}, number {number}: {error!r}: {data[:2000]!r}")
+        figures.count_run()
+    return figures

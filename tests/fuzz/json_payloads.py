@@ -1,41 +1,47 @@
 """Payloads that are JSON, nearly, which the C kernel takes or leaves without a wrong access.
 
-`python -m tests.fuzz.json_payloads 1000000`; with `--sanitize` the C kernel is first built with
-sanitizers. tests/spark/test_json_payloads.py compares its columns with those of Spark's parser.
+With `--sanitize` the C kernel is first built with sanitizers. tests/spark/test_json_payloads.py
+compares its columns with those of Spark's parser.
 """
 
 from __future__ import annotations
 
 import random
 import struct
-import sys
+from dataclasses import dataclass
 from itertools import accumulate
-from types import ModuleType
 
-from tests.fuzz import sanitized
+from tests.fuzz.sanitized import c_kernel
+from tests.support import campaign
 from tests.support.json_payloads import FIELDS, payload
 
 _ROWS = 100
 
 
-def fuzz(count: int, kernels: list[ModuleType], seed: int = 0) -> int:
-    """So many payloads; how many of them the C kernel has parsed."""
-    from jetspark.bulk.arrow import TYPES
+@dataclass
+class Figures(campaign.Figures):
+    """What the kernel has parsed."""
+
+    parsed: int = 0
+
+
+def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures:
+    """A run is a payload; they come by hundreds. Raises AssertionError."""
+    kernel = c_kernel(sanitize=sanitize)
+    from jetspark.codecs.ddl import arrow_fields
+    from jetspark.codecs.json_fields import KINDS
 
     names = tuple(name.encode() for name in FIELDS)
-    kinds = bytes(TYPES[kind][0] for kind in FIELDS.values())
+    fields = arrow_fields(", ".join(f"`{name}` {kind}" for name, kind in FIELDS.items()), "json:")
+    kinds = bytes(KINDS[one.type] for one in fields)
     rng = random.Random(seed)
-    c_kernel = kernels[-1]
-    left = 0
-    for _ in range(count // _ROWS):
+    figures = Figures()
+    for _ in range(-(-runs // _ROWS)):
         rows = [payload(rng) for _ in range(_ROWS)]
         ends = list(accumulate(map(len, rows), initial=0))
         data, offsets = b"".join(rows), struct.pack(f"={len(ends)}i", *ends)
-        outside, columns = c_kernel.json_columns(data, offsets, names, kinds)
+        outside, columns = kernel.json_columns(data, offsets, names, kinds)
         assert len(columns) == len(names)
-        left += sum(one.bit_count() for one in outside)
-    return count - left
-
-
-if __name__ == "__main__":
-    sys.exit(sanitized.main("tests.fuzz.json_payloads", __doc__, 1_000_000, fuzz))
+        figures.parsed += _ROWS - sum(one.bit_count() for one in outside)
+        figures.count_run(_ROWS)
+    return figures

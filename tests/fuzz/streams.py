@@ -1,5 +1,4 @@
-"""Mutated server streams: `python -m tests.fuzz.streams` feeds a million to the parser, and every
-fiftieth, behind a true INFO, to a client over a real socket.
+"""Mutated server streams, for the parser and, behind a true INFO, for a client over a real socket.
 
 The parser: the events and the error are the same in one piece and in chunks; nothing but
 ProtocolError; what is kept is never more than what came. Everything that is decoded later
@@ -10,14 +9,12 @@ when the peer does, within `WITHIN` seconds, and no task is left.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import logging
 import random
-import resource
-import sys
-import time
 from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.support import campaign
 
 from jetspark import Client, JetsparkError
 from jetspark.connection.options import make_options
@@ -129,19 +126,23 @@ def decode(event: Frame) -> None:
         error_of(event.text, "nats://peer")
 
 
-def fuzz_parser(count: int, seed: int = 0, report: int = 0) -> Counter[str]:
-    """So many streams; how they ended."""
-    rng = random.Random(seed)
-    ends: Counter[str] = Counter()
-    for number in range(1, count + 1):
+@dataclass
+class Figures(campaign.Figures):
+    """How streams and clients ended."""
+
+    events: int = 0
+    streams: Counter[str] = field(default_factory=Counter)
+    clients: Counter[str] = field(default_factory=Counter)
+
+
+def _fuzz_parser(runs: int, rng: random.Random, figures: Figures) -> None:
+    for _ in range(runs):
         events, error = parse(stream(rng), rng)
         for event in events:
             decode(event)
-        ends["refused" if error else "accepted"] += 1
-        ends["events"] += len(events)
-        if report and number % report == 0:
-            print(f"{number:,} streams", file=sys.stderr, flush=True)
-    return ends
+        figures.streams["refused" if error else "accepted"] += 1
+        figures.events += len(events)
+        figures.count_run()
 
 
 # -- a client on the other side ------------------------------------------------------------------
@@ -174,10 +175,8 @@ async def one_client(url: str) -> tuple[str, list[MessageFrame]]:
         await client.close()
 
 
-async def fuzz_client(count: int, seed: int = 0) -> Counter[str]:
-    """So many streams through a socket each; how they ended. The peer hangs up at once."""
-    rng = random.Random(seed)
-    ends: Counter[str] = Counter()
+async def _fuzz_client(count: int, rng: random.Random, figures: Figures) -> None:
+    """So many streams through a socket each. The peer hangs up at once."""
     data = b""
 
     peers: set[asyncio.Task[None]] = set()
@@ -208,7 +207,7 @@ async def fuzz_client(count: int, seed: int = 0) -> Counter[str]:
         mutated = stream(rng)
         data = mutated if rng.random() < 0.3 else INFO + b"PONG\r\n" + mutated
         how, got = await asyncio.wait_for(one_client(url), WITHIN)
-        ends[how] += 1
+        figures.clients[how] += 1
         # What ends the link (-ERR, bad bytes) cuts the list; it is never anything else.
         assert got == expected(data)[: len(got)], data
         if how == "connected" and b"-ERR" not in data.upper():
@@ -219,23 +218,14 @@ async def fuzz_client(count: int, seed: int = 0) -> Counter[str]:
     await server.wait_closed()
     await asyncio.sleep(0)
     assert asyncio.all_tasks() - before == set()
-    return ends
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("streams", type=int, nargs="?", default=1_000_000)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    options = parser.parse_args()
-    logging.getLogger("jetspark").setLevel(logging.CRITICAL)
-    start = time.perf_counter()
-    print(f"seed {options.seed}")
-    print("parser:", dict(fuzz_parser(options.streams, options.seed, report=100_000)))
-    print(f"{time.perf_counter() - start:.0f} s")
-    print("client:", dict(asyncio.run(fuzz_client(options.streams // EVERY, options.seed))))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{time.perf_counter() - start:.0f} s in all, peak {peak:.0f} MB")
+async def run(runs: int = 1_000_000, seed: int = 0) -> Figures:
+    """A run is a stream for the parser; then come clients, a fiftieth as many.
 
-
-if __name__ == "__main__":
-    main()
+    Raises AssertionError.
+    """
+    rng, figures = random.Random(seed), Figures()
+    _fuzz_parser(runs, rng, figures)
+    await _fuzz_client(runs // EVERY, rng, figures)
+    return figures

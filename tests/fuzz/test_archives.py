@@ -1,12 +1,11 @@
-"""The short version; `python -m tests.fuzz.archives` is the long one, strict with `--sanitize`."""
+"""The campaign "archives" in small."""
 
 from __future__ import annotations
 
-from tests.fuzz.archives import fuzz
-from tests.wire.test_kernels import KERNELS
+from tests.fuzz.archives import run
 
 
 def test_spoiled_archives_are_rows_or_a_typed_error() -> None:
-    ends = fuzz(700, KERNELS, seed=1)
-    assert ends["refused"] > 150
-    assert ends["read"] > 100
+    figures = run(700, seed=1)
+    assert figures.ended["refused"] > 150
+    assert figures.ended["read"] > 100

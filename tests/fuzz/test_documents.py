@@ -1,18 +1,20 @@
-"""The short version; `python -m tests.fuzz.documents` is the long one."""
+"""The campaign "documents" in small."""
 
 from __future__ import annotations
 
 import json
 import random
 
-from tests.fuzz.documents import READERS, fuzz, mutated
+from tests.fuzz.documents import READERS, mutated, run
 
 from jetspark.full_client import connect
 from jetspark.server import NatsServer
 
 
 def test_whatever_others_write_is_read_or_a_typed_error() -> None:
-    assert fuzz(8_000, seed=1).keys() == READERS.keys() - {"refusal"}  # which is an error
+    figures = run(8_000, seed=1)
+    assert figures.wrong == []
+    assert figures.read.keys() == READERS.keys() - {"refusal"}  # which is an error
 
 
 async def test_every_good_neighbour_of_a_bad_document_is_delivered(nats_server: NatsServer) -> None:

@@ -196,6 +196,22 @@ async def test_an_instance_that_leaves_or_steps_down_is_followed_at_once(
         assert len(await take(pinned, 3 * len(KEYS) - 4)) == 3 * len(KEYS) - 4
 
 
+async def test_an_instance_whose_leaving_is_cancelled_is_followed_at_once(
+    js: JetStream, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members("m1")
+    await publish(js, elastic.stream, 0, 1)
+    async with asyncio.timeout(30), elastic.consume("m1", ack_wait=60) as one:
+        await (await anext(one)).ack_sync()
+        leaving = asyncio.create_task(one.stop())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        async with elastic.consume("m1", ack_wait=60) as following:
+            assert len(await take(following, len(KEYS) - 1)) == len(KEYS) - 1
+
+
 async def test_a_message_on_its_way_to_an_instance_that_leaves_is_handled_at_once(
     js: JetStream, shared_server: NatsServer, elastic: ElasticGroup
 ) -> None:

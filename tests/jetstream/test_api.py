@@ -175,6 +175,7 @@ NAMED = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("method", "parameter"), NAMED)
 async def test_no_bad_name_is_sent(nc: Client, method: str, parameter: str) -> None:
     # Of a domain's server the version is not known, so that no call is refused for that.

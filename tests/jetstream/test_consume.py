@@ -141,6 +141,7 @@ async def test_a_reader_that_takes_nothing_gets_no_more_than_the_buffer(
     assert reported == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("options", "config", "largest"),
     [

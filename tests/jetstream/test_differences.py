@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.server_lines import server_of
 
+from jetspark.documents.consumers import ConsumerConfig
+from jetspark.documents.streams import StreamConfig
 from jetspark.errors import NameInUseError
 from jetspark.full_client import connect
 from jetspark.jetstream.streams import differing
+from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from jetspark.full_client import JetStream
-    from jetspark.server import NatsServer
 
 Unique = Callable[[str], str]
 
@@ -85,5 +88,68 @@ def test_what_a_server_fills_in_is_no_difference() -> None:
         "metadata": {"k": "v", "_nats.ver": "2.15"},
         "duplicate_window": 10**9,
     }
-    assert differing(existing, wanted) == {}
-    assert differing(existing, wanted | {"sources": [{"name": "U"}]}).keys() == {"sources"}
+    assert differing(StreamConfig, existing, wanted) == {}
+    assert differing(StreamConfig, existing, wanted | {"sources": [{"name": "U"}]}).keys() == {
+        "sources"
+    }
+
+
+MOMENT = datetime(2024, 1, 2, 3, 4, 5, 600_000, tzinfo=UTC)
+ELSEWHERE = MOMENT.astimezone(timezone(timedelta(hours=2)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-01-02T03:04:05.6Z",
+        "2024-01-02T03:04:05.600000000Z",
+        "2024-01-02T05:04:05.60+02:00",
+    ],
+)
+def test_a_moment_has_many_texts_and_another_text_is_no_difference(text: str) -> None:
+    time = {"opt_start_time": text}
+    other = {"opt_start_time": "2024-01-02T03:04:05.600000001Z"}
+    same = {"opt_start_time": "2024-01-02T03:04:05.6Z"}
+    assert differing(ConsumerConfig, same, time) == {}
+    assert differing(ConsumerConfig, other, time) == {
+        "opt_start_time": (other["opt_start_time"], text)
+    }
+    for field, wrap in (("mirror", dict[str, str]), ("sources", lambda one: [one])):
+        there, here, not_here = ({field: wrap({"name": "T", **one})} for one in (same, time, other))
+        assert differing(StreamConfig, there, here) == {}
+        assert differing(StreamConfig, there, not_here).keys() == {field}
+    # What only looks like a time is a text.
+    described = {"description": text}, {"description": f"{text} "}
+    assert differing(ConsumerConfig, *described).keys() == {"description"}
+
+
+async def test_a_start_time_that_is_the_same_is_not_told(js: JetStream, unique: Unique) -> None:
+    name = unique("S")
+    await js.create_stream(name=name)
+    start = ConsumerConfig(durable_name="w", deliver_policy="by_start_time", opt_start_time=MOMENT)
+    await js.create_consumer(name, start)
+    await js.create_consumer(name, start, opt_start_time=ELSEWHERE)
+    error = await refused(js.create_consumer(name, start, ack_wait=5))
+    assert error.differences == {"ack_wait": (30 * 10**9, 5 * 10**9)}
+
+
+async def test_the_oldest_server_binds_to_what_is_the_same() -> None:
+    start = ConsumerConfig(durable_name="w", deliver_policy="by_start_time", opt_start_time=MOMENT)
+    with NatsServer(binary=server_of("2.9")) as server:
+        async with connect(server.url) as nc:
+            js = nc.jetstream()
+            await js.create_stream(name="S", subjects=["s"])
+            await js.create_consumer("S", start)
+            same_start = await js.create_consumer("S", start, opt_start_time=ELSEWHERE)
+            assert same_start.name == "w"
+            later = MOMENT + timedelta(microseconds=1)
+            error = await refused(js.create_consumer("S", start, opt_start_time=later))
+            assert error.differences.keys() == {"opt_start_time"}
+            # With the server's defaults, and none of what it has without them.
+            defaults = {"ack_wait": 30 * 10**9, "max_deliver": -1, "replay_policy": "instant"}
+            await js.create_consumer("S", {"durable_name": "d", "ack_policy": "explicit"})
+            same = {"durable_name": "d", "ack_policy": "explicit", **defaults}
+            assert (await js.create_consumer("S", same)).name == "d"
+            await js.create_consumer("S", durable_name="e", description="d")
+            error = await refused(js.create_consumer("S", durable_name="e"))
+            assert error.differences == {"description": ("d", None)}

@@ -266,6 +266,26 @@ async def test_streams_of_another_account(make_server: MakeServer) -> None:
         assert (await worker.info()).ack_floor.stream_seq == 2
 
 
+async def test_an_import_that_gives_one_answer_to_a_request_is_told(
+    make_server: MakeServer,
+) -> None:
+    url = make_server(ACCOUNTS.replace(", response_type: stream", "")).url
+    told: asyncio.Queue[errors.JetsparkError] = asyncio.Queue()
+    async with (
+        connect(url, user="hub", password="p") as hub,
+        connect(url, user="shop", password="p", error_callback=told.put_nowait) as shop,
+    ):
+        await filled(hub.jetstream(), "ORDERS", "a", "b", "c")
+        imported = shop.jetstream(api_prefix="hub.api")
+        consumer = await imported.create_consumer("ORDERS", name="worker")
+        fetched = await consumer.fetch(3, timeout=0.5)
+        assert len(fetched) == 1
+        assert "response_type: stream" in str(fetched.error)
+        async with imported.ordered("ORDERS", heartbeat=0.5) as messages:
+            assert [(await messages.next(20)).seq for _ in range(2)] == [1, 2]
+        assert "response_type: stream" in str(await asyncio.wait_for(told.get(), 20))
+
+
 # -- transforms and republishing of a stream itself ------------------------------------------------
 
 

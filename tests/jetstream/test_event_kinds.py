@@ -24,8 +24,8 @@ LEFT = [
     {"name": "Q-n2", "current": False, "active": 0, "peer": "i7NtLzRO"},
 ]
 ADVISORY = "io.nats.jetstream.advisory.v1"
-# What is not provoked in this suite: the first three as a cluster wrote them in the long form
-# (tests/soak/quorum.py), the last after the server's code.
+# What is not provoked in this suite: the first three as a cluster wrote them, the last after the
+# server's code.
 RARE: list[tuple[type[Event], dict[str, Any]]] = [
     (
         events.StreamQuorumLostEvent,

@@ -585,11 +585,6 @@ def test_blocking_events_by_iterator_and_callback(
         assert list(events) == []
         with pytest.raises(ConfigError, match="callback"):
             iter(watched)
-        with pytest.raises(ConfigError, match="plain functions"):
-
-            async def never(event: Event) -> None: ...
-
-            js.events(callback=never)
         nc.drain()
         assert [called.get_nowait() for _ in range(2)] == ["create", "delete"]
     assert not watched.active

@@ -320,25 +320,28 @@ async def test_an_ordered_consumer_whose_creation_was_not_answered_is_deleted(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client
 ) -> None:
     await publish_three(js, stream)
+
+    async def none_is_left() -> bool:
+        return not await js.consumer_names(stream).all()
+
     fault = proxy.arm(1, wanted=is_created)
+    with pytest.raises(RequestTimeoutError):
+        async with far.jetstream(timeout=0.5).ordered(stream):
+            pass
+    assert fault.hit is not None
+    await eventually(none_is_left)
     async with far.jetstream(timeout=0.5).ordered(stream) as messages:
         assert (await messages.next(60)).data == b"1"
-        assert fault.hit is not None
 
         async def one_is_left() -> bool:
             return await js.consumer_names(stream).all() == [messages.name]
 
-        await eventually(one_is_left)
         fault = proxy.arm(1, wanted=is_created)
         await far.force_reconnect()
         await js.publish(f"{stream}.a", b"4")
         assert [(await messages.next(60)).data for _ in range(3)] == [b"2", b"3", b"4"]
         assert fault.hit is not None
         await eventually(one_is_left)
-
-    async def none_is_left() -> bool:
-        return not await js.consumer_names(stream).all()
-
     await eventually(none_is_left)
 
 

@@ -356,6 +356,7 @@ def ingest_window() -> tuple[InFlight, Callable[[int], None]]:
 WINDOWS: Any = [publisher_window, ingest_window]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("make", WINDOWS)
 def test_senders_and_the_loop_meet_without_losing_a_message(
     make: Callable[[], tuple[InFlight, Callable[[int], None]]],

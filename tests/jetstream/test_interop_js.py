@@ -35,6 +35,7 @@ def plain(config: Document) -> dict[str, Any]:
     return wire | ({"metadata": metadata} if metadata else {})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", STREAMS)
 async def test_a_stream_of_ours_is_read_by_javascript_and_made_again(
     js: JetStream,
@@ -61,6 +62,7 @@ async def test_a_stream_of_ours_is_read_by_javascript_and_made_again(
     await js.delete_stream(name)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", CONSUMERS)
 async def test_a_consumer_of_ours_is_read_by_javascript_and_made_again(
     js: JetStream, js_peer: JsPeer, stream: str, needs_server: Callable[[str], None], case: str

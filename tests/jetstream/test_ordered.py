@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -281,6 +282,41 @@ async def test_missing_deliveries_are_read_again_in_order(
         await eventually(the_old_one_is_deleted)
 
 
+@pytest.mark.parametrize("places", [[], [0], [1], [0, 1, 60, 99], [30, 31, 99, 102], [99, 101]])
+async def test_after_the_last_message_of_each_subject_come_all_later_ones(
+    js: JetStream, stream: str, places: list[int]
+) -> None:
+    """However often the consumer is lost, and whatever is superseded in the meantime."""
+
+    async def store(number: int) -> None:
+        await js.publish(f"{stream}.{number % 100}", b"")
+
+    for number in range(300):
+        await store(number)
+    async with js.ordered(
+        stream, deliver_policy="last_per_subject", max_messages=2, heartbeat=0.5
+    ) as messages:
+        got: list[int] = []
+
+        async def it_is_deleted() -> bool:
+            with suppress(ConsumerNotFoundError):  # the one before was
+                await js.delete_consumer(stream, messages.name)
+                return True
+            return False
+
+        for place in places:
+            got += await read(messages, place - len(got))
+            await eventually(it_is_deleted)
+            for number in (1, 99, 1):
+                await store(number)
+        end = 300 + 3 * len(places)
+        while (got or [0])[-1] < end:
+            got += await read(messages, 1)
+    superseded = {202, 300} if places else set()
+    assert {*got} - superseded == {*range(201, end + 1)} - superseded
+    assert got == sorted({*got})
+
+
 async def test_an_ordered_consumer_is_recreated_before_the_first_message(
     js: JetStream, stream: str
 ) -> None:
@@ -338,6 +374,7 @@ async def test_an_ordered_consumer_goes_on_after_a_lost_link(
                 await nc.force_reconnect()
             got += await read(messages, 1500)
             assert got == list(range(1, 2001))
+            assert isinstance(messages.last_error, JetsparkError)
             await js.publish("S.a")
             assert await read(messages, 1) == [2001]
 

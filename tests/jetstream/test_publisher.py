@@ -413,7 +413,9 @@ async def test_a_lost_connection_fails_or_sends_again_by_policy(
     ):
         stream = WithholdingStream(peer, "withheld")
         await peer.flush()
-        async with JetStream(nc).publisher(2, on_disconnect=policy) as publisher:
+        async with JetStream(nc).publisher(
+            2, on_disconnect=policy, duplicate_window=120
+        ) as publisher:
             await publisher.send("withheld", b"with id", msg_id="m")
             await publisher.send("withheld", b"without")
             stalled = asyncio.create_task(publisher.send("withheld", b"stalled", msg_id="s"))
@@ -452,7 +454,7 @@ async def test_an_outage_changes_no_order(
     with HttpProxy() as proxy:
         async with (
             connect(shared_server.url, proxy=proxy.url, reconnect_wait=0.2) as other,
-            JetStream(other).publisher(100) as publisher,
+            JetStream(other).publisher(100, duplicate_window=120) as publisher,
         ):
             await publish(numbers[:2])
             await stream.holds(2)
@@ -471,6 +473,7 @@ async def test_an_outage_changes_no_order(
     assert before == list(range(len(before)))  # what came before the cut
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("identified", [True, False])
 async def test_after_kill_9_every_publish_is_stored_or_reported(
     make_server: MakeServer, identified: bool
@@ -521,3 +524,25 @@ async def test_a_publisher_works_only_inside_its_block(js: JetStream) -> None:
         pass
     with pytest.raises(ConfigError, match="with block"):
         await publisher.send("a")
+
+
+async def test_acks_are_matched_behind_any_inbox_prefix(
+    shared_server: NatsServer, js: JetStream, unique: Callable[[str], str]
+) -> None:
+    """Subjects are bytes: a letter outside ASCII has several."""
+    name = unique("S")
+    await js.create_stream(
+        name=name, subjects=[f"{name}.>"], storage="memory", allow_atomic=True, allow_batched=True
+    )
+    async with connect(shared_server.url, inbox_prefix="_é") as nc:
+        mine = nc.jetstream(timeout=2)
+        async with mine.publisher(retry_for=0) as publisher:
+            futures = [await publisher.submit(f"{name}.p") for _ in range(3)]
+        assert [future.result().seq for future in futures] == [1, 2, 3]
+        async with mine.atomic_batch() as batch:
+            for _ in range(3):
+                await batch.add(f"{name}.b")
+        async with mine.fast_ingest() as ingest:
+            for _ in range(3):
+                await ingest.add(f"{name}.f")
+        assert (batch.ack and batch.ack.count, ingest.acked, publisher.acked) == (3, 3, 3)

@@ -105,6 +105,7 @@ async def _delete(js: JetStream, name: str) -> None:
     await js.delete_object_store(name)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "reading",
     [

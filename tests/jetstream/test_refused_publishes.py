@@ -17,6 +17,7 @@ from jetspark.errors import (
     PublishFailedError,
 )
 from jetspark.full_client import connect
+from jetspark.jetstream.publisher import Retry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -128,6 +129,15 @@ async def test_publish_without_permission_fails_at_once(some: Client, way: str) 
     error = reason(raised.value)
     assert isinstance(error, PermissionsError)
     assert (error.operation, error.subject) == ("publish", "s.no")
+    assert "may be stored" not in str(raised.value)
+
+
+async def test_a_refused_message_may_be_stored_by_an_earlier_attempt(some: Client) -> None:
+    with pytest.raises(PublishFailedError, match=r"\(1 may be stored\)") as raised:
+        async with some.jetstream().publisher(timeout=PATIENCE) as publisher:
+            index = await publisher.send("s.no")
+            publisher._sender.window.retrying[index] = Retry(PATIENCE, since=0.0)
+    assert isinstance(raised.value.failures[0].error.__cause__, PermissionsError)
 
 
 @way
@@ -141,6 +151,8 @@ async def test_publish_without_permission_for_its_inbox_fails_at_once(
     assert isinstance(error, PermissionsError)
     assert error.operation == "subscription"
     assert "can be received" in str(error)
+    if isinstance(raised.value, PublishFailedError):
+        assert "(1 may be stored)" in str(raised.value)
     assert "closed" not in str(error)
 
 

@@ -14,7 +14,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.streams import StreamConfig
 from jetspark.errors import BadTimeoutError, ConfigError, RequestTimeoutError
-from jetspark.timestamps import as_timedelta, in_seconds
+from jetspark.timestamps import in_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,6 @@ SHORT = timedelta(milliseconds=50)
 def test_a_time_is_seconds_or_a_timedelta() -> None:
     assert in_seconds(1.5) == in_seconds(timedelta(seconds=1.5)) == 1.5
     assert in_seconds(None) is None
-    assert as_timedelta(1.5) == as_timedelta(timedelta(seconds=1.5)) == timedelta(seconds=1.5)
 
 
 def test_every_time_of_a_public_call_may_be_either() -> None:

@@ -145,6 +145,7 @@ async def test_stream_info_with_details(js: JetStream, stream: str) -> None:
     assert plain.subjects is None
 
 
+@pytest.mark.full
 async def test_more_subjects_than_one_page(js: JetStream, stream: str) -> None:
     count = 100_500  # the server answers 100,000 at a time
     async with js.publisher() as publisher:

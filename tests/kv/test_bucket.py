@@ -238,7 +238,7 @@ async def test_entries_that_other_clients_may_write_are_read(bucket: Bucket, nc:
         ({"X": "KV-Operation: DEL"}, None),
         ({"KV-Operation": "DEL"}, "DEL"),
         ({"KV-Operation": "PURGE"}, "PURGE"),
-        ({"KV-Operation": "NEW-KIND"}, "DEL"),
+        ({"KV-Operation": "NEW-KIND"}, None),
     ):
         await js.publish(subject, b"v", headers=headers)
         try:

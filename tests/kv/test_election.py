@@ -45,6 +45,22 @@ async def test_one_candidate_leads_and_another_follows_when_it_resigns(bucket: B
     assert await one.leader() is None
 
 
+async def test_another_leads_at_once_after_one_whose_leaving_was_cancelled(bucket: Bucket) -> None:
+    async with asyncio.timeout(20):
+        one, other = (bucket.election("leader", lease=60) for _ in range(2))
+        async with one:
+            while not (await anext(one)).leading:
+                pass
+            leaving = asyncio.create_task(one.resign())
+            await asyncio.sleep(0)
+            leaving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leaving
+            async with other:
+                while not (await anext(other)).leading:
+                    pass
+
+
 async def test_a_leader_that_is_replaced_becomes_a_candidate_again(bucket: Bucket) -> None:
     states: asyncio.Queue[ElectionState] = asyncio.Queue()
     election = bucket.election("leader", lease=3, callback=states.put)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.kv.conftest import ALL, HISTORY, shown
 
-from jetspark.errors import BadNameError, ConnectionClosedError
+from jetspark.errors import BadNameError, BadTimeoutError, ConnectionClosedError
 from jetspark.full_client import connect
 from jetspark.jetstream import watching
 from jetspark.kv import watch as watch_module
@@ -38,6 +39,9 @@ async def test_purge_deletes_removes_old_markers(filled: Bucket) -> None:
     await filled.put("c", b"")
     await filled.purge("c")
     assert await filled.purge_deletes() == 0
+    assert await filled.purge_deletes(older_than=math.inf) == 0
+    with pytest.raises(BadTimeoutError):
+        await filled.purge_deletes(older_than=math.nan)
     # Young markers stay, what was before them goes.
     assert shown(await filled.history("a.2").all()) == [("a.2", "DEL")]
     assert await filled.purge_deletes("c", older_than=timedelta(0)) == 1

@@ -213,6 +213,7 @@ def newest(name: TableName) -> dict[int, str]:
     return {one["n"]: one["kind"] for one in found.scan().to_arrow().to_pylist()}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("change", [added, Upsert(("n",)), replaced])
 @pytest.mark.parametrize("error", LOST)
 def test_a_commit_whose_answer_was_lost_is_found_and_nothing_of_it_is_removed(

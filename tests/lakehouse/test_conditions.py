@@ -143,6 +143,7 @@ def conditions() -> list[str]:
     return [tree(2) for _ in range(40)]
 
 
+@pytest.mark.full
 def test_no_row_that_meets_a_condition_is_left_out(
     table: Table, filtering: duckdb.DuckDBPyConnection
 ) -> None:
@@ -157,6 +158,7 @@ def test_no_row_that_meets_a_condition_is_left_out(
     assert left_out > 24 * 8  # of 24 * 40
 
 
+@pytest.mark.full
 def test_a_condition_may_have_a_thousand_values(table: Table) -> None:
     whole = read(table, None)
     assert read(table, f"id IN ({', '.join(map(str, range(-500, 500)))})").num_rows == len(

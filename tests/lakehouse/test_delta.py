@@ -11,8 +11,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from tests.support.numbers_table import SCHEMA, rows, written
 
 from jetspark.cli import app
@@ -26,7 +27,8 @@ from jetspark.lakehouse.batches import (
     replaced,
 )
 from jetspark.lakehouse.formats import Format, make_table, open_table
-from jetspark.lakehouse.table import Table, TableName
+from jetspark.lakehouse.partitions import PartitionBy
+from jetspark.lakehouse.table import Changes, Table, TableName
 from jetspark.lakehouse.upserts import Upsert
 
 HOUR = timedelta(hours=1)
@@ -155,3 +157,57 @@ def test_vacuum_trims_the_log_by_the_retention_of_the_table(
     assert app.run(vacuum) == 0
     assert _versions(table)[0] == first
     assert rows(open_table(Format.DELTA, table.name)) == Counter(range(18))
+
+
+@pytest.mark.parametrize("name", ["kind=c", "_kind=c", "_change_data", "deep/kind=c"])
+@pytest.mark.parametrize("act", ["merge", "compact"])
+def test_nothing_is_written_behind_a_link_where_deltalake_would_write(
+    tmp_path: Path, name: str, act: str
+) -> None:
+    """Though no file of the table is behind it yet."""
+    column = name.rpartition("=")[0] or "kind"
+    schema = pa.schema([("n", pa.int64()), (column, pa.string())])
+    place = TableName(path=str(tmp_path / "t"))
+    partitions = [] if name == "_change_data" else [PartitionBy(column)]
+    if "/" in name:  # only deltalake makes such a table
+        rows = pa.table({"n": [1], column: ["a"]}, schema)
+        write_deltalake(place.path or "", rows, partition_by=[column])
+    table = make_table(Format.DELTA, place, schema, partitions)
+    table.set_property("delta.enableChangeDataFeed", "true")
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "t" / (name if "/" not in name else "deep")
+    if link.is_dir():
+        link.rename(tmp_path / "t" / "_old")
+    link.symlink_to(tmp_path / "elsewhere")
+    table = open_table(Format.DELTA, place)
+    rows = pa.table({"n": [1], column: ["c"]}, schema)
+    changes = Changes(rows, pa.chunked_array([[False]]), ("n",), None)
+    with pytest.raises(ConfigError, match="symbolic link"):
+        table.compact(10**8) if act == "compact" else table.merge(changes, {})
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_checkpoint_beside_the_files_may_be_a_link(tmp_path: Path) -> None:
+    table = make_table(Format.DELTA, TableName(path=str(tmp_path / "t")), SCHEMA, ())
+    (tmp_path / "t" / "_checkpoint").symlink_to(tmp_path)
+    table.compact(10**8)
+
+
+def test_a_log_with_a_link_in_it_is_refused(tmp_path: Path) -> None:
+    for name in ("t", "other"):
+        make_table(Format.DELTA, TableName(path=str(tmp_path / name)), SCHEMA, ())
+    first = f"_delta_log/{0:020}.json"
+    (tmp_path / "t" / f"_delta_log/{1:020}.json").symlink_to(tmp_path / "other" / first)
+    with pytest.raises(ConfigError, match="symbolic link"):
+        open_table(Format.DELTA, TableName(path=str(tmp_path / "t")))
+
+
+@pytest.mark.parametrize("text", [" " * 100_000 + "`x", "`" * 99_999, "a`" * 50_000, ",`" * 50_000])
+def test_no_list_of_columns_keeps_a_writer_busy(table: Table, text: str) -> None:
+    """Whoever may write the log says which columns have statistics."""
+    _set(table, {"delta.dataSkippingStatsColumns": text})
+    before = time.process_time()
+    commit_files(table, written(table, 0, 10))
+    assert time.process_time() - before < 3
+    table.refresh()
+    assert rows(table) == Counter(range(10))

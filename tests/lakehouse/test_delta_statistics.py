@@ -73,9 +73,9 @@ def test_bounds_are_true_for_every_row(data: st.DataObject) -> None:
     for one in values:
         if one is None:
             continue
-        if "c" in found["minValues"] and one == one:  # not NaN, which is above all numbers
+        if "c" in found.get("minValues", {}) and one == one:  # not NaN, which is above all numbers
             assert read(found["minValues"]["c"], kind) <= one
-        if "c" in found["maxValues"]:
+        if "c" in found.get("maxValues", {}):
             assert one <= read(found["maxValues"]["c"], kind)
 
 
@@ -84,7 +84,7 @@ def test_bounds_are_true_for_every_row(data: st.DataObject) -> None:
     [
         ([3, 1, None, 2], pa.int64(), 1, 3),
         (["b", "a"], pa.string(), "a", "b"),
-        (["x" * 40], pa.string(), "x" * 32, "x" * 32 + "\U0010ffff"),
+        (["x" * 40], pa.string(), "x" * 32, "x" * 31 + "y"),
         ([date(2026, 1, 2)], pa.date32(), "2026-01-02", "2026-01-02"),
         (
             [INSTANT + timedelta(microseconds=1)],
@@ -112,13 +112,13 @@ def test_a_column_of_nulls_has_a_count_and_no_bounds() -> None:
 def test_a_column_with_nan_has_no_upper_bound_since_nan_is_above_it() -> None:
     found = of([1.5, float("nan")], pa.float64())
     assert found["minValues"] == {"c": Decimal("1.5")}
-    assert found["maxValues"] == {}
+    assert "maxValues" not in found
     assert of([1.5, 2.5], pa.float64())["maxValues"] == {"c": Decimal("2.5")}
 
 
 def test_values_that_python_does_not_hold_have_no_bounds() -> None:
     far = pa.array([10_000_000, 5], pa.int32()).cast(pa.date32())
-    assert of(far, pa.date32())["maxValues"] == {}
+    assert "maxValues" not in of(far, pa.date32())
 
 
 def test_the_end_of_time_is_a_bound() -> None:

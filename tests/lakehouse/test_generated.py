@@ -87,6 +87,7 @@ def test_a_column_is_made_as_spark_makes_it(
         "DATE_TRUNC('fortnight', at)", "HOUR(on)", "YEAR(name)", "SUBSTRING(name, -1, 2)",
         "id / 2", "id % 0", "id +", "(id", "id)", "id id", "YEAR(at", "YEAR()", "YEAR(at, at)",
         "name + 1", "CAST(at AS)", "CASE WHEN id > 1 THEN 1 END", "id; DROP", "at.x", "-id", "1.5",
+        "(" * 50_000 + "id",
     ],
 )  # fmt: skip
 def test_an_expression_that_is_not_known_is_refused(expression: str) -> None:
@@ -169,9 +170,9 @@ def test_an_unknown_expression_is_refused_before_a_row_is_read(tmp_path: Path) -
     table_of_others(tmp_path / "t", MADE | {"start": "UPPER(name)"})
     rows = StructType().add("id", LongType()).add("name", StringType()).add("at", TimestampType())
     options = parse_lakehouse_options(Format.DELTA, {"path": str(tmp_path / "t")})
-    with pytest.raises(ConfigError, match=r"generated column start = UPPER\(name\)"):
+    with pytest.raises(ConfigError, match=r"generated column start = .UPPER\(name\)"):
         check_columns(options, rows.names)
-    with pytest.raises(ConfigError, match=r"generated column start = UPPER\(name\)"):
+    with pytest.raises(ConfigError, match=r"generated column start = .UPPER\(name\)"):
         open_table(Format.DELTA, options.name).layout(1, "zstd")
 
 

@@ -64,6 +64,7 @@ def grow_old(folder: Path) -> None:
             os.utime(path, (then, then))
 
 
+@pytest.mark.full
 @by_format
 def test_small_files_of_a_partition_become_one_with_the_same_rows(
     format_: Format, made: Callable[[Format], Table], tmp_path: Path
@@ -80,6 +81,7 @@ def test_small_files_of_a_partition_become_one_with_the_same_rows(
     assert table.compact(10**8).removed == 0
 
 
+@pytest.mark.full
 @by_format
 def test_rows_that_come_while_a_table_is_compacted_are_kept(
     format_: Format, made: Callable[[Format], Table], tmp_path: Path
@@ -113,6 +115,7 @@ def test_rows_that_come_while_a_table_is_compacted_are_kept(
     assert last_batch(open_table(format_, table.name), "q") == 24
 
 
+@pytest.mark.full
 @by_format
 def test_compactions_at_the_same_moment_do_not_double_rows(
     format_: Format, made: Callable[[Format], Table], tmp_path: Path
@@ -216,6 +219,7 @@ def test_another_program_s_compaction_at_the_same_moment_is_told(
         table.compact(10**8)
 
 
+@pytest.mark.full
 @by_format
 def test_files_that_no_version_needs_are_removed_and_young_ones_stay(
     format_: Format, made: Callable[[Format], Table], tmp_path: Path
@@ -376,6 +380,7 @@ def test_groups_have_small_files_only_and_each_once(sizes: list[int]) -> None:
     assert all(sum(sizes[one] for one in group) <= 100 for group in groups)
 
 
+@pytest.mark.full
 @by_format
 def test_table_commands_info_compact_and_vacuum(
     format_: Format,
@@ -416,6 +421,7 @@ def test_table_commands_info_compact_and_vacuum(
     )
 
 
+@pytest.mark.full
 def test_an_iceberg_table_removes_old_snapshots_now_and_then(
     made: Callable[[Format], Table], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

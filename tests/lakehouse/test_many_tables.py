@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import chain, combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql.types import ArrayType, StructType
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse import quarantine
+from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.formats import Format, find_table
+from jetspark.lakehouse.table import Table
+from jetspark.spark.lakehouse import commits
 from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
-from jetspark.spark.lakehouse.target import LakehouseBatchWriter, Written, prepare
+from jetspark.spark.lakehouse.target import LakehouseBatchWriter, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,6 +78,7 @@ TASKS = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("place", "committed"),
     [
@@ -84,21 +88,27 @@ TASKS = (
     ],
 )
 def test_what_an_attempt_has_committed_is_there_once_after_the_next(
-    tmp_path: Path, place: str, committed: Iterable[str]
+    tmp_path: Path, place: str, committed: Iterable[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tasks take the rows of x to different tables, since they may make only two."""
     options = options_of(place, tmp_path, transactionId="once", maxNewTables="2")
     tables = names_of(options, "a", "b", "x", "y")
-    done = [tables["abxyR".index(one)] for one in committed]
-    for attempt in range(2):
+    done = {str(options.of_table(tables["abxyR".index(one)]).name) for one in committed}
+
+    def commit(table: Table, *given: Any, **named: Any) -> bool:
+        if str(table.name) not in done:
+            raise OSError("Input/output error")
+        return commit_batch(table, *given, **named)
+
+    def attempt() -> None:
         writer = LakehouseBatchWriter(options, prepare(options, ROWS), replace=False)
-        written = [writer.write(iter([batch(*rows)])) for rows in TASKS]
-        if attempt == 0:
-            written = [
-                Written(one.writer, [file for file in one.files if file.table in done])
-                for one in written
-            ]
-        writer.commit([*written])
+        writer.commit([writer.write(iter([batch(*rows)])) for rows in TASKS])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commits, "commit_batch", commit)
+        with pytest.raises(TableError, match="cannot be written"):
+            attempt()
+    attempt()
     assert rows_of(options, tables) == Counter(chain(*TASKS))
 
 

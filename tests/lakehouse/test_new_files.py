@@ -119,6 +119,7 @@ def test_many_partitions_do_not_open_as_many_files(monkeypatch: pytest.MonkeyPat
     assert {file.partition for file in files} == {(str(one),) for one in range(10)}
 
 
+@pytest.mark.full
 def test_a_rare_row_does_not_keep_the_memory_of_the_batch_that_it_was_cut_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

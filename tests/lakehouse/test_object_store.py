@@ -56,6 +56,7 @@ def named(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> tuple[F
     return format_, name
 
 
+@pytest.mark.full
 def test_each_batch_is_there_once_and_files_are_put_together(
     named: tuple[Format, TableName],
 ) -> None:

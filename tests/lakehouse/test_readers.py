@@ -104,6 +104,7 @@ def expected(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in READ) for row in rows]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "options",
     [{}, {"partitionBy": "region"}, {"partitionBy": "day,region"}, {"keys": "n"}],
@@ -124,13 +125,13 @@ def test_readers_agree_on_a_table_and_on_what_was_put_aside(
     assert read(format_, tmp_path / "aside", READ_ASIDE) == [
         (seq, f"s.{seq}", START + timedelta(hours=seq, microseconds=1), b"{", None, reason)
         for seq, reason in (
-            (seq, "The payload is not one JSON object: expecting property name enclosed in double "
-            "quotes: line 1 column 2 (char 1).")
+            (seq, "The payload is not one JSON object: it ends too early.")
             for seq in range(7, 100, 7)
         )
     ]  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{}, {"partitionBy": "day"}, {"keys": "n"}])
 @pytest.mark.parametrize("format_", list(Format))
 def test_readers_agree_on_each_of_many_tables(

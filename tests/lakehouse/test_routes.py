@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jetspark.errors import ConfigError
@@ -95,3 +97,70 @@ def test_a_column_that_the_rows_lack_is_refused() -> None:
     with pytest.raises(ConfigError, match="did you mean 'region'"):
         route("lake/{regoin}").check("--to", ["region", "subject"])
     assert Route.parse("--to", "lake/orders") is None
+
+
+def test_two_texts_do_not_share_a_table() -> None:
+    def name(template: str, **values: str) -> str | None:
+        route = Route.parse("Option 'path'", template)
+        assert route is not None
+        ((found, _),) = route.divide(pa.RecordBatch.from_pylist([values]))
+        return found
+
+    for template in ("lake/{a}-{b}", "lake/{a}_t_{b}", "lake/{a}.{b}"):
+        sign = template[8]
+        pairs = [(f"x{sign}y", "z"), ("x", f"y{sign}z"), (f"x{sign}t", "z"), ("x", f"t{sign}z")]
+        assert len({name(template, a=a, b=b) for a, b in pairs}) == len(pairs)
+    cut = name("{a}", a="x" * 500)
+    assert cut is not None
+    assert name("{a}", a=cut) != cut
+
+
+_TEXTS = st.text("ax5f_-.~7E", min_size=1, max_size=4) | st.sampled_from(
+    ["x5f", "_x5f_", "a" * 103, "a" * 150, "a" * 103 + "b" * 50, "3a52ce780950d4d9"]
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "in_catalog"),
+    [
+        ("lake/{a}-{b}_{c}", False),
+        ("lake/{a}-{b}-{c}", False),
+        ("lake/{a}x5f_{b}.{c}", False),
+        ("lake/{a}/{b}~-{c}", False),
+        ("shop.{a}_{b}_{c}", True),
+        ("shop.{a}_a_{b}.{c}", True),
+        ("shop.{a}_5{b}a__{c}", True),
+    ],
+)
+@given(st.lists(st.tuples(_TEXTS, _TEXTS, _TEXTS), min_size=2, max_size=40, unique=True))
+@example([("a_c", "x5f", "d"), ("a", "x5f", "c_d")])
+@example([("a_x5f", "a", "b"), ("a", "x5f_a", "b")])
+@example([("a" * 103, hashlib.sha256(b"a" * 150).hexdigest()[:16], "b"), ("a" * 150, "b", "b")])
+def test_different_values_never_share_a_table(
+    template: str, in_catalog: bool, values: list[tuple[str, str, str]]
+) -> None:
+    batch = rows(**dict(zip("abc", map(list, zip(*values, strict=True)), strict=True)))
+    one = route(template, in_catalog=in_catalog)
+    names = [name for name, _ in one.divide(batch)]
+    assert len(names) == len(values)
+    assert all(name is not None and one.may_name(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("template", "in_catalog"),
+    [
+        ("lake/{a}{b}", False),
+        ("lake/{a}x{b}", False),
+        ("lake/{a}~{b}", False),
+        ("lake/{a}-{b}1{c}", False),
+        ("shop.{a}{b}", True),
+        ("shop.{a}and{b}", True),
+        ("shop.{a}-{b}", True),
+        ("shop.{a}_x{b}", True),
+    ],
+)
+def test_a_template_in_which_values_could_share_a_table_is_refused(
+    template: str, in_catalog: bool
+) -> None:
+    with pytest.raises(ConfigError, match="nothing tells where a value ends"):
+        Route.parse("--to", template, in_catalog=in_catalog)

@@ -117,6 +117,7 @@ def test_a_failure_is_for_the_next_turn_unless_rows_may_be_there_twice(
         merge_small_files([(failing_with(TableError("there twice")), SIZE)])
 
 
+@pytest.mark.full
 def test_a_query_merges_what_its_batches_have_added(place: Place, tmp_path: Path) -> None:
     given = {"path": str(place.folder), "compactEvery": "4", "partitionBy": "kind"}
     options = parse_lakehouse_options(place.format, given).for_streaming()

@@ -20,6 +20,7 @@ from tests.support.together import together
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse import batches
 from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, replaced
+from jetspark.lakehouse.delta import OpenDelta
 from jetspark.lakehouse.formats import (
     Format,
     check_library,
@@ -80,6 +81,7 @@ def name(folder: Path) -> TableName:
     return TableName(path=str(folder))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("partition_by", [(), ("origin",), ("day", "origin")])
 def test_other_readers_see_every_row_once(place: Place, partition_by: tuple[str, ...]) -> None:
     table = place.make(SCHEMA, *partition_by)
@@ -102,6 +104,7 @@ def test_other_readers_see_every_row_once(place: Place, partition_by: tuple[str,
         assert DeltaTable(place.folder).count() == 30
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("column_name", ["a b", "Größe", "日本", "50%", "k+v", "a'b"])
 def test_other_readers_see_partitions_of_columns_with_unusual_names(
     place: Place, column_name: str
@@ -241,6 +244,20 @@ def test_a_damaged_table_is_told_in_a_sentence(place: Place) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_the_backtrace_of_a_library_is_not_its_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RUST_BACKTRACE=1 adds it to what deltalake says."""
+    said = "The log ends.\n   0: <unknown>\n   1: clone3\n             at ./clone3.S:81:0\n"
+
+    def fail(_: TableName) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(OpenDelta, "find", fail)
+    with pytest.raises(TableError, match="cannot be read: The log ends"):
+        find_table(Format.DELTA, TableName(path=str(tmp_path / "t")))
+
+
 def test_an_iceberg_table_that_was_moved_is_told(place: Place) -> None:
     table = place.make(SCHEMA)
     commit_batch(table, "q", 0, written(table, 0, 10))
@@ -284,6 +301,7 @@ def test_a_driver_thought_dead_does_not_commit_after_its_successor(place: Place)
     assert place.column("seq") == Counter(range(10))
 
 
+@pytest.mark.full
 def test_writers_at_the_same_moment_all_succeed(place: Place) -> None:
     place.make(SCHEMA)
 
@@ -306,6 +324,7 @@ def _commit_in_process(format_: Format, name: TableName) -> None:
         commit_batch(table, "q", batch, written(table, start, start + 10))
 
 
+@pytest.mark.full
 def test_processes_with_the_same_batches_add_them_once(place: Place) -> None:
     place.make(SCHEMA)
     context = forked_from("jetspark.lakehouse.delta", "jetspark.lakehouse.iceberg", __name__)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+import time
+from contextlib import ExitStack, suppress
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 
 from jetspark.errors import ConfigError
+from jetspark.metrics import endpoint
 from jetspark.metrics.endpoint import Health, serving
 
 
@@ -42,6 +47,46 @@ def test_probes_tell_the_reasons() -> None:
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="HOST:PORT"), serving(address):
         pass
+
+
+@pytest.mark.full
+def test_connections_that_say_nothing_are_few_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a thread and a descriptor; probes are answered beside them."""
+    monkeypatch.setattr(endpoint, "REQUEST_TIMEOUT", 1.5)
+    before = threading.active_count()
+    with serving("127.0.0.1:0") as port, ExitStack() as opened:
+        silent = []
+        for number in range(200):
+            link = opened.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            if number % 2:
+                link.sendall(b"GET /metrics HTTP/1.1\r\nX-A: ")
+            silent.append(link)
+            if number % 50 == 0:
+                assert answer(port, "/healthz")[0] == 200
+        assert threading.active_count() - before <= 2 * endpoint.MAX_CONNECTIONS + 5
+        assert answer(port, "/healthz")[0] == 200
+        for link in silent:  # each is closed, though some of them go on
+            with suppress(OSError):
+                link.settimeout(10)
+                assert link.recv(4096) == b""
+        assert answer(port, "/readyz")[0] == 200
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert threading.active_count() <= before
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_not_served_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "REQUEST_TIMEOUT", 1.0)
+    with serving("127.0.0.1:0") as port, socket.create_connection(("127.0.0.1", port), 10) as link:
+        begun = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() - begun < 20:
+                link.sendall(b"G")
+                time.sleep(0.2)
+        assert time.monotonic() - begun < 15
 
 
 def test_a_port_in_use_is_one_sentence() -> None:

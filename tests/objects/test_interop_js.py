@@ -42,6 +42,7 @@ def theirs(js_peer: JsPeer, store: ObjectStore) -> Callable[..., Awaitable[Any]]
     return call
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["é", "naïve façade.txt", "Ã©"])
 async def test_their_names_in_latin_letters_are_read_replaced_and_deleted(
     store: ObjectStore, theirs: Theirs, name: str
@@ -63,6 +64,7 @@ async def test_their_names_in_latin_letters_are_read_replaced_and_deleted(
     assert [one.name for one in await store.objects().all()] == [name]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["é", "日本語 €", "a"])
 async def test_our_names_are_read_by_them_as_the_bytes_of_utf_8(
     store: ObjectStore, theirs: Theirs, name: str

@@ -258,9 +258,11 @@ async def test_leaving_the_iteration_deletes_the_consumer(store: ObjectStore) ->
     await reader.next_lot()
     reader.stop()
     assert await reader.next_lot() == []
-    await store._js.client.flush()
-    info = await store._js.stream_info(store.stream)
-    assert info.state.consumer_count == 0
+
+    async def no_consumers() -> bool:
+        return not (await store._js.stream_info(store.stream)).state.consumer_count
+
+    await eventually(no_consumers)  # tasks delete them
 
 
 # -- deleting, changing, linking -----------------------------------------------------------------

@@ -25,7 +25,7 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "the checks themselves; .ci/run calls them",
     "docs/benchmarks.md": "measured by hand; a run takes an hour",
     "docs/architecture.md": "drawings",
-    "docs/faults.md": "the campaigns; tests/chaos/test_campaign.py calls them",
+    "docs/faults.md": "the campaigns, which take hours; tests/test_campaigns.py runs one",
 }
 MADE = {"docs/commands.md"}  # by scripts/docs_site.py
 _STARTS_SPARK = re.compile(r"SparkSession|jetspark (?:ingest|run|replay)\b|spark\.read")

@@ -173,6 +173,7 @@ def test_an_id_that_is_no_uri_is_refused() -> None:
         check_definition(PayloadSchema("json", '{"$defs": {"a": {"$id": "http://[x"}}}'))
 
 
+@pytest.mark.full
 def test_what_the_rules_use_is_imported_before_they_are_asked() -> None:
     script = """if True:
         import sys

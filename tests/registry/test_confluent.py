@@ -5,8 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import socket
 import ssl
 import threading
+import time
+import tracemalloc
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +22,7 @@ from jetspark.codecs.protobuf import message_of
 from jetspark.errors import ConfigError, RegistryError, SchemaNotFoundError
 from jetspark.registry import confluent
 from jetspark.registry.confluent import ConfluentRegistry
+from jetspark.registry.lookup import Remembering
 from jetspark.retries import Backoff
 
 if TYPE_CHECKING:
@@ -36,7 +41,16 @@ class Scripted:
         self.asked: list[tuple[str, dict[str, str]]] = []
         script = self
 
+        self.connections: list[socket.socket] = []
+
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def setup(self) -> None:
+                super().setup()
+                script.connections.append(self.connection)
+
             def do_GET(self) -> None:
                 script.asked.append((self.path, dict(self.headers)))
                 status, document = script.answer(self.path)
@@ -70,8 +84,14 @@ class Scripted:
             found = found.pop(0) if len(found) > 1 else found[0]
         return found
 
+    def drop(self) -> None:
+        for one in self.connections:
+            one.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         self.server.shutdown()
+        with suppress(OSError):
+            self.drop()
         self.server.server_close()
 
 
@@ -119,8 +139,59 @@ def test_references_come_each_before_what_names_it(http: Scripted) -> None:
         *(("x.C", "c"), ("x.A", "a"), ("x.B", "b"))
     ]
     http.answers["/subjects/C/versions/1"] = referring("c", "A")
-    with pytest.raises(RegistryError, match="refers to others without an end"):
+    with pytest.raises(SchemaNotFoundError, match="refers to others without an end"):
         ConfluentRegistry(http.url).by_id(1)
+
+
+def test_references_that_double_are_asked_for_once_each(http: Scripted) -> None:
+    def referring(*names: str) -> Any:
+        references = [{"name": f"x.{one}", "subject": one, "version": 1} for one in names]
+        return 200, {"schema": "", "version": 1, "references": references}
+
+    for at in range(30):
+        inner = referring(f"A{at + 1}", f"B{at + 1}") if at < 29 else referring()
+        http.answers[f"/subjects/A{at}/versions/1"] = inner
+        http.answers[f"/subjects/B{at}/versions/1"] = inner
+    http.answers["/schemas/ids/1"] = referring("A0", "B0")
+    assert len(ConfluentRegistry(http.url).by_id(1).references) == 60
+    assert len(http.asked) == 61
+    http.answers["/schemas/ids/2"] = referring(*(f"C{at}" for at in range(300)))
+    http.answers |= {f"/subjects/C{at}/versions/1": referring() for at in range(300)}
+    with pytest.raises(SchemaNotFoundError, match="more than 200 others"):
+        ConfluentRegistry(http.url).by_id(2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, {"schema": "", "schemaType": "XSD"}),
+        (400, {"error_code": 400, "message": "NumberFormatException"}),
+        (422, {"error_code": 42202, "message": "invalid"}),
+    ],
+)
+def test_a_schema_that_nobody_can_have_is_the_fault_of_the_payload_that_names_it(
+    http: Scripted, answer: Any
+) -> None:
+    http.answers["/schemas/ids/1"] = answer
+    with pytest.raises(SchemaNotFoundError):
+        ConfluentRegistry(http.url).by_id(1)
+    for name in ("", ".", ".."):
+        with pytest.raises(SchemaNotFoundError):
+            ConfluentRegistry(http.url).by_name(name, 1)
+    assert len(http.asked) == 1
+
+
+def test_a_connection_is_kept_for_further_questions(http: Scripted) -> None:
+    http.answers["/schemas/ids/1"] = (200, {"schema": '"int"'})
+    registry = ConfluentRegistry(http.url)
+    for _ in range(5):
+        assert registry.by_id(1).text == '"int"'
+        with pytest.raises(SchemaNotFoundError):
+            registry.by_id(2)
+    assert len(http.connections) == 1
+    http.drop()  # as a registry does with idle ones
+    assert registry.by_id(1).text == '"int"'
+    assert len(http.connections) == 2
 
 
 def test_protobuf_comes_as_its_source_with_what_it_imports(http: Scripted) -> None:
@@ -184,7 +255,6 @@ def test_a_failure_that_passes_is_outlasted(http: Scripted) -> None:
         ((404, b"<html>"), "There is no schema registry at http://"),
         ((200, b"<html>"), "Is this the URL of a schema registry?"),
         ((200, {"schema": 1}), "Is this the URL of a schema registry?"),
-        ((200, {"schema": "", "schemaType": "XSD"}), "its schema with id 1 is XSD."),
         ((418, b""), "cannot be reached: HTTP status 418."),
     ],
 )
@@ -237,6 +307,20 @@ def test_the_environment_names_a_proxy(http: Scripted, monkeypatch: pytest.Monke
     assert ConfluentRegistry(wanted).by_id(1).text == '"int"'
 
 
+def test_a_registry_on_this_machine_is_not_asked_through_a_proxy(
+    http: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A login that may go there in plain text would cross the network."""
+    proxy = Scripted()
+    monkeypatch.setenv("http_proxy", proxy.url)
+    http.answers["/moved"] = (200, {"schema": '"int"'})
+    http.answers["/schemas/ids/1"] = 302, f"{http.url}/moved".encode()
+    registry = ConfluentRegistry(http.url, user="me", password="s3cret")
+    assert registry.by_id(1).text == '"int"'
+    proxy.close()
+    assert proxy.asked == []
+
+
 @pytest.mark.parametrize(
     ("url", "options", "sentence"),
     [
@@ -245,6 +329,9 @@ def test_the_environment_names_a_proxy(http: Scripted, monkeypatch: pytest.Monke
         ("host:8081", {}, "The URL of a registry is https://host:port"),
         ("https://me:s3cret@host", {}, "has no user: give user and password apart"),
         ("https://host", {"user": "a", "token": "b"}, "user and password, or its token"),
+        ("http://host", {"user": "a", "password": "s3cret"}, "in plain text"),
+        ("http://10.0.0.1:8081", {"token": "s3cret"}, "in plain text"),
+        ("HTTP://127.0.0.1.example", {"token": "s3cret"}, "in plain text"),
         ("https://[host", {}, "The URL of a registry is https://host:port"),
         ("https://host:port", {}, "The URL of a registry is https://host:port"),
     ],
@@ -253,6 +340,12 @@ def test_an_unusable_address_is_refused(url: str, options: dict[str, Any], sente
     with pytest.raises(ConfigError, match=sentence) as refused:
         ConfluentRegistry(url, **options)
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8081", "127.9.9.9", "[::1]:8081"])
+def test_a_login_may_stay_on_this_machine(host: str) -> None:
+    ConfluentRegistry(f"http://{host}", token="s3cret")
+    ConfluentRegistry("http://registry.example:8081")  # nothing to protect
 
 
 def test_flags_of_commands_take_the_login_from_the_url_and_name_a_version(http: Scripted) -> None:
@@ -273,3 +366,122 @@ def test_flags_of_commands_take_the_login_from_the_url_and_name_a_version(http: 
         "schemaName": "tills",
         "schemaVersion": "2",
     }
+
+
+class Dripping:
+    """A server that sends a beginning, and then one part after the other without an end."""
+
+    def __init__(self, beginning: bytes, part: bytes, pause: float) -> None:
+        self._parts = beginning, part
+        self._pause = pause
+        self._over = threading.Event()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+
+    def __enter__(self) -> Dripping:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listening.close()
+
+    def _serve(self) -> None:
+        beginning, part = self._parts
+        while not self._over.is_set():
+            with suppress(OSError):
+                connection, _ = self._listening.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(beginning)
+                    while not self._over.wait(self._pause):
+                        connection.sendall(part)
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("beginning", "part", "pause"),
+    [
+        (OK + b"Content-Length: 1000000\r\n\r\n", b" ", 0.02),
+        (OK + b"\r\n", b" ", 0.02),  # until the connection ends
+        (OK, b"X", 0.02),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100, 0),
+        (
+            OK + b"Transfer-Encoding: chunked\r\n\r\n",
+            b"1;" + b"x" * 60_000 + b"\r\n \r\n",
+            0.001,
+        ),
+    ],
+)
+def test_the_time_of_an_attempt_is_that_of_the_whole_answer(
+    beginning: bytes, part: bytes, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a registry could hold a task, and the query, for ever."""
+    monkeypatch.setattr(confluent, "_ATTEMPTS", 2)
+    monkeypatch.setattr(confluent, "_PAUSES", Backoff(0.01, 0.01))
+    with Dripping(beginning, part, pause) as server:
+        registry = ConfluentRegistry(server.url, timeout=0.3)
+        before = time.monotonic()
+        with pytest.raises(RegistryError, match="timed out"):
+            registry.by_id(1)
+        assert time.monotonic() - before < 10
+
+
+def test_a_schema_that_is_too_large_is_refused(http: Scripted) -> None:
+    http.answers["/schemas/ids/1"] = 200, {"schema": "x" * (5 << 20)}
+    with pytest.raises(SchemaNotFoundError, match="larger than 4 MiB"):
+        ConfluentRegistry(http.url).by_id(1)
+
+
+def test_what_is_remembered_is_bounded(http: Scripted) -> None:
+    """Whoever publishes names the ids, and may know those of the largest schemas."""
+    remembering = Remembering(ConfluentRegistry(http.url))
+    tracemalloc.start()
+    try:
+        for number in range(30):
+            http.answers[f"/schemas/ids/{number}"] = 200, {"schema": "x" * (3 << 20)}
+            assert len(remembering.by_id(number).text) == 3 << 20
+            del http.answers[f"/schemas/ids/{number}"]
+        assert tracemalloc.get_traced_memory()[0] < 50 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_schema_that_is_refused_alone_is_the_fault_of_who_names_it(
+    http: Scripted, status: int
+) -> None:
+    """Otherwise a payload with its id would end each run."""
+    http.answers["/schemas/ids/1"] = status, b"<html>"
+    with pytest.raises(RegistryError):
+        ConfluentRegistry(http.url).by_id(1)
+    http.answers["/schemas/types"] = 200, ["AVRO"]
+    with pytest.raises(SchemaNotFoundError, match=f"does not give .* with id 1 .*{status}"):
+        ConfluentRegistry(http.url).by_id(1)
+
+
+def test_no_redirect_leaves_http(http: Scripted) -> None:
+    http.answers["/schemas/ids/1"] = 302, b"ftp://127.0.0.1:1/schema"
+    with pytest.raises(RegistryError, match="neither http:// nor https://"):
+        ConfluentRegistry(http.url).by_id(1)
+
+
+def test_no_redirect_leaves_tls(http: Scripted, certificates: Certificates) -> None:
+    """On a way without it anybody could write the schema."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server_cert, certificates.server_key)
+    secure = Scripted(context)
+    http.answers["/moved"] = 200, {"schema": '"int"'}
+    secure.answers["/schemas/ids/1"] = 302, f"{http.url}/moved".encode()
+    try:
+        with pytest.raises(RegistryError, match="to a place without TLS"):
+            ConfluentRegistry(secure.url, ca_file=str(certificates.ca)).by_id(1)
+    finally:
+        secure.close()
+    assert http.asked == []

@@ -9,6 +9,7 @@ from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.registry.conftest import avro
 from tests.support.forked import forked_from
 
@@ -48,6 +49,7 @@ def end(process: ForkServerProcess) -> None:
     process.join()
 
 
+@pytest.mark.full
 async def test_what_was_answered_is_there_and_nothing_is_there_twice(
     registry_server: NatsServer, tmp_path: Path
 ) -> None:

@@ -8,11 +8,16 @@ import subprocess
 import sys
 from asyncio import to_thread
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.codecs.test_framing import batch, confluent
 from tests.registry.conftest import avro
 
+from jetspark.codecs import Codec
+from jetspark.codecs.decoder import REASON
+from jetspark.codecs.decoding import Decoding
+from jetspark.codecs.framing import Framing
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, RegistryError, SchemaNotFoundError
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "_found", {})
+    monkeypatch.setattr(lookup, "_unknown", {})
 
 
 async def test_a_task_finds_versions_over_nats(registry_server: NatsServer, served: Client) -> None:
@@ -82,6 +88,14 @@ class Counted:
         return self.by_id(version or 0)
 
 
+class Known(Remembering):
+    """The ids below 100 are all of one schema."""
+
+    def by_id(self, number: int) -> PayloadSchema:
+        super().by_id(number)
+        return PayloadSchema("avro", '"long"')
+
+
 def test_a_process_asks_once_and_soon_again_for_what_may_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -116,6 +130,26 @@ def test_any_number_of_damaged_ids_is_remembered_in_a_bounded_space(
     assert len(lookup._found) <= 10
 
 
+def test_a_publisher_cannot_make_a_process_ask_for_any_number_of_schemas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("jetspark.registry.lookup.time.monotonic", lambda: now[0])
+    counted = Counted()
+    decoding = Decoding(PayloadSchema("avro", '"long"'), Framing("confluent"), (), Known(counted))
+    rows = batch([confluent(1, b"\x02")] * 2 + [confluent(100 + at, b"\x02") for at in range(900)])
+    found = decoding.decoder().of(rows)
+    assert found.column("value").to_pylist()[:2] == [1, 1]
+    assert found.column(REASON).null_count == 2
+    assert counted.asked[0] == 1  # what most payloads name is asked for first
+    assert len(counted.asked) <= 1 + lookup.MAX_UNKNOWN
+    decoding.decoder().of(rows)
+    assert len(counted.asked) <= 1 + lookup.MAX_UNKNOWN
+    now[0] += 61
+    decoding.decoder().of(rows)
+    assert 100 < len(counted.asked) <= 1 + 2 * lookup.MAX_UNKNOWN
+
+
 def test_where_says_which_registry_is_asked() -> None:
     options = make_options("nats://127.0.0.1:1", user="u", password="s3cret")
     over_http = schema_lookup("https://registry:8081", options, user="key", password="s3cret")
@@ -129,6 +163,17 @@ def test_where_says_which_registry_is_asked() -> None:
         schema_lookup("nats", options, token="t")
     with pytest.raises(ConfigError, match="no ids: payloads in Confluent's frame need"):
         over_nats.by_id(1)
+
+
+@pytest.mark.parametrize("framing", ["confluent", "apicurio"])
+def test_frames_with_ids_are_refused_with_a_registry_over_nats(framing: Any) -> None:
+    over_nats = schema_lookup("nats", make_options("nats://127.0.0.1:1"))
+    how: dict[str, Any] = {"schema": '"long"', "lookup": over_nats, "framing": framing}
+    for make in (Decoding.make, Codec):
+        with pytest.raises(ConfigError, match="a registry over NATS has only names"):
+            make("avro", **how)
+    over_http = schema_lookup("https://registry", make_options("nats://127.0.0.1:1"))
+    Decoding.make("avro", **how | {"lookup": over_http})
 
 
 def test_a_worker_loads_no_event_loop() -> None:

@@ -225,6 +225,7 @@ async def test_a_list_of_more_than_a_message_comes_in_parts(
             assert len(await registry.schemas("e")) == 1
 
 
+@pytest.mark.full
 async def test_requests_to_a_registry_that_just_started_do_not_meet_half_a_library(
     registry_server: NatsServer, unique: Callable[[str], str]
 ) -> None:

@@ -30,6 +30,7 @@ def start():
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "ending",
     [

@@ -1,4 +1,4 @@
-"""A large stream backed up and restored: `python -m tests.soak.backup --gigabytes 2`.
+"""A large stream backed up and restored.
 
 One server has the stream, another gets it. A process of its own makes the backup, one the restore,
 and each tells its peak memory, which has to stay below `PEAK_MEGABYTES`. Then both streams are
@@ -15,12 +15,10 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import campaign
-from tests.support.campaign import command
 
 from jetspark import blocking
 from jetspark.bulk.ranges import SequenceRange
@@ -64,6 +62,9 @@ class Transfer:
     peak_megabytes: float
     steps: int
 
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s, at most {self.peak_megabytes:.0f} MB"
+
 
 @dataclass
 class Figures(campaign.Figures):
@@ -73,6 +74,7 @@ class Figures(campaign.Figures):
     megabytes: float = 0.0
     archive_megabytes: float = 0.0
     backup: Transfer | None = None
+    """The last one."""
     restore: Transfer | None = None
 
 
@@ -124,17 +126,23 @@ def digest(url: str) -> tuple[int, str]:
     return count, hashed.hexdigest()
 
 
-def run(gigabytes: float = 2.0, seed: int = 0) -> Figures:
-    """There and back with so many bytes. Raises AssertionError."""
+def run(runs: int = 1, seed: int = 0, gigabytes: float = 2.0) -> Figures:
+    """A run is there and back. Raises AssertionError."""
+    figures = Figures()
+    for number in range(seed, seed + runs):
+        _there_and_back(figures, int(gigabytes * 1e9), number)
+        figures.count_run()
+    return figures
+
+
+def _there_and_back(figures: Figures, size: int, seed: int) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="soak-backup-") as temporary,
         NatsServer() as one,
         NatsServer() as other,
     ):
         folder = Path(temporary, "backup")
-        began = time.perf_counter()
-        fill(one.url, int(gigabytes * 1e9), seed)
-        print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        fill(one.url, size, seed)
         there = transfer("backup", one.url, folder)
         back = transfer("restore", other.url, folder)
         expected, found = digest(one.url), digest(other.url)
@@ -144,17 +152,9 @@ def run(gigabytes: float = 2.0, seed: int = 0) -> Figures:
             assert transferred.steps
         with blocking.connect(one.url) as first, blocking.connect(other.url) as second:
             workers = [nc.jetstream().consumer_info(STREAM, "worker") for nc in (first, second)]
-            size = first.jetstream().stream_info(STREAM).state.bytes
+            stored = first.jetstream().stream_info(STREAM).state.bytes
         assert workers[0].ack_floor.stream_seq == workers[1].ack_floor.stream_seq >= 100
-        archive = os.path.getsize(folder / "stream.tar.s2")
-        return Figures(
-            messages=expected[0],
-            megabytes=size / 1e6,
-            archive_megabytes=archive / 1e6,
-            backup=there,
-            restore=back,
-        )
-
-
-if __name__ == "__main__":
-    sys.exit(command(run))
+        figures.messages += expected[0]
+        figures.megabytes += stored / 1e6
+        figures.archive_megabytes += os.path.getsize(folder / "stream.tar.s2") / 1e6
+        figures.backup, figures.restore = there, back

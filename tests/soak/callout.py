@@ -1,7 +1,7 @@
 """An authorization callout service under many logins, and under requests that are not right.
 
-`python -m tests.soak.callout --count 10000 --seed 1`: so many logins of users with right and wrong
-passwords at a real server, then so many spoiled requests. Each login must end as its password
+A run is a login of a user with a right or a wrong password at a real server, and then a spoiled
+request. Each login must end as its password
 deserves, and each request must be answered by a grant only if it is right.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import time
 from base64 import b64decode, urlsafe_b64encode
 from collections import Counter
@@ -21,7 +20,6 @@ from typing import Any
 
 from tests.support import campaign
 from tests.support.callout import CalloutKeys
-from tests.support.campaign import command
 
 from jetspark.errors import AuthError, CalloutRefusal, NKeyError
 from jetspark.full_client import Client, connect
@@ -288,19 +286,14 @@ async def _ask(nc: Client, spoiler: Spoiler, made: Any, figures: Figures) -> Non
         reply = await nc.request(CALLOUT_SUBJECT, payload, headers=headers, timeout=60)
         ended, wrong = judge(spoiler, reply.data, right)
         figures.requests[ended] += 1
+        figures.count_run()
         if wrong:
             figures.wrong.append(f"{how}: {ended}, {wrong}")
 
 
-async def run(count: int = 10_000, seed: int = 1) -> Figures:
+async def run(runs: int = 10_000, seed: int = 1) -> Figures:
     chance = random.Random(seed)
     figures = Figures()
-    start = time.monotonic()
-    await logins(count, chance, figures)
-    figures.seconds = time.monotonic() - start
-    await requests(count, chance, figures)
+    await logins(runs, chance, figures)
+    await requests(runs, chance, figures)
     return figures
-
-
-if __name__ == "__main__":
-    sys.exit(command(run))

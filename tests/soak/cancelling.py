@@ -1,4 +1,4 @@
-"""Every await is cancelled: `python -m tests.soak.cancelling --seed 1`.
+"""Every await is cancelled.
 
 Each awaitable call of the client, JetStream, buckets and object stores is cancelled where it waits
 for the first time, then for the second, and so on until it ends by itself; once while it waits, and
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import itertools
 import logging
 import random
 import sys
@@ -28,7 +27,6 @@ from typing import Any
 
 from tests.soak.cancelling_calls import CALLS, Call, Scene
 from tests.support import campaign
-from tests.support.campaign import command
 
 from jetspark import Client, ConnectionStatus, JetsparkError
 from jetspark.server import NatsServer
@@ -79,7 +77,6 @@ def cancelled_at(
 class Figures(campaign.Figures):
     """What happened."""
 
-    runs: int = 0
     cancelled: int = 0
     by_call: Counter[str] = field(default_factory=Counter)
 
@@ -137,7 +134,7 @@ def tables(nc: Client) -> dict[str, object]:
         "requests": len(nc.requests),
         "subscriptions at the server": sorted(route.subject for route in link.routes),
         "subscriptions": len(nc._subscriptions),
-        "waiting for room": len(link.outbox._waiters),
+        "waiting for room": len(link.outbox._room),
         "event streams": len(nc._notices._streams),
         "tasks": len(asyncio.all_tasks()),
     }
@@ -199,26 +196,23 @@ async def _awaited(call: Any) -> object:
     return await call
 
 
-async def run(count: int = 5000, seed: int = 1, only: str = "") -> Figures:
-    """So many cancellations, call by call, from the first step of each on."""
+async def run(runs: int = 5000, seed: int = 1, only: str = "") -> Figures:
+    """A run is a call, cancelled at its next step, until it is not: from the first step on."""
     figures, watch = Figures(), Watch()
-    start = time.monotonic()
     chosen = random.Random(seed)
-    calls = [call for call in CALLS if only in call.name]
+    calls = campaign.those_named(only, CALLS, lambda call: call.name)
     async with AsyncExitStack() as stack:
         server = stack.enter_context(NatsServer())
         await stack.enter_async_context(watch.watching())
         scene = await stack.enter_async_context(Scene.on(server.url, watch.reported))
         places = {call.name: (1, 0) for call in calls}
-        for number in itertools.count():
-            if figures.cancelled >= count:
-                break
+        for number in range(runs):
             if number % len(calls) == 0:
                 chosen.shuffle(calls)
             call = calls[number % len(calls)]
             step, way = places[call.name]
             cancelled, wrong = await run_one(scene, call, step, WAYS[way])
-            figures.runs += 1
+            figures.count_run()
             figures.cancelled += cancelled
             figures.by_call[call.name] += cancelled
             if figures.runs % 20 == 0 or wrong:
@@ -233,9 +227,4 @@ async def run(count: int = 5000, seed: int = 1, only: str = "") -> Figures:
             places[call.name] = (deeper, way) if cancelled else (1, 1 - way)
         figures.wrong += await scene.left_on_the_server()
     figures.wrong += watch.take()
-    figures.seconds = time.monotonic() - start
     return figures
-
-
-if __name__ == "__main__":
-    sys.exit(command(run))

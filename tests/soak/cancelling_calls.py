@@ -371,6 +371,17 @@ async def live_bucket(scene: Scene, name: str) -> None:
         assert live["a"] == b"a"
 
 
+async def lock(scene: Scene, name: str) -> None:
+    async with scene.bucket.lock(name, lease=2):
+        pass
+
+
+async def election(scene: Scene, name: str) -> None:
+    async with scene.bucket.election(name, lease=2) as candidate:
+        while not (await candidate.next()).leading:
+            pass
+
+
 async def make_bucket(scene: Scene, name: str) -> None:
     await scene.js.create_bucket(name, storage="memory")
     bucket = await scene.js.bucket(name)
@@ -490,6 +501,8 @@ CALLS = (
     Call("kv watch", bucket_watch),
     Call("kv watch, callback", watch_callback),
     Call("kv live", live_bucket),
+    Call("kv lock", lock),
+    Call("kv election", election),
     Call("kv purge_deletes", lambda s, n: s.bucket.purge_deletes()),
     Call("bucket", make_bucket, delete_bucket),
     Call("bucket names", listing(lambda s: s.js.bucket_names())),

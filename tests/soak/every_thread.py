@@ -1,4 +1,4 @@
-"""Every thread at once: `python -m tests.soak.every_thread --seconds 60 --seed 1`.
+"""Every thread at once.
 
 One blocking client, eight threads that are switched every microsecond, and every call, in an order
 that the seed gives. Each call has to give the right result, and in time; nothing is logged or
@@ -13,13 +13,12 @@ import faulthandler
 import itertools
 import logging
 import random
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -27,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import campaign
-from tests.support.campaign import command
 from tests.support.switching import switching
 
 from jetspark import errors
@@ -37,7 +35,7 @@ from jetspark.server import NatsServer
 
 THREADS = 8
 LONGEST = 90.0
-"""Seconds, when the time is over, that the last calls may take: longer is a hang."""
+"""Seconds in which some call must end: longer is a hang."""
 MESSAGES = 200
 WINDOW = 200_000
 """Of the publisher that all threads share: it is never full."""
@@ -336,14 +334,13 @@ class _Log(logging.Handler):
         self.wrong.append(f"reported: {error!r}")
 
 
-def run(seconds: float = 60.0, seed: int = 1, only: str = "") -> Figures:
-    """All calls in all threads, for so long; or those whose name holds `only`."""
+def run(runs: int = 10_000, seed: int = 1, only: str = "") -> Figures:
+    """A run is a call, of those whose name has `only`."""
     figures = Figures()
     log = _Log(figures.wrong)
     loggers = [logging.getLogger(name) for name in ("jetspark", "asyncio")]
     for logger in loggers:
         logger.addHandler(log)
-    start = time.monotonic()
     threads = set(threading.enumerate())
     try:
         with (
@@ -356,9 +353,9 @@ def run(seconds: float = 60.0, seed: int = 1, only: str = "") -> Figures:
         ):
             scene = Scene(nc, other)
             before = _tables(nc)
-            calls = [call for call in CALLS if only in call.__name__]
+            calls = campaign.those_named(only, CALLS, lambda call: call.__name__)
             with scene.sharing():
-                counted = _in_threads(scene, calls, seconds, seed, figures)
+                counted = _in_threads(scene, calls, runs, seed, figures)
             if not counted:
                 figures.wrong.append(f"a call went on for {LONGEST:g} s")
                 return figures
@@ -374,7 +371,6 @@ def run(seconds: float = 60.0, seed: int = 1, only: str = "") -> Figures:
             logger.removeHandler(log)
     if gone := _left(lambda: _threads_but(threads), {"threads": []}):
         figures.wrong.append(f"left behind: {gone}")
-    figures.seconds = time.monotonic() - start
     return figures
 
 
@@ -386,16 +382,14 @@ def _server() -> Iterator[NatsServer]:
             yield server
 
 
-def _in_threads(
-    scene: Scene, calls: list[Any], seconds: float, seed: int, figures: Figures
-) -> bool:
+def _in_threads(scene: Scene, calls: list[Any], runs: int, seed: int, figures: Figures) -> bool:
     """Whether all came to their end."""
     lock = threading.Lock()
-    end = time.monotonic() + seconds
+    numbers = iter(range(runs))
 
     def work(thread: int) -> None:
         order = random.Random(f"{seed}/{thread}")
-        while time.monotonic() < end:
+        for _ in numbers:
             call = order.choice(calls)
             wrong = None
             try:
@@ -404,18 +398,19 @@ def _in_threads(
                 wrong = f"{call.__name__}: {error!r}"
             with lock:
                 figures.calls[call.__name__] += 1
+                figures.count_run()
                 if wrong is not None:
                     figures.wrong.append(wrong)
 
     with switching(), ThreadPoolExecutor(THREADS, thread_name_prefix="caller") as pool:
         working = [pool.submit(work, thread) for thread in range(THREADS)]
-        for one in working:
-            try:
-                one.result(max(end + LONGEST - time.monotonic(), 0.1))
-            except TimeoutError:
+        done = -1
+        while wait(working, LONGEST).not_done:
+            if done == figures.runs:
                 faulthandler.dump_traceback(all_threads=True)
                 scene.nc.close()  # what hangs in it ends now
                 return False
+            done = figures.runs
     return True
 
 
@@ -442,7 +437,3 @@ def _left(look: Callable[[], dict[str, Any]], before: dict[str, Any]) -> dict[st
             return {name: (before[name], now[name]) for name in now if now[name] != before[name]}
         time.sleep(0.01)
     return {}
-
-
-if __name__ == "__main__":
-    sys.exit(command(run))

@@ -1,4 +1,4 @@
-"""Servers that end under clients: `python -m tests.soak.kills consume --faults 100 --servers 3`.
+"""Servers that end under clients.
 
 One server, or a cluster of three, is disturbed while clients do one of LOADS: servers are killed
 (kill -9) or stopped, and started again; they are paused; a leader steps down; a consumer is
@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
 from tests.soak.kills_bucket import BucketLoad
 from tests.soak.kills_core import CoreLoad
 from tests.soak.kills_load import Figures, Load
 from tests.soak.kills_streams import Ingesting, OrderedReading, Publishing, Reading
-from tests.support.campaign import command
 from tests.support.cluster import Cluster
 
 from jetspark.server import NatsServer
@@ -70,15 +69,15 @@ async def _disturb(kind: str, load: Load, rng: random.Random, away: float) -> No
 
 
 async def run(
-    load: str,
-    faults: int = 100,
+    runs: int = 100,
+    seed: int = 0,
+    load: Annotated[str, LOADS] = "core",
     servers: int = 1,
     kinds: str = "",
     pause: float = 0.1,
     away: float = 0.2,
-    seed: int = 0,
 ) -> Figures:
-    """So many faults, with at most `pause` seconds between them.
+    """A run is a fault; there are at most `pause` seconds between two.
 
     Raises AssertionError for what must not be, TimeoutError when something hangs.
     """
@@ -86,12 +85,11 @@ async def run(
     before = asyncio.all_tasks()
     chosen = LOADS[load]
     with started(servers, chosen) as nodes:
-        begin = time.perf_counter()
         async with chosen(load, nodes, rng) as running:
             figures = running.figures
             await asyncio.wait_for(running.progress(), RECOVERED_WITHIN)
             tasks = len(asyncio.all_tasks()) + running.COMING_AND_GOING
-            for number in range(1, faults + 1):
+            for _ in range(runs):
                 await asyncio.sleep(rng.random() * pause)
                 kind = rng.choice(kinds.split(",") if kinds else running.FAULTS)
                 ended = time.perf_counter()
@@ -102,14 +100,8 @@ async def run(
                 )
                 figures.faults[kind] += 1
                 assert len(asyncio.all_tasks()) <= tasks, asyncio.all_tasks()
-                if number % 20 == 0:
-                    print(f"{number} faults", file=sys.stderr)
+                figures.count_run()
             await asyncio.wait_for(running.finish(), RECOVERED_WITHIN)
-        figures.seconds = time.perf_counter() - begin
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == before
     return figures
-
-
-if __name__ == "__main__":
-    sys.exit(command(run, load=LOADS))

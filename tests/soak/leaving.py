@@ -1,4 +1,4 @@
-"""Every public iterator is left, in every way: `python -m tests.soak.leaving`.
+"""Every public iterator is left, in every way.
 
 Each iterator of the asyncio and of the blocking client is made, gives out an item, and is left: by
 `break`, `return`, an exception, a cancellation (an interrupt, with the blocking client), by losing
@@ -23,11 +23,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.support import campaign
-from tests.support.campaign import command
 
 import jetspark
 from jetspark import blocking
@@ -316,8 +316,8 @@ class Figures(campaign.Figures):
         self.slowest = max(self.slowest, time.monotonic() - began)
 
 
-async def run(rounds: int = 20, at_once: bool = False) -> Figures:
-    """Each iterator in each way, so many times.
+async def run(runs: int = 20, seed: int = 0, at_once: bool = False) -> Figures:
+    """A run is each iterator in each way, in an order by the seed.
 
     `at_once`: look at the server after all of them, and not after each.
     """
@@ -325,10 +325,10 @@ async def run(rounds: int = 20, at_once: bool = False) -> Figures:
         config = Path(folder) / "server.conf"
         config.write_text(CONFIG, "utf-8")
         with NatsServer(0, host="127.0.0.1", jetstream=True, config=config) as server:
-            return await _left_on(server.url, rounds, each=not at_once)
+            return await _left_on(server.url, runs, Random(seed), each=not at_once)
 
 
-async def _left_on(url: str, rounds: int, *, each: bool) -> Figures:
+async def _left_on(url: str, runs: int, rng: Random, *, each: bool) -> Figures:
     figures = Figures()
     server = await asyncio.to_thread(Server, url)
     nc = await jetspark.connect(url, **USER, reconnect_wait=0.01)
@@ -340,9 +340,9 @@ async def _left_on(url: str, rounds: int, *, each: bool) -> Figures:
         async with group.consume("m", ack_wait=1):  # so does its consumer
             await asyncio.sleep(0.5)
         before = await asyncio.to_thread(server.has)
-        for _ in range(rounds):
-            for name in KINDS:
-                for way in WAYS:
+        for _ in range(runs):
+            for name in rng.sample([*KINDS], len(KINDS)):
+                for way in rng.sample([*WAYS], len(WAYS)):
                     kept: list[Any] = []
                     await leave(nc, name, way, kept)
                     if name in GO_ON:
@@ -362,12 +362,9 @@ async def _left_on(url: str, rounds: int, *, each: bool) -> Figures:
             await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], check=True)
             await asyncio.to_thread(figures.settled, server, before, f"blocking, {ENDED}")
             figures.left += 2 * len(KINDS)
+            figures.count_run()
     finally:
         await nc.close()
         await asyncio.to_thread(other.close)
         await asyncio.to_thread(server.close)
     return figures
-
-
-if __name__ == "__main__":
-    sys.exit(command(run))

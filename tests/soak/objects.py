@@ -1,4 +1,4 @@
-"""A large object goes up and comes down: `python -m tests.soak.objects asyncio --gigabytes 2`.
+"""A large object goes up and comes down.
 
 With the `asyncio` or the `blocking` client; with asyncio also while the server is killed and
 started again (`--kills` each way). The content is made while it is sent and compared by its
@@ -12,14 +12,13 @@ import asyncio
 import gc
 import hashlib
 import random
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from tests.soak.quiet import resident
 from tests.support import campaign
-from tests.support.campaign import command
 
 import jetspark
 from jetspark import blocking
@@ -134,19 +133,24 @@ def _blocking(server: NatsServer, content: Content) -> None:
         content.is_down()
 
 
-def run(client: str, gigabytes: float = 2.0, kills: int = 0, seed: int = 0) -> Figures:
-    figures, dice = Figures(kills=2 * kills), random.Random(seed)
-    content = Content(int(gigabytes * 1e9), figures)
-    with NatsServer(name="soak-objects") as server:
-        if client == "blocking":
-            _blocking(server, content)
-        else:
-            moments = sorted(dice.randrange(content.size) for _ in range(kills))
-            asyncio.run(_with_asyncio(server, content, moments))
+def run(
+    runs: int = 1,
+    seed: int = 0,
+    client: Annotated[str, ("asyncio", "blocking")] = "asyncio",
+    gigabytes: float = 2.0,
+    kills: int = 0,
+) -> Figures:
+    """A run is an object of so many bytes, on a server of its own."""
+    figures, dice = Figures(kills=2 * kills * runs), random.Random(seed)
+    for _ in range(runs):
+        content = Content(int(gigabytes * 1e9), figures)
+        with NatsServer(name="soak-objects") as server:
+            if client == "blocking":
+                _blocking(server, content)
+            else:
+                moments = sorted(dice.randrange(content.size) for _ in range(kills))
+                asyncio.run(_with_asyncio(server, content, moments))
+        figures.count_run()
     if figures.bytes_of_memory > MOST_MEMORY:
         figures.wrong.append("too much memory")
     return figures
-
-
-if __name__ == "__main__":
-    sys.exit(command(run, client=("asyncio", "blocking")))

@@ -1,9 +1,9 @@
-"""Requests to three instances while they die: `python -m tests.soak.services`.
+"""Requests to three instances of a service while they die.
 
 Three processes run the same service, one of them with the blocking client. Every `--every` seconds
 one is ended, by kill -9 or (`--gently`: always) by SIGTERM, which stops it in good order, and
-another one is started. Each request has to end with its own answer or a typed error within its
-timeout; when instances are only stopped, with its answer.
+another one is started. A run is a request. Each request has to end with its own answer or a typed
+error within its timeout; when instances are only stopped, with its answer.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.support import campaign
-from tests.support.campaign import command
 from tests.support.instances import Instance
 
 import jetspark
@@ -92,29 +90,28 @@ async def _ask(services: Services, numbers: Iterator[int], figures: Figures) -> 
             figures.ended["other"] += 1
             figures.wrong.append(f"{number}: {error!r}")
         figures.longest = max(figures.longest, time.perf_counter() - begun)
+        figures.count_run()
 
 
 async def run(
-    requests: int = 100_000,
+    runs: int = 100_000,
+    seed: int = 0,
     every: float = 5.0,
     at_once: int = 10,
     gently: bool = False,
-    seed: int = 0,
 ) -> Figures:
-    """So many requests. Raises AssertionError when an instance ends otherwise than it should."""
+    """Raises AssertionError when an instance ends otherwise than it should."""
     figures, rng = Figures(), random.Random(seed)
     with NatsServer(name="soak", jetstream=False) as server:
         instances = Instances(server.url, figures, rng)
         try:
             await asyncio.gather(*(instances.start() for _ in range(INSTANCES)))
             async with jetspark.connect(server.url) as nc:
-                services, numbers = nc.services(), iter(range(requests))
-                begun = time.perf_counter()
+                services, numbers = nc.services(), iter(range(runs))
                 asking = asyncio.gather(*(_ask(services, numbers, figures) for _ in range(at_once)))
                 while not (await asyncio.wait({asking}, timeout=every))[0]:
                     await instances.end_one(gently=gently or rng.random() < 0.3)
                 await asking
-                figures.seconds = time.perf_counter() - begun
                 assert len(nc.requests) == 0
                 found = await services.stats("soak", timeout=10, max_msgs=INSTANCES).all()
                 assert len(found) == INSTANCES
@@ -123,7 +120,3 @@ async def run(
         finally:
             await instances.end_all()
     return figures
-
-
-if __name__ == "__main__":
-    sys.exit(command(run))

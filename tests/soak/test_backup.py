@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.soak.backup --gigabytes 2` is the long one."""
+"""The campaign "backup" in small."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from tests.soak.backup import run
 
 @pytest.mark.server
 def test_thirty_megabytes_come_back_message_by_message() -> None:
-    figures = run(0.03, seed=1)
+    figures = run(seed=1, gigabytes=0.03)
     assert figures.messages > 3000

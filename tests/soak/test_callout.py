@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.soak.callout --count 10000` is the long one."""
+"""The campaign "callout" in small."""
 
 from __future__ import annotations
 

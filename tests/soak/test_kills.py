@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.soak.kills identified` is the long one."""
+"""The campaign "kills" in small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.server
 
 
 async def short(load: str, faults: int, **options: Any) -> Figures:
-    figures = await asyncio.wait_for(run(load, faults, **options), 100)
+    figures = await asyncio.wait_for(run(faults, load=load, **options), 100)
     assert figures.faults.total() == faults
     return figures
 

@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.soak.leaving` is the long one."""
+"""The campaign "leaving" in small."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.soak.leaving import KINDS, NOT_LEFT, public_iterators, run
 
-from jetspark import BadSubscriptionError, Client, JetStream, blocking
+from jetspark import BadSubscriptionError, Client, JetStream, RequestTimeoutError, blocking
 from jetspark.jetstream import ConsumerMessages
 from jetspark.server import NatsServer
 
@@ -111,6 +111,43 @@ async def test_a_subscription_that_was_never_read_stays(nc: Client, unique: Uniq
     await nc.flush()
     with pytest.raises(TimeoutError):  # not: no responders
         await nc.request(subject, timeout=0.05)
+
+
+async def test_messages_that_nobody_can_read_are_not_queued(nc: Client, unique: Unique) -> None:
+    dropped, kept = nc.subscribe(unique("dropped")), nc.subscribe(unique("kept"))
+    subjects, queues = (dropped.subject, kept.subject), (dropped._frames, kept._frames)
+
+    async def publish() -> list[int]:
+        for subject in subjects * 2:
+            await nc.publish(subject)
+        await nc.flush()
+        return [len(queue) for queue in queues]
+
+    assert await publish() == [2, 2]
+    del dropped
+    gc.collect()
+    await nc.flush()
+    assert await publish() == [0, 4]
+    assert (await kept.next(10)).subject == subjects[1]
+
+
+def test_messages_that_no_thread_can_read_are_not_queued(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    with blocking.connect(shared_server.url) as nc:
+        dropped = nc.subscribe(subject := unique("dropped"))
+        queue = dropped._inner._frames
+        nc.publish(subject)
+        nc.flush()
+        assert len(queue) == 1
+        del dropped
+        gc.collect()
+        nc.flush()
+        nc.publish(subject)
+        nc.flush()
+        assert not queue
+        with pytest.raises(RequestTimeoutError):  # not: no responders
+            nc.request(subject, timeout=0.05)
 
 
 def test_a_child_process_that_drops_an_iterator_leaves_the_parents_alone(

@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.soak.objects asyncio --gigabytes 2` is the long one."""
+"""The campaign "objects" in small."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ pytestmark = pytest.mark.server
 
 @pytest.mark.parametrize("client", ["asyncio", "blocking"])
 def test_large_objects_need_little_memory(client: str) -> None:
-    assert run(client, 0.1).wrong == []
+    assert run(client=client, gigabytes=0.1).wrong == []
 
 
 def test_killed_servers_change_no_byte() -> None:
-    assert run("asyncio", 0.03, kills=2, seed=5).wrong == []
+    assert run(seed=5, gigabytes=0.03, kills=2).wrong == []

@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.soak.quiet` is the long one."""
+"""The campaign "quiet" in small."""
 
 from __future__ import annotations
 
@@ -9,5 +9,4 @@ from tests.soak.quiet import run
 @pytest.mark.server
 async def test_an_idle_connection_does_nothing_and_memory_does_not_grow_with_the_messages() -> None:
     figures = await run(idle=0.5, messages=100_000)
-    assert figures.idle_cpu_seconds < 0.02
-    assert figures.late - figures.early < 4
+    assert figures.wrong == []

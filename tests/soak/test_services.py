@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.soak.services` is the long one."""
+"""The campaign "services" in small."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.soak.services import run
 
 @pytest.mark.server
 async def test_every_request_ends_while_instances_are_killed() -> None:
-    figures = await asyncio.wait_for(run(600, 0.3, seed=2), 120)
+    figures = await asyncio.wait_for(run(600, seed=2, every=0.3), 120)
     assert figures.wrong == []
     assert figures.ended.total() == 600
     assert figures.killed > 0
@@ -19,7 +19,7 @@ async def test_every_request_ends_while_instances_are_killed() -> None:
 
 @pytest.mark.server
 async def test_no_request_fails_while_instances_are_replaced_in_good_order() -> None:
-    figures = await asyncio.wait_for(run(600, 0.2, gently=True, seed=2), 120)
+    figures = await asyncio.wait_for(run(600, seed=2, every=0.2, gently=True), 120)
     assert figures.wrong == []
     assert figures.ended == {"answered": 600}
     assert figures.stopped > 0

@@ -1,6 +1,7 @@
 """Reads and writes with secrets in a Spark of its own that shows as much as it can.
 
-Arguments: a folder, and options as JSON, for a stream "S". What the UI showed is left
+Arguments: a folder, options as JSON, for a stream "S", and the secret of a query into a table. What
+the UI showed is left
 in the folder, beside Spark's log and event log.
 """
 
@@ -15,6 +16,8 @@ from urllib.request import urlopen
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from jetspark.spark import direct
+from jetspark.spark.ingest import Ingest
 from jetspark.spark.queries import start_query
 from jetspark.spark.session import close_session, local_session
 
@@ -29,7 +32,7 @@ PAGES = (
 )  # fmt: skip
 
 
-def main(folder: Path, options: dict[str, str]) -> None:
+def main(folder: Path, options: dict[str, str], task_secret: str) -> None:
     (folder / "events").mkdir()
     spark = local_session(
         "secrets",
@@ -46,6 +49,7 @@ def main(folder: Path, options: dict[str, str]) -> None:
     spark.sparkContext.setLogLevel("INFO")
     try:
         work(spark, folder, options)
+        ingest(spark, folder, options, task_secret)
         show(spark, folder)
     finally:
         close_session(spark)
@@ -89,6 +93,17 @@ def work(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
     (folder / "shown.txt").write_text("\n".join(shown), "utf-8")
 
 
+def ingest(spark: SparkSession, folder: Path, options: dict[str, str], secret: str) -> None:
+    """Into a table, whose tasks seal what they report with this secret."""
+    vars(direct)["make_secret"] = lambda: secret
+    options = options | {"startingOffsets": "earliest"}
+    job = Ingest(options=options, to=str(folder.parent / "table"))
+    query = job.start(spark)
+    query.awaitTermination(300)
+    assert job.direct
+    assert query.lastProgress is not None
+
+
 def show(spark: SparkSession, folder: Path) -> None:
     """Everything that the UI has to say."""
     url = spark.sparkContext.uiWebUrl
@@ -108,4 +123,4 @@ def show(spark: SparkSession, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3])

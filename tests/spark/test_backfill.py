@@ -42,6 +42,7 @@ def stream(admin: Admin, unique: Callable[[str], str]) -> str:
     return name
 
 
+@pytest.mark.full
 def test_a_batch_read_has_the_same_rows_in_one_partition(
     spark: SparkSession, shared_server: NatsServer, stream: str
 ) -> None:
@@ -76,6 +77,7 @@ def test_streams_that_are_too_small_for_a_snapshot_share_partitions(
     assert not any(one.snapshot for part in planned for one in part.ranges)
 
 
+@pytest.mark.full
 def test_the_first_batch_of_a_query_comes_through_a_snapshot_and_later_ones_do_not(
     to_parquet: ToParquet, shared_server: NatsServer, stream: str, admin: Admin
 ) -> None:

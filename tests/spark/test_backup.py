@@ -57,6 +57,7 @@ def load(spark: SparkSession, folder: Path, **options: str) -> DataFrame:
     return spark.read.format("jetstream").options(backup=str(folder), **options).load()
 
 
+@pytest.mark.full
 def test_rows_are_those_of_an_ordinary_read(
     spark: SparkSession, made: tuple[Path, list[Any], str]
 ) -> None:

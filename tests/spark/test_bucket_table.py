@@ -50,6 +50,7 @@ def run(spark: SparkSession, job: Ingest) -> int:
     return job.remove_gone_keys()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
 def test_keys_that_left_no_trace_are_removed(
     spark: SparkSession,

@@ -104,6 +104,7 @@ def test_bucket_read_with_history_returns_all_revisions(
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
 def test_a_bucket_becomes_a_table_of_its_present_values(
     spark: SparkSession,

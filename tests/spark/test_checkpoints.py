@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.full
 def test_a_checkpoint_goes_on_in_either_way(
     spark: SparkSession,
     shared_server: NatsServer,

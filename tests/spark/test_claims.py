@@ -394,6 +394,7 @@ def test_nobody_else_can_read_the_queue(
     assert b"404" in (answer.headers or b"")
 
 
+@pytest.mark.full
 def test_over_three_servers_and_a_changing_leader(
     nats_cluster: Cluster, mode: Mode, unique: Callable[[str], str]
 ) -> None:

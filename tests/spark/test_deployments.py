@@ -27,6 +27,7 @@ def two_executors(folder: Path) -> AbstractContextManager[str]:
     return standalone_cluster(folder, workers=1, cores=2)
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.parametrize("deployment", [two_executors, connect_server])
 def test_same_program_runs_in_each_deployment(

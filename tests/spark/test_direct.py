@@ -128,6 +128,7 @@ ODD = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("format_", "partition_by"),
     [
@@ -153,6 +154,7 @@ def test_both_ways_make_the_same_table(lake: Lake, format_: str, partition_by: l
     assert others == ['{"N":3}', '{"other":[[[[{}]]]]}']
 
 
+@pytest.mark.full
 def test_days_of_another_time_zone_are_left_to_spark(lake: Lake) -> None:
     lake.fill(*payloads(10))
     zone = lake.spark.conf.get("spark.sql.session.timeZone") or "UTC"
@@ -167,6 +169,7 @@ def test_days_of_another_time_zone_are_left_to_spark(lake: Lake) -> None:
     assert len(lake.rows("table")) == len(lake.rows("without")) == 10
 
 
+@pytest.mark.full
 def test_without_a_schema_payloads_are_bytes_on_both_ways(lake: Lake) -> None:
     lake.fill(*payloads(100))
     lake.ingest("direct", json_schema=None)
@@ -188,7 +191,7 @@ def test_the_schema_of_a_sample_takes_every_message_of_it(lake: Lake) -> None:
     rows = lake.rows("table")
     assert [row["_corrupt_record"] for row in rows] == [None] * 4
     assert [row["n"] and float(row["n"]) for row in rows] == [1.0, 0.5, None, -(2.0**63)]
-    assert [row["mixed"] for row in rows] == [None, None, "1", '{"a":[1]}']
+    assert [row["mixed"] for row in rows] == [None, None, "1", '{"a": [1]}']
     assert rows[2]["in"] == {"select": [{"Größe": True}], "x-y": 5}
 
 
@@ -204,6 +207,7 @@ def test_generated_payloads_are_the_same_on_both_ways(lake: Lake) -> None:
     assert found == (5_000, [])
 
 
+@pytest.mark.full
 def test_one_stream_becomes_many_tables_that_other_readers_see(lake: Lake) -> None:
     lake.fill(*payloads(300), ("s1", b'{"n": -1}'))
     done = lake.ingest("lake/{subject[1]}/t", table_options={"restTable": str(lake.folder / "r")})
@@ -244,6 +248,65 @@ def test_more_new_tables_than_allowed_stop_the_query_or_go_to_the_rest(lake: Lak
     assert lake.rows("lake/rest")
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("through_spark", [False, True])
+def test_no_value_of_a_row_takes_a_table_that_is_not_the_querys(
+    lake: Lake, through_spark: bool
+) -> None:
+    """Whoever publishes chooses the subject, and by that the table."""
+    lake.fill(("own", b'{"n": 1}'))
+    lake.ingest("lake/orders", options={"subjects": f"{lake.stream}.own"})
+    lake.fill(("b.site", b'{"n": 2}'), ("b.orders", b'{"n": 3}'))
+    template: dict[str, Any] = {
+        "options": {"subjects": f"{lake.stream}.b.*"},
+        "through_spark": through_spark,
+        "checkpoint": str(lake.folder / "chk"),
+        "table_options": {"writerName": "b"},
+    }
+    with pytest.raises(Exception, match="lake/orders has rows that this query did not write"):
+        lake.ingest("lake/{subject[2]}", **template)
+    assert lake.rows("lake/site") == []
+    aside = str(lake.folder / "aside")
+    lake.ingest("lake/{subject[2]}", quarantine=aside, **template)
+    assert [row["n"] for row in lake.rows("lake/site")] == [2]
+    assert [row["n"] for row in lake.rows("lake/orders")] == [1]
+    (record,) = lake.rows("aside")
+    assert (record["seq"], "did not write" in record["reason"]) == (3, True)
+    for adopt, tried in ((False, Tried(0, 0, 1)), (True, Tried(1, 0, 0))):
+        job = lake.job("lake/{subject[2]}", quarantine=aside, adopt=adopt, **template)
+        assert job.try_again(lake.spark) == tried
+    lake.fill(("b.orders", b'{"n": 4}'))
+    lake.ingest("lake/{subject[2]}", quarantine=aside, adopt=True, **template)
+    lake.fill(("b.orders", b'{"n": 5}'))  # it is one of the query's now
+    lake.ingest("lake/{subject[2]}", quarantine=aside, **template)
+    assert sorted(row["n"] for row in lake.rows("lake/orders")) == [1, 3, 4, 5]
+    assert lake.rows("aside") == []
+
+
+@pytest.mark.parametrize("through_spark", [False, True])
+def test_a_batch_that_fails_between_its_tables_is_completed_as_it_was_begun(
+    lake: Lake, through_spark: bool
+) -> None:
+    """Here the table cannot be committed to, once its quarantine is."""
+    how = {"quarantine": str(lake.folder / "aside"), "through_spark": through_spark}
+    lake.fill(("a", b'{"n": 0}'))
+    lake.ingest("lake", **how)
+    lake.fill(("a", b'{"n": 1}'), ("a", b'{"n": "x", "name": "b"}'), ("a", b'{"n": 2}'))
+    log = lake.folder / "lake" / "_delta_log"
+    blocked = log / f"{len(list(log.glob('0*.json'))):020}.json"
+    blocked.mkdir()
+    with suppress(StreamingQueryException):
+        lake.ingest("lake", **how)
+    assert [row["seq"] for row in lake.rows("aside")] == [3]
+    blocked.rmdir()
+    lake.fill(("a", b'{"n": 3}'))
+    # The payload with a text would be a row now, and another one would not.
+    lake.ingest("lake", **how | {"json_schema": "name STRING", "merge_schema": True})
+    assert sorted(row["seq"] for row in lake.rows("lake")) == [1, 2, 4, 5]
+    assert [row["seq"] for row in lake.rows("aside")] == [3]
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("partition_by", [["day"], ["hour=hour(timestamp)"]])
 def test_what_does_not_become_a_row_is_put_aside_with_its_reason(
     lake: Lake, partition_by: list[str]
@@ -258,13 +321,14 @@ def test_what_does_not_become_a_row_is_put_aside_with_its_reason(
     assert [(row["n"], "_corrupt_record" in row) for row in lake.rows("lake/a")] == [(1, False)]
     found = lake.rows("aside")
     assert [(row["seq"], row["data"], row["column"], row["reason"]) for row in found] == [
-        (2, b'{"n": [2]}', "n", "n is a list ([2]), not int64."),
+        (2, b'{"n": [2]}', "n", "n: [2] is not a BIGINT."),
         (3, b'{"n": 3}', "subject", "The row has no subject[2], which names its table."),
         (4, b"\xff{", None, "The payload is not UTF-8: byte 0 is 0xff."),
     ]
     assert (done.rows, done.aside) == (1, 3)
 
 
+@pytest.mark.full
 def test_bad_records_are_the_same_letters_on_both_ways(lake: Lake) -> None:
     lake.fill(("s.a", b'{"n": 1}'), ("s", b"{}"), ("s.b", b"\xff{"), ("s.a", b'{"n": [2]}'))
     found = []
@@ -287,6 +351,7 @@ def test_bad_records_are_the_same_letters_on_both_ways(lake: Lake) -> None:
         lake.job("direct/{subject[2]}", **how).look_at_records()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("through_spark", [False, True])
 def test_a_record_that_becomes_no_row_stops_the_query_until_the_schema_is_mended(
     lake: Lake, through_spark: bool
@@ -302,7 +367,7 @@ def test_a_record_that_becomes_no_row_stops_the_query_until_the_schema_is_mended
     assert said.is_mistake
     assert str(said).startswith(
         f"Message 3 of {lake.stream} on the subject {lake.stream}.c does not become a row, for its "
-        'column x: x is a text ("much"), not double. Nothing of its batch was written. '
+        'column x: x: "much" is not a DOUBLE. Nothing of its batch was written. '
     )
     assert [row["n"] for row in lake.rows("table")] == [1]
     mended = "n LONG, name STRING, ok BOOLEAN, at TIMESTAMP"
@@ -325,6 +390,7 @@ def test_a_batch_that_is_run_again_adds_nothing_to_any_table(
     assert len(lake.rows("aside")) == 1
 
 
+@pytest.mark.full
 def test_an_upsert_puts_records_aside_and_keeps_them(lake: Lake) -> None:
     how: dict[str, Any] = {
         "quarantine": str(lake.folder / "aside"),
@@ -392,7 +458,7 @@ def test_a_row_without_its_key_is_no_row_of_the_table(tmp_path: Path) -> None:
     begin = "^Message 3 does not become a row, for its column n: "
     with pytest.raises(ConfigError, match=f"{begin}There is no value in n, which is the table's"):
         write(None, None, 3)
-    with pytest.raises(ConfigError, match=f'{begin}n is a text \\("x"\\), not int64'):
+    with pytest.raises(ConfigError, match=f'{begin}n: "x" is not a BIGINT'):
         write(None, None, 3, '{"n": "x"}')
     with pytest.raises(ConfigError, match=r"seq, which is the table's order\. Nothing .* Mend"):
         write(None, "t", None)
@@ -443,15 +509,27 @@ def test_new_fields_become_the_same_columns_on_both_ways(lake: Lake) -> None:
     assert [tuple(row.get(name) for name in names) for row in rows] == [
         (1, None, None, None, None, None),
         (2, "5", None, None, None, None),
-        (None, "1.5", '{"x":[1,{}]}', "2026-01-31", None, None),
+        (None, "1.5", '{"x": [1, {}]}', "2026-01-31", None, None),
         (None, None, None, None, None, "{"),
         (4, None, "text", None, True, None),
         (5, "2", None, None, None, None),
     ]
     assert lake.rows("spark") == rows
-    assert rows[0].keys() == {*names, "stream", "subject", "seq", "timestamp", "headers"}
+    assert json.loads(rows[1]["other_fields"]) == {"none": None, "N": 3, "a b": 1}
+    assert [row["payload_seq"] for row in rows] == [None, 1, None, None, None, None]
+    assert rows[0].keys() == {
+        *names,
+        "other_fields",
+        "payload_seq",
+        "stream",
+        "subject",
+        "seq",
+        "timestamp",
+        "headers",
+    }
 
 
+@pytest.mark.full
 def test_a_whole_number_that_is_too_large_widens_its_column_in_iceberg(lake: Lake) -> None:
     how: dict[str, Any] = {"evolve": True, "quarantine": str(lake.folder / "aside")}
     job = lake.job("table", format="iceberg", json_schema="n INT, x FLOAT", **how)
@@ -477,6 +555,7 @@ def test_columns_for_new_fields_need_a_schema_and_one_table(tmp_path: Path) -> N
         check(to=str(tmp_path / "{name}"))
 
 
+@pytest.mark.full
 def test_records_that_were_put_aside_become_rows_when_the_schema_is_mended(lake: Lake) -> None:
     how: dict[str, Any] = {
         "to": "lake/{subject[2]}",
@@ -490,7 +569,7 @@ def test_records_that_were_put_aside_become_rows_when_the_schema_is_mended(lake:
         ("y.a", b'{"n": 2}'),
         ("z", b'{"n": 3}'),
         ("z.b", b"{"),
-        ("z.b", b'{"n": 5.5, "name": 5, "tags": ["q", "r"]}'),  # a text for Spark only
+        ("z.b", b'{"n": 5.5, "name": 5, "tags": ["q", "r"]}'),
     )
     lake.ingest(**how)
     assert [row["seq"] for row in lake.rows("aside")] == [3, 4, 5]
@@ -503,7 +582,6 @@ def test_records_that_were_put_aside_become_rows_when_the_schema_is_mended(lake:
     found = [(row["seq"], row["column"], row["reason"]) for row in lake.rows("aside")]
     assert found == [
         (3, "subject", "The row has no subject[2], which names its table."),
-        (4, None, "The payload is not one JSON object: expecting property name enclosed in double "
-         "quotes: line 1 column 2 (char 1)."),
+        (4, None, "The payload is not one JSON object: it ends too early."),
     ]  # fmt: skip
     assert job.try_again(lake.spark) == Tried(added=0, there=0, left=2)

@@ -39,6 +39,7 @@ def test_a_stream_of_the_hub_is_read_through_the_leaf(
     assert sorted(row.seq for row in rows.collect()) == [*range(1, 101)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once", "exactly-once"])
 def test_a_stream_of_the_hub_is_written_through_the_leaf(
     spark: SparkSession,

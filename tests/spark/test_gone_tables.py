@@ -15,7 +15,7 @@ from jetspark.errors import ConfigError, PipelineError, TableError
 from jetspark.lakehouse.formats import Format, find_table, make_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.lakehouse import target
+from jetspark.spark.lakehouse import commits, target
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.pipeline import check_tables
 from jetspark.spark.pipeline_file import read_pipeline
@@ -137,7 +137,7 @@ def test_a_table_that_is_removed_while_its_library_works_has_gone(
         if fails:
             raise LookupError("_internal.DeltaError: no such file")
 
-    monkeypatch.setattr(target, "commit_batch", commit)
+    monkeypatch.setattr(commits, "commit_batch", commit)
     with pytest.raises(TableError, match=r"lake has gone with this query's batch 0: it was remov"):
         writer.commit([message], 1)
 

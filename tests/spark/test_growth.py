@@ -11,20 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.codecs.ddl import check_fields, with_types
+from jetspark.codecs.field_names import FieldNames
+from jetspark.codecs.unknown_fields import new_columns
 from jetspark.errors import ConfigError, SchemaGrown
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.lakehouse import growth
-from jetspark.spark.lakehouse.growth import Growth, grow, grown
+from jetspark.spark.lakehouse.growth import Growth, fields_by_now, grow, grown
 from jetspark.spark.lakehouse.options import LakehouseOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def added(*rows: Any, taken: tuple[str, ...] = ()) -> dict[str, str]:
+def needed(row: dict[str, Any]) -> str | None:
+    """What a task says of the fields of a row."""
+    return new_columns(json.dumps(row).encode(), (), FieldNames())
+
+
+def added(*rows: dict[str, Any], taken: tuple[str, ...] = ()) -> dict[str, str]:
+    """The columns that these need."""
     found = Growth()
-    found.note([json.dumps(row) for row in rows], taken)
+    found.note(map(needed, rows), taken)
     return found.added
 
 
@@ -38,10 +46,11 @@ def test_a_field_has_the_type_that_takes_its_values() -> None:
 
 def test_no_column_comes_of_nulls_and_of_names_that_are_there_or_that_readers_refuse() -> None:
     assert (
-        added({"a": None, "SEQ": 1, "b c": 1, "d.e": 1, "": 1, "_jetspark_x": 1}, taken=("seq",))
-        == {}
+        added({"a": None, "X": 1, "b c": 1, "d.e": 1, "": 1, "_jetspark_x": 1}, taken=("x",)) == {}
     )
     assert added({"n": 1, "N": "x"}) == {"n": "BIGINT"}
+    # Not those of the message.
+    assert added({"SEQ": 1, "data": "x"}) == {"payload_SEQ": "BIGINT", "payload_data": "STRING"}
 
 
 def test_a_table_gets_no_more_columns_than_readers_bear(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +67,7 @@ def test_the_order_of_tasks_does_not_matter(values: list[Any]) -> None:
     whole = Growth()
     for value in values:
         one = Growth()
-        one.note([json.dumps({"a": value, "n": value if type(value) is not str else 1})], ())
+        one.note([needed({"a": value, "n": value if type(value) is not str else 1})], ())
         whole.update(one)
     assert whole.added == {"a": "STRING", "n": "STRING"}
 
@@ -94,6 +103,19 @@ def test_a_table_that_has_grown_says_so_and_one_that_another_writer_has_changed(
         grow(tables, need)
 
 
+@pytest.mark.tables
+def test_what_a_history_has_for_itself_is_no_field_of_the_payloads(tmp_path: Path) -> None:
+    columns = pa.schema([("id", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))])
+    options = LakehouseOptions(
+        format=Format.DELTA, name=TableName(path=str(tmp_path / "t")), evolve=True,
+        keys=("id",), sequence_by="seq", history_by="timestamp",
+    )  # fmt: skip
+    assert options.upsert is not None
+    has = options.upsert.with_added(pa.schema([*columns, pa.field("new", pa.string())]))
+    make_table(Format.DELTA, options.name, has, ())
+    assert fields_by_now(options, "id BIGINT", "--json", ["timestamp"]) == "id BIGINT, `new` string"
+
+
 def test_whole_numbers_that_are_too_large_for_a_small_column_widen_it() -> None:
     columns = pa.schema([("n", pa.int32()), ("m", pa.int64()), ("s", pa.string())])
     found = Growth()
@@ -121,7 +143,7 @@ def test_the_schema_has_the_fields_that_were_given_and_those_of_the_table() -> N
     )
     assert found == (
         "`n` bigint, x DOUBLE, tags ARRAY<STRUCT<a: INT, b: STRING>>, `new one` boolean, "
-        "`at` timestamp_ltz"
+        "`at` timestamp, `raw` binary"
     )
 
 

@@ -53,6 +53,7 @@ def refused(call: Callable[[], object]) -> str:
     return str(explain(caught.value))
 
 
+@pytest.mark.full
 def test_columns_of_every_kind_come_back_as_they_were(
     spark: SparkSession, format_: str, tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_columns_of_every_kind_come_back_as_they_were(
     assert first[0] == Decimal("7.000")
 
 
+@pytest.mark.full
 def test_a_transaction_is_written_once_and_overwriting_leaves_nothing_else(
     spark: SparkSession, format_: str, tmp_path: Path
 ) -> None:
@@ -111,6 +113,7 @@ def test_reading_leaves_out_columns_and_files_that_are_not_wanted(
     )
 
 
+@pytest.mark.full
 def test_rows_replace_those_with_the_same_keys(
     spark: SparkSession, format_: str, tmp_path: Path
 ) -> None:
@@ -125,6 +128,7 @@ def test_rows_replace_those_with_the_same_keys(
     assert not list(table.rglob("part-*-0.parquet"))  # what tasks wrote for the driver
 
 
+@pytest.mark.full
 def test_what_does_not_fit_is_refused_and_nothing_is_written(
     spark: SparkSession, format_: str, tmp_path: Path
 ) -> None:
@@ -235,6 +239,7 @@ def once(count: int) -> Counter[int]:
     return Counter(range(1, count + 1))
 
 
+@pytest.mark.full
 def test_a_batch_that_spark_runs_again_is_there_once(flow: Flow, admin: Admin) -> None:
     flow.run(partitionBy="stream")
     assert flow.sequences == once(300)
@@ -248,6 +253,7 @@ def test_a_batch_that_spark_runs_again_is_there_once(flow: Flow, admin: Admin) -
     assert flow.sequences == once(350)
 
 
+@pytest.mark.full
 def test_a_lost_checkpoint_is_refused_before_rows_are_written_twice(flow: Flow) -> None:
     flow.run()
     shutil.rmtree(flow.checkpoint)
@@ -260,6 +266,7 @@ def test_a_lost_checkpoint_is_refused_before_rows_are_written_twice(flow: Flow) 
     assert flow.sequences == Counter(dict.fromkeys(range(1, 301), 2))
 
 
+@pytest.mark.full
 def test_two_queries_add_to_one_table(flow: Flow, tmp_path: Path) -> None:
     flow.run()
     flow.checkpoint = tmp_path / "another"
@@ -267,6 +274,7 @@ def test_two_queries_add_to_one_table(flow: Flow, tmp_path: Path) -> None:
     assert flow.sequences == Counter(dict.fromkeys(range(1, 301), 2))
 
 
+@pytest.mark.full
 def test_a_replay_takes_the_rows_of_the_table_and_not_every_file_of_its_folder(
     flow: Flow, admin: Admin, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def run(pipeline: PipelineFile, spark: SparkSession) -> None:
         query.awaitTermination(300)
 
 
+@pytest.mark.full
 def test_each_sink_is_exactly_once_and_a_lost_checkpoint_is_refused(
     spark: SparkSession, pipeline: PipelineFile, admin: Admin, tmp_path: Path
 ) -> None:

@@ -8,14 +8,16 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField, StructType
 
 from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_BUCKET_SCHEMA
 from jetspark.bulk.arrow import SCHEMA as ARROW_SCHEMA
 from jetspark.bulk.fixed_range import AtTime, resolve
-from jetspark.codecs.framing import Framing
 from jetspark.errors import ConfigError
-from jetspark.spark.json_payloads import taken_ddl
+from jetspark.spark.json_payloads import payload_ddl
+from jetspark.spark.option_values import columns, join_names
 from jetspark.spark.options import Positions, parse_options
 from jetspark.spark.source import BUCKET_SCHEMA, SCHEMA, check_schema, schema_of
 from jetspark.spark.versions import in_arrow
@@ -138,8 +140,11 @@ def test_batch_and_streaming_refuse_each_others_options() -> None:
         parse_options(BASE | {"startingOffsets": "latest"}).for_batch()
     with pytest.raises(ConfigError, match="cannot be earliest"):
         parse_options(BASE | {"endingOffsets": "earliest"}).for_batch()
-    with pytest.raises(ConfigError, match=r"is for spark\.read;"):
-        parse_options(BASE | {"endingOffsets": "5"}).for_streaming()
+    with pytest.raises(ConfigError, match="cannot be earliest"):
+        parse_options(BASE | {"endingOffsets": "earliest"}).for_streaming()
+    bucket = {"bucket": "B", "presentValues": "true", "endingOffsets": "5"}
+    with pytest.raises(ConfigError, match="cannot be used with 'presentValues'"):
+        parse_options(bucket).for_streaming()
 
 
 def test_read_options_win_over_table_options() -> None:
@@ -250,7 +255,10 @@ AVRO = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}
     ("options", "says"),
     [
         ({"schema": AVRO}, "'schema' goes with 'decode'"),
-        ({"decode": "xml", "schema": AVRO}, "decode must be avro, protobuf, cloudevents, debezium"),
+        (
+            {"decode": "xml", "schema": AVRO},
+            "decode must be avro, protobuf, json, cloudevents",
+        ),
         ({"decode": "avro"}, "need their schema: give it, the file that has it, or its name in a"),
         ({"decode": "avro", "schema": AVRO, "schemaFile": "x"}, "not both"),
         ({"decode": "avro", "schemaFile": "/no/such"}, "The schema in /no/such cannot be read"),
@@ -265,11 +273,9 @@ AVRO = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}
             {"decode": "avro", "schema": AVRO, "framing": "nats", "columns": "data"},
             "column headers",
         ),
-        ({"decode": "avro", "schema": AVRO.replace("id", "SEQ")}, "there is another column SEQ"),
-        (
-            {"decode": "avro", "schema": AVRO, "jsonSchema": "a INT"},
-            "either the option 'jsonSchema'",
-        ),
+        ({"decode": "json", "schema": "a STRING, A INT"}, "A is there twice"),
+        ({"decode": "json", "schema": "a STRNG"}, "no type STRNG (did you mean STRING"),
+        ({"decode": "json", "schema": "a CHAR(3)"}, "is no type that payloads have"),
         ({"decode": "avro", "schema": AVRO, "registryUser": "u"}, "go with 'registry'"),
         ({"decode": "avro", "schemaName": "n"}, "go with a registry"),
         ({"decode": "avro", "schema": AVRO, "schemaName": "n"}, "or its name in the registry"),
@@ -292,13 +298,38 @@ def test_options_of_payloads_are_sent_to_tasks_without_secrets() -> None:
 
 def test_a_schema_of_json_is_ddl_or_a_json_schema(tmp_path: Path) -> None:
     options = {"stream": "S", "Decode": "json", "schema": "a INT", "compression": "gzip"}
-    assert taken_ddl(options) == "a INT"
-    assert options == {"stream": "S", "compression": "gzip"}
-    assert parse_options(options).framing == Framing("none", "gzip")
+    assert payload_ddl(parse_options(options).decoding) == "`a` int"
     document = {"type": "object", "properties": {"a": {"type": "array", "items": {}}, "b c": True}}
     (tmp_path / "a.json").write_text(json.dumps(document))
-    found = taken_ddl({"decode": "json", "schemaFile": str(tmp_path / "a.json")})
-    assert found == "`a` array<string>, `b c` string"
-    assert taken_ddl({"decode": "avro"}) is None
-    with pytest.raises(ConfigError, match="need one of schema and schemaFile"):
-        taken_ddl({"decode": "json"})
+    options = {"stream": "S", "decode": "json", "schemaFile": str(tmp_path / "a.json")}
+    assert payload_ddl(parse_options(options).decoding) == "`a` array<string>, `b c` string"
+    with pytest.raises(ConfigError, match="become columns by a schema"):
+        parse_options({"stream": "S", "decode": "json"})
+    with pytest.raises(ConfigError, match="is for streams"):
+        parse_options({"bucket": "B", "decode": "json", "schema": "a INT"})
+
+
+@pytest.mark.parametrize("decode", ["json", "avro"])
+def test_fields_named_as_columns_of_the_message_have_other_columns(decode: str) -> None:
+    fields = ["timestamp", "SEQ", "data", "id"]
+    schema = ", ".join(f"{one} INT" for one in fields)
+    if decode == "avro":
+        of_avro = [{"name": one, "type": "int"} for one in fields]
+        schema = json.dumps({"type": "record", "name": "R", "fields": of_avro})
+    options = BASE | {"decode": decode, "schema": schema, "rename": "timestamp=sent_at"}
+    names = schema_of(parse_options(options)).names[-5:]
+    assert names == ["sent_at", "payload_SEQ", "payload_data", "id", "_corrupt_reason"]
+    for rename in ("timestamp=seq", "timestamp=ID", "id", "id=a,id=b", "id=_jetspark_x"):
+        with pytest.raises(ConfigError):
+            parse_options(options | {"rename": rename})
+
+
+@given(st.lists(st.text("ab ,`_-.", min_size=1).filter(str.strip), min_size=1, unique=True))
+def test_a_list_of_columns_is_read_as_it_was_given(names: list[str]) -> None:
+    assert columns("keys", join_names(names)) == tuple(names)
+
+
+def test_columns_may_be_written_with_blanks_and_backquotes() -> None:
+    assert columns("keys", " a , `b,c`,`d``e` , f`g") == ("a", "b,c", "d`e", "f`g")
+    with pytest.raises(ConfigError, match="'b,c' twice"):
+        columns("keys", "`b,c`, a, `b,c`")

@@ -63,6 +63,7 @@ def run(pipeline: PipelineFile, spark: SparkSession) -> None:
         query.awaitTermination(300)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
 def test_a_stream_that_is_emptied_is_read_for_one_sink_only(
     spark: SparkSession,
@@ -105,6 +106,7 @@ from = "twice"
     assert admin.facts(queue).consumers == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("more", "line", "sentence"),
     [
@@ -164,6 +166,7 @@ def test_a_check_finds_what_no_query_could_do(
     assert not (tmp_path / "chk").exists()
 
 
+@pytest.mark.full
 def test_sql_of_a_view_is_a_query_and_a_command_is_not_executed(
     spark: SparkSession, shared_server: NatsServer, orders: str, tmp_path: Path
 ) -> None:
@@ -205,6 +208,7 @@ def test_sql_of_a_view_is_a_query_and_a_command_is_not_executed(
         check_queries(pipeline(sql), spark)
 
 
+@pytest.mark.full
 def test_two_sinks_of_one_source_go_on_the_next_time(
     spark: SparkSession, shared_server: NatsServer, orders: str, admin: Admin, tmp_path: Path
 ) -> None:
@@ -310,6 +314,7 @@ def table(spark: SparkSession, server: NatsServer, orders: str, folder: Path) ->
     return to
 
 
+@pytest.mark.full
 def test_what_was_ingested_is_replayed(
     spark: SparkSession, shared_server: NatsServer, orders: str, admin: Admin, tmp_path: Path
 ) -> None:
@@ -332,6 +337,7 @@ def test_what_was_ingested_is_replayed(
     assert last.data == b"eu"
 
 
+@pytest.mark.full
 def test_replays_that_cannot_work(
     spark: SparkSession, shared_server: NatsServer, orders: str, tmp_path: Path
 ) -> None:

@@ -72,6 +72,8 @@ def test_pipeline_file_with_every_key_is_read(tmp_path: Path) -> None:
         "stream": "ORDERS",
         "servers": "nats://h:4222",
         "maxOffsetsPerTrigger": "5000",
+        "decode": "json",
+        "schema": "region STRING, amount DOUBLE",
     }
     assert orders.json == "region STRING, amount DOUBLE"
     assert orders.watermark == ("timestamp", "10 minutes")
@@ -188,7 +190,7 @@ def test_a_table_has_columns_of_subjects_and_of_other_fields(tmp_path: Path) -> 
     keys = 'columns = ["site=subject[1]", "hour=hour(timestamp)"]\nrest_column = "others"\n'
     made = read(tmp_path, MADE + keys).sinks["t"].made
     said = {name: value.said for name, value in made.items()}
-    assert said == {"site": "subject[1]", "hour": "hour(timestamp)", "others": 'rest["n"]'}
+    assert said == {"site": "subject[1]", "hour": "hour(timestamp)", "others": 'rest["n LONG"]'}
 
 
 @pytest.mark.parametrize(
@@ -372,6 +374,18 @@ def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
     assert orders.options.writer_name == payments.options.writer_name == "p/shop"
 
 
+def test_partition_by_of_a_sink_is_that_of_its_tables(tmp_path: Path) -> None:
+    text = LISTED.replace("[[", 'partition_by = ["subject"]\n[[', 1)
+    sink = read(tmp_path, text).sinks["shop"]
+    assert sink.table is not None
+    orders, payments = sink.table.tables
+    assert [str(one) for one in orders.options.partitions] == ["day"]  # its own
+    assert [str(one) for one in payments.options.partitions] == ["subject"]
+    assert sink.partition_by == ()
+    with pytest.raises(ConfigError, match="partition_by: there is no column 'region'"):
+        read(tmp_path, text.replace('["subject"]', '["region"]'))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "says"),
     [
@@ -399,6 +413,9 @@ def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
          "rest_column 'day': give it a name that no column has"),
         ('"lake/payments"', '"lake/payments"\nrest_column = "x"', 17, "rest_column goes with json"),
         ('"lake/payments"', '"lake/payments"\nevolve = true', 17, "evolve goes with json"),
+        ('"lake/payments"', '"lake/payments"\nrename = "a=b"', 17, "rename goes with json"),
+        ('["day"]', '["day"]\nrename = "at"', 12, "rename must be fields of payloads with"),
+        ('["day"]', '["day"]\nrename = "at=id"', 10, "is there twice|would be the column id"),
         ('"lake/payments"', '"lake/payments"\nevolve = "x"', 17, "evolve is true or false"),
         ('stream = "SHOP"', 'stream = "SHOP"\njson = "a INT"', 6, "leave json and decode out"),
         ('stream = "SHOP"', 'stream = "SHOP"\nstatic = true', 6, "not static and has no watermark"),
@@ -407,8 +424,7 @@ def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
          '[sinks.shop]\nquarantineTable = "q"', 7, "with quarantineTable needs the column stream"),
         ('"\n[[sinks.shop.tables]]\nsubjects = ["orders.>"]\npath = "lake/orders"\njson = "',
          '"\nquarantineTable = "q"\n[[sinks.shop.tables]]\nsubjects = ["orders.>"]\n'
-         'path = "lake/orders"\njson = "data STRING, ', 11,
-         "column data has a name that another field has, or the message itself"),
+         'path = "lake/orders"\njson = "Id STRING, ', 11, "id is there twice"),
         ("jetspark-delta", "noop", 7, "tables is for jetspark-delta and jetspark-iceberg"),
         ('"lake/payments"', '"lake/payments"\n[sinks.b]\nformat = "jetspark-delta"\n'
          'path = "lake/payments"', 19, r"sink shop \(line 4\) has this path"),

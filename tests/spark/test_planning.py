@@ -390,6 +390,14 @@ def test_offset_documents_have_one_order() -> None:
     assert text == json.dumps(json.loads(text), sort_keys=True)
 
 
+def test_a_gap_of_any_length_makes_no_more_partitions_than_can_be_planned() -> None:
+    wanted = SequenceRange("S", 6, 2**62, CREATED)
+    parts = planning.split(wanted, min_partitions=4, max_records=250_000)
+    assert len(parts) == planning.MAX_PARTS
+    assert (parts[0].start, parts[-1].end) == (6, 2**62)
+    assert all(one.end == after.start for one, after in pairwise(parts))
+
+
 @pytest.mark.parametrize("earliest", [False, True])
 @pytest.mark.parametrize("initial", [False, True])
 def test_offsets_are_read_with_and_without_flags(earliest: bool, initial: bool) -> None:

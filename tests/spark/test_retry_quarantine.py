@@ -134,7 +134,7 @@ def test_what_fits_becomes_rows_and_the_rest_stays_with_its_new_reason(
     assert (tried.added, tried.there, tried.left) == (2, 0, 1)
     assert place.rows() == Counter([1, 3])
     assert [(row["n"], row["site"]) for row in place.found("rows")] == [(1, None), (3, "é")]
-    assert place.aside() == {2: 'n is a text ("two"), not int64.'}
+    assert place.aside() == {2: 'n: "two" is not a BIGINT.'}
     (left,) = place.found("aside")
     assert (left["data"], left["column"], left["subject"]) == (b'{"n": "two"}', "n", "s")
     assert place.try_again() == retry_quarantine.Tried(0, 0, 1)
@@ -146,6 +146,7 @@ KILLS = [(Format.DELTA, to, at) for to, commits in (ONE, MANY) for at in range(2
 KILLS += [(Format.ICEBERG, ONE[0], at) for at in (3, 4)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("format_", "to", "at"), KILLS)
 def test_a_run_that_is_killed_at_a_commit_adds_nothing_twice(
     tmp_path: Path,
@@ -176,7 +177,7 @@ def test_a_run_that_is_killed_at_a_commit_adds_nothing_twice(
     lake.try_again(float)  # nothing fits
     lake.try_again()
     assert lake.rows("rows", "all/a", "all/b") == Counter([*range(1, 7), 8])
-    assert lake.aside() == {7: 'n is a text ("x"), not int64.'}
+    assert lake.aside() == {7: 'n: "x" is not a BIGINT.'}
     assert lake.try_again() == retry_quarantine.Tried(0, 0, 1)
 
 
@@ -207,6 +208,66 @@ def test_rows_with_keys_are_merged_in_their_order(tmp_path: Path, format_: Forma
         unordered.try_again()
 
 
+KEYED: dict[str, dict[str, str]] = {
+    "keys": {"keys": "n", "sequenceBy": "seq"},
+    "deletes": {"keys": "n", "sequenceBy": "seq", "applyAsDeletes": "site = 'gone'"},
+    "history": {"keys": "n", "sequenceBy": "seq", "historyBy": "timestamp"},
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("format_", list(Format))
+@pytest.mark.parametrize("how", KEYED)
+def test_records_are_written_as_the_table_says_that_its_rows_are(
+    tmp_path: Path, how: str, format_: Format
+) -> None:
+    place = Place(tmp_path, format_, **KEYED[how])
+    place.put_aside({"n": 1, "site": "here"}, {"n": 2, "site": "here"})
+    place.try_again()
+    place.options = parse_lakehouse_options(
+        format_, {"path": str(tmp_path / "rows"), "quarantineTable": str(tmp_path / "aside")}
+    )
+    place.options = retry_quarantine.as_written(place.options)
+    place.put_aside({"n": 1, "site": "gone"}, {"n": 3}, first=10)
+    assert place.try_again().added == 2
+    found = sorted((row["n"], row["seq"], row.get("valid_from")) for row in place.found("rows"))
+    first, last, third = (BEGIN + timedelta(seconds=seq) for seq in (1, 10, 11))
+    assert (
+        found
+        == {
+            "keys": [(1, 10, None), (2, 2, None), (3, 11, None)],
+            "deletes": [(2, 2, None), (3, 11, None)],
+            "history": [
+                (1, 1, first),
+                (1, 10, last),
+                (2, 2, first + timedelta(seconds=1)),
+                (3, 11, third),
+            ],
+        }[how]
+    )
+
+
+def test_records_are_not_added_to_tables_of_a_template_whose_rows_replace_others(
+    tmp_path: Path,
+) -> None:
+    place = Place(tmp_path, Format.DELTA, "lake/{site}", keys="n", sequenceBy="seq")
+    place.put_aside({"n": 1, "site": "a"})
+    place.try_again()
+    keyed = place.options
+    place.options = parse_lakehouse_options(
+        Format.DELTA,
+        {"path": str(tmp_path / "lake/{site}"), "quarantineTable": str(tmp_path / "aside")},
+    )
+    place.put_aside({"n": 1, "site": "a"}, {"n": 5, "site": "b"}, first=10)
+    with pytest.raises(ConfigError, match="keys=n --table-option sequenceBy=seq"):
+        place.try_again()
+    assert [row["seq"] for row in place.found("lake/a")] == [1]
+    assert len(place.aside()) == 2
+    place.options = keyed
+    assert place.try_again().added == 2
+    assert [row["seq"] for row in place.found("lake/a")] == [10]
+
+
 def test_a_record_with_a_new_field_is_added_when_its_table_has_the_column(
     tmp_path: Path, format_: Format
 ) -> None:
@@ -224,7 +285,7 @@ def test_a_record_with_a_new_field_is_added_when_its_table_has_the_column(
                 fields = json.loads(row["data"])
                 corrupt = row["data"].decode() if type(fields["n"]) is str else None
                 fits = fields if corrupt is None else {}
-                new = json.dumps({name: fields[name] for name in fields.keys() - {"n", *known}})
+                new = json.dumps(dict.fromkeys(fields.keys() - {"n", *known}, "BOOLEAN"))
                 found.append({**row, **fits, CORRUPT: corrupt, NEW: new})
             return pa.Table.from_pylist(found, pa.schema([*records.schema, *added]))
 
@@ -244,7 +305,10 @@ def test_a_record_with_a_new_field_is_added_when_its_table_has_the_column(
 def list_of(lake: Place, **tables: str) -> Callable[[pa.Table], pa.Table]:
     """A list of tables by subject, and what decodes messages for it."""
     options = {"quarantineTable": str(lake.folder / "aside")} | listed_option(
-        [([one], "n LONG", {"path": str(lake.folder / path)}, {}) for one, path in tables.items()]
+        [
+            ([one], "n LONG", {"path": str(lake.folder / path)}, {}, {})
+            for one, path in tables.items()
+        ]
     )
     lake.options = parse_lakehouse_options(lake.format, options)
 
@@ -276,6 +340,7 @@ def rows_of_list(tables: int) -> StructType:
     return rows.add(listed.NUMBER, "integer")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("killed_at", range(1, 5))
 def test_records_of_a_list_become_rows_of_its_tables_also_when_it_was_mended_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Format, killed_at: int
@@ -306,7 +371,7 @@ def test_records_of_a_list_become_rows_of_its_tables_also_when_it_was_mended_aft
     tried = try_again("two", "one", "c")
     assert tried.added + tried.there == 3
     assert lake.rows("one", "two", "c") == Counter([1, 3, 5])
-    assert lake.aside() == dict.fromkeys((2, 4, 6), 'n is a text ("x"), not int64.')
+    assert lake.aside() == dict.fromkeys((2, 4, 6), 'n: "x" is not a BIGINT.')
     assert try_again("two", "one", "c") == retry_quarantine.Tried(0, 0, 3)
 
 

@@ -18,9 +18,10 @@ from jetspark.spark import direct
 from jetspark.spark.direct import DirectPartition, DirectReader, Into
 from jetspark.spark.lag import RowsUnderWay
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.target import prepare, without_files
+from jetspark.spark.lakehouse.target import prepare
 from jetspark.spark.options import parse_options
 from jetspark.spark.rows_under_way import VARIABLE, reporting, rows_under_way
+from jetspark.spark.task_output import extract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,11 +68,12 @@ def test_a_task_that_writes_files_reports_each_of_its_batches_and_how_often_it_t
     monkeypatch.setattr(direct, "read_partition", batches)
     monkeypatch.setattr(direct, "query_id", lambda: "a")
     rows = StructType([StructField("seq", LongType())])
-    table = parse_lakehouse_options(Format.DELTA, {"path": str(tmp_path / "table")})
+    given = {"path": str(tmp_path / "table"), "taskSecret": "s"}
+    table = parse_lakehouse_options(Format.DELTA, given)
     reader = DirectReader(parse_options({"stream": "S"}), Into(table, rows, {}))
     (done,) = reader.read(DirectPartition((), prepare(table, rows)))
     assert seen == [3, 7]
-    assert without_files(done)[1][0].retries == 2
+    assert extract(done, "s")[1][0].retries == 2
     state = SimpleNamespace(statusStore=lambda: None)
     session = SimpleNamespace(sharedState=lambda: state)
     java = SimpleNamespace(sparkSession=lambda: session)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Words that Spark itself would mask wherever they stand must not be in them.
 PASSWORD = "Xq7-hidden-w0rd"
 KEY_PHRASE = "Yq8-hidden-w0rd"
+TASK_SECRET = "Zq9-hidden-w0rd"
 SEED = new_key()
 RUN = Path(__file__).with_name("secrets_run.py")
 
@@ -44,6 +45,7 @@ def url(make_server: MakeServer, needs_server: Callable[[str], None]) -> str:
     return server.url
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_no_secret_is_shown_anywhere(url: str, tmp_path: Path) -> None:
     options = {"stream": "S", "servers": url, "tlsKeyPassword": KEY_PHRASE}
@@ -51,7 +53,7 @@ def test_no_secret_is_shown_anywhere(url: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     done = subprocess.run(
-        [sys.executable, RUN, folder, json.dumps(options)],
+        [sys.executable, RUN, folder, json.dumps(options), TASK_SECRET],
         capture_output=True,
         text=True,
         timeout=600,
@@ -63,7 +65,7 @@ def test_no_secret_is_shown_anywhere(url: str, tmp_path: Path) -> None:
         for file in [*folder.rglob("*")]
         if file.is_file()
         for text in [file.read_bytes().decode("utf-8", "replace")]
-        for secret in (PASSWORD, SEED.seed, KEY_PHRASE)
+        for secret in (PASSWORD, SEED.seed, KEY_PHRASE, TASK_SECRET)
         if secret in text
     ]
     assert found == []

@@ -176,6 +176,7 @@ def test_a_running_query_stops_when_sequences_begin_anew_and_goes_on_when_restor
     assert query.sequences[-4:] == [20, 21, 22, 23]
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.tables
 @pytest.mark.parametrize(("format_", "through"), [(Format.DELTA, False), (Format.ICEBERG, True)])
@@ -222,6 +223,7 @@ sequenceBy = "seq"
 """
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.tables
 @pytest.mark.parametrize("sink", ["whole", "viewed"])

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 from tests.support.java import accumulator_server
 from tests.support.ports import free_port
 
+from jetspark.errors import ConfigError
+from jetspark.spark.queries import _opened_by_the_jvm, is_in_use, locked
 from jetspark.spark.session import end_without_waiting, short_job
 
 # In processes of their own: a program has one JVM, and here that may be the other tests'.
@@ -161,6 +167,7 @@ print("done")
 """
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.parametrize("program", [_SECOND_SESSIONS, _WRONG_STARTS], ids=["second", "wrong"])
 def test_what_a_program_sees_of_its_sessions(program: str, tmp_path: Path) -> None:
@@ -200,3 +207,99 @@ def test_the_end_does_not_wait_for_pysparks_server_of_accumulators(
 
     assert min(seconds() for _ in range(3)) < 0.4
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.spark
+def test_the_sockets_of_workers_are_in_a_folder_that_only_this_user_can_open(
+    spark: SparkSession,
+) -> None:
+    """They have no secret: whoever can open one is served by a worker."""
+    folder = Path(spark.conf.get("spark.python.unix.domain.socket.dir") or "")
+    assert spark.range(2).mapInArrow(lambda batches: batches, "id LONG").count() == 2
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert folder.stat().st_uid == os.getuid()
+    assert [one for one in folder.iterdir() if one.is_socket()]
+
+
+SETTINGS = """
+import os, stat, sys
+from pathlib import Path
+from pyspark import SparkContext
+from jetspark.spark.session import close_session, local_session
+
+log = Path(sys.argv[1])
+secret = "a secret=\\\\ of\\n \\té😀#!:"
+conf = {"spark.hadoop.fs.s3a.secret.key": secret, "spark.driver.memory": "700m"}
+spark = local_session("settings", log_file=log, conf=conf)
+arguments = Path(f"/proc/{SparkContext._gateway.proc.pid}/cmdline").read_bytes()
+jvm = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()
+print(b"secret" in arguments, 600 < jvm.maxMemory() >> 20 <= 700, stat.S_IMODE(log.stat().st_mode))
+print(spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key") == secret)
+print(spark.conf.get("spark.of.defaults"))
+close_session(spark)
+"""
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_settings_and_the_log_are_for_this_user_alone(tmp_path: Path) -> None:
+    """Whoever is on the machine sees the arguments of all processes."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.of.defaults yes\n")
+    ran = subprocess.run(
+        [sys.executable, "-c", SETTINGS, str(tmp_path / "log")],
+        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.split() == ["False", "True", str(0o600), "True", "yes"]
+
+
+@pytest.mark.spark
+def test_sparks_ports_serve_only_who_knows_the_secret(spark: SparkSession) -> None:
+    """Every user of this machine reaches them, and what comes is unpickled in Java's way."""
+    jvm: Any = spark._jvm
+    conf = jvm.org.apache.spark.SparkConf(False)
+    default = getattr(jvm.org.apache.spark.SecurityManager, "$lessinit$greater$default$3")()
+    security = jvm.org.apache.spark.SecurityManager(conf, jvm.scala.Option.empty(), default)
+    rpc = jvm.org.apache.spark.rpc
+    stranger = rpc.RpcEnv.create("stranger", "127.0.0.1", 0, conf, security, True)
+    port = int(spark.sparkContext.getConf().get("spark.driver.port") or 0)
+    try:
+        with pytest.raises(Py4JJavaError, match=r"(?s)Exception"):
+            stranger.setupEndpointRef(rpc.RpcAddress("127.0.0.1", port), "BlockManagerMaster")
+    finally:
+        stranger.shutdown()
+
+
+@pytest.mark.spark
+def test_the_lock_of_a_checkpoint_empties_no_other_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By default it is in the table's folder, where others may have made links."""
+    precious, folder = tmp_path / "precious", tmp_path / "t" / "_checkpoint"
+    folder.mkdir(parents=True)
+    lock = folder / ".jetspark.lock"
+    for link in (lock.symlink_to, lock.hardlink_to):
+        precious.write_text("somebody's")
+        link(precious)
+        with pytest.raises(ConfigError, match="not a file of its own"), locked(spark, str(folder)):
+            pass
+        lock.unlink()
+    lock.symlink_to(precious)  # by the JVM, too: the link may come after the check
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        _opened_by_the_jvm(spark, lock)
+    assert precious.read_text() == "somebody's"
+    lock.unlink()
+    with locked(spark, str(folder)):
+        assert lock.read_text().startswith(f"process {os.getpid()} on ")
+        assert is_in_use(str(folder))
+    assert not is_in_use(str(folder))
+    other = tmp_path / "other" / "_checkpoint"
+    other.parent.mkdir()
+    other.symlink_to(folder)
+    with pytest.raises(ConfigError, match="is a symbolic link"), locked(spark, str(other)):
+        pass
+    with locked(spark, str(folder)):
+        pass

@@ -200,6 +200,7 @@ def copy(
     return copy
 
 
+@pytest.mark.full
 def test_a_query_writes_each_row_once_though_its_last_batch_comes_again(
     copy: Copy, admin: Admin, exactly: dict[str, str]
 ) -> None:
@@ -235,6 +236,7 @@ def test_at_least_once_repeats_the_batch_that_comes_again(copy: Copy) -> None:
     assert found.total() == 1800
 
 
+@pytest.mark.full
 def test_an_older_copy_of_the_checkpoint_is_stopped(copy: Copy, exactly: dict[str, str]) -> None:
     copy.run({"maxOffsetsPerTrigger": "300"}, **exactly)
     for batch in (1, 2):
@@ -289,6 +291,7 @@ def test_overwriting_is_refused(
     assert "can only be appended to" in str(explain(caught.value))
 
 
+@pytest.mark.full
 def test_exactly_once_writes_to_a_cluster_of_three_servers(
     spark: SparkSession,
     nats_cluster: Cluster,

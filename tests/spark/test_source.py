@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import pytest
@@ -97,6 +98,7 @@ def test_batch_read_selects_offsets_and_subjects(
     assert sequences(rows) == [n for n in range(101, 201) if n % 10 in (1, 2)]
 
 
+@pytest.mark.full
 def test_partitions_share_their_workers_connections(
     spark: SparkSession, make_server: MakeServer
 ) -> None:
@@ -165,7 +167,7 @@ def test_what_is_lost_fails_the_read_or_is_left_out(
         ({"servers": "nats://127.0.0.1:1"}, "No server at nats://127.0.0.1:1: "),
         ({"stream": "NO_SUCH_STREAM_HERE"}, 'Stream "NO_SUCH_STREAM_HERE" not found on nats://'),
         ({"startingOffsets": "5000"}, "Option 'startingOffsets' is 5000, but stream"),
-        ({"endingOffsets": "x"}, "Option 'endingOffsets' must be earliest, latest or a sequence"),
+        ({"endingOffsets": "x"}, "Option 'endingOffsets' must be latest or a sequence"),
         ({"subjects": "elsewhere"}, "Option 'subjects': no message under 'elsewhere' is in 'SPARK"),
         ({"credsFile": "/none"}, "credsFile '/none' cannot be read: No such file or directory."),
         ({"path": "x"}, "Option 'path' is for files: load() without one, and the option 'stream'"),
@@ -192,12 +194,57 @@ def test_a_mistake_in_a_streaming_query_is_the_last_thing_that_is_said(
     spark: SparkSession, shared_server: NatsServer, stream: str, tmp_path: Path
 ) -> None:
     options = {"servers": shared_server.url, "stream": stream, "endingOffsets": "5"}
+    options["startingOffsets"] = "earliest"
     rows = spark.readStream.format("jetstream").options(**options).load()
     writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
     with pytest.raises(StreamingQueryException) as caught:
         writer.start().awaitTermination()
-    assert str(explain(caught.value)).startswith("Option 'endingOffsets' is for spark.read; a stre")
+    assert str(explain(caught.value)).startswith("Option 'endingOffsets' is for trigger(availableN")
     assert "UnboundLocalError" not in str(caught.value)
+
+
+@pytest.mark.full
+def test_a_run_ends_where_it_is_told_and_again_writes_nothing_more(
+    to_parquet: ToParquet, shared_server: NatsServer, admin: Admin
+) -> None:
+    one, two = admin.stream(1000), admin.stream(50)
+
+    def time_of(sequence: int) -> str:
+        return str(admin.call(f"STREAM.MSG.GET.{one}", {"seq": sequence})["message"]["time"])
+
+    def read(**options: str) -> tuple[list[int], list[int]]:
+        to_parquet.run(**options)
+        rows = to_parquet.table().select("stream", "seq").collect()
+        return sequences_of(rows, one), sequences_of(rows, two)
+
+    def sequences_of(rows: list[Any], stream: str) -> list[int]:
+        return sorted(row.seq for row in rows if row.stream == stream)
+
+    to_parquet.options = {
+        "servers": shared_server.url,
+        "streams": f"{one},{two}",
+        "startingOffsets": f'{{"{one}": 101, "{two}": "earliest"}}',
+        "maxOffsetsPerTrigger": "70",
+    }
+    until = {"endingOffsets": f'{{"{one}": 301, "{two}": 11}}'}
+    part = list(range(101, 301)), list(range(1, 11))
+    assert read(**until) == part
+    admin.fill(numbered(one, 5))
+    assert read(**until) == part
+    assert read(endingOffsets="5") == part  # before what is read already
+    times = {"endingTimestamp": f'{{"{one}": "{time_of(601)}", "{two}": "2999-01-01T00:00:00Z"}}'}
+    assert read(**times) == read(**times) == (list(range(101, 601)), list(range(1, 51)))
+    assert "ends at sequence 50" in str(failure(lambda: read(endingOffsets="52")))
+    assert read() == (list(range(101, 1006)), list(range(1, 51)))
+
+
+def test_an_end_before_the_start_is_told(
+    to_parquet: ToParquet, shared_server: NatsServer, admin: Admin
+) -> None:
+    to_parquet.options = {"servers": shared_server.url, "stream": admin.stream(10)}
+    for start in ("7", "latest"):
+        error = failure(partial(to_parquet.run, startingOffsets=start, endingOffsets="5"))
+        assert "the ending position is before the starting position" in str(error)
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
@@ -268,6 +315,7 @@ def test_option_columns_selects_the_columns_to_read(
 # -- streaming -------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_runs_go_on_where_the_last_one_ended(query: ToParquet, admin: Admin, stream: str) -> None:
     batches = query.run(maxOffsetsPerTrigger="400")
     assert [progress["numInputRows"] for progress in batches] == [400, 400, 200]
@@ -338,6 +386,7 @@ def test_max_bytes_per_trigger_limits_a_batch(query: ToParquet, admin: Admin, st
     assert query.sequences() == list(range(1, 1001))
 
 
+@pytest.mark.full
 def test_a_minimum_holds_a_batch_back_until_the_delay_is_over(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
 ) -> None:
@@ -367,6 +416,7 @@ def test_a_minimum_holds_a_batch_back_until_the_delay_is_over(
         running.stop()
 
 
+@pytest.mark.full
 def test_a_recreated_stream_stops_the_query_until_allowed(
     query: ToParquet, admin: Admin, stream: str
 ) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from jetspark.errors import TableError
-from jetspark.lakehouse.batches import commit_batch
-from jetspark.lakehouse.formats import Format, open_table
+from jetspark.lakehouse.batches import commit_batch, commit_files
+from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.spark.lakehouse import target
+from jetspark.spark.lakehouse import commits, target
+from jetspark.spark.lakehouse.commits import PendingBatch
 from jetspark.spark.lakehouse.ledger import NONE, TableLedger
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.target import (
@@ -22,11 +27,21 @@ from jetspark.spark.lakehouse.target import (
     Written,
     prepare_for_query,
 )
+from jetspark.spark.versions import in_arrow
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ROWS = StructType([StructField("site", StringType()), StructField("n", LongType())])
+
+
+TASK: list[tuple[str, int]] = []
+"""The query and the batch, as a task knows them."""
+
+
+@pytest.fixture(autouse=True)
+def _task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "batch_of_query", lambda: TASK[-1])
 
 
 class Query:
@@ -41,6 +56,7 @@ class Query:
         given = {"path": f"{self.folder}/{{site}}", "checkpointLocation": str(self.checkpoint)}
         options = parse_lakehouse_options(self.format, given | more).for_streaming()
         into = prepare_for_query(options, ROWS)
+        TASK[:] = [("q", batch)]
         files = TaskFiles(into)
         files.write(pa.RecordBatch.from_pydict({"site": list(sites), "n": [batch] * len(sites)}))
         answers: list[Any] = [Written("q", files.close(), retries=2), Written("q", (), retries=1)]
@@ -114,7 +130,7 @@ def test_a_table_that_was_removed_stops_the_query_until_it_is_to_go_on_without(
 def test_a_checkpoint_that_does_not_know_the_tables_refuses_none(tmp_path: Path) -> None:
     query = Query(tmp_path, Format.DELTA)
     query.write(0, "a")
-    (file,) = query.checkpoint.iterdir()
+    file = query.checkpoint / ".jetspark.tables"
     for content in (b"", b'{"query": "another", "tables": {"x": 5}}'):
         file.write_bytes(content)
         ledger = TableLedger(str(query.checkpoint), "q")
@@ -123,7 +139,9 @@ def test_a_checkpoint_that_does_not_know_the_tables_refuses_none(tmp_path: Path)
     query.write(1, "a")
     assert query.batches("a") == [1]
     shutil.rmtree(query.checkpoint)
-    query.write(2, "a")
+    with pytest.raises(TableError, match="does not have the note of this query's batch 1"):
+        query.write(2, "a")
+    query.write(2, "a", adoptTable="true")
     assert not query.checkpoint.exists()
 
 
@@ -146,6 +164,27 @@ def test_a_batch_of_other_messages_is_not_taken_for_one_that_is_there(query: Que
     assert query.batches("a") == [0, 1, 2]
 
 
+def test_a_copy_of_a_checkpoint_writes_nothing_of_a_batch_that_the_other_one_has(
+    query: Query,
+) -> None:
+    query.plan(0, "10")
+    query.write(0, "ab")
+    copy = query.copied()
+    query.plan(1, "15")
+    query.write(1, "ab")
+    copy.plan(1, "20")
+    with pytest.raises(TableError, match="has other messages as batch 1 of this query"):
+        copy.write(1, "cab")
+    query.plan(2, "20")
+    query.write(2, "ab")
+    with pytest.raises(TableError, match="has batch 2 of this query, which is at batch 1"):
+        copy.write(1, "cab")
+    assert query.batches("c") == []
+    query.plan(3, "25")
+    query.write(3, "abc")  # the other one goes on, and has each message once
+    assert [query.batches(site) for site in "abc"] == [[0, 1, 2, 3], [0, 1, 2, 3], [3]]
+
+
 def broken(monkeypatch: pytest.MonkeyPatch, *sites: str) -> None:
     """The disks of these tables fail."""
 
@@ -154,10 +193,10 @@ def broken(monkeypatch: pytest.MonkeyPatch, *sites: str) -> None:
             raise OSError("Input/output error")
         return commit_batch(table, *args, **kwargs)
 
-    monkeypatch.setattr(target, "commit_batch", commit)
+    monkeypatch.setattr(commits, "commit_batch", commit)
 
 
-def test_a_part_of_a_batch_is_completed_with_the_settings_that_divided_it(
+def test_a_batch_is_completed_as_it_was_begun_whatever_another_attempt_would_write(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query.write(0, "abc")
@@ -166,12 +205,44 @@ def test_a_part_of_a_batch_is_completed_with_the_settings_that_divided_it(
         with pytest.raises(TableError, match=r"/b cannot be written: Input/output error\. When"):
             query.write(1, "ab")
     other = {"restTable": str(query.folder / "rest")}
-    with pytest.raises(TableError, match=r"/a has rows of batch 1, which was begun with other"):
-        query.write(1, "bc", **other)  # also if it gets no row now
-    assert [query.batches(site) for site in "abc"] == [[0, 1], [0], [0]]
-    query.write(1, "ab")
+    query.write(1, "bc", **other)
+    assert [query.batches(site) for site in "abc"] == [[0, 1], [0, 1], [0]]
     query.write(2, "ab", **other)
     assert [query.batches(site) for site in "abc"] == [[0, 1, 2], [0, 1, 2], [0]]
+
+
+def test_a_note_beside_tables_gives_rows_to_no_table_of_another_query(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write beside the tables may forge it."""
+    elsewhere = {"checkpointLocation": "s3a://bucket/checkpoint"}
+    query.write(0, "ab", **elsewhere)
+    with monkeypatch.context() as patch:
+        broken(patch, "/b")
+        with pytest.raises(TableError, match="cannot be written"):
+            query.write(1, "ab", **elsewhere)
+    (note,) = (query.folder / "_jetspark").iterdir()
+    noted = msgspec.msgpack.decode(pq.read_table(note)["batch"][0].as_py(), type=PendingBatch)
+    stranger = make_table(query.format, TableName(path=str(query.folder / "x")), in_arrow(ROWS), ())
+    rows = pa.RecordBatch.from_pydict({"site": ["x"], "n": [1]})
+    layout = stranger.layout(2**20, "zstd")
+    commit_files(stranger, write_files(layout, stranger.storage, "part-1", [rows]))
+    for forged, error in (
+        ({"name": "x", "path": str(query.folder / "x")}, "is not a table of this query"),
+        (
+            {"files": [replace(one, path=f"../{one.path}") for one in noted.tables[1].files]},
+            r"\.\./",
+        ),
+    ):
+        second = msgspec.structs.replace(noted.tables[1], **forged)
+        content = msgspec.msgpack.encode(
+            msgspec.structs.replace(noted, tables=[noted.tables[0], second])
+        )
+        with note.open("wb") as file:
+            pq.write_table(pa.table({"batch": [content]}), file)
+        with pytest.raises(TableError, match=error):
+            query.write(1, "ab", **elsewhere)
+    assert query.batches("b") == [0]
 
 
 def test_a_batch_of_which_no_table_has_a_part_takes_other_settings(
@@ -184,12 +255,3 @@ def test_a_batch_of_which_no_table_has_a_part_takes_other_settings(
             query.write(1, "ab")
     query.write(1, "ab", restTable=str(query.folder / "rest"))
     assert [query.batches(site) for site in "ab"] == [[0, 1], [0, 1]]
-
-
-def test_records_that_may_be_published_are_not_divided_anew(query: Query) -> None:
-    query.write(0, "a")
-    TableLedger(str(query.checkpoint), "q").begin(1, 0, ["stream:ASIDE"])
-    with pytest.raises(TableError, match="stream:ASIDE has rows of batch 1, which was begun"):
-        query.write(1, "a")
-    query.write(1, "a", adoptTable="true")
-    assert query.batches("a") == [0, 1]

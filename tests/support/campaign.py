@@ -1,17 +1,28 @@
-"""What the long forms of tests share: figures that print themselves, and a command line."""
+"""Figures of a campaign: what it counted, and what was wrong."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import inspect
-import logging
-import signal
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, get_type_hints
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+PROGRESS_INTERVAL = 30.0
+"""Seconds between two reports of a campaign under way."""
+MAX_SENTENCES = 20
+"""How many of what is wrong are printed."""
+
+
+def those_named(only: str, them: Iterable[T], name_of: Callable[[T], str] = str) -> list[T]:
+    """Those with `only` in their names. Ends the campaign if there are none."""
+    named = [(name_of(one), one) for one in them]
+    if chosen := [one for name, one in named if only in name]:
+        return chosen
+    sys.exit(f"No name has {only!r}; there are {', '.join(sorted({name for name, _ in named}))}.")
 
 
 @dataclass
@@ -20,14 +31,32 @@ class Figures:
 
     wrong: list[str] = field(default_factory=list)
     """What must not be, a sentence each."""
-    seconds: float = 0.0
+    runs: int = 0
+    _printed: int = field(default=0, repr=False)
+    _reported_at: float = field(default_factory=time.monotonic, repr=False)
+
+    def print_wrong(self) -> None:
+        """Print what is wrong and not printed yet on standard error."""
+        for sentence in self.wrong[self._printed : MAX_SENTENCES]:
+            print(sentence, file=sys.stderr, flush=True)
+        self._printed = len(self.wrong)
+
+    def count_run(self, count: int = 1) -> None:
+        """Add to `runs`; print what is wrong at once, and the figures now and then."""
+        self.runs += count
+        self.print_wrong()
+        if (now := time.monotonic()) - self._reported_at > PROGRESS_INTERVAL:
+            self._reported_at = now
+            print(self, file=sys.stderr, flush=True)
 
     def __str__(self) -> str:
-        told = [_told(one.name.replace("_", " "), getattr(self, one.name)) for one in fields(self)]
-        return "; ".join([*filter(None, told[1:]), f"{len(self.wrong)} wrong"])
+        counted = [one for one in fields(self)[2:] if one.repr]
+        texts = [_text(one.name.replace("_", " "), getattr(self, one.name)) for one in counted]
+        runs = f"{self.runs:,} run{'s' * (self.runs != 1)}"
+        return "; ".join([runs, *filter(None, texts), f"{len(self.wrong)} wrong"])
 
 
-def _told(name: str, value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     match value:
         case Counter():
             counts = (f"{count:,} {what}" for what, count in sorted(value.items()))
@@ -39,35 +68,3 @@ def _told(name: str, value: Any) -> str:
         case Collection():
             return f"{len(value):,} {name}" if value else ""
     return f"{name}: {value}"
-
-
-def command(
-    campaign: Callable[..., Any], arguments: Sequence[str] | None = None, **choices: Collection[str]
-) -> int:
-    """Run a campaign as the command line says, and print its figures: 1 when something was wrong.
-
-    The parameters of `campaign` are the options: those without a default, and keywords that are
-    given `choices`, come by position, the others by name.
-    """
-    module = inspect.getmodule(campaign)
-    parser = argparse.ArgumentParser(description=module.__doc__ if module else None)
-    types = get_type_hints(campaign)
-    for name, parameter in inspect.signature(campaign).parameters.items():
-        flag, default = f"--{name.replace('_', '-')}", parameter.default
-        if default is parameter.empty:
-            parser.add_argument(name, type=types[name], choices=choices.get(name))
-        elif types[name] is bool:
-            parser.add_argument(flag, action="store_true")
-        else:
-            of = types[name] if default is None else type(default)
-            parser.add_argument(flag, type=of, default=default, choices=choices.get(name))
-    options = parser.parse_args(arguments)
-    logging.getLogger("jetspark").setLevel(logging.CRITICAL)
-    # Told to end, it ends what it has started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    figures = campaign(**vars(options))
-    if inspect.iscoroutine(figures):
-        figures = asyncio.run(figures)
-    print(figures)
-    print(*figures.wrong[:20], sep="\n", end="", file=sys.stderr)
-    return 1 if figures.wrong else 0

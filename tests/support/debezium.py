@@ -64,6 +64,19 @@ FLAT_SCHEMA: Final[dict[str, Any]] = {
     "name": f"{SUBJECT}.Value",
 }
 
+WITHOUT_PLACE: Final[dict[str, dict[str, Any]]] = {
+    "postgresql": {"lsn": None, "txId": None},
+    "mysql": {"file": "", "pos": 0, "row": 0},
+    "mysql-compressed": {"file": "", "pos": 0, "row": 0},
+    "sqlserver": {"commit_lsn": None, "change_lsn": None, "event_serial_no": None},
+    "oracle": {"scn": None, "commit_scn": None},
+    "mongodb": {"ord": None},
+}
+"""What `source` has in an event of an incremental snapshot, by connector."""
+
+FREE_PLACES: Final = 6
+"""In the log before a snapshot."""
+
 Row = Mapping[str, Any]
 """As the database has it: an int, a text, a Decimal, and microseconds."""
 
@@ -90,6 +103,8 @@ class Change:
     """In microseconds."""
     before: Row | None = None
     after: Row | None = None
+    incremental: bool = False
+    """Of an incremental snapshot, whose events have no place in the log."""
 
     @property
     def key(self) -> int | None:
@@ -97,12 +112,20 @@ class Change:
         return None if row is None else row["id"]
 
     def source(self, connector: str) -> dict[str, Any]:
-        common = {
+        common: dict[str, Any] = {
             "version": "3.2.0.Final", "connector": connector, "name": PREFIX, "table": TABLE,
             "ts_ms": self.time // 1000, "ts_us": self.time,
             "snapshot": "true" if self.op == "r" else "false",
         }  # fmt: skip
+        if self.incremental:
+            return common | {"snapshot": "incremental"} | WITHOUT_PLACE.get(connector, {})
         match connector:
+            case "mysql-compressed":  # all changes of a transaction have one place
+                pos = self.place // 12 * 90
+                return common | {"file": "binlog.000007", "pos": pos, "row": 0, "gtid": "a:1"}
+            case "mongodb":
+                order = {"ts_ms": 1000 * (self.place // 3), "ord": self.place % 3 + 1}
+                return common | order | {"collection": TABLE}
             case "postgresql":
                 return common | {"schema": "public", "lsn": self.place * 8, "txId": self.place // 3}
             case "mysql":
@@ -121,6 +144,22 @@ class Change:
                     "rs_id": f" 0x{self.place:06x}.00000c6e.0010 ", "ssn": 0,
                 }  # fmt: skip
         return common
+
+    def in_cloud_event(self, connector: str) -> bytes:
+        """The message in the format of Debezium's CloudEventsConverter."""
+        source = {"op": self.op} | self.source(connector)
+        attributes = {
+            f"iodebezium{name.replace('_', '').lower()}": None if one is None else str(one)
+            for name, one in source.items()
+        }
+        event = {
+            "id": f"name:{PREFIX};place:{self.place}", "source": f"/debezium/{connector}/{PREFIX}",
+            "specversion": "1.0",
+            "type": f"io.debezium.connector.{connector.partition('-')[0]}.DataChangeEvent",
+            "datacontenttype": "application/json", **attributes,
+            "data": {"before": in_json(self.before), "after": in_json(self.after)},
+        }  # fmt: skip
+        return json.dumps(event).encode()
 
     def payload(self, connector: str, *, schema: bool = True, flat: bool = False) -> bytes:
         """The message that Debezium Server's sink for JetStream publishes."""
@@ -156,8 +195,10 @@ class Database:
         self._place += self.rng.randint(1, 3)
         self._time += self.rng.choice((0, 1_000, 250_000))
         key, chance = self.rng.randrange(self.keys), self.rng.random()
-        if chance < truncates:
+        if chance < truncates:  # in no transaction with other changes
+            self._place += 12 - self._place % 12
             self._note("t")
+            self._place += 12
             self.rows.clear()
         elif key not in self.rows:
             self._put("c", key)
@@ -170,8 +211,8 @@ class Database:
             self._put("u", key)
 
     def snapshot(self) -> None:
-        """All rows, as they are."""
-        self._place += 1
+        """All rows, as they are. Some places before it are free."""
+        self._place += FREE_PLACES + 1
         for row in self.rows.values():
             self._note("r", after=row)
 
@@ -196,7 +237,13 @@ def with_repeats(rng: random.Random, log: Sequence[Change], chance: float) -> It
         yield log[at]
         at += 1
         if rng.random() < chance:
-            at = max(0, at - rng.randrange(1, 40))
+            at = begin_again(rng, log, at)
+
+
+def begin_again(rng: random.Random, log: Sequence[Change], at: int) -> int:
+    """Where Debezium begins after a restart; what it has read in a snapshot is not in the log."""
+    begin = max(0, at - rng.randrange(1, 40))
+    return max([begin, *(n + 1 for n in range(begin, at) if log[n].op == "r")])
 
 
 def replay(log: Sequence[Change]) -> dict[int, Row]:
@@ -212,18 +259,20 @@ def replay(log: Sequence[Change]) -> dict[int, Row]:
     return rows
 
 
-Version = tuple[int, str, int, int | None, Any]
-"""Key, operation, valid from and to, and the amount, which a removed row has not."""
+Version = tuple[int | None, str, int, int | None, Any]
+"""Key, operation, valid from and to, and the amount, which a removed row has not. A truncate is a
+version without a key, too."""
 
 
 def replay_history(log: Sequence[Change]) -> list[Version]:
     """All versions of all keys."""
-    found: dict[int, list[list[Any]]] = {}
+    found: dict[int | None, list[list[Any]]] = {}
     for one in log:
         if one.op == "t":
+            found.setdefault(None, []).append(["t", one.time, one.time, None])
             ended = [key for key, rows in found.items() if rows[-1][0] not in "dt"]
         else:
-            ended = [one.key or 0]
+            ended = [one.key]
         for key in ended:
             rows = found.setdefault(key, [])
             if rows and rows[-1][2] is None:

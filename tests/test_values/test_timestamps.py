@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 from jetspark.errors import ConfigError
 from jetspark.timestamps import (
     LONGEST,
-    as_timedelta,
     datetime_to_ns,
     duration_to_ns,
     format_isotime,
@@ -68,15 +68,23 @@ def test_a_datetime_without_a_zone_is_refused() -> None:
 
 
 def test_a_time_that_is_not_a_number_is_refused() -> None:
-    for convert in (in_seconds, as_timedelta, duration_to_ns):
+    for convert in (in_seconds, duration_to_ns):
         with pytest.raises(ValueError):
             convert(math.nan)
 
 
+@pytest.mark.parametrize("wrong", [True, False])
+def test_a_time_is_no_bool(wrong: bool) -> None:
+    for convert in (in_seconds, duration_to_ns, partial(ns_from_now, "ttl")):
+        with pytest.raises(ConfigError, match=rf" is seconds or a timedelta, not {wrong}"):
+            convert(wrong)
+
+
 def test_a_time_without_end_is_seconds_but_no_duration() -> None:
     assert in_seconds(math.inf) == in_seconds(10**400) == LONGEST
-    for convert in (as_timedelta, duration_to_ns):
-        with pytest.raises(OverflowError):
-            convert(math.inf)
+    assert in_seconds(-math.inf) == in_seconds(-(10**400)) == -LONGEST
+    for wrong in (math.inf, -math.inf, 1e300, 10**400):
+        with pytest.raises(ConfigError, match=r"^A duration has too many seconds, "):
+            duration_to_ns(wrong)
     with pytest.raises(ConfigError, match="delay ends after the year 2262"):
         ns_from_now("delay", math.inf)

@@ -27,6 +27,7 @@ STRICT = [
 BASELINE = {"x86_64": ["-march=x86-64", "-mno-crc32"]}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("standard", ["gnu11", "gnu2x"])
 def test_every_compiler_that_is_there_takes_the_c_kernel(standard: str, tmp_path: Path) -> None:
     if not COMPILERS:

@@ -83,6 +83,19 @@ def test_a_copy_of_a_consumer_order_does_not_change_the_original() -> None:
     assert order.follows(reply("", "c", 9, 2))
 
 
+def test_a_late_delivery_of_a_replaced_consumer_does_not_move_the_order_back() -> None:
+    order = ConsumerOrder()
+    order.snapshot_end = 8
+    assert order.follows(reply("", "first", 7, 1))
+    assert not order.follows(reply("", "second", 7, 1))
+    assert order.is_repeated
+    assert order.follows(reply("", "second", 8, 2))
+    assert order.follows(reply("", "third", 9, 1))
+    assert not order.follows(reply("", "second", 12, 2))
+    assert not order.is_past_snapshot
+    assert order.follows(reply("", "third", 10, 2))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [None, b"", b"_INBOX.a", b"$JS.ACK.S.c.1.7.x.9.9", b"$JS.ACK.S.c.1.7", b"$JS.ACK.S.c.1.7.2"],

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,3 +110,12 @@ def test_headers_get_set_add_delete_and_iterate() -> None:
     assert "a" not in headers
     with pytest.raises(KeyError):
         headers["a"]
+
+
+@pytest.mark.parametrize("blanks", [b" ", b"\t", b"\v", b"\n", b" \n"])
+def test_a_status_line_of_blanks_takes_no_time(blanks: bytes) -> None:
+    """Whoever may publish could stop a subscriber with one message."""
+    line = b"NATS/1.0 100" + blanks * 200_000 + b"a\nb\r\n\r\n"
+    before = time.process_time()
+    assert status_of(line) is None
+    assert time.process_time() - before < 1

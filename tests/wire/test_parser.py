@@ -142,6 +142,7 @@ def test_a_control_line_in_single_bytes_takes_time_in_proportion() -> None:
     assert seconds_byte_by_byte(long) < 24 * max(seconds_byte_by_byte(short), 0.001)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", [1, 7, 5000])
 def test_pending_bytes_of_incomplete_frame_are_bounded(step: int) -> None:
     parser = Parser()

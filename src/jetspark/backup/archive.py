@@ -36,6 +36,7 @@ from jetspark.wire.kernel import (
 # tool writes no more; jetspark adds the archive's size, its SHA-256 and the number of its messages.
 
 METADATA: Final = "backup.json"
+MAX_METADATA: Final = 64 << 20
 
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -90,7 +91,10 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 def metadata_from(data: bytes) -> tuple[Metadata, dict[str, Any]]:
-    """The content of `backup.json`: what is checked, and everything. Raises BackupError."""
+    """The content of `backup.json`, of which at most `MAX_METADATA` bytes need to be read: what is
+    checked, and everything. Raises BackupError."""
+    if len(data) >= MAX_METADATA:
+        raise BackupError(f"{METADATA} is damaged: it is larger than {MAX_METADATA >> 20} MiB.")
     try:
         return decode_json(data, Metadata, METADATA), decode_document(data, METADATA)
     except DocumentError as error:

@@ -26,7 +26,13 @@ from urllib.parse import unquote
 
 import msgspec
 
-from jetspark.backup.archive import METADATA, ArchiveScan, messages_in, metadata_from
+from jetspark.backup.archive import (
+    MAX_METADATA,
+    METADATA,
+    ArchiveScan,
+    messages_in,
+    metadata_from,
+)
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import StreamConfig, StreamState
 from jetspark.errors import BackupError, ConfigError, JetStreamError
@@ -282,7 +288,7 @@ def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
     scan = ArchiveScan()
     try:
         with opened_file(folder, METADATA) as file:
-            metadata, document = metadata_from(file.read())
+            metadata, document = metadata_from(file.read(MAX_METADATA))
         with opened_file(folder, ARCHIVE) as file:
             metadata.check_size(file.seek(0, os.SEEK_END))  # with the reason of `open_backup`
             file.seek(0)

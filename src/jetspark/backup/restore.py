@@ -39,7 +39,7 @@ from jetspark.backup.save import (
     to_begin,
 )
 from jetspark.connection.events import ConnectionStatus
-from jetspark.documents.configuration import config_to_wire
+from jetspark.documents.configuration import changes_to_wire, merged
 from jetspark.documents.document import from_wire
 from jetspark.documents.requirements import Requirement, check_feature, check_stream, stream_needs
 from jetspark.documents.streams import StreamConfig, StreamInfo, UnnamedStreamOptions
@@ -89,7 +89,8 @@ class RestoreCalls(JetStreamContext):
     ) -> StreamInfo:
         """Restore a stream from a backup, with its messages, sequences, times and consumers.
 
-        `config` and `options` (fields of StreamConfig) override the backup's configuration:
+        `config` and `options` (fields of StreamConfig) override the backup's configuration,
+        and None removes a field:
         replicas, placement, subjects, limits; the name cannot change. `progress`, a function or
         coroutine function, is called with a BackupProgress now and then; the restore waits for it,
         and ends with any exception that it raises. `timeout`: seconds for the server to begin
@@ -144,7 +145,7 @@ class RestoreCalls(JetStreamContext):
     def _config(
         self, backup: StreamBackup, config: StreamConfigLike | None, options: UnnamedStreamOptions
     ) -> tuple[dict[str, Any], list[Requirement]]:
-        wire = {**backup.document["config"], **config_to_wire(StreamConfig, config, options)}
+        wire = merged(backup.document["config"], changes_to_wire(StreamConfig, config, options))
         if wire.get("name") != backup.stream:
             raise errors.ConfigError(
                 f'This is a backup of stream "{backup.stream}": the name cannot be changed.'

@@ -57,5 +57,4 @@ def connect(
     """
     made = make_options(servers, **options)
     client = Client(made, hooks=hooks, event_callback=event_callback, error_callback=error_callback)
-    client.connect()
-    return client
+    return client.__enter__()

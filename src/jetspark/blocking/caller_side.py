@@ -13,12 +13,13 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, Wait
+from jetspark.blocking.loop_thread import LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.client.client import Client as AsyncClient
 from jetspark.client.client import plain_request, seconds_of
 from jetspark.client.messages import Message
 from jetspark.client.requests import Answer, RequestMux, no_reply
+from jetspark.connection.locks import LOOK_EVERY
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds

@@ -11,11 +11,10 @@ Contract
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.docstrings import twin_of
@@ -23,13 +22,14 @@ from jetspark.blocking.iterators import MessageIterator, SingleIterator
 from jetspark.blocking.loop_thread import current
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives
-from jetspark.blocking.worker import Worker, check_callback, in_callback_of
+from jetspark.blocking.worker import Worker, in_callback_of, plain_callback
 from jetspark.client.callbacks import EventStream as AsyncEventStream
 from jetspark.client.client import (
     DRAIN_TIMEOUT,
     PENDING_BYTES_LIMIT,
     PENDING_MSGS_LIMIT,
     in_its_own_callback,
+    seconds_of,
 )
 from jetspark.client.client import Client as CoreClient
 from jetspark.client.hooks import HookRunner, HooksLike, bound
@@ -37,15 +37,15 @@ from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.messages import MessageView, Sendable, parts_of
 from jetspark.client.requests import Replies as AsyncReplies
 from jetspark.client.subscription import Subscription as AsyncSubscription
-from jetspark.client.tasks import reported
+from jetspark.client.tasks import move_on_after, reported
 from jetspark.connection.events import Closed, ConnectionEvent, ConnectionStatus
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.session import Statistics
 from jetspark.connection.transports import Dial, TLSState
-from jetspark.errors import JetsparkError, RequestTimeoutError
+from jetspark.errors import JetsparkError, RequestTimeoutError, user_error
 from jetspark.full_client import Client as AsyncClient
 from jetspark.payloads import Payload, Value
-from jetspark.timestamps import Seconds, in_seconds
+from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import HeadersLike, PayloadCodec, codec_of
 from jetspark.wire.kernel import frame_of
@@ -112,18 +112,14 @@ class Subscription(MessageIterator[Message], Block):
         if not max_msgs:
             self._taken.clear()
 
-    def _finish(self) -> None:
-        if not self._thread.is_over:
-            self._thread.call(self._unsubscribe)
-
-    def _unsubscribe(self) -> None:
+    async def _leave(self, *error: Any) -> None:
         if self._inner.active:
-            self._inner.unsubscribe()
+            await super()._leave(*error)
             self._taken.clear()
 
 
 @twin_of(AsyncReplies)
-class Replies(Twin, Block):
+class Replies(Twin):
     """The result of `Client.request_many`: iterate it, once; `list(...)` waits for all.
 
     The end of a `with` block, and `close`, end the request.
@@ -152,6 +148,12 @@ class Replies(Twin, Block):
         # may still be running.
         if not self._thread.is_over:
             self._thread.spawn(self._inner.aclose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._finish()
 
 
 def judging(
@@ -206,13 +208,11 @@ class Client(Block):
         error_callback: ErrorCallback | None = None,
         dial: Dial | None = None,
     ) -> None:
-        for callback in (event_callback, error_callback):
-            check_callback(callback)
         self.options = options or ConnectOptions()
         self._thread = current()
         self._notices = Worker("jetspark-notices")
-        self._event_callback = event_callback
-        self._error_callback = error_callback
+        self._event_callback = event_callback and plain_callback(event_callback)
+        self._error_callback = error_callback and plain_callback(error_callback)
         self._thread.call(self._make_in_loop, dial)
         if hooks is not None:
             self._hook(hooks)
@@ -243,11 +243,20 @@ class Client(Block):
 
     def _on_event(self, event: ConnectionEvent) -> None:
         self._buffer.link_changed()
-        if self._event_callback is not None:
-            self._notices.post(partial(self._event_callback, event))
         if isinstance(event, Closed):
             self._thread.open.discard(self._end)
+        if self._event_callback is not None:
+            self._notices.post(partial(self._call_event_callback, self._event_callback, event))
+        elif isinstance(event, Closed):
             self._notices.stop()
+
+    def _call_event_callback(self, callback: EventCallback, event: ConnectionEvent) -> None:
+        try:
+            callback(event)
+        except BaseException as error:  # SystemExit would end the thread silently
+            self._caller.report(user_error("The event callback", error))
+        if isinstance(event, Closed):  # after what was reported has reached the error callback
+            self._thread.post(partial(self._thread.loop.call_soon, self._notices.stop))
 
     def _on_error(self, error: JetsparkError) -> None:
         if self._error_callback is not None:
@@ -332,15 +341,14 @@ class Client(Block):
         self._thread.run(self._flush, timeout)
 
     async def _flush(self, timeout: Seconds | None) -> None:
-        limit = self.options.request_timeout if timeout is None else in_seconds(timeout)
-        try:
-            async with asyncio.timeout(limit):
-                await self._buffer.emptied()
-        except TimeoutError:
-            raise RequestTimeoutError(
-                f"The publish buffer could not be sent within {limit:g} s."
-            ) from None
-        await self._inner.flush(timeout)
+        limit = seconds_of(timeout, self.options)
+        async with move_on_after(limit):
+            await self._buffer.emptied()
+            await self._inner.flush(limit)
+            return
+        raise RequestTimeoutError(
+            f"The server had not taken what was published within {limit:g} s."
+        )
 
     def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         if in_callback_of(self._inner):
@@ -363,10 +371,9 @@ class Client(Block):
         Pending requests and iterators end at once; a running callback finishes, and gets no more
         messages. It does not wait for a link: the buffer is then lost, which is reported.
         """
-        if not self._thread.is_over:  # otherwise it is closed, or another process's
-            self._thread.run(self._close)
+        self._thread.leave(None, self._close)
 
-    async def _close(self) -> None:
+    async def _close(self, *_: object) -> None:
         self._buffer.give()
         try:
             await self._inner.close()
@@ -385,11 +392,10 @@ class Client(Block):
             await self._close()
 
     def __enter__(self) -> Self:
-        self.connect()
+        self._thread.enter(self._connect, self._close)
         return self
 
-    def _finish(self) -> None:
-        self.close()
+    _leave = _close
 
     def request_many(
         self,

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final, TypeVar
 
-from jetspark.nats_py_names import tell
-
 TwinT = TypeVar("TwinT", bound=type)
 
 _ASYNC_WORDS: Final = (
@@ -32,7 +30,7 @@ def without_async(text: str) -> str:
 
 
 def twin_of(cls: type) -> Callable[[TwinT], TwinT]:
-    """Give the blocking twin of `cls` the docstrings of the asyncio class, and nats-py's names.
+    """Give the blocking twin of `cls` the docstrings of the asyncio class.
 
     They replace missing docstrings, and those with which theirs begin. Others stay.
     """
@@ -45,7 +43,6 @@ def twin_of(cls: type) -> Callable[[TwinT], TwinT]:
                 _complete(own, getattr(cls, name))
             if isinstance(own, FunctionType) and name in vars(twin):
                 own.__module__ = twin.__module__
-        tell(twin)
         return twin
 
     return decorate

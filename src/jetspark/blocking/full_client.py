@@ -15,6 +15,7 @@ from jetspark.blocking.twin import awaits, makes
 from jetspark.connection.nkeys import KeyPair
 from jetspark.full_client import Client as AsyncClient
 from jetspark.identity.callout import CalloutOptions
+from jetspark.services.service import Service as AsyncService
 from jetspark.timestamps import Seconds
 
 __all__ = ["Client"]
@@ -28,7 +29,7 @@ class Client(CoreClient):
     schema_registry = makes(AsyncClient.schema_registry, SchemaRegistry)
     system = makes(AsyncClient.system, System)
     trace = awaits(AsyncClient.trace)
-    add_service = awaits(AsyncClient.add_service, Service)
+    add_service = awaits(AsyncClient.add_service, Service, AsyncService.stop)
     services = makes(AsyncClient.services, Services)
 
     def auth_callout(

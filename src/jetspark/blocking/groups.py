@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, Unpack
 
-from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.consumers import JsMsg
 from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.iterators import Begin, CallbackTwin, SingleIterator
+from jetspark.blocking.iterators import CallbackTwin, SingleIterator
 from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, calls
-from jetspark.blocking.worker import check_callback
 from jetspark.documents.consumers import ConsumerSettings
 from jetspark.errors import JetsparkError
 from jetspark.groups.documents import GroupConfig
@@ -51,11 +49,7 @@ class GroupMember(CallbackTwin[GroupMsg], SingleIterator[GroupMsg], AsyncBlock):
     joined = Read[bool]()
     error = Read[JetsparkError | None]()
     wait_ended = awaits(AsyncGroupMember.wait_ended)
-
-    def __init__(self, caller: CallerSide, begin: Begin, callback: GroupCallback | None) -> None:
-        check_callback(callback)
-        callback = None if callback is None else caller.hooks.callback(callback)
-        super().__init__(caller, begin, callback)
+    _of_messages = True
 
     async def _forward(self, message: AsyncGroupMsg) -> None:  # type: ignore[override]
         await super()._forward(GroupMsg(self._caller, frame_of(message)))
@@ -75,14 +69,10 @@ class GroupMember(CallbackTwin[GroupMsg], SingleIterator[GroupMsg], AsyncBlock):
         self.stop()
 
     def stop(self) -> None:
-        thread = self._thread
-        if thread.is_over:
-            return
         if self._worker.is_current:
-            thread.spawn(self._inner.stop)
+            self._thread.spawn(self._leave)
         else:
-            thread.run(self._inner.stop)
-        thread.post(self._worker.stop)
+            self._thread.leave(None, self._leave)
 
 
 @twin_of(AsyncConsumerGroup)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.twin import Block, Read, Twin, awaits
-from jetspark.blocking.worker import WorkerPool, check_callback
+from jetspark.blocking.worker import WorkerPool, plain_callback
 from jetspark.identity.callout import STOP_TIMEOUT, CalloutStats, Grant
 from jetspark.identity.callout import AuthCallout as AsyncAuthCallout
 from jetspark.identity.claims import AuthRequest
@@ -33,11 +34,11 @@ class AuthCallout(Twin, Block):
         begin: Callable[[Any], Coroutine[Any, Any, AsyncAuthCallout]],
         handler: CalloutHandler,
     ) -> None:
-        check_callback(handler)
-        self._handler = handler
+        self._handler = plain_callback(handler)
         self._thread = caller.thread
         self._workers = WorkerPool("jetspark-callout", caller.inner)
-        super().__init__(caller, caller.thread.run(begin, self._in_a_thread))
+        inner = caller.thread.opened(AsyncAuthCallout.stop, partial(begin, self._in_a_thread))
+        super().__init__(caller, inner)
 
     async def _in_a_thread(self, request: AuthRequest) -> Grant:
         """The asyncio handler, with as many threads as the service has handlers at once."""
@@ -51,9 +52,11 @@ class AuthCallout(Twin, Block):
         Handlers still running after `timeout` seconds finish, but their users are refused. See
         `jetspark.identity.AuthCallout.stop`.
         """
-        if not self._thread.is_over:
-            self._thread.run(self._inner.stop, timeout)
-            self._thread.post(self._workers.stop)
+        self._thread.leave(None, self._stop, timeout)
 
-    def _finish(self) -> None:
-        self.stop()
+    async def _stop(self, timeout: Seconds) -> None:
+        await self._inner.stop(timeout)
+        self._workers.stop()
+
+    async def _leave(self, *_: object) -> None:
+        await self._stop(STOP_TIMEOUT)

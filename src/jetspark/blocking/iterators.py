@@ -19,13 +19,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.twin import Block, Read, Twin
-from jetspark.blocking.worker import Worker, check_callback
+from jetspark.blocking.twin import AsyncBlock, Read, Twin
+from jetspark.blocking.worker import Worker, plain_callback
 from jetspark.client.callbacks import check_no_callback
 from jetspark.client.listing import Listing as AsyncListing
 from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.subscription import loop_was_left
 from jetspark.client.tasks import reported
+from jetspark.connection.locks import locked
 from jetspark.errors import BadTimeoutError, JetsparkError, RequestTimeoutError, user_error
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.kernel import MessageFrame, frame_of
@@ -44,10 +45,16 @@ Begin: TypeAlias = Callable[[Callable[[Any], Awaitable[None]] | None], Any]
 class CallbackTwin(Twin, Generic[ItemT]):
     """An object with a callback in a thread of its own."""
 
+    _of_messages = False
+    """Whether the hooks see what the callback gets."""
+
     def __init__(
         self, caller: CallerSide, begin: Begin, callback: Callable[[ItemT], object] | None
     ) -> None:
-        check_callback(callback)
+        if callback is not None:
+            callback = plain_callback(callback)
+            if self._of_messages:
+                callback = caller.hooks.callback(callback)
         self._callback = callback
 
         def begin_in_loop() -> None:
@@ -59,7 +66,12 @@ class CallbackTwin(Twin, Generic[ItemT]):
             if task is not None:
                 task.add_done_callback(lambda _: self._worker.stop())
 
-        caller.thread.call(begin_in_loop)
+        caller.thread.enter(begin_in_loop, self._leave)
+
+    async def _leave(self, *error: Any) -> None:
+        if hasattr(self, "_inner"):  # otherwise it was interrupted before it began
+            await super()._leave(*error)
+            self._worker.stop()
 
     def _source(self) -> str:
         """The source of the items, for errors and the callback's thread."""
@@ -111,7 +123,7 @@ class LotIterator(Twin, Generic[ItemT]):
 
     def __init__(self, caller: CallerSide, inner: Any) -> None:
         super().__init__(caller, inner)
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
         self._taken = self._queue()
         """Items not returned to the user yet."""
 
@@ -164,27 +176,33 @@ class LotIterator(Twin, Generic[ItemT]):
             pass
         if seconds is not None and seconds < 0:
             raise BadTimeoutError(seconds)
-        left = seconds
-        if not self._turn.acquire(blocking=False):  # another thread waits for the loop
+        item = locked(self._turn, self._next, seconds, missed=None)
+        if item is None:  # another thread waits for the loop
             start = time.monotonic()
-            if not self._turn.acquire(timeout=-1 if seconds is None else seconds):
-                raise RequestTimeoutError(f"Nothing was received within {seconds:g} s.")
-            left = None if seconds is None else max(seconds - (time.monotonic() - start), 0)
-        try:
-            while True:
-                try:
-                    return self._pop()
-                except IndexError:
-                    pass
-                self._thread.run(self._fill_within, left)
-        finally:
-            self._turn.release()
+
+            def after_it() -> tuple[ItemT]:
+                waited = time.monotonic() - start
+                return self._next(None if seconds is None else max(seconds - waited, 0))
+
+            limit = -1 if seconds is None else seconds
+            item = locked(self._turn, after_it, missed=None, timeout=limit)
+        if item is None:
+            raise RequestTimeoutError(f"Nothing was received within {seconds:g} s.")
+        return item[0]
+
+    def _next(self, timeout: float | None) -> tuple[ItemT]:
+        while True:
+            try:
+                return (self._pop(),)
+            except IndexError:
+                pass
+            self._thread.run(self._fill_within, timeout)
 
     async def _fill_within(self, timeout: float | None) -> None:
         self._take(await self._inner.next(timeout))
 
 
-class LoopIterator(LotIterator[ItemT], Block):
+class LoopIterator(LotIterator[ItemT], AsyncBlock):
     """Leaving the last loop over it ends it too, unless it is used in a `with` block.
 
     Several threads may loop: it lasts until the last loop.
@@ -200,7 +218,7 @@ class LoopIterator(LotIterator[ItemT], Block):
 
     def __enter__(self) -> Self:
         self._entered = True
-        return self
+        return super().__enter__()
 
     def __iter__(self) -> Iterator[ItemT]:
         check_no_callback(self._callback)
@@ -229,12 +247,12 @@ class LoopIterator(LotIterator[ItemT], Block):
 
         A running callback finishes.
         """
-        if not self._thread.is_over:
-            self._thread.call(self._inner.stop)
+        self._thread.leave(None, self._inner.stop)
         self._taken.clear()
 
-    def _finish(self) -> None:
-        self.stop()
+    async def _leave(self, *error: Any) -> None:
+        await super()._leave(*error)
+        self._taken.clear()
 
 
 class CallbackIterator(CallbackTwin[ItemT], LotIterator[ItemT]):
@@ -268,13 +286,7 @@ class MessageIterator(CallbackIterator[MessageT], MessageSource[MessageT]):
 
     _message: Callable[[CallerSide, MessageFrame], MessageT]
     """The class of the messages."""
-
-    def __init__(
-        self, caller: CallerSide, begin: Begin, callback: Callable[[MessageT], object] | None
-    ) -> None:
-        check_callback(callback)
-        callback = None if callback is None else caller.hooks.callback(callback)
-        super().__init__(caller, begin, callback)
+    _of_messages = True
 
     @property
     def pending_msgs(self) -> int:

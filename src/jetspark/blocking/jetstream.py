@@ -6,13 +6,14 @@ See `jetspark.jetstream`. A callback runs in its own thread and may use the bloc
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
+from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 
-from jetspark.backup import BackupProgress
+from jetspark.backup import BackupProgress, StreamBackup
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.client import Client
 from jetspark.blocking.consumers import (
@@ -38,14 +39,17 @@ from jetspark.blocking.iterators import (
 from jetspark.blocking.kv import Bucket
 from jetspark.blocking.objects import ObjectStore
 from jetspark.blocking.publish import AtomicBatch, FastIngest, Publisher
-from jetspark.blocking.twin import Block, Read, Twin, awaits, like, makes, receives
-from jetspark.blocking.worker import check_callback
+from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes
+from jetspark.blocking.worker import plain_callback
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.messages import Sendable, parts_of
 from jetspark.documents.consumers import ReplayPolicy
-from jetspark.documents.events import Event
+from jetspark.documents.events import DEFAULT_EVENT_PREFIX, Event
 from jetspark.documents.streams import (
     PubAck,
     StoredMsg,
+    StreamInfo,
+    UnnamedStreamOptions,
 )
 from jetspark.errors import NoRespondersError
 from jetspark.full_client import JetStream as AsyncJetStream
@@ -62,6 +66,7 @@ from jetspark.jetstream.publish_request import (
     parse_pub_ack,
     publish_headers,
 )
+from jetspark.jetstream.streams import StreamConfigLike
 from jetspark.payloads import Value, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo
@@ -86,15 +91,18 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
 # -------------------------------------------------------------------------------------------------
 # Events and lists
 
 
+EventCallback: TypeAlias = Callable[[Event], None]
+ProgressCallback: TypeAlias = Callable[[BackupProgress], None]
+
+
 @twin_of(AsyncEvents)
-class Events(MessageSource[Event], SingleIterator[Event], Block):
+class Events(MessageSource[Event], SingleIterator[Event], AsyncBlock):
     """The result of `JetStream.events`: iterate it, or give it a callback."""
 
     _inner: AsyncEvents
@@ -105,11 +113,7 @@ class Events(MessageSource[Event], SingleIterator[Event], Block):
     next = awaits(AsyncEvents.next)
 
     def close(self) -> None:
-        if not self._thread.is_over:
-            self._thread.call(self._inner.close)
-
-    def _finish(self) -> None:
-        self.close()
+        self._thread.leave(None, self._inner.close)
 
 
 @twin_of(AsyncPaged)
@@ -131,20 +135,6 @@ class StoredMsgs(Listing[StoredMsg]):
 # -------------------------------------------------------------------------------------------------
 # Backing up and restoring: `progress` is called in the caller's thread, and the transfer waits for
 # it. When it raises, or Ctrl-C interrupts the call, the transfer first ends and cleans up.
-
-
-def transfers(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, P], T]:
-    """`awaits` for a transfer, with `progress` called in the caller's thread."""
-    name = method.__name__
-
-    @like(method)
-    def run(js: JetStream, /, *args: Any, **kwargs: Any) -> T:
-        result: T = js._transfer(name, *args, **kwargs)
-        return result
-
-    return run
 
 
 class _Transfer(Generic[T]):
@@ -215,9 +205,6 @@ class JetStream(Twin):
     publisher = makes(AsyncJetStream.publisher, Publisher)
     atomic_batch = makes(AsyncJetStream.atomic_batch, AtomicBatch)
     fast_ingest = makes(AsyncJetStream.fast_ingest, FastIngest)
-    events = receives(AsyncJetStream.events, Events)
-    backup_stream = transfers(AsyncJetStream.backup_stream)
-    restore_stream = transfers(AsyncJetStream.restore_stream)
     increment = awaits(AsyncJetStream.increment)
     get_counter = awaits(AsyncJetStream.get_counter)
     get_counters = awaits(AsyncJetStream.get_counters)
@@ -357,14 +344,76 @@ class JetStream(Twin):
             callback,
         )
 
+    def events(
+        self,
+        *,
+        kinds: str | Iterable[str] | None = None,
+        stream: str | None = None,
+        consumer: str | None = None,
+        callback: EventCallback | None = None,
+        prefix: str = DEFAULT_EVENT_PREFIX,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> Events:
+        return Events(
+            self._caller,
+            lambda forward: self._inner.events(
+                kinds=kinds,
+                stream=stream,
+                consumer=consumer,
+                callback=forward,
+                prefix=prefix,
+                pending_msgs_limit=pending_msgs_limit,
+                pending_bytes_limit=pending_bytes_limit,
+            ),
+            callback,
+        )
+
+    def backup_stream(
+        self,
+        name: str,
+        folder: str | os.PathLike[str],
+        *,
+        consumers: bool = True,
+        check: bool = False,
+        chunk_size: int | None = None,
+        window_size: int | None = None,
+        progress: ProgressCallback | None = None,
+        timeout: Seconds | None = None,
+    ) -> StreamBackup:
+        call = partial(
+            self._inner.backup_stream,
+            name,
+            folder,
+            consumers=consumers,
+            check=check,
+            chunk_size=chunk_size,
+            window_size=window_size,
+            timeout=timeout,
+        )
+        return self._transfer(call, progress)
+
+    def restore_stream(
+        self,
+        folder: str | os.PathLike[str],
+        config: StreamConfigLike | None = None,
+        /,
+        *,
+        progress: ProgressCallback | None = None,
+        timeout: Seconds | None = None,
+        **options: Unpack[UnnamedStreamOptions],
+    ) -> StreamInfo:
+        call = partial(self._inner.restore_stream, folder, config, timeout=timeout, **options)
+        return self._transfer(call, progress)
+
     def _transfer(
-        self, name: str, *args: Any, progress: Callable[[Any], object] | None = None, **kwargs: Any
-    ) -> Any:
+        self, call: Callable[..., Coroutine[Any, Any, T]], progress: ProgressCallback | None
+    ) -> T:
+        """Run a transfer in the event loop, and call `progress` in the caller's thread."""
         thread = self._thread
-        check_callback(progress)
-        call = partial(getattr(self._inner, name), *args, **kwargs)
         if progress is None:
             return thread.run(call)
+        progress = plain_callback(progress)
         transfer = thread.call(_Transfer, call)
         try:
             while (step := thread.run(transfer.next)) is not None:

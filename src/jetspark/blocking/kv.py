@@ -6,9 +6,8 @@ waits for it. Any thread may release a lock.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
-from functools import partial
-from typing import Any, Self
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from typing import Self, TypeAlias, Unpack
 
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import (
@@ -18,18 +17,25 @@ from jetspark.blocking.iterators import (
     Listing,
     SingleIterator,
 )
-from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes, receives
+from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes
 from jetspark.errors import JetsparkError
 from jetspark.kv.bucket import Bucket as AsyncBucket
 from jetspark.kv.bucket import ReadOnlyBucket as AsyncReadOnlyBucket
 from jetspark.kv.codecs import Entry, KeyCodec, ValueCodec
+from jetspark.kv.lock import LEASE, ElectionState
 from jetspark.kv.lock import Election as AsyncElection
-from jetspark.kv.lock import ElectionState
 from jetspark.kv.lock import Lock as AsyncLock
+from jetspark.kv.watch import RESYNC, WatchOptions
 from jetspark.kv.watch import LiveBucket as AsyncLiveBucket
 from jetspark.kv.watch import Watcher as AsyncWatcher
+from jetspark.timestamps import Seconds
 
 __all__ = ["Bucket", "Election", "Listing", "LiveBucket", "Lock", "ReadOnlyBucket", "Watcher"]
+
+
+EntryCallback: TypeAlias = Callable[[Entry | None], None]
+ChangeCallback: TypeAlias = Callable[[Entry], None]
+StateCallback: TypeAlias = Callable[[ElectionState], None]
 
 
 @twin_of(AsyncWatcher)
@@ -37,17 +43,8 @@ class Watcher(CallbackIterator[Entry | None], EntryIterator[Entry]):
     """The result of `Bucket.watch`: iterate it, or give it a callback."""
 
 
-class CallbackBlock(CallbackTwin[Any], AsyncBlock):
-    """Ends with its block, and the callback's thread with it."""
-
-    def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
-        if not self._thread.is_over:
-            super().__exit__(exc_type, exc, traceback)
-            self._thread.post(self._worker.stop)
-
-
 @twin_of(AsyncLiveBucket)
-class LiveBucket(CallbackBlock, Mapping[str, bytes]):
+class LiveBucket(CallbackTwin[Entry], AsyncBlock, Mapping[str, bytes]):
     """The result of `Bucket.live`: once entered, it is read like a dict of keys and values."""
 
     _inner: AsyncLiveBucket
@@ -83,7 +80,7 @@ class LiveBucket(CallbackBlock, Mapping[str, bytes]):
 
 
 @twin_of(AsyncElection)
-class Election(CallbackBlock, SingleIterator[ElectionState]):
+class Election(CallbackTwin[ElectionState], SingleIterator[ElectionState], AsyncBlock):
     """A candidate, returned by `Bucket.election`: enter it, then iterate its states."""
 
     key = Read[str]()
@@ -109,14 +106,6 @@ class Lock(AsyncBlock):
     acquire = awaits(AsyncLock.acquire)
     release = awaits(AsyncLock.release)
 
-    def __enter__(self) -> Self:
-        try:
-            return super().__enter__()
-        except BaseException:
-            # Interrupted right after acquiring: nobody would release it.
-            self._thread.spawn(partial(self._inner.__aexit__, None, None, None))
-            raise
-
 
 @twin_of(AsyncReadOnlyBucket)
 class ReadOnlyBucket(Twin):
@@ -131,8 +120,32 @@ class ReadOnlyBucket(Twin):
     get_many = awaits(AsyncReadOnlyBucket.get_many)
     keys = makes(AsyncReadOnlyBucket.keys, Listing)
     history = makes(AsyncReadOnlyBucket.history, Listing)
-    watch = receives(AsyncReadOnlyBucket.watch, Watcher)
-    live = receives(AsyncReadOnlyBucket.live, LiveBucket, "on_change")
+
+    def watch(
+        self,
+        keys: str | Iterable[str] = ">",
+        *,
+        callback: EntryCallback | None = None,
+        **options: Unpack[WatchOptions],
+    ) -> Watcher:
+        return Watcher(
+            self._caller,
+            lambda forward: self._inner.watch(keys, callback=forward, **options),
+            callback,
+        )
+
+    def live(
+        self,
+        keys: str | Iterable[str] = ">",
+        *,
+        on_change: ChangeCallback | None = None,
+        resync: Seconds = RESYNC,
+    ) -> LiveBucket:
+        return LiveBucket(
+            self._caller,
+            lambda forward: self._inner.live(keys, on_change=forward, resync=resync),
+            on_change,
+        )
 
     def with_codecs(
         self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
@@ -147,7 +160,6 @@ class Bucket(ReadOnlyBucket):
     _inner: AsyncBucket
     read_only = makes(AsyncBucket.read_only, ReadOnlyBucket)
     lock = makes(AsyncBucket.lock, Lock)
-    election = receives(AsyncBucket.election, Election)
     put = awaits(AsyncBucket.put)
     create = awaits(AsyncBucket.create)
     update = awaits(AsyncBucket.update)
@@ -155,3 +167,17 @@ class Bucket(ReadOnlyBucket):
     purge = awaits(AsyncBucket.purge)
     purge_deletes = awaits(AsyncBucket.purge_deletes)
     revert = awaits(AsyncBucket.revert)
+
+    def election(
+        self,
+        key: str,
+        *,
+        lease: Seconds = LEASE,
+        holder: str | None = None,
+        callback: StateCallback | None = None,
+    ) -> Election:
+        return Election(
+            self._caller,
+            lambda forward: self._inner.election(key, lease=lease, holder=holder, callback=forward),
+            callback,
+        )

@@ -7,8 +7,10 @@ Contract
 - `run` in the loop's own thread, which would deadlock, raises ConfigError.
 - An interrupted wait (KeyboardInterrupt, or a signal handler's exception) returns at once; the
   coroutine is cancelled and cleans up in the loop.
-- A block left by an interrupt (`leave`) waits at most LEAVE_TIMEOUT for its clean-up, since the
-  server may not answer.
+- Nobody gets what an interrupted call has opened, so it is closed in the loop: `enter` takes both
+  functions. An interrupt may come when the call has ended and its thread has not woken up yet.
+- What leaves a block (`leave`) goes on after an interrupt of the wait, and in a block that an
+  interrupt left. The interrupt waits at most LEAVE_TIMEOUT for it, since the server may not answer.
 - A forked child does not have the thread. Objects made before the fork raise ConnectionClosedError
   there, and the next `current()` starts a new thread.
 - At interpreter exit the open clients send their buffers and close, within EXIT_TIMEOUT. Daemon
@@ -27,6 +29,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from jetspark.connection.locks import LOOK_EVERY
 from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError
 
 P = ParamSpec("P")
@@ -39,10 +42,6 @@ EXIT_TIMEOUT = 3.0
 
 LEAVE_TIMEOUT = 0.5
 """Seconds that an interrupt waits for the clean-up, which then continues in the loop."""
-
-LOOK_EVERY = 1.0
-"""Seconds between two wake-ups of a waiting thread. A signal just before the wait does not
-interrupt it, and its handler only runs when the thread wakes: without this a Ctrl-C could hang."""
 
 
 class Suspended(ConfigError):
@@ -131,11 +130,66 @@ class _Call(Wait):
                 self._thread.calls.discard(self)
 
 
-async def _clean_up(function: Callable[[], Awaitable[object]]) -> None:
-    try:
-        await function()
-    except JetsparkError as failure:
-        logger.warning("Cleaning up after an interrupt: %s", failure)
+class _Entering(_Call):
+    """One that opens something: after an interrupt, `close` follows it."""
+
+    __slots__ = ("_close", "_is_wanted")
+
+    def __init__(
+        self, thread: LoopThread, function: Callable[[], object], close: Callable[[], object]
+    ) -> None:
+        super().__init__(thread, partial(_result, function))
+        self._close = close
+        self._is_wanted = True
+
+    def cancel(self) -> None:
+        if not self._is_wanted:
+            return
+        self._is_wanted = False
+        entering = self._task
+        super().cancel()
+        self._thread.post(_Leaving(self._thread, partial(self._undo, entering)).cancel)
+
+    async def _undo(self, entering: asyncio.Task[None] | None) -> None:
+        if entering is not None:
+            await asyncio.wait({entering})
+        await _result(self._close)
+
+
+class _Leaving(_Call):
+    """One that closes something: after an interrupt it goes on, and its failure is logged."""
+
+    __slots__ = ("_is_heard", "over")
+
+    def __init__(self, thread: LoopThread, function: Callable[[], object]) -> None:
+        super().__init__(thread, partial(_result, function))
+        self._is_heard = True
+        self.over = False
+
+    def cancel(self) -> None:
+        if not self._is_heard:
+            return
+        self._is_heard = False
+        if self.over:
+            self._log()
+        elif self._task is None:  # the interrupt came before it was started
+            self.start()
+
+    def end(self) -> None:
+        self.over = True
+        if not self._is_heard:
+            self._log()
+        super().end()
+
+    def _log(self) -> None:
+        if self.error is not None:
+            logger.warning("Cleaning up after an interrupt: %s", self.error)
+
+
+async def _result(function: Callable[[], object]) -> Any:
+    """Of a plain function, or of a coroutine function."""
+    result = function()
+    return await result if isinstance(result, Awaitable) else result
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
@@ -209,25 +263,72 @@ class LoopThread:
                 del wait  # to avoid a cycle, since the traceback refers to this frame
         return wait.value
 
+    def enter(self, open: Callable[[], object], close: Callable[[], object]) -> None:
+        """Call `open` in the loop's thread, and wait for it.
+
+        After an interrupt `close` follows it, in the background, however far `open` came.
+        """
+        entering: _Entering | None = None
+        try:
+            entering = _Entering(self, open, close)
+            self.wait(entering)
+        except JetsparkError:
+            raise
+        except BaseException:
+            self.post((entering or _Entering(self, open, close)).cancel)
+            raise
+        finally:
+            del entering  # as in `wait`
+
+    def opened(self, close: Callable[[T], object], open: Callable[[], Awaitable[T]]) -> T:
+        """`run` for a function that returns what `close` closes after an interrupt."""
+        made: list[T] = []
+
+        async def make() -> None:
+            made.append(await open())
+
+        async def unmake() -> None:
+            for one in made:
+                await _result(partial(close, one))
+
+        self.enter(make, unmake)
+        return made[0]
+
     def leave(
         self,
         error: BaseException | None,
-        function: Callable[P, Awaitable[object]],
+        function: Callable[P, object],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """`run` for the clean-up of a block that `error` left.
+        """Call `function` in the loop's thread, for the end of a block that `error` left.
 
-        After an interrupt (not an Exception) it takes at most LEAVE_TIMEOUT, and its failures are
-        only logged, so that the interrupt is raised.
+        If an interrupt (not an Exception) left it, or comes now, the function goes on in the
+        background after LEAVE_TIMEOUT, and its failure is only logged, so that the interrupt is
+        raised. When `is_over`, there is nothing to leave.
         """
-        if error is None or isinstance(error, Exception):
-            self.run(function, *args, **kwargs)
-            return
-        self.check_may_wait()
-        cleaning = _Call(self, partial(_clean_up, partial(function, *args, **kwargs)))
-        self.post(cleaning.start)
-        cleaning.ended.acquire(timeout=LEAVE_TIMEOUT)
+        leaving: _Leaving | None = None
+        try:
+            if self.is_over:
+                self.sleep_in_daemons()
+                return
+            leaving = _Leaving(self, partial(function, *args, **kwargs))
+            if error is None or isinstance(error, Exception):
+                self.wait(leaving)
+            else:
+                self.check_may_wait()
+                self.post(leaving.cancel)
+                leaving.ended.acquire(timeout=LEAVE_TIMEOUT)
+        except JetsparkError:
+            raise
+        except BaseException:
+            leaving = leaving or _Leaving(self, partial(function, *args, **kwargs))
+            self.post(leaving.cancel)
+            if not leaving.over:
+                leaving.ended.acquire(timeout=LEAVE_TIMEOUT)
+            raise
+        finally:
+            del leaving  # as in `wait`
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`run` for a plain function."""

@@ -2,8 +2,8 @@
 
 See `jetspark.jetstream.in_flight`; any number of threads may send. They take places in the window
 one at a time, and put messages into the publish buffer without a thread switch; the event loop's
-read loop counts the acks. Threads wait, for space or for results, on a condition, which the loop's
-thread notifies of changes. In an atomic batch only calls that wait for the server switch threads:
+read loop counts the acks. Threads wait, for space or for results, for a bell, which the loop's
+thread rings after changes. In an atomic batch only calls that wait for the server switch threads:
 the second `add`, `flush` and `commit`.
 """
 
@@ -17,7 +17,8 @@ from typing import Any, Generic, Self, Unpack
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.loop_thread import LOOK_EVERY
+from jetspark.client.requests import no_reply
+from jetspark.connection.locks import Bell
 from jetspark.documents.streams import PubAck
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.atomic_batch import AtomicBatch as AsyncAtomicBatch
@@ -46,8 +47,8 @@ class BasePublisher(Generic[SenderT]):
         self._window = sender.window
         self._turn = threading.Lock()
         self._waits = False  # the thread that has the turn
-        self._change = threading.Condition()
-        sender.changed = self._changed
+        self._change = Bell()
+        sender.changed = self._change.ring
         sender.settle = self._settle
         sender.send_with(caller.publishing)
 
@@ -60,11 +61,14 @@ class BasePublisher(Generic[SenderT]):
                     self._until(lambda: not self._window.full)
                 elif self._buffer.crowded:
                     self._waits = True
-                    self._buffer.block()
+                    self._wait_for_room()
                 else:
                     return
             finally:
                 self._waits = False
+
+    def _wait_for_room(self) -> None:
+        self._buffer.block()
 
     def _settle(self) -> None:
         for _ in range(_SETTLING):
@@ -76,21 +80,15 @@ class BasePublisher(Generic[SenderT]):
 
     def _until(self, is_so: Callable[[], bool]) -> None:
         self._thread.check_may_wait()
-        with self._change:
-            while not is_so():
-                self._change.wait(LOOK_EVERY)
+        self._change.wait(is_so)
         self._thread.sleep_in_daemons()
-
-    def _changed(self) -> None:
-        with self._change:
-            self._change.notify_all()
 
     def _complete(self, *, failed: bool) -> None:
         """Wait for all results. `failed`: the block raised an exception."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
-        self._thread.call(self._sender.open)
+        self._thread.enter(self._sender.open, self._sender.close)
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -98,7 +96,7 @@ class BasePublisher(Generic[SenderT]):
             if kind is None or issubclass(kind, Exception):
                 self._complete(failed=kind is not None)
         finally:
-            self._thread.call(self._sender.close)
+            self._thread.leave(None, self._sender.close)
         self._sender.check_failures(error)
 
 
@@ -244,9 +242,13 @@ class AtomicBatch(BasePublisher[AtomicSender]):
 
     def _ask(self, ask: Callable[[], None]) -> None:
         if self._buffer.crowded:
-            self._buffer.block()
+            self._wait_for_room()
         self._thread.call(ask)
         self._until(lambda: self._sender.answered)
+
+    def _wait_for_room(self) -> None:
+        if not self._buffer.block(self._sender.timeout):
+            raise no_reply(self._sender.window.subject, self._sender.timeout, sent=False)
 
     def _complete(self, *, failed: bool) -> None:
         if not failed and self.size and not self._sender.window.committing:

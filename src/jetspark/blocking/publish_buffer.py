@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Container, Sequence
+from math import inf
 
-from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, forked
+from jetspark.blocking.loop_thread import LoopThread, Suspended, forked
 from jetspark.connection.events import ConnectionStatus
+from jetspark.connection.locks import Bell, locked
 from jetspark.connection.outbox import report_unsent
 from jetspark.connection.server_errors import Dropped, sendable
 from jetspark.connection.supervisor import Supervisor
@@ -37,7 +39,7 @@ class PublishBuffer:
         self._limit = limit
         # Reentrant: a signal handler may publish while its thread is in `put`.
         self._lock = threading.RLock()
-        self._room = threading.Condition(self._lock)
+        self._room = Bell()
         self._frames: list[bytes] = []
         self._size = 0
         self._armed = False
@@ -67,15 +69,13 @@ class PublishBuffer:
 
     def put_here(self, frame: bytes) -> bool:
         """Write a publish in this thread, if nothing waits before it; returns whether it did."""
-        if not self._lock.acquire(blocking=False):
+        return locked(self._lock, self._put_if_idle, frame, missed=False)
+
+    def _put_if_idle(self, frame: bytes) -> bool:
+        if self._frames or not self._outbox.put_here(frame):
             return False
-        try:
-            if self._frames or not self._outbox.put_here(frame):
-                return False
-            self.published += 1
-            return True
-        finally:
-            self._lock.release()
+        self.published += 1
+        return True
 
     def _look(self, size: int, added: int) -> None:
         """Handle the rare cases: much is buffered, or there is no link."""
@@ -100,19 +100,18 @@ class PublishBuffer:
         if self._thread.is_current:
             await self.emptied()
             return
-        with self._room:
-            while self.crowded:
-                self._room.wait(LOOK_EVERY)
+        self._room.wait(lambda: not self.crowded)
 
-    def block(self) -> None:
-        """`wait` as a plain function. Raises Suspended in the loop's thread."""
+    def block(self, timeout: float = inf) -> bool:
+        """`wait` as a plain function; returns whether there is room before so many seconds end.
+
+        Raises Suspended in the loop's thread.
+        """
         if self._thread.forked:
             raise forked()
         if self._thread.is_current:
             raise Suspended
-        with self._room:
-            while self.crowded:
-                self._room.wait(LOOK_EVERY)
+        return self._room.wait(lambda: not self.crowded, timeout)
 
     # -- the loop's thread -----------------------------------------------------------------------
 
@@ -147,7 +146,7 @@ class PublishBuffer:
                 except ConnectionClosedError:
                     unsent = size
             self.crowded = False
-            self._room.notify_all()
+        self._room.ring()
         for each in dropped:  # after releasing the lock: an error callback may publish
             self._link.routes.drop(each)
         report_unsent(unsent, self._link.on_error)

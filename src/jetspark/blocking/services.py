@@ -20,9 +20,9 @@ from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.client import Message
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import Listing
-from jetspark.blocking.jetstream import Events
-from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives, makes, receives
-from jetspark.blocking.worker import WorkerPool, check_callback
+from jetspark.blocking.jetstream import EventCallback, Events
+from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives, makes
+from jetspark.blocking.worker import WorkerPool, plain_callback
 from jetspark.client.tasks import reported
 from jetspark.payloads import Payload
 from jetspark.services.discovery import Services as AsyncServices
@@ -171,15 +171,14 @@ class EndpointCalls(Twin):
 
     def _handling(self, handler: Handler) -> Callable[[Endpoint], Handling]:
         """Raise ConfigError for an async function."""
-        check_callback(handler)
-        return partial(HandlingInThreads, self._caller, handler)
+        return partial(HandlingInThreads, self._caller, plain_callback(handler))
 
     def add_group(self, name: str, *, queue_group: str | None = None) -> Group:
         return Group(self._caller, self._inner.add_group(name, queue_group=queue_group))
 
 
 @twin_of(AsyncService)
-class Service(Block, EndpointCalls):
+class Service(EndpointCalls, Block):
     """One instance of a service, created by `Client.add_service`."""
 
     _inner: AsyncService
@@ -204,11 +203,8 @@ class Service(Block, EndpointCalls):
         if getattr(_here, "endpoint", None) in self._inner.running.endpoints:
             report = self._caller.inner.report
             self._thread.spawn(lambda: reported(self._inner.stop(timeout), report))
-        elif not self._thread.is_over:
-            self._thread.run(self._inner.stop, timeout)
-
-    def _finish(self) -> None:
-        self.stop()
+        else:
+            self._thread.leave(None, self._inner.stop, timeout)
 
 
 @twin_of(AsyncServices)
@@ -219,7 +215,13 @@ class Services(Twin):
     ping = makes(AsyncServices.ping, Listing)
     info = makes(AsyncServices.info, Listing)
     stats = makes(AsyncServices.stats, Listing)
-    latencies = receives(AsyncServices.latencies, Events)
+
+    def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
+        return Events(
+            self._caller,
+            lambda forward: self._inner.latencies(subject, callback=forward),
+            callback,
+        )
 
     def request(
         self,

@@ -8,11 +8,11 @@ call is a method.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, overload
 
 from jetspark.blocking.caller_side import CallerSide, drive
+from jetspark.blocking.loop_thread import LoopThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,21 +28,25 @@ class Twin:
         self._thread = caller.thread
         self._inner = inner
 
+    async def _leave(self, *error: Any) -> None:
+        """In the loop's thread; may be called again, and before the block was entered."""
+        await self._inner.__aexit__(*(error or (None, None, None)))
+
     def __repr__(self) -> str:
         return repr(self._inner)
 
 
 class Block:
-    """A context manager that calls `_finish` at the end of its block."""
+    """A context manager: what it has is closed by `_leave`, which an interrupt does not keep."""
 
-    def _finish(self) -> None:
-        raise NotImplementedError
+    _thread: LoopThread
+    _leave: Callable[..., Any]
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._finish()
+    def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
+        self._thread.leave(None, self._leave, exc_type, exc, traceback)
 
 
 class Sends:
@@ -54,17 +58,18 @@ class Sends:
         raise NotImplementedError
 
 
-class AsyncBlock(Twin):
-    """A context manager that runs the asyncio object's `async with`."""
+class AsyncBlock(Twin, Block):
+    """A context manager that runs the asyncio object's `async with`, so that it misses nothing.
 
-    _inner: AbstractAsyncContextManager[Any]
+    An interrupt that left the block does not wait long for its end.
+    """
 
     def __enter__(self) -> Self:
-        self._thread.run(self._inner.__aenter__)
+        self._thread.enter(self._inner.__aenter__, self._leave)
         return self
 
     def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
-        self._thread.leave(exc, self._inner.__aexit__, exc_type, exc, traceback)
+        self._thread.leave(exc, self._leave, exc_type, exc, traceback)
 
 
 class Read(Generic[T]):
@@ -88,13 +93,15 @@ def awaits(
 def awaits(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, InnerT]],
     own: Callable[[CallerSide, InnerT], T],
+    close: Callable[[InnerT], object] | None = None,
 ) -> Callable[Concatenate[Any, P], T]: ...
 
 
-def awaits(method: Any, own: Any = None) -> Any:
+def awaits(method: Any, own: Any = None, close: Any = None) -> Any:
     """A coroutine function of the twin, awaited in the event loop's thread.
 
-    `own`: makes the blocking result out of its result.
+    `own`: makes the blocking result out of its result. `close`: called with the result that nobody
+    gets, since the call was interrupted.
     """
     name = method.__name__
 
@@ -104,7 +111,11 @@ def awaits(method: Any, own: Any = None) -> Any:
     def run_and_make(twin: Any, /, *args: Any, **kwargs: Any) -> Any:
         return own(twin._caller, run(twin, *args, **kwargs))
 
-    return like(method)(run if own is None else run_and_make)
+    def open_and_make(twin: Any, /, *args: Any, **kwargs: Any) -> Any:
+        open = partial(getattr(twin._inner, name), *args, **kwargs)
+        return own(twin._caller, twin._thread.opened(close, open))
+
+    return like(method)(run if own is None else run_and_make if close is None else open_and_make)
 
 
 def drives(
@@ -141,24 +152,6 @@ def makes(
         return own(twin._caller, getattr(twin._inner, name)(*args, **kwargs))
 
     return make
-
-
-def receives(
-    method: Callable[Concatenate[Any, P], Any],
-    own: Callable[[CallerSide, Callable[[Any], Any], Any], T],
-    argument: str = "callback",
-) -> Callable[Concatenate[Any, P], T]:
-    """`makes` for a call with a callback, which `own` calls in a thread of its own."""
-    name = method.__name__
-
-    @like(method)
-    def begin(twin: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        make, callback = getattr(twin._inner, name), kwargs.pop(argument, None)
-        return own(
-            twin._caller, lambda forward: make(*args, **{argument: forward}, **kwargs), callback
-        )
-
-    return begin
 
 
 def like(method: Any) -> Callable[[CallT], CallT]:

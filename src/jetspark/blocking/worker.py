@@ -14,18 +14,42 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
+from typing import Any, TypeVar
 
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.errors import ConfigError
+from jetspark.client.callbacks import is_generator
+from jetspark.errors import ConfigError, shown
 
 logger = logging.getLogger("jetspark")
 
+T = TypeVar("T")
 
-def check_callback(callback: Callable[..., object] | None) -> None:
-    """Raise ConfigError for an async function, which nothing would await."""
-    called = None if callback is None else type(callback).__call__  # a callable object's
-    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(called):
-        raise ConfigError("The blocking client calls plain functions, not async ones.")
+
+_KINDS = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+
+
+def plain_callback(callback: Callable[..., T]) -> Callable[..., T]:
+    """The function to call in place of a user's callback, handler or `progress`.
+
+    Raises ConfigError for an async function or a generator function, whose body nothing would run.
+    Where only the result shows it, as for a lambda or a decorated function, the call raises it.
+    """
+    called = type(callback).__call__  # a callable object's
+    if any(kind(function) for kind in _KINDS for function in (callback, called)):
+        raise ConfigError(_NOT_PLAIN)
+
+    def call(*args: Any) -> T:
+        result = callback(*args)
+        if result is not None and (inspect.isawaitable(result) or is_generator(result)):
+            if inspect.iscoroutine(result):
+                result.close()  # Python would warn that it was never awaited
+            raise ConfigError(f"{_NOT_PLAIN} This one returned {shown(result)}.")
+        return result
+
+    return call
+
+
+_NOT_PLAIN = "The blocking client calls plain functions, not async ones or generators."
 
 
 _here = threading.local()

@@ -7,101 +7,17 @@ invalid bytes become U+FFFD, so that one malformed message cannot stop a pipelin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.bulk.ranges import ReadLimits, cut
-from jetspark.kv_rules import (
-    MARKER_REASON,
-    OPERATION,
-    STREAM_PREFIX,
-    Operation,
-    has_operation,
-    operation_of,
-)
+from jetspark.kv_rules import STREAM_PREFIX, Operation, operation_in
 from jetspark.subjects import subject_matches
-from jetspark.wire.headers import VERSION
-from jetspark.wire.kernel import Columns, JsonKind, header_pairs, json_columns
-
-# -------------------------------------------------------------------------------------------------
-# JSON payloads as Arrow columns, where their meaning is clear.
-#
-# `JsonFields.of` adds the fields to a batch's columns. A payload that is not a plain object with
-# values of the fields' types (a number for a text, too large a number, damaged text) has none of
-# them: it stays in `data`, which is null elsewhere, for Spark's parser. Without the C kernel all
-# payloads stay there.
-
-
-TYPES: Final[Mapping[str, tuple[JsonKind, Any]]] = {
-    "string": (JsonKind.TEXT, pa.string()),
-    "tinyint": (JsonKind.INT8, pa.int8()),
-    "smallint": (JsonKind.INT16, pa.int16()),
-    "int": (JsonKind.INT32, pa.int32()),
-    "bigint": (JsonKind.INT64, pa.int64()),
-    "double": (JsonKind.DOUBLE, pa.float64()),
-    "boolean": (JsonKind.TRUTH, pa.bool_()),
-    "date": (JsonKind.DAY, pa.date32()),
-    "timestamp": (JsonKind.TIME, pa.timestamp("us", tz="UTC")),
-}
-"""The types of fields, by their names in Spark."""
-
-_PAYLOAD = "data"
-
-
-class JsonFields:
-    """The fields of a schema."""
-
-    def __init__(self, types: Mapping[str, str]) -> None:
-        """`types`: members of `TYPES`, by the fields' names."""
-        found = [TYPES[name] for name in types.values()]
-        self._names = tuple(name.encode() for name in types)
-        self._kinds = bytes(kind for kind, _ in found)
-        self._added = [pa.field(name, arrow) for name, (_, arrow) in zip(types, found, strict=True)]
-
-    def schema(self, columns: pa.Schema) -> pa.Schema:
-        """The schema of a batch with these columns, after `of`."""
-        at = columns.get_field_index(_PAYLOAD)
-        return pa.schema([*columns.set(at, pa.field(_PAYLOAD, pa.binary())), *self._added])
-
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the fields after its columns."""
-        rows, kept = batch.num_rows, batch.columns
-        at = batch.schema.get_field_index(_PAYLOAD)
-        if json_columns is None:
-            fields = [pa.nulls(rows, field.type) for field in self._added]
-        else:
-            left, columns = json_columns(*_buffers(kept[at]), self._names, self._kinds)
-            fields = [
-                pa.Array.from_buffers(field.type, rows, [pa.py_buffer(one) for one in buffers])
-                for field, buffers in zip(self._added, map(_of_arrow, columns), strict=True)
-            ]
-            kept[at] = _left(kept[at], left)
-        return pa.RecordBatch.from_arrays([*kept, *fields], schema=self.schema(batch.schema))
-
-
-def _buffers(payloads: Any) -> tuple[memoryview, memoryview]:
-    """Bytes and offsets of an array, which may be a slice."""
-    _, offsets, data = payloads.buffers()
-    begin = 4 * payloads.offset
-    end = begin + 4 * (len(payloads) + 1)
-    return memoryview(b"" if data is None else data), memoryview(offsets)[begin:end]
-
-
-def _of_arrow(column: tuple[bytes, bytes, bytes]) -> list[bytes]:
-    valid, values, offsets = column
-    return [valid, offsets, values] if offsets else [valid, values]
-
-
-def _left(payloads: Any, left: bytes) -> Any:
-    if not any(left):
-        return pa.nulls(len(payloads), pa.binary())
-    chosen = pa.Array.from_buffers(pa.bool_(), len(payloads), [None, pa.py_buffer(left)])
-    return pc.if_else(chosen, payloads, pa.scalar(None, pa.binary()))
-
+from jetspark.wire.kernel import Columns, header_pairs
 
 # -------------------------------------------------------------------------------------------------
 # Messages under some of many subjects: filtered by the server, or here.
@@ -193,7 +109,7 @@ class _Rows(Columns):
     @cached_property
     def operations(self) -> list[str]:
         """The operation of each row, from its headers."""
-        return [_operation(block) for block in _blocks(self)]
+        return [operation_in(block) for block in _blocks(self)]
 
 
 _BUILD: dict[str, Callable[[str, _Rows], Any]] = {
@@ -304,23 +220,7 @@ def _headers(rows: Columns) -> Any:
     return pa.ListArray.from_arrays(edges, pairs, type=kind, mask=none)
 
 
-def _operation(block: bytes) -> str:
-    """The operation of a bucket's entry, from its headers."""
-    if not has_operation(block):
-        return Operation.PUT
-    said = dict(line.decode("utf-8", "replace").partition(":")[::2] for line in header_lines(block))
-    told = ((said.get(name) or "").strip() or None for name in (OPERATION, MARKER_REASON))
-    return operation_of(*told)
-
-
 def _values(rows: _Rows) -> Any:
     data = _data(rows)
     gone = [operation != Operation.PUT for operation in rows.operations]
     return pc.if_else(pa.array(gone), pa.scalar(None, pa.binary()), data) if any(gone) else data
-
-
-def header_lines(block: bytes) -> list[bytes]:
-    """The lines of a header block after its version line."""
-    if not block.startswith(VERSION):
-        return []
-    return block.split(b"\r\n")[1:-2]

@@ -21,6 +21,7 @@ from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StreamAPI
+from jetspark.connection.locks import Bell
 from jetspark.connection.options import ConnectOptions
 from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import parse_isotime
@@ -60,7 +61,7 @@ class SnapshotTransfer:
         self._inbox = link.new_inbox()
         self._answers = self._chunks = 0  # subscriptions
         self._pieces: deque[bytes] = deque()
-        self._waiting = 0
+        self._received = self._taken = 0  # bytes; each is counted by one thread
         self._unanswered: deque[str] = deque()
         self._count = 0
         self._answered = 0.0
@@ -69,7 +70,7 @@ class SnapshotTransfer:
         self._answer: dict[str, Any] | None = None
         self._over = False
         self._error: BaseException | None = None
-        self._news = threading.Condition()
+        self._news = Bell()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
 
@@ -94,13 +95,12 @@ class SnapshotTransfer:
         self._link.send(frames.pub(subject, encode_document(request), f"{self._inbox}.answer"))
         self._heard = self._answered = time.monotonic()
         self._thread.start()
-        with self._news:
-            self._news.wait_for(lambda: self._answer is not None or self._error is not None)
-            if self._answer is None:
-                assert self._error is not None  # noqa: S101 - the condition waited for
-                raise self._error
-            state: dict[str, Any] = self._answer["state"]
-            return state
+        self._news.wait(lambda: self._answer is not None or self._error is not None)
+        if self._answer is None:
+            assert self._error is not None  # noqa: S101 - the condition waited for
+            raise self._error
+        state: dict[str, Any] = self._answer["state"]
+        return state
 
     def more(self) -> bytes:
         """The next bytes of the archive; b"" at its end.
@@ -108,15 +108,14 @@ class SnapshotTransfer:
         Raises MissedHeartbeatError when the server fell silent, TryAnotherLinkError when it gave up
         or a chunk was lost, and the errors of the link.
         """
-        with self._news:
-            self._news.wait_for(lambda: self._pieces or self._over)
-            if self._pieces:
-                piece = self._pieces.popleft()
-                self._waiting -= len(piece)
-                return piece
-            if self._error is not None:
-                raise self._error
-            return b""
+        self._news.wait(lambda: bool(self._pieces) or self._over)
+        if self._pieces:
+            piece = self._pieces.popleft()
+            self._taken += len(piece)
+            return piece
+        if self._error is not None:
+            raise self._error
+        return b""
 
     def stop(self) -> None:
         """Return the link; its next reader drops what is in flight."""
@@ -165,9 +164,8 @@ class SnapshotTransfer:
         answer = js_api.parse_answer(
             js_api.STREAM_SNAPSHOT, frame.payload, {"stream": self._stream}
         )
-        with self._news:
-            self._answer = answer
-            self._news.notify()
+        self._answer = answer
+        self._news.ring()
 
     def _take(self, frame: MessageFrame) -> None:
         status = status_of(frame.headers)
@@ -181,10 +179,9 @@ class SnapshotTransfer:
             )
 
     def _chunk(self, piece: bytes, reply: bytes | None) -> None:
-        with self._news:
-            self._pieces.append(piece)
-            self._waiting += len(piece)
-            self._news.notify()
+        self._received += len(piece)
+        self._pieces.append(piece)
+        self._news.ring()
         if reply is None:  # the last one
             return
         subject = reply.decode()
@@ -198,19 +195,19 @@ class SnapshotTransfer:
 
     def _acknowledge(self, now: float) -> None:
         acks = b""
-        while self._unanswered and self._waiting < AHEAD:
+        while self._unanswered and self._received - self._taken < AHEAD:
             acks += frames.pub(self._unanswered.popleft(), b"")
-        if self._unanswered and self._waiting < MOST and now > self._answered + _ALIVE_SECONDS:
+        few = self._received - self._taken < MOST
+        if self._unanswered and few and now > self._answered + _ALIVE_SECONDS:
             acks += frames.pub(self._unanswered.popleft(), b"")
         if acks:
             self._link.send(acks)
             self._answered = now
 
     def _finish(self, error: BaseException | None) -> None:
-        with self._news:
-            self._over = True
-            self._error = error
-            self._news.notify()
+        self._error = error
+        self._over = True  # the caller looks at this first
+        self._news.ring()
 
 
 _SILENCE_SECONDS = 10.0  # the server gives up after five seconds

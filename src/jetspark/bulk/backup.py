@@ -210,7 +210,7 @@ class Backup:
         `fail_on_data_loss=False`: messages removed during the backup only cause a warning in the
         log. Raises ConfigError, DataLossError (see `removed`), BackupError.
         """
-        subjects, columns = texts_of(subjects), texts_of(columns)
+        subjects, columns = texts_of("subjects", subjects), texts_of("columns", columns)
         check_choice(subjects, columns)
         self.check_removed(fail=fail_on_data_loss)
         parts = self.parts(start, end)
@@ -274,7 +274,7 @@ class Backup:
         limits: ReadLimits | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The messages of a part, as `read`, without a check for removed ones."""
-        subjects, columns = texts_of(subjects), texts_of(columns)
+        subjects, columns = texts_of("subjects", subjects), texts_of("columns", columns)
         check_choice(subjects, columns)
         return self._part_batches(part, subjects, columns, limits or ReadLimits())
 
@@ -382,7 +382,7 @@ def open_backup(folder: str | os.PathLike[str]) -> Backup:
     place = place_of(folder)
     with _told(place):
         with opened(place, archive.METADATA) as file:
-            metadata, document = archive.metadata_from(file.read())
+            metadata, document = archive.metadata_from(file.read(archive.MAX_METADATA))
         with opened(place, ARCHIVE) as file:
             size = file.seek(0, 2)
         metadata.check_size(size)

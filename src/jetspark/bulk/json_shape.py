@@ -7,26 +7,32 @@
 | lists; objects | ARRAY<…>; STRUCT<…> |
 | anything else, also several of these | STRING |
 
-A whole number beyond BIGINT is a STRING, since a DOUBLE would round it. Null goes with every type.
-A STRING takes every value: Spark keeps the JSON of what is no text.
+A whole number beyond BIGINT is a STRING, and one beyond 2^53 that is beside other numbers, since a
+DOUBLE would round it. Null goes with every type. A STRING takes every value, of what is no text its
+JSON; so it is the type of what is nested more than `_MAX_DEPTH` deep.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from jetspark.codecs.decoder import Undecodable
+from jetspark.codecs.json_decoder import parse_object, takes
+from jetspark.codecs.unknown_fields import common_type, in_ddl, plain_type
+from jetspark.reserved_names import is_reserved
 
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-LEAST, MOST = -(2**63), 2**63 - 1
-"""Of a BIGINT."""
+_MAX_DEPTH = 30
 _MOST_FIELDS = 1000
 """Of an object within another; with more its names are data."""
 _NULL, _STRING = "NULL", "STRING"
@@ -45,26 +51,12 @@ class _Object:
 _Type = str | _List | _Object
 
 
-def plain_type(value: Any) -> str:
-    """The type of true, false and numbers; STRING for anything else."""
-    match value:
-        case bool():
-            return "BOOLEAN"
-        case int():
-            return "BIGINT" if LEAST <= value <= MOST else _STRING
-        case float():
-            return "DOUBLE"
-    return _STRING
+_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def common_type(one: str, other: str) -> str:
-    """The plain type that takes the values of both."""
-    if one == other:
-        return one
-    return "DOUBLE" if {one, other} == {"BIGINT", "DOUBLE"} else _STRING
-
-
-def _type_of(value: Any) -> _Type:
+def _type_of(value: Any, depth: int = 0) -> _Type:
+    if depth == _MAX_DEPTH and isinstance(value, list | dict):
+        return _STRING
     match value:
         case None:
             return _NULL
@@ -75,22 +67,19 @@ def _type_of(value: Any) -> _Type:
         case list():
             of: _Type = _NULL
             for one in value:
-                of = _both(of, _type_of(one))
+                of = _both(of, _type_of(one, depth + 1))
             return _List(of)
         case _:
-            return _Object({name: _type_of(one) for name, one in value.items()})
+            return _Object({name: _type_of(one, depth + 1) for name, one in value.items()})
 
 
 def _of_text(text: str) -> str:
-    try:
-        if _DATE.fullmatch(text):
-            date.fromisoformat(text)
-            return "DATE"
-        if _TIME.fullmatch(text):
-            datetime.fromisoformat(text.upper())
-            return "TIMESTAMP"
-    except ValueError:
-        pass
+    for name, form, kind in (
+        ("DATE", _DATE, pa.date32()),
+        ("TIMESTAMP", _TIME, pa.timestamp("us", tz="UTC")),
+    ):
+        if form.fullmatch(text) and takes(kind, msgspec.json.encode(text)):
+            return name
     return _STRING
 
 
@@ -125,39 +114,38 @@ class Shape:
         """One more payload."""
         self.messages += 1
         try:
-            found = json.loads(payload)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            found = parse_object(payload, _object)
+        except Undecodable:
             self.others += 1
             return
         for name, value in found.items():
             self._fields[name] = _both(self._fields.get(name, _NULL), _type_of(value))
 
-    def schema(self, taken: Iterable[str]) -> tuple[str, list[str]]:
-        """The DDL, without fields that are named as columns in `taken`, and remarks on it."""
+    def schema(self) -> tuple[str, list[str]]:
+        """The DDL, and remarks on it."""
         remarks: list[str] = []
         if self.others:
             remarks.append(f"{self.others:,} of the messages are no JSON objects.")
-        return _listed(self._fields, (), taken, remarks, " "), remarks
+        return _listed(self._fields, (), remarks, " "), remarks
 
 
 def _listed(
     fields: Mapping[str, _Type],
     path: tuple[str, ...],
-    taken: Iterable[str],
     remarks: list[str],
     between: str,
 ) -> str:
-    there = {name.casefold() for name in taken}
+    there: set[str] = set()
     found = []
     for name, kind in fields.items():
         place = ".".join((*path, name))
         if not name:
             remarks.append("A field without a name is left out.")
+        elif not path and is_reserved(name):
+            remarks.append(f"{place} is left out: the name is reserved for jetspark.")
         elif name.casefold() in there:
             remarks.append(
-                f"{place} is left out: there is a column of that name, and Spark ignores case."
+                f"{place} is left out: there is a field of that name, and Spark ignores case."
             )
         else:
             there.add(name.casefold())
@@ -173,7 +161,7 @@ def _ddl(kind: _Type, path: tuple[str, ...], remarks: list[str]) -> str:
         case _List():
             return f"ARRAY<{_ddl(kind.of, (*path[:-1], f'{path[-1]}[]'), remarks)}>"
         case _Object():
-            if inside := _listed(kind.fields, path, (), remarks, ": "):
+            if inside := _listed(kind.fields, path, remarks, ": "):
                 return f"STRUCT<{inside}>"
             remarks.append(f"{place} has only objects without fields: STRING.")
             return _STRING
@@ -181,4 +169,4 @@ def _ddl(kind: _Type, path: tuple[str, ...], remarks: list[str]) -> str:
             remarks.append(f"{place} is always null: STRING.")
             return _STRING
         case str():
-            return kind
+            return in_ddl(kind)

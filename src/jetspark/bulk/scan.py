@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
+from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
@@ -34,8 +35,9 @@ from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import few, first_rows, read_range, sample
 from jetspark.bulk.snapshot import read_values
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
-from jetspark.codecs.ddl import ambiguous, check_fields
-from jetspark.codecs.decoding import Decoder, Decoding
+from jetspark.codecs.decoding import Decoding
+from jetspark.codecs.framing import Framing
+from jetspark.codecs.tolerant import Decoder, decode_in_parts
 from jetspark.connection.options import ConnectOptions
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
 from jetspark.nearest import check_column
@@ -51,6 +53,7 @@ Bound: TypeAlias = int | datetime | timedelta | str | None
 Backfill: TypeAlias = Literal["consumer", "snapshot"]
 
 _SAMPLE: Final = 1000
+_OF_SAMPLE: Final = ("data", "headers")
 _WORTH: Final = 64_000
 """Messages from which on a snapshot is faster than a consumer."""
 
@@ -100,6 +103,7 @@ class Scan:
     columns: tuple[str, ...] = ()
     json: str | bool = False
     decoding: Decoding | None = None
+    rename: Mapping[str, str] = field(default_factory=dict)
     start: AtTime | int | None = None
     end: AtTime | int | None = None
     fail_on_data_loss: bool = True
@@ -145,11 +149,6 @@ class Scan:
                     raise errors.ConfigError(
                         f"{said} needs the column {needed}, which columns leaves out."
                     )
-        if self.json and IMPLEMENTATION != "c":
-            raise errors.ConfigError(
-                "json needs jetspark's C kernel, which was not built (jetspark --version says "
-                "why): read the payloads, and parse the column data with Polars or DuckDB."
-            )
 
     def _check_bucket(self) -> None:
         if self.subjects:
@@ -196,42 +195,25 @@ class Plan:
     read: Callable[[ReadLimits, bool], Batches]
     """The batches; the last argument says whether all of them are wanted."""
     take: Callable[[int], Batches]
-    """The columns data of some messages."""
+    """The columns `_OF_SAMPLE` of some messages."""
 
     @cached_property
     def _decoder(self) -> Decoder | None:
-        given = self.scan.json
-        if self.scan.decoding is not None:
-            decoder = self.scan.decoding.decoder()
-            self._check_names("decode", decoder.schema(arrow.schema_of(("data",))).names[1:])
-            return decoder
-        if not given:
-            return None
-        if isinstance(given, str):
-            fields = check_fields(given, "json:", timestamp="timestamp")
-        else:
+        decoding = self.scan.decoding
+        if isinstance(self.scan.json, str):
+            decoding = Decoding.make("json", schema=self.scan.json, rename=self.scan.rename)
+        elif self.scan.json:
             shape = Shape()
-            for batch in self.take(_SAMPLE):
+            for batch in chain.from_iterable(map(Framing().bare, self.take(_SAMPLE))):
                 for payload in batch.column("data").to_pylist():
                     shape.add(payload)
-            # Lists and objects are left in the payload.
-            ddl = shape.schema(self.scan.all_columns)[0]
-            found = check_fields(ddl, "json:", timestamp="timestamp") if ddl else {}
-            fields = {name: kind for name, kind in found.items() if kind in arrow.TYPES}
-        for name, kind in fields.items():
-            if kind not in arrow.TYPES:
-                raise errors.ConfigError(
-                    f"json: {name} has a type that is not read here, only {_TYPES}: leave it out, "
-                    "and parse the column data with Polars or DuckDB."
-                )
-        self._check_names("json", fields)
-        return arrow.JsonFields(fields) if fields else None
-
-    def _check_names(self, said: str, fields: Iterable[str]) -> None:
-        if (twice := ambiguous(self.scan.all_columns, fields)) is not None:
-            raise errors.ConfigError(
-                f"{said}: there is another column {twice}: leave that one out with columns=[…]."
-            )
+            ddl, _ = shape.schema()
+            if not ddl:
+                return None
+            # Beside the whole payload, since a sample may not show all fields.
+            rename = self.scan.rename
+            decoding = Decoding.make("json", schema=ddl, keep_payload=True, rename=rename)
+        return None if decoding is None else decoding.decoder()
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -239,13 +221,7 @@ class Plan:
         found = arrow.schema_of(self.scan.all_columns)
         if self._decoder is None:
             return found
-        with_fields = self._decoder.schema(found)
-        return self._with_payload(with_fields, found) if self.scan.json is True else with_fields
-
-    @staticmethod
-    def _with_payload(schema: pa.Schema, plain: pa.Schema) -> pa.Schema:
-        at = plain.get_field_index("data")
-        return schema.set(at, plain.field(at))
+        return self._decoder.schema(found)
 
     def batches(self) -> Batches:
         """All rows."""
@@ -257,21 +233,7 @@ class Plan:
         return self._decoded(first_rows(found, count))
 
     def _decoded(self, batches: Batches) -> Batches:
-        if self._decoder is None:
-            return batches
-        if self.scan.json is not True:
-            return map(self._decoder.of, batches)
-        return map(partial(self._beside, self._decoder), batches)
-
-    def _beside(self, fields: Decoder, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The fields beside the whole payload, since a sample may not show all of them."""
-        found = fields.of(batch)
-        at = batch.schema.get_field_index("data")
-        columns = [*found.columns[:at], batch.column(at), *found.columns[at + 1 :]]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-_TYPES = ", ".join(arrow.TYPES).upper()
+        return batches if self._decoder is None else decode_in_parts(self._decoder, batches)
 
 
 # -- streams and buckets -------------------------------------------------------------------------
@@ -316,7 +278,7 @@ def _of_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Plan:
         _read, connection, wanted, scan, by_snapshot=_is_faster(scan, api, facts, wanted)
     )
     rows = None if subjects else min(len(wanted), facts.messages)
-    take = partial(sample, connection, wanted, columns=("data",))
+    take = partial(sample, connection, wanted, columns=_OF_SAMPLE)
     return Plan(scan, scan.bucket or name, rows, read, take)
 
 
@@ -416,7 +378,7 @@ def _of_backup(scan: Scan, folder: str) -> Plan:
             )
 
     def take(count: int) -> Batches:
-        return first_rows(read(few(count), False, ("data",)), count)
+        return first_rows(read(few(count), False, _OF_SAMPLE), count)
 
     rows = None if scan.subjects else min(len(wanted), backup.messages)
     return Plan(scan, backup.stream, rows, read, take)

@@ -276,12 +276,16 @@ class StreamAPI:
     def stream_names(self) -> list[str]:
         """Names of all streams of the account."""
         names: list[str] = []
+        before: list[str] = []
         while True:
             answer = self.call(js_api.STREAM_NAMES, {"offset": len(names)})
             page = answer.get("streams") or []
-            names += page
-            if not page or len(names) >= answer.get("total", 0):
+            if page == before:  # a server that counts wrong would send it without an end
                 return names
+            names += page
+            if len(names) >= answer.get("total", 0):
+                return names
+            before = page
 
     def all_stream_names(self) -> list[str]:
         """`stream_names`, after a former metadata leader had time to learn of its replacement."""

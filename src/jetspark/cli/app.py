@@ -81,11 +81,13 @@ def run(arguments: Sequence[str]) -> int:
         console.finish()
     except cyclopts.CycloptsError as error:
         command = " ".join(["jetspark", *(error.command_chain or ())])
-        said: cyclopts.CycloptsError | str = error
+        sentence = str(error)
         if isinstance(error, cyclopts.UnusedCliTokensError):
             more = " ".join(error.unused_tokens or ())
-            said = f"{command} has no place for {more}: is the name of an option missing before it?"
-        console.fail(str(said), cyclopts.CycloptsPanel(said))
+            sentence = (
+                f"{command} has no place for {more}: is the name of an option missing before it?"
+            )
+        console.fail(sentence)
         console.warn(f"{command} --help shows how it is used.")
         return WRONG_USAGE
     except JetsparkError as error:

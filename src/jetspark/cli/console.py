@@ -103,6 +103,12 @@ def harmless(text: str) -> str:
     return _escaped(text, lambda c: c.encode("unicode_escape").decode())
 
 
+def one_line(text: str) -> str:
+    """`harmless` text without line ends and tabs, by which a name or a value would look like more
+    lines, or cells, of ours."""
+    return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def _escaped(text: str, escape: Callable[[str], str]) -> str:
     if text.isprintable():
         return text
@@ -180,10 +186,10 @@ def warn(text: str, level: str = "info") -> None:
         err.print(Text(text), soft_wrap=True)
 
 
-def fail(sentence: str, shown: RenderableType | None = None) -> None:
-    """Print one red sentence on standard error, or what is `shown` in its place."""
+def fail(sentence: str) -> None:
+    """Print one red sentence on standard error."""
     if not _logged(sentence, "error"):
-        err.print(shown or Text(harmless(sentence), style="red"), soft_wrap=True)
+        err.print(Text(harmless(sentence), style="red"), soft_wrap=True)
 
 
 def _logged(text: str, level: str) -> bool:
@@ -289,28 +295,52 @@ def progress_bar(what: str, *columns: ProgressColumn, **task: Any) -> Iterator[C
 
 
 def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
-    """Print columns as wide as their longest cell, all but the first right-justified. On a terminal
-    that is too narrow the widest are cut."""
-    cells = [headings, *(tuple(harmless(str(cell)) for cell in row) for row in rows)]
+    """Print columns as wide as their longest cell, all but the first right-justified.
+
+    On a terminal that is too narrow the widest are cut, but not the first one, which names what the
+    row is about, and none so far that different cells look equal.
+    """
+    cells = [headings, *(tuple(one_line(str(cell)) for cell in row) for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     room = out.width - 2 * (len(widths) - 1) if out.is_terminal else sum(widths)
-    while sum(widths) > room and max(widths) > _NARROW:
-        widths[widths.index(max(widths))] -= 1
+    if sum(widths) > room:
+        _narrow(widths, list(zip(*cells, strict=True)), room)
     lines = ["  ".join(_padded(row, widths)) for row in cells]
     say(Text(lines[0], style="bold"), *lines[1:])
 
 
+def _narrow(widths: list[int], columns: list[tuple[str, ...]], room: int) -> None:
+    """Cut the widest columns, until all fit into the room, or no more can be cut."""
+    least = [widths[0], *map(_least_width, columns[1:])]
+    while sum(widths) > room:
+        wide = [index for index, width in enumerate(widths) if width > least[index]]
+        if not wide:
+            return
+        widths[max(wide, key=widths.__getitem__)] -= 1
+
+
+def _least_width(column: Sequence[str]) -> int:
+    """The least width at which the cells differ that are different."""
+    width, whole = max(map(cell_len, column)), len({*column})
+    while width > _NARROW and len({_cut(cell, width - 1) for cell in column}) == whole:
+        width -= 1
+    return width
+
+
+def _cut(cell: str, width: int) -> str:
+    return cell if cell_len(cell) <= width else f"{set_cell_size(cell, width - 1)}…"
+
+
 def _padded(row: Iterable[str], widths: list[int]) -> Iterator[str]:
     for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        if cell_len(cell) > width:
-            cell = f"{set_cell_size(cell, width - 1)}…"
+        cell = _cut(cell, width)
         space = " " * (width - cell_len(cell))
         yield space + cell if index else cell + space
 
 
 def show_facts(facts: dict[str, object], *, title: Text | None = None) -> None:
     """Print names and values in lines, without empty values; below a title, if any."""
-    texts = {name: str(value) for name, value in facts.items() if value not in (None, "")}
+    texts = {name: one_line(str(value)) for name, value in facts.items() if value not in (None, "")}
     width = max(map(len, texts))
     lines = [Text.assemble((f"{name:<{width}}  ", "dim"), text) for name, text in texts.items()]
     say(*([title] if title else []), *lines)
@@ -329,7 +359,7 @@ def show_message(
         if message.reply is not None:
             line.append(f"  (reply to {message.reply})", style="dim")
         headers = message.headers.items() if message.headers is not None else ()
-        lines = [Text(f"{name}: {value}", style="dim") for name, value in headers]
+        lines = [Text(one_line(f"{name}: {value}"), style="dim") for name, value in headers]
         say(line, *lines, _shown(message, codec, message.subject))
 
 
@@ -348,7 +378,7 @@ def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None
         line = Text.assemble(
             (message.subject, "bold"), (f"  {message.seq:,}  {moment(message.time)}", "dim")
         )
-        lines = [Text(f"{name}: {value}", style="dim") for name, value in headers.items()]
+        lines = [Text(one_line(f"{name}: {value}"), style="dim") for name, value in headers.items()]
         say(line, *lines, _shown(message, codec, which))
 
 
@@ -394,6 +424,14 @@ def _document_of(
 def counted(count: int, thing: str) -> str:
     """ "1 row" and "1,000 rows"."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def describe_left_out(messages: int) -> str:
+    """A sentence about messages that are no rows by their format."""
+    noun = counted(messages, "message")
+    return (
+        f"{noun} left out, as Debezium's that are no changes (tombstones, heartbeats and others)."
+    )
 
 
 def size(count: int) -> str:

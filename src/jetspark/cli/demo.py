@@ -13,7 +13,6 @@ import math
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from jetspark.cli.folders import temporary_folder
 from jetspark.cli.signals import Stop, StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import SparkFlags
 from jetspark.errors import ConfigError
+from jetspark.own_python import module_command
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _running(arguments: list[str], stop: Stop) -> Iterator[subprocess.Popen[byte
     """A `jetspark` command, which ends with the block at the latest."""
     console.finish()
     with stop.holding():
-        command = subprocess.Popen([sys.executable, "-m", "jetspark", *arguments])  # noqa: S603 - ours
+        command = subprocess.Popen(module_command("jetspark", *arguments))  # noqa: S603 - ours
     try:
         stop.check()
         yield command

@@ -28,6 +28,7 @@ from jetspark.subjects import subject_within, subjects_overlap
 from jetspark.timestamps import parse_isotime
 from jetspark.version import __version__
 from jetspark.wire.documents import decode_json
+from jetspark.wire.js_api import DEFAULT_PREFIX
 
 if TYPE_CHECKING:
     from jetspark.full_client import Client
@@ -44,6 +45,7 @@ TESTED: Final = {
 _OK, _WARNING, _PROBLEM = "ok", "warning", "problem"
 _LITTLE = 1 << 30  # bytes free on a disk
 _CLOCK_SECONDS = 1.0
+_ANSWER_SECONDS = 2.0
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -172,12 +174,37 @@ async def _server(nc: Client) -> list[Finding]:
         account = await nc.jetstream().account_info()
         stored = f"{account.streams:,} streams, {console.size(account.storage)} in files"
         found.append(Finding("JetStream", _OK, stored))
+        found += await _imported(nc)
     except PermissionsError as error:
         found.append(Finding("JetStream", _OK, f"few roles may ask: {error}"))
     except JetsparkError as error:
         advice = "Write `jetstream {}` into the server's configuration, and the account's."
         found.append(Finding("JetStream", _PROBLEM, f"{error} {advice}"))
     return found
+
+
+async def _imported(nc: Client) -> list[Finding]:
+    """Whether an API imported from another account may answer a request more than once.
+
+    Asks for one message of a stream, which is answered by the message and by the end of the batch.
+    """
+    js = nc.jetstream()
+    if js.api_prefix == DEFAULT_PREFIX:
+        return []
+    async for stream in js.streams():
+        if stream.config.allow_direct and stream.state.messages:
+            break
+    else:
+        return []
+    subject = f"{js.api_prefix}.DIRECT.GET.{stream.name}"
+    ask = nc.request_many(subject, b'{"seq": 1, "batch": 1}', timeout=_ANSWER_SECONDS, max_msgs=2)
+    if len(await ask) == 1:
+        said = (
+            f"{js.api_prefix} gives one answer to a request, so consumers, watches and lists are "
+            "incomplete or late: its export in the other account needs response_type: stream."
+        )
+        return [Finding("imports", _PROBLEM, said)]
+    return [Finding("imports", _OK, f"{js.api_prefix} gives all answers to a request")]
 
 
 class _User(msgspec.Struct):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli.console import Outcome, counted, say
+from jetspark.cli.console import Outcome, counted, describe_left_out, say
 from jetspark.cli.options import (
     DEFAULT,
     NO_TABLE,
@@ -21,6 +21,7 @@ from jetspark.cli.options import (
     Repeated,
     Switch,
     TableFlags,
+    ending,
     named_options,
     options_as_flags,
     starting,
@@ -36,6 +37,7 @@ _BATCH_OF_BUCKET = {"maxOffsetsPerTrigger": "500000"}
 _INTERVAL = 5.0
 _SAMPLE = 10_000
 _STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+_ENDS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 # The flags of options.
 _OF_SOURCE = {
     **dict.fromkeys(("stream", "streams", "streamPattern"), "STREAM"),
@@ -44,7 +46,6 @@ _OF_SOURCE = {
     "servers": "--server",
     "context": "--context",
     "subjects": "--subjects",
-    "jsonSchema": "--json",
     **{option: f"--{name.replace('_', '-')}" for name, option in OF_PAYLOADS.items()},
     "maxOffsetsPerTrigger": "--max-offsets-per-trigger",
 }
@@ -60,6 +61,7 @@ _OF_TABLE = {
     "compactEvery": "--compact-every",
 }
 _FLAGS = _OF_SOURCE | _OF_TABLE | dict.fromkeys(_STARTS, "--start")
+_FLAGS |= dict.fromkeys(_ENDS, "--end")
 _FLAGS |= {"keys": "--key", "historyBy": "--history"}
 
 
@@ -72,6 +74,7 @@ def ingest(
     subjects: str | None = None,
     bucket: Switch = False,
     start: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    end: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     follow: Annotated[bool, Parameter(name=("--follow",), negative="--available-now")] = False,
     interval: Annotated[float | None, Parameter(allow_leading_hyphen=True)] = None,
     checkpoint: str | None = None,
@@ -104,6 +107,8 @@ def ingest(
             value. A change replaces the row, a deletion removes it.
         start: Where the first run begins: earliest (the default), latest, a sequence, a time such
             as 2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs continue.
+        end: Where the run ends: before this sequence, or before the first message stored at or
+            after this time, written as for --start. Without it, with the last message.
         follow: Run until Ctrl-C or SIGTERM, then exit with 0; --available-now, the default, ends
             with the messages that are stored now.
         interval: Seconds between two batches with --follow; 5 by default.
@@ -134,10 +139,17 @@ def ingest(
     further = named_options("--option", option, _OF_SOURCE)
     table_options = named_options("--table-option", table.table_option, _OF_TABLE)
     to, json = table.to, table.json
-    starts = {name.casefold() for name in _STARTS}
-    own_start = next((name for name in further if name.casefold() in starts), None)
-    if start is not None and own_start is not None:
-        raise ConfigError(f"Give either --start or --option {own_start}.")
+    own_start = _given(further, _STARTS)
+    for flag, value, own in (("--start", start, own_start), ("--end", end, _given(further, _ENDS))):
+        if value is not None and own is not None:
+            raise ConfigError(f"Give either {flag} or --option {own}.")
+    if end is not None and follow:
+        raise ConfigError("--end is for a run that ends: leave it out, or --follow.")
+    if end is not None and bucket:
+        raise ConfigError(
+            "--end is for streams: a bucket's table has the present values, and those of an "
+            "earlier moment may be gone."
+        )
     if infer and (json is not None or table.payloads.decode is not None):
         raise ConfigError("--infer prints what --json takes: give one of them, without --decode.")
     if json is not None and table.payloads.decode is not None:
@@ -152,17 +164,13 @@ def ingest(
         source = connection.spark_options(further) | {
             "bucket" if bucket else "stream": stream,
             **({} if own_start else starting(start or "earliest")),
+            **({} if end is None else ending(end)),
             **batch_limits(further, max_offsets_per_trigger, bucket=bucket),
             "minPartitions": str(os.cpu_count() or 1),
         }
         if subjects is not None:
             source["subjects"] = subjects
         source |= table.payloads.options() | further
-        if table.payloads.decode == "json":
-            with signals_held():
-                from jetspark.spark.json_payloads import taken_ddl
-
-            json = taken_ddl(source)
         if table.payloads.decode == "debezium":
             from jetspark.spark.infer import with_event_schema
 
@@ -194,7 +202,7 @@ def ingest(
             table_options=table_options,
         )
         job.check()
-        messages = check_source(source, is_new=job.is_new)
+        messages = check_source(dict(job.reading), is_new=job.is_new)
         watch = Watch(outcome, metrics=metrics)
         watch.connections = [job.source.connection]
         if lineage:
@@ -233,12 +241,15 @@ def ingest(
                     remove_gone_keys()
     rows, stopped = watch.rows.get(to, 0), watch.stopped
     aside = watch.done[to].aside if to in watch.done else 0
+    left_out = watch.done[to].left_out if to in watch.done else 0
     sentence = watch.stop_sentence
     if stopped is None:
         sentence = done(rows, to, merged=bucket or bool(key), removed=removed)
     sentences = [sentence] if rows or not aside else []
     if aside:
         sentences.append(f"{counted(aside, 'message')} put aside in {quarantine}.")
+    if left_out:
+        sentences.append(describe_left_out(left_out))
     if rows and not (job.direct or bucket):
         outcome.note("The rows went through Spark.")
     watch.report(
@@ -248,9 +259,16 @@ def ingest(
         rows=rows,
         removed=removed,
         aside=aside,
+        left_out=left_out,
         direct=job.direct,
     )
     return stopped.exit_code if stopped is not None and not follow else None
+
+
+def _given(options: Mapping[str, str], names: Sequence[str]) -> str | None:
+    """The name that the user gave, of these."""
+    folded = {name.casefold() for name in names}
+    return next((name for name in options if name.casefold() in folded), None)
 
 
 def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messages: int) -> None:

@@ -1,6 +1,8 @@
 """`--lineage`: OpenLineage's events of a run, by the library's own configuration.
 
-That is OPENLINEAGE_URL, other variables of this prefix, or openlineage.yml. An event that cannot be
+That is OPENLINEAGE_URL, other variables of this prefix, the file that OPENLINEAGE_CONFIG names, or
+~/.openlineage/openlineage.yml. The library also takes openlineage.yml of the current folder, which
+others may have written, and which names programs to run: that is refused. An event that cannot be
 sent is a warning, since the rows matter more.
 """
 
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -39,9 +42,7 @@ def lineage_of(
     job: str, sources: Iterable[SourceOptions | None], sinks: Sinks, follow: bool
 ) -> Lineage:
     """What `Watch` enters around a run. Raises ConfigError if there is nowhere to send events."""
-    client, run = OpenLineageClient(), str(generate_new_uuid())
-    if client.transport.kind == "console":
-        raise ConfigError("--lineage: set OPENLINEAGE_URL, or write an openlineage.yml.")
+    client, run = _client(), str(generate_new_uuid())
     place = Job(os.environ.get("OPENLINEAGE_NAMESPACE", "jetspark"), job)
     inputs = [
         InputDataset(_servers(one.connection), name)
@@ -82,6 +83,27 @@ def lineage_of(
             client.close(timeout=10)
 
     return told
+
+
+def _client() -> OpenLineageClient:
+    file = Path("openlineage.yml")
+    if os.path.lexists(file) and not Path(os.environ.get("OPENLINEAGE_CONFIG", "")).is_file():
+        raise ConfigError(
+            f"--lineage: {file} in the current folder may name programs to run: if it is yours, "
+            f"set OPENLINEAGE_CONFIG={file.absolute()}."
+        )
+    try:
+        client = OpenLineageClient()
+        kind = client.transport.kind
+    except Exception as error:
+        raise ConfigError(
+            f"--lineage: the configuration of OpenLineage is wrong: {error}"
+        ) from error
+    if kind == "console":
+        raise ConfigError(
+            "--lineage: set OPENLINEAGE_URL, or write ~/.openlineage/openlineage.yml."
+        )
+    return client
 
 
 def _servers(connection: ConnectOptions) -> str:

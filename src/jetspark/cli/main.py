@@ -11,6 +11,7 @@ def main() -> None:
     """Run the command of `sys.argv` and exit with its code (see `jetspark.cli.app.run`)."""
     try:
         _handle_signals()
+        _import_nothing_from_here()
         _escape_what_the_encoding_lacks()
         _read_arguments_as_utf8()
         try:
@@ -35,6 +36,16 @@ def _handle_signals() -> None:
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+
+
+def _import_nothing_from_here() -> None:
+    """Keep the Pythons that the command's programs start, such as Spark's workers, from importing
+    modules of the current folder."""
+    import os
+
+    from jetspark.own_python import SAFE_PATH
+
+    os.environ.update(SAFE_PATH)
 
 
 def _ignore_interrupts() -> None:

@@ -119,6 +119,11 @@ class PayloadFlags(SchemaFlags):
     fields become columns."""
     fields: str | None = None
     """Fields to keep, separated by commas; by default all."""
+    unavailable_value: str | None = None
+    """Debezium's unavailable.value.placeholder, if it is not the default."""
+    rename: str | None = None
+    """Columns with other names than their fields: timestamp=sent_at,data=body. By default a field
+    that is named as a column of the message becomes payload_timestamp, payload_data and so on."""
 
     def options(self) -> dict[str, str]:
         """The options of Spark's format."""
@@ -194,10 +199,12 @@ NO_TABLE = TableFlags()
 NO_SCHEMA = SchemaFlags()
 OF_PAYLOADS = {
     **{name: name for name in ("decode", "schema", "registry", "fields", "framing", "compression")},
+    "rename": "rename",
     "schema_file": "schemaFile",
     "schema_name": "schemaName",
     "schema_version": "schemaVersion",
     "message": "messageName",
+    "unavailable_value": "unavailableValue",
 }
 """The options of the flags."""
 
@@ -369,6 +376,9 @@ def _not_found(
 
 def not_found(what: str, nc: CoreClient, name: str, known: Iterable[str]) -> str:
     """The sentence for a missing name, with the nearest known one."""
+    known = set(known)
+    if name in known:
+        return f"{what} is on {nc.current_server}, but what it says cannot be read."
     near = nearest_name(name, known)
     hint = f' (did you mean "{near}"?)' if near else ""
     return f"{what} not found on {nc.current_server}{hint}."
@@ -442,30 +452,41 @@ _AGE_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 def starting(text: str) -> dict[str, str]:
     """--start as an option of Spark's format. Raises ConfigError."""
-    bare = text.strip()
-    if bare.casefold() in ("earliest", "latest") or bare.isdecimal() or bare.startswith("{"):
-        return {"startingOffsets": bare}
-    if age := _AGE.fullmatch(bare.casefold()):
-        ago = int(float(age[1]) * _AGE_SECONDS[age[2]] * NANOSECONDS)
-        return _from(time.time_ns() - ago)
-    with suppress(ValueError):
-        return _from(parse_isotime(bare))
-    try:
-        return _from(datetime_to_ns(datetime.fromisoformat(bare).astimezone()))  # a local time
-    except ValueError:
-        raise errors.ConfigError(
-            f"--start {text!r}: write earliest, latest, a sequence, a time such as "
-            "2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d."
-        ) from None
-
-
-def _from(ns: int) -> dict[str, str]:
-    start = {"startingTimestamp": format_isotime(ns)}
-    if ns <= time.time_ns():
+    position = _position("--start", text, "earliest, latest, ")
+    if isinstance(position, str):
+        return {"startingOffsets": position}
+    start = {"startingTimestamp": format_isotime(position)}
+    if position <= time.time_ns():
         # If no message is that new, only later ones are: begin at the end. Messages may still come
         # before a future time.
         start["startingOffsetsByTimestampStrategy"] = "latest"
     return start
+
+
+def ending(text: str) -> dict[str, str]:
+    """--end as an option of Spark's format. Raises ConfigError."""
+    position = _position("--end", text, "")
+    if isinstance(position, str):
+        return {"endingOffsets": position}
+    return {"endingTimestamp": format_isotime(position)}
+
+
+def _position(flag: str, text: str, words: str) -> str | int:
+    """A word, a sequence or positions by stream as text; a time in nanoseconds."""
+    bare = text.strip()
+    if bare.casefold() in ("earliest", "latest") or bare.isdecimal() or bare.startswith("{"):
+        return bare
+    if age := _AGE.fullmatch(bare.casefold()):
+        return time.time_ns() - int(float(age[1]) * _AGE_SECONDS[age[2]] * NANOSECONDS)
+    with suppress(ValueError):
+        return parse_isotime(bare)
+    try:
+        return datetime_to_ns(datetime.fromisoformat(bare).astimezone())  # a local time
+    except ValueError:
+        raise errors.ConfigError(
+            f"{flag} {text!r}: write {words}a sequence, a time such as 2026-01-31T12:00:00Z, or "
+            "how long ago, such as -90m or -2d."
+        ) from None
 
 
 def pairs(option: str, texts: list[str] | None) -> dict[str, str]:

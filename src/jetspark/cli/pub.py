@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jetspark.wire.headers import HeadersLike
 
 _LAST_FLUSH = 2.0  # seconds, after Ctrl-C
+_ASK_TIMEOUT = 1.0  # seconds to find out which streams store a subject
 _RETRY_FOR = 5.0  # seconds until a stream must have a leader
 
 
@@ -35,7 +36,8 @@ def pub(
 ) -> None:
     """Publish a message; returns when the server has received it, with or without subscribers.
 
-    With --jetstream it returns when a stream has stored it, and fails when none does.
+    It says so if no stream stores the subject. With --jetstream it returns when a stream has stored
+    the message, and fails when none does.
 
     Args:
         subject: Subject to publish to.
@@ -79,7 +81,12 @@ def pub(
         if isinstance(nc.last_error, PermissionsError):
             raise nc.last_error
         result["published"] = count
-        return f"{count:,} published to {subject}, {size} each."
+        sentence = f"{count:,} published to {subject}, {size} each."
+        streams = await _streams_of(nc, subject)
+        if streams is None:
+            return sentence
+        result["streams"] = streams
+        return sentence if streams else f"{sentence} No stream stores this subject."
 
     async def store(nc: Client) -> str:
         publisher = nc.jetstream().publisher(retry_for=_RETRY_FOR)
@@ -96,3 +103,11 @@ def pub(
         return f"{stored:,} stored from {subject}, {size} each{again}."
 
     console.show_result(connection.run(store if jetstream else publish), result, as_json=json)
+
+
+async def _streams_of(nc: Client, subject: str) -> list[str] | None:
+    """The streams that store a subject; None: unknown, without JetStream or the permission."""
+    try:
+        return await nc.jetstream(timeout=_ASK_TIMEOUT).stream_names(subject).all()
+    except JetsparkError:
+        return None

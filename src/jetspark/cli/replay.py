@@ -100,11 +100,7 @@ def replay(
         job.check()
         # Errors in the options or the stream come before Spark starts.
         look_at(parse_sink_options(sink).for_batch())
-        if (before := job.already()) is not None:
-            rows_before = counted(before, "row")
-            sentence = f"Published before as {transaction_id}: {rows_before}; nothing written."
-            outcome.report(sentence, **facts, rows=0, rows_before=before, stopped_by=None)
-            return None
+        before = job.already()
         try:
             with (
                 stop_on_signals(),
@@ -120,6 +116,12 @@ def replay(
             )
             outcome.report(sentence, **facts, rows=None, rows_before=0, stopped_by=stop.name)
             return stop.exit_code
+    if before is not None:  # by now the writer has found that the rows are those of then
+        sentence = (
+            f"Published before as {transaction_id}: {counted(before, 'row')}; nothing written."
+        )
+        outcome.report(sentence, **facts, rows=0, rows_before=before, stopped_by=None)
+        return None
     sentence = f"{counted(count, 'row')} of {table} published to {to}."
     outcome.report(sentence, **facts, rows=count, rows_before=0, stopped_by=None)
     return None

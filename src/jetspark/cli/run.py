@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from jetspark.cli.console import Outcome, counted
+from jetspark.cli.console import Outcome, counted, describe_left_out
 from jetspark.cli.options import JsonOutputOption, MetricsOption, Switch
 from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
@@ -148,6 +148,8 @@ def _result(name: str, sink: SinkTable, done: Progress, direct: bool, *, is_writ
     if done.aside and sink.table is not None:
         aside = f"{counted(done.aside, 'message')} put aside in {sink.table.quarantine}."
         said = [*said, aside] if done.rows else [f"{name}: {aside}"]
+    if done.left_out:
+        said.append(describe_left_out(done.left_out))
     return " ".join(said)
 
 

@@ -306,6 +306,7 @@ def quiet_spark(
             if not by_user and not (isinstance(error, PipelineError) and error.is_mistake):
                 kept = folder.with_suffix(".log")
                 with suppress(OSError):
+                    log.chmod(0o600)  # it may have rows in it
                     log.rename(kept)
                     error.add_note(f"Spark's log: {kept}")
             raise

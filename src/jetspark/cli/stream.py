@@ -31,7 +31,7 @@ from jetspark.cli.options import (
     check_replicas,
     confirm,
 )
-from jetspark.documents.configuration import config_to_wire
+from jetspark.documents.configuration import config_to_wire, given
 from jetspark.documents.document import to_wire
 from jetspark.documents.streams import StreamConfig
 from jetspark.errors import ConfigError, MessageNotFoundError, NameInUseError
@@ -198,14 +198,18 @@ def add(
 
     Args:
         name: Name of the stream.
-        subject: Subject of the stream; may be given again. The stream's name by default.
+        subject: Subject of the stream, such as "orders.>"; may be given again. Needed without
+            --config.
         storage: file (the default) or memory.
         replicas: Number of replicas in the cluster.
         config: JSON file with any options of a stream; flags override these options.
         json: Print the stream's JSON document from the server.
     """
     check_replicas(replicas)
-    subjects = [name] if subject is None and config is None else subject
+    if subject is None and config is None:
+        raise ConfigError(
+            f'--subject: name what the stream takes in, such as --subject "{name.lower()}.>".'
+        )
     given = None if config is None else config_to_wire(StreamConfig, config, {}).get("name")
     if given not in (None, name):
         raise ConfigError(
@@ -214,7 +218,7 @@ def add(
 
     async def create(js: JetStream) -> StreamInfo:
         return await js.create_stream(
-            config, name=name, subjects=subjects, storage=storage, num_replicas=replicas
+            config, name=name, subjects=subject, storage=storage, num_replicas=replicas
         )
 
     created = connection.jetstream(create, stream=name)
@@ -254,6 +258,9 @@ def purge(
     if before is not None and before < 1:
         raise ConfigError("--before is a sequence; they begin at 1.")
     state = _info(connection, name).state
+    if before is not None and before > state.last_seq + 1:
+        # The server would delete all, and let the stream's sequences go on from there.
+        raise ConfigError(f"--before {before:,} is after the last sequence, {state.last_seq:,}.")
     which = f"messages under {subject}" if subject else console.counted(state.messages, "message")
     part = f" but the last {keep:,}" if keep else f" before sequence {before:,}" if before else ""
     confirm(f"Stream {name}: delete all {which}{part}?", force)
@@ -354,7 +361,7 @@ def restore(
         with _bar(f"restoring {place}") as progress:
             try:
                 restored = await js.restore_stream(
-                    place, config, progress=progress, num_replicas=replicas
+                    place, config, progress=progress, **given(num_replicas=replicas)
                 )
             except NameInUseError as error:
                 if not error.restored:

@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from jetspark.cli.app import command, group
-from jetspark.cli.console import Outcome, counted, show_result, size
+from jetspark.cli.console import Outcome, counted, one_line, show_result, size
 from jetspark.cli.options import (
     DEFAULT,
     NO_TABLE,
@@ -162,11 +162,13 @@ def vacuum(
     with options.opened(place) as opened:
         done = opened.vacuum(retention, dry_run=dry_run)
     count = counted(len(done.removed), "file")
-    lines = [*done.removed, f"{count} would be removed."] if dry_run else [f"{count} removed."]
+    names = map(one_line, done.removed)
+    lines = [*names, f"{count} would be removed."] if dry_run else [f"{count} removed."]
     if done.kept:
         more = len(done.kept) - _SHOWN
+        kept = ", ".join(map(one_line, done.kept[:_SHOWN]))
         lines.append(
-            f"Kept, since it may not be this table's: {', '.join(done.kept[:_SHOWN])}"
+            f"Kept, since it may not be this table's: {kept}"
             f"{f' and {more:,} more (all with --json)' if more > 0 else ''}"
         )
     document = {"files": list(done.removed), "kept": list(done.kept), "removed": not dry_run}

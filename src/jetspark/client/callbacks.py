@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 from weakref import WeakSet
 
@@ -28,6 +28,11 @@ def check_no_callback(callback: object) -> None:
         raise ConfigError(
             "The callback receives every item: give no callback to iterate or to call next()."
         )
+
+
+def is_generator(result: object) -> bool:
+    """Whether a callback returned a generator, so that its body did not run."""
+    return isinstance(result, Generator | AsyncGenerator)
 
 
 class Callback(Generic[T]):
@@ -54,9 +59,13 @@ class Callback(Generic[T]):
         except BaseException as error:
             self._raised(error)
             return None
-        if result is None or not inspect.isawaitable(result):
+        if result is None:
             return None
-        return self._rest(result)
+        if inspect.isawaitable(result):
+            return self._rest(result)
+        if is_generator(result):
+            self._raised(ConfigError("It is a generator function, which nothing runs."))
+        return None
 
     def watch(self, begins: Callable[[], bool]) -> None:
         """Call `begins` before each call, until it returns False."""
@@ -106,7 +115,8 @@ class Notices:
     """Passes connection events and errors to callbacks and iterators.
 
     The event loop calls the callbacks in order, never during a change of state; an async one runs
-    in a task of its own. Their exceptions are only logged, since a report could raise another one.
+    in a task of its own. Exceptions of the event callback are reported like those of other
+    callbacks; exceptions of the error callback are only logged, since it would be called again.
     """
 
     def __init__(
@@ -114,9 +124,10 @@ class Notices:
         loop: asyncio.AbstractEventLoop,
         on_event: EventCallback | None,
         on_error: ErrorCallback | None,
+        report: Callable[[JetsparkError], None],
     ) -> None:
         self._loop = loop
-        self._on_event = on_event and Callback(on_event, "The event callback", _log)
+        self._on_event = on_event and Callback(on_event, "The event callback", report)
         self._on_error = on_error and Callback(on_error, "The error callback", _log)
         self._streams: WeakSet[EventStream] = WeakSet()
         self._waiting: set[asyncio.Future[None]] = set()
@@ -195,6 +206,7 @@ class EventStream:
     async def __anext__(self) -> ConnectionEvent:
         while not self._events:
             if self._ended:
+                await asyncio.sleep(0)  # as in `tasks.yielding`
                 raise StopAsyncIteration
             if asyncio.get_running_loop() is not self._loop:
                 raise ConfigError(

@@ -29,7 +29,7 @@ from jetspark.client.callbacks import ErrorCallback, EventCallback, EventStream,
 from jetspark.client.hooks import HookRunner, HooksLike, bound
 from jetspark.client.messages import Message, Sendable, parts_of
 from jetspark.client.publishing import Publishing
-from jetspark.client.requests import Replies, RequestMux, new_inbox, no_reply
+from jetspark.client.requests import Replies, RequestMux, new_inbox, no_reply, room_within
 from jetspark.client.subscription import (
     FrameReader,
     Listener,
@@ -37,18 +37,19 @@ from jetspark.client.subscription import (
     MessageSource,
     Subscription,
 )
-from jetspark.client.tasks import move_on_after, reported
+from jetspark.client.tasks import move_on_after, reported, yielding
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import OnRefused, OnRun, Route
 from jetspark.connection.server_errors import check_line
 from jetspark.connection.session import Statistics
-from jetspark.connection.supervisor import Supervisor
+from jetspark.connection.supervisor import CLOSE_TIMEOUT, Supervisor
 from jetspark.connection.transports import Dial, TLSState
+from jetspark.connection.waiting import start_task
 from jetspark.payloads import Payload, Value, payload_bytes
 from jetspark.subjects import check_queue, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
-from jetspark.validation import check_whole
+from jetspark.validation import check_whole, texts_of
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.frames import target_of
 from jetspark.wire.headers import HeadersLike, PayloadCodec, codec_of
@@ -78,7 +79,7 @@ class Client:
         self.hooks = HookRunner(hooks, self.report, self.options.api_prefix)
         if hooks is not None:
             event_callback = self.hooks.event_callback(event_callback)
-        self._notices = Notices(self.loop, event_callback, error_callback)
+        self._notices = Notices(self.loop, event_callback, error_callback, self.report)
         self._link = Supervisor(
             self.options, on_event=self._notices.event, on_error=self._notices.error, dial=dial
         )
@@ -108,7 +109,10 @@ class Client:
 
     @property
     def last_error(self) -> errors.JetsparkError | None:
-        """The last asynchronous error; a successful (re)connect clears it."""
+        """The last asynchronous error; a successful (re)connect clears it.
+
+        Once the client is closed: why the connection was lost; None after `close` and `drain`.
+        """
         return self._link.last_error
 
     @property
@@ -188,7 +192,7 @@ class Client:
         """
         self.check_loop()
         self.require_open()
-        several = servers if isinstance(servers, str) else tuple(servers)
+        several = servers if isinstance(servers, str) else tuple(texts_of("servers", servers))
         self._link.replace_servers(replace(self.options, servers=several).urls())
 
     async def force_reconnect(self) -> None:
@@ -220,7 +224,7 @@ class Client:
 
     async def _ping(self, limit: float, *, wait: bool) -> None:
         self.check_loop()
-        async with move_on_after(limit):
+        async with yielding(), move_on_after(limit):
             if wait:
                 await self._link.linked()
             await self._link.ping()
@@ -277,7 +281,7 @@ class Client:
         if not any(calling):
             await self._drain(timeout)
         elif self._draining is None:
-            self._draining = self.loop.create_task(reported(self._drain(timeout), self.report))
+            self._draining = start_task(reported(self._drain(timeout), self.report))
 
     async def _others_drain(self, drained: asyncio.Future[None], timeout: float) -> None:
         await asyncio.wait({drained}, timeout=timeout)
@@ -307,6 +311,7 @@ class Client:
 
     async def _drain_all(self, timeout: float) -> None:
         draining: dict[asyncio.Task[None], MessageSource] = {}
+        deadline = self.loop.time() + timeout
         try:
             async with move_on_after(timeout):
                 if self._link.outbox.size:
@@ -317,7 +322,7 @@ class Client:
                     )
                 self._link.begin_drain()
                 for sub in self._sources():
-                    draining[self.loop.create_task(sub.drain(timeout))] = sub
+                    draining[start_task(sub.drain(timeout))] = sub
                 for result in await asyncio.gather(*draining, return_exceptions=True):
                     if isinstance(result, BaseException):
                         raise result
@@ -332,7 +337,7 @@ class Client:
             waits = f" It waits for {', '.join(late)}." if late else ""
             raise errors.RequestTimeoutError(f"Draining took more than {timeout:g} s.{waits}")
         finally:
-            await self.close()
+            await self._close(deadline - self.loop.time())
 
     async def close(self) -> None:
         """Send what is buffered and end the connection. May be called again.
@@ -340,9 +345,12 @@ class Client:
         Pending requests and iterators end at once; a running callback is cancelled. It does not
         wait for a link: the buffer is then lost, which is reported.
         """
+        await self._close(CLOSE_TIMEOUT)
+
+    async def _close(self, within: float) -> None:
         self._check_ending()
         try:
-            await self._link.close()
+            await self._link.close(within)
         finally:
             # No await before this: it completes even when it is cancelled here.
             ended = [sub.abandon() for sub in self._sources()]
@@ -415,7 +423,7 @@ class Client:
         """Publish and wait for the first reply; `timeout` in seconds, default: request_timeout.
 
         It survives a reconnect. Raises NoRespondersError at once, RequestTimeoutError,
-        ConnectionClosedError, ConnectionLostError (which is both), PermissionsError for the subject
+        ConnectionClosedError, its kind ConnectionLostError, PermissionsError for the subject
         or the inbox, BadTimeoutError, and the errors of publish_nowait.
         """
         if self.publishing.asking is None:
@@ -503,9 +511,9 @@ class Client:
         question: bool = False,
     ) -> AsyncGenerator[Message]:
         self.check_loop()
-        if self.publishing.outbox.crowded:
-            await self.publishing.outbox.wait()
         deadline = self.loop.time() + timeout
+        if self.publishing.outbox.crowded:
+            await room_within(self.publishing.outbox, subject, timeout)
         first = again = True
         while first and again:
             with self.requests.reply_queue(
@@ -654,12 +662,16 @@ async def plain_request(
     """`Client.request`, or `ask` if `again`, without hooks."""
     client.check_loop()
     requests, outbox = client.requests, client.publishing.outbox
+    seconds, spent = seconds_of(timeout, client.options), 0.0
     if outbox.crowded:
         payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
-        await outbox.wait()
+        spent = await room_within(outbox, subject, seconds)
     answer: asyncio.Future[MessageFrame] = client.loop.create_future()
-    seconds = seconds_of(timeout, client.options)
-    reply = requests.ask(answer, subject, payload, headers, seconds, again=again)
+    try:
+        reply = requests.ask(answer, subject, payload, headers, seconds, again=again, spent=spent)
+    except errors.ConnectionClosedError:
+        await asyncio.sleep(0)  # a caller who asks again and again must not freeze the loop
+        raise
     try:
         frame = await answer
     finally:

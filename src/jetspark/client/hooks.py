@@ -23,6 +23,7 @@ from jetspark.connection.events import ConnectionEvent
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.session import Statistics
 from jetspark.payloads import Payload, Value, payload_bytes
+from jetspark.validation import check_kind
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.kernel import MessageFrame, frame_of
 from jetspark.wire.reply_subject import Metadata, parse_reply_subject
@@ -169,7 +170,8 @@ def bound(hooks: HooksLike, client: HookedClient) -> Hooks:
     """The hooks of a new client."""
     if isinstance(hooks, Hooks):
         return hooks.bind(client)
-    return _Together([one.bind(client) for one in hooks])
+    what = "a jetspark.Hooks, or several"
+    return _Together([check_kind("hooks", one, Hooks, what).bind(client) for one in hooks])
 
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Protocol
 
-from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, JetsparkError
+from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, JetsparkError, shown
 from jetspark.payloads import Payload, byte_view, payload_bytes
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
@@ -171,8 +171,11 @@ class Sendable(Protocol):
 
 
 def parts_of(message: Sendable) -> tuple[str, Payload, str | None, Headers | None]:
-    """(subject, data, reply, headers)."""
-    return message.subject, message.data, message.reply, message.headers or None
+    """(subject, data, reply, headers). Raises TypeError for what is no message."""
+    try:
+        return message.subject, message.data, message.reply, message.headers or None
+    except AttributeError as error:
+        raise TypeError(f"A message is wanted, not {shown(message)}: {error}.") from None
 
 
 class PreparedMessage:

@@ -167,9 +167,14 @@ class NumberedPublishes:
     operation. `head` ends with a dot; `tail` is empty or begins with a dot, and contains no %.
     """
 
-    __slots__ = ("_heads", "_link", "_outbox", "_plain", "_publishing", "_reply", "_with_headers")
+    __slots__ = (
+        *("_heads", "_link", "_outbox", "_plain", "_publishing", "_reply", "_with_headers"),
+        "newest",
+    )
 
     def __init__(self, publishing: Publishing, head: bytes, tail: bytes = b"") -> None:
+        self.newest = 0
+        """The greatest number that may have been taken by the outbox, even if `send` raised."""
         self._publishing = publishing
         self._link = publishing.link
         self._outbox = publishing.outbox
@@ -193,6 +198,8 @@ class NumberedPublishes:
             frame = self._plain % (head, number, size, payload)
         else:
             frame = self._with_headers % (head, number, len(block), size, block, payload)
+        if number > self.newest:
+            self.newest = number
         self._outbox.put(frame)
 
     def _head(self, subject: str) -> bytes:

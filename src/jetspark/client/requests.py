@@ -31,7 +31,8 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 
 import jetspark.errors as errors
 from jetspark.client.messages import Message
-from jetspark.client.publishing import Publishing
+from jetspark.client.publishing import FrameOutbox, Publishing
+from jetspark.client.tasks import move_on_after
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.payloads import Payload
@@ -126,17 +127,19 @@ class RequestMux:
         timeout: float,
         *,
         again: bool = False,
+        spent: float = 0.0,
     ) -> bytes:
         """Publish a request; returns its reply subject, for `close` when its caller stops waiting.
 
-        `again`: if the link is lost before the reply, send it on the next one, too.
+        `again`: if the link is lost before the reply, send it on the next one, too. `spent`: the
+        part of the timeout that its caller has waited already.
 
         The answer gets the reply's frame, RequestTimeoutError, ConnectionClosedError,
         ConnectionLostError or JetsparkError (no permission to subscribe to the inbox). Raises the
         errors of `Publishing.send`.
         """
         reply = self._new_reply()
-        deadline = self._loop.time() + timeout
+        deadline = self._loop.time() + timeout - spent
         frame = self._publishing.frame_replying(subject, payload, reply, headers)
         self._open[reply] = _Request(answer, deadline, subject, timeout, frame if again else None)
         if deadline < self._timer_at:
@@ -303,10 +306,21 @@ def no_reply(subject: str, timeout: float, *, sent: bool = True) -> errors.Reque
         return errors.RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
     error = errors.RequestTimeoutError(
         f"The request to {subject!r} could not be sent within {timeout:g} s, and will not be: "
-        "there was no connection to a server."
+        "there was no connection to a server, or it took no more."
     )
     error.sent = False
     return error
+
+
+async def room_within(outbox: FrameOutbox, subject: str, timeout: float) -> float:
+    """Wait until a request may be sent; returns the seconds spent. Raises as a late reply does."""
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    async with move_on_after(timeout):
+        await outbox.wait()
+        if (spent := clock() - begun) < timeout:
+            return spent
+    raise no_reply(subject, timeout, sent=False)
 
 
 def _for_caller(

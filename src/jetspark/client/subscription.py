@@ -11,7 +11,7 @@ Contract
   on purpose; when it was lost for good, or the server refused the subscription, the iterator
   raises, after what was queued. Leaving a loop over it does not end it, or messages between two
   loops would be lost: it ends when nothing refers to it any more. One that was never read stays,
-  since interest alone is of use.
+  since interest alone is of use, but its messages are no longer queued.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from jetspark.client.callbacks import Barriers, Callback, check_no_callback
 from jetspark.client.hooks import HookRunner
 from jetspark.client.messages import Message, Sender
 from jetspark.client.tasks import background, next_within
-from jetspark.connection.outbox import Waiters
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
+from jetspark.connection.waiting import Waiters
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire.kernel import MessageFrame
@@ -65,6 +65,9 @@ class ReaderClient(Sender, Protocol):
 
     def check_loop(self) -> None:
         """Raise ConfigError in another event loop or thread than the client's."""
+
+    def require_open(self) -> None:
+        """Raise ConnectionClosedError when the client is closed."""
 
     async def flush(self, timeout: Seconds | None = None) -> None:
         """Wait until the server has processed everything sent before."""
@@ -140,7 +143,10 @@ def closed_on_purpose(error: errors.JetsparkError | None) -> bool:
 
 
 class Scoped:
-    """Ends with its `async with` block.
+    """Begins with its `async with` block, and ends with it.
+
+    Without a block it begins with its first item, at the latest. What is published once it has
+    begun arrives.
 
     Subclasses that count their loops (`_loop_begins`, `_loop_ends`) also end with the last loop,
     unless the block was entered: a pull that went on would use up deliveries that nobody handles.
@@ -166,8 +172,19 @@ class Scoped:
             self._was_left = True
             self._leave()
 
+    async def _begin_block(self) -> None:
+        """Begin, so that nothing published from now on is missed. May be called again.
+
+        Raises the errors of `next`.
+        """
+
     async def __aenter__(self) -> Self:
         self._entered = True
+        try:
+            await self._begin_block()
+        except BaseException:
+            self._leave()
+            raise
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -301,7 +318,11 @@ class FrameReader(Scoped, Generic[ItemT]):
             call = Callback(self._callback, f"The callback of {self.source}", client.report)
             self._calling = call
             self._task = background(
-                self._call_back(call), f"Reading {self.source}", self._broken, name=task
+                self._call_back(call),
+                f"Reading {self.source}",
+                self._broken,
+                name=task,
+                wanted=lambda: not self._ended,
             )
             self._task.add_done_callback(self._no_more_calls)
 
@@ -318,7 +339,10 @@ class FrameReader(Scoped, Generic[ItemT]):
 
     def _over(self) -> errors.JetsparkError:
         """The error that `next` raises after the last item."""
-        raise NotImplementedError
+        if self._error is not None:
+            return self._error
+        self._client.require_open()
+        return errors.BadSubscriptionError(f"Reading from {self.source} has ended.")
 
     def _discard(self) -> None:
         """Drop what is queued."""
@@ -371,6 +395,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         self._client.check_loop()
         while not self._frames:
             if self._ended:
+                await asyncio.sleep(0)  # as in `tasks.yielding`
                 if self._error is None or closed_on_purpose(self._error):
                     raise StopAsyncIteration
                 raise self._error
@@ -463,12 +488,15 @@ class FrameReader(Scoped, Generic[ItemT]):
         ends nevertheless); ConfigError in another event loop.
         """
         seconds = in_seconds(timeout)
+        begun = asyncio.get_running_loop().time()
         if not self._ended:
             self._client.check_loop()
             try:
                 await self._stop_deliveries(seconds)
             finally:
                 self._end(None)
+        if seconds is not None:
+            seconds = max(begun + seconds - asyncio.get_running_loop().time(), 0)
         if self._waits_for_reader and self._task is None:
             await self._emptied_by_reader(seconds)
         else:
@@ -570,6 +598,20 @@ def _nothing() -> None:
     pass
 
 
+def _keep_interest(route: Route, frames: deque[MessageFrame]) -> None:
+    """Stay subscribed for nobody: drop all messages."""
+    route.handler, route.on_run = _drop, _drop_run
+    frames.clear()
+
+
+def _drop(_: MessageFrame) -> None:
+    pass
+
+
+def _drop_run(_: list[MessageFrame], __: int) -> bool:
+    return True
+
+
 MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
 
 
@@ -602,9 +644,10 @@ class Subscription(MessageReader[Message]):
             on_end=weakly(self._end_reading),
         )
         link.add_route(self._route)
-        self._kept = callback is None
-        """Whether the client keeps it alive, because it was never read."""
-        self._begin_reading(f"jetspark-sub-{subject}")
+        self._unread = callback is None
+        """Whether it was never read, and stays when nothing refers to it any more."""
+        keep_interest = partial(_keep_interest, self._route, self._frames)
+        self._begin_reading(f"jetspark-sub-{subject}", keep_interest)
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -631,10 +674,10 @@ class Subscription(MessageReader[Message]):
     # -- taking messages -----------------------------------------------------------------------
 
     def _read(self) -> None:
-        if self._kept and not self._ended:
+        if self._unread and not self._ended:
             self._release()
             self._release = self._client.adopt(self, partial(self._link.routes.remove, self._route))
-        self._kept = False
+        self._unread = False
 
     def __aiter__(self) -> Self:
         check_no_callback(self._callback)
@@ -652,7 +695,7 @@ class Subscription(MessageReader[Message]):
 
     async def __anext__(self) -> Message:
         # As in the base class, with one call less for each message.
-        if self._kept:
+        if self._unread:
             self._read()
         if not self._frames:
             await self._fill()
@@ -663,12 +706,6 @@ class Subscription(MessageReader[Message]):
     async def next(self, timeout: Seconds | None = None) -> Message:
         self._read()
         return await super().next(timeout)
-
-    def _over(self) -> errors.JetsparkError:
-        if self._error is not None:
-            return self._error
-        self._link.require_open()
-        return errors.BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
 
     async def _call_back(self, callback: Callback[Message]) -> None:
         # As in the base class, without a call of `_take`, a tenth of the time per message.

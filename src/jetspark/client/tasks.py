@@ -11,17 +11,34 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from jetspark.connection.waiting import start_task as start_task
 from jetspark.errors import BadTimeoutError, JetsparkError, RequestTimeoutError, user_error
 from jetspark.timestamps import Seconds, in_seconds
 
 T = TypeVar("T")
+
+_LOOP_ENDS_WITHIN = 0.1
+"""Seconds in which `asyncio.run`, which cancels all tasks, ends the loop."""
+
+
+@asynccontextmanager
+async def yielding() -> AsyncIterator[None]:
+    """Around a wait that may raise at once: other tasks run before the error is raised.
+
+    A caller who waits again and again would freeze the event loop otherwise.
+    """
+    try:
+        yield
+    except (JetsparkError, StopAsyncIteration):
+        await asyncio.sleep(0)
+        raise
 
 
 @asynccontextmanager
 async def move_on_after(seconds: float | None) -> AsyncIterator[None]:
     """Cancel the block after `seconds` (None: never) and continue behind it.
 
-    Errors of the block pass, even those that are a TimeoutError, such as ConnectionLostError.
+    Errors of the block pass, even those that are a TimeoutError, such as RequestTimeoutError.
     """
     limit = asyncio.timeout(seconds)
     try:
@@ -64,6 +81,26 @@ async def reported(work: Awaitable[None], report: Callable[[JetsparkError], None
         report(error)
 
 
+async def seen_through(
+    work: Coroutine[Any, Any, T], what: str, on_error: Callable[[JetsparkError], None]
+) -> T:
+    """Await work that goes on when the caller is cancelled: what is being left is left.
+
+    Then its error goes to `on_error`, see `background`.
+    """
+    task = start_task(work)
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        background(_end_of(task), what, on_error)
+        raise
+    return task.result()
+
+
+async def _end_of(task: asyncio.Task[Any]) -> None:
+    await task
+
+
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
     """`asyncio.to_thread` for functions that may call user code.
 
@@ -85,14 +122,26 @@ def background(
     on_error: Callable[[JetsparkError], None],
     *,
     name: str | None = None,
+    wanted: Callable[[], bool] | None = None,
 ) -> asyncio.Task[None]:
-    """Start the task. `what`: the beginning of the error, such as "An ordered consumer of …"."""
+    """Start the task. `what`: the beginning of the error, such as "An ordered consumer of …".
+
+    `wanted`: whether it should still run. If so, its cancellation is an error, too: user code that
+    ran in it may have cancelled it.
+    """
+    loop = asyncio.get_running_loop()
 
     def done(task: asyncio.Task[None]) -> None:
-        if task.cancelled() or not isinstance(error := task.exception(), Exception):
-            return
-        on_error(error if isinstance(error, JetsparkError) else user_error(what, error))
+        if task.cancelled():
+            if wanted is not None and wanted():
+                loop.call_later(_LOOP_ENDS_WITHIN, was_cancelled)
+        elif isinstance(error := task.exception(), Exception):
+            on_error(error if isinstance(error, JetsparkError) else user_error(what, error))
 
-    task = asyncio.get_running_loop().create_task(work, name=name)
+    def was_cancelled() -> None:
+        if wanted is not None and wanted():
+            on_error(user_error(what, asyncio.CancelledError("its task was cancelled")))
+
+    task = start_task(work, name=name)
     task.add_done_callback(done)
     return task

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from jetspark.codecs.decoder import Undecodable, check_times
 from jetspark.codecs.encoder import cast, elements, in_places, numbers_of, refuse_nulls
+from jetspark.codecs.exact import cast_exactly
 from jetspark.codecs.framing import varint
 from jetspark.codecs.schema import PayloadSchema, UnusableSchema
 from jetspark.errors import ConfigError
@@ -58,7 +59,14 @@ _WIDER: Final = (
 )
 """Unions that are a single type in Spark."""
 _MOST_DIGITS: Final = 38
-_MOST_TYPES: Final = 10_000
+MAX_NODES: Final = 10_000
+"""Types in a schema where each use of a named type counts as a whole, so that a few lines cannot
+become any number of columns."""
+MAX_DEPTH: Final = 100
+"""Types within each other."""
+MAX_FIXED_BYTES: Final = (1 << 31) - 1
+_CHARS_OF_NODE: Final = 16
+"""Characters of a default or symbol that count as one type."""
 _VALUE: Final = "value"
 """The one field of a schema that is no record."""
 _MARK_FIELD: Final = "jetspark_mark"
@@ -86,7 +94,22 @@ class _Type:
     parts: tuple[_Type, ...] = ()
     """The elements of an array, the values of a map, or the branches of a union."""
 
-    @property
+    @cached_property
+    def nodes(self) -> int:
+        """Types in it, with itself."""
+        symbols = sum(1 + len(symbol) // _CHARS_OF_NODE for symbol in self.symbols)
+        fields = sum(
+            one.type.nodes + len(str(one.default)) // _CHARS_OF_NODE for one in self.fields
+        )
+        return 1 + symbols + fields + sum(one.nodes for one in self.parts)
+
+    @cached_property
+    def depth(self) -> int:
+        """Types within each other, with itself."""
+        inner = (*self.parts, *(one.type for one in self.fields))
+        return 1 + max((one.depth for one in inner), default=0)
+
+    @cached_property
     def arrow(self) -> pa.DataType:
         """As Spark has it. Raises Undecodable for a record without fields."""
         match self.kind:
@@ -124,7 +147,7 @@ class _Type:
         """Whether it is a union that is a struct of its branches in Spark."""
         return self.kind == "union" and _wide(self.branches) is None and len(self.branches) > 1
 
-    @property
+    @cached_property
     def may_be_empty(self) -> bool:
         """Whether a value may have no bytes."""
         if self.kind == "record":
@@ -163,12 +186,21 @@ class _Parser:
 
     def parse(self, text: str) -> _Type:
         try:
+            text.encode()
             found = json.loads(text)
         except ValueError as error:
             raise Undecodable(f"it is not JSON: {error}") from None
         return self._type(found, "")
 
     def _type(self, given: Any, space: str) -> _Type:
+        found = self._declared(given, space)
+        if found.nodes > MAX_NODES:
+            raise Undecodable(f"it has more than {MAX_NODES:,} fields")
+        if found.depth > MAX_DEPTH:
+            raise Undecodable("it is nested too deeply")
+        return found
+
+    def _declared(self, given: Any, space: str) -> _Type:
         match given:
             case str() if given in _PRIMITIVES:
                 return _Type(given)
@@ -212,7 +244,7 @@ class _Parser:
         found = _Type(
             "record" if given["type"] == "error" else given["type"],
             full.rpartition(".")[2],
-            frozenset(one.rpartition(".")[2] for one in given.get("aliases", ())),
+            frozenset(str(one).rpartition(".")[2] for one in given.get("aliases") or ()),
         )
         self._known[full] = None
         try:
@@ -220,11 +252,14 @@ class _Parser:
                 fields = [self._field(one, inside) for one in given["fields"]]
                 found = replace(found, fields=tuple(fields))
             elif found.kind == "enum":
+                default = given.get("default")
                 found = replace(
-                    found, symbols=tuple(given["symbols"]), default=given.get("default")
+                    found,
+                    symbols=_texts(given["symbols"]),
+                    default=None if default is None else _text(default),
                 )
             else:
-                found = _with_logical(replace(found, size=int(given["size"])), given)
+                found = _with_logical(replace(found, size=_size(given["size"])), given)
         except (KeyError, TypeError, ValueError) as error:
             raise Undecodable(f"its {given['type']} {full} is incomplete ({error})") from None
         self._known[full] = found
@@ -232,12 +267,30 @@ class _Parser:
 
     def _field(self, given: Mapping[str, Any], space: str) -> _Field:
         return _Field(
-            given["name"],
+            _text(given["name"]),
             self._type(given["type"], space),
-            frozenset(given.get("aliases", ())),
+            frozenset(_texts(given.get("aliases") or [])),
             given.get("default"),
             "default" in given,
         )
+
+
+def _text(given: Any) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"{json.dumps(given)[:80]} is no text")
+    return given
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list):
+        raise TypeError(f"{json.dumps(given)[:80]} is no list")
+    return tuple(_text(one) for one in given)
+
+
+def _size(given: Any) -> int:
+    if type(given) is not int or not 0 <= given <= MAX_FIXED_BYTES:
+        raise TypeError(f"{json.dumps(given)[:80]} is no size")
+    return given
 
 
 def _full(name: str, space: str) -> str:
@@ -249,8 +302,12 @@ def _with_logical(type_: _Type, given: Mapping[str, Any]) -> _Type:
     if (type_.kind, logical) in _LOGICAL:
         return replace(type_, logical=logical)
     if logical == "decimal" and type_.kind in ("bytes", "fixed"):
-        precision, scale = given.get("precision", 0), given.get("scale", 0)
-        if 0 < precision <= _MOST_DIGITS and 0 <= scale <= precision:
+        precision, scale = given.get("precision"), given.get("scale", 0)
+        if (
+            type(precision) is type(scale) is int
+            and 0 < precision <= _MOST_DIGITS
+            and 0 <= scale <= precision
+        ):
             return replace(type_, logical=logical, digits=(precision, scale))
     return type_
 
@@ -272,6 +329,57 @@ def _parsed(schema: PayloadSchema) -> _Type:
     return _Type("record", fields=(_Field(_VALUE, found, frozenset(), None, False),))
 
 
+def _of_reader(schema: PayloadSchema) -> _Type:
+    """As a record, with the fields that its former versions had beside. Raises Undecodable."""
+    found = _parsed(schema)
+    for one in schema.former:
+        with suppress(Undecodable):  # nobody can have written with it
+            united = _with_dropped(found, _parsed(one))
+            if united.nodes <= MAX_NODES:
+                found = united
+    return found
+
+
+def _with_dropped(now: _Type, former: _Type) -> _Type:
+    """The type with the fields that only the former one has, at any depth, which may be null."""
+    if len(now.branches) != 1 or len(former.branches) != 1:
+        return now
+    if now.kind == "union":  # of null and a type
+        parts = (one if one.kind == "null" else _with_dropped(one, former) for one in now.parts)
+        return replace(now, parts=tuple(parts))
+    (former,) = former.branches
+    if now.kind != former.kind:
+        return now
+    match now.kind:
+        case "record":
+            before = {one.name: one for one in former.fields}
+            kept = [_same_field(one, before) for one in now.fields]
+            known = {name for one in now.fields for name in (one.name, *one.aliases)}
+            return replace(
+                now,
+                fields=(*kept, *(_dropped(one) for one in former.fields if one.name not in known)),
+            )
+        case "array" | "map":
+            return replace(now, parts=(_with_dropped(now.parts[0], former.parts[0]),))
+    return now
+
+
+def _same_field(field: _Field, before: Mapping[str, _Field]) -> _Field:
+    earlier = next((before[one] for one in (field.name, *field.aliases) if one in before), None)
+    if earlier is None:
+        return field
+    return replace(field, type=_with_dropped(field.type, earlier.type))
+
+
+def _dropped(field: _Field) -> _Field:
+    """The field of a former version, null where it is missing."""
+    type_ = field.type
+    if not type_.may_be_null:
+        parts = type_.parts if type_.kind == "union" else (type_,)
+        type_ = _Type("union", parts=(_Type("null"), *parts))
+    return replace(field, type=type_, default=None, has_default=True)
+
+
 # -- a schema for the library --------------------------------------------------------------------
 
 
@@ -291,8 +399,6 @@ def _plain(type_: _Type, names: Iterator[int]) -> Any:
         case "union":
             return [_plain(one, names) for one in type_.parts]
     found: dict[str, Any] = {"type": type_.kind}
-    if next(names) > _MOST_TYPES:
-        raise Undecodable("The Avro schema has too many fields.")
     if type_.kind in ("enum", "fixed"):
         found["name"] = f"t{next(names)}"
     if type_.kind == "enum":
@@ -347,7 +453,9 @@ def _cast(kind: pa.DataType, name: str, values: pa.Array) -> pa.Array:
     if pa.types.is_date32(values.type):  # in a union with long, which is a number
         values = values.cast(pa.int32())
     try:
-        return values.cast(kind, safe=not pa.types.is_floating(kind))
+        if pa.types.is_floating(kind):
+            return values.cast(kind, safe=False)
+        return cast_exactly(values, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Undecodable(f"{name} has a value that is no {kind}: {error}.") from None
 
@@ -527,7 +635,7 @@ def _said(type_: _Type) -> str:
 def fields_of(schema: PayloadSchema) -> pa.Schema:
     """The fields of a schema as columns. Raises ConfigError."""
     try:
-        return pa.schema(list(_parsed(schema).arrow))
+        return pa.schema(list(_of_reader(schema).arrow))
     except Undecodable as error:
         raise UnusableSchema(str(error)) from None
 
@@ -538,7 +646,7 @@ class AvroWriter:
     def __init__(self, writer: PayloadSchema, reader: PayloadSchema, fields: Sequence[str]) -> None:
         """`fields`: the wanted ones of the reader's, in their order. Raises Undecodable, and
         ConfigError without the library."""
-        here, there = _parsed(reader), _parsed(writer)
+        here, there = _of_reader(reader), _parsed(writer)
         known = {one.name: one for one in here.fields}
         self._columns = [_of_field(there, known[name], name) for name in fields]
         self._name = f"{there.name or 'datum'} in Avro"
@@ -562,8 +670,8 @@ class AvroWriter:
         file = _File(b"".join([self._head, size, memoryview(data).cast("B")[:length], _SYNC]))
         names = [*(f"f{at}" for at in self._read), _MARK_FIELD]
         # Its end while an error is on its way would hide the error.
-        batches = self._source([lambda: file], False, False).batch_iter(rows, names)
         try:
+            batches = self._source([lambda: file], False, False).batch_iter(rows, names)
             found = pa.record_batch(next(batches))
         except Exception as error:  # the library's, of several kinds
             why = str(error).rpartition("rror: ")[2].removeprefix("EOF: ")

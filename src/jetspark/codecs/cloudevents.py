@@ -24,10 +24,19 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 
-from jetspark.codecs.connect import decode_json, in_field, reader
-from jetspark.codecs.decoder import PAYLOAD, REASON, Bare, PayloadFields, with_fields
+from jetspark.codecs.decoder import (
+    PAYLOAD,
+    REASON,
+    Bare,
+    PayloadFields,
+    reason_of,
+    reason_text,
+    with_fields,
+)
 from jetspark.codecs.encoder import Encoder, in_places, misfit
-from jetspark.errors import ConfigError
+from jetspark.codecs.json_decoder import time_of
+from jetspark.codecs.json_fields import JsonFields
+from jetspark.errors import ConfigError, shown
 
 _NEEDED: Final = ("id", "source", "specversion", "type")
 _TEXTS: Final = (*_NEEDED, "subject", "datacontenttype", "dataschema")
@@ -41,43 +50,13 @@ ATTRIBUTES: Final = pa.schema(
 )
 DATA: Final = pa.field("ce_data", pa.binary())
 _EVENT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_read_time = reader(_TIME, None)
+_VERSION: Final = re.compile(r"1(\.\d+)?")
 
 
-class JsonObjects:
-    """Decodes objects of JSON row by row: the data of events. It has the values that a column's
-    type says, and is strict about them, as for Debezium (`connect`)."""
-
-    def __init__(self, fields: pa.Schema) -> None:
-        self.fields = fields
-        self._readers = [(one.name, reader(one.type, None)) for one in fields]
-
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """As `PayloadFields.of`, of payloads alone."""
-        payloads = batch.column(PAYLOAD).to_pylist()
-        columns: list[list[Any]] = [[] for _ in self._readers]
-        reasons = []
-        for payload in payloads:
-            try:
-                row, reason = self._row(payload), None
-            except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-                row, reason = [None] * len(columns), f"{error}."
-            reasons.append(reason)
-            for column, value in zip(columns, row, strict=True):
-                column.append(value)
-        arrays = [
-            pa.array(one, field.type) for one, field in zip(columns, self.fields, strict=True)
-        ]
-        names = [PAYLOAD, *self.fields.names, REASON]
-        return pa.record_batch(
-            [batch.column(PAYLOAD), *arrays, pa.array(reasons, pa.string())], names
-        )
-
-    def _row(self, payload: bytes) -> list[Any]:
-        found = decode_json(payload)
-        if not isinstance(found, dict):
-            raise ValueError("The data is not an object")
-        return [in_field(name, read, found.get(name)) for name, read in self._readers]
+def _reason(error: BaseException, before: str = "") -> str:
+    if isinstance(error, ValueError | msgspec.MsgspecError):
+        return reason_text(f"{before}{error}.")
+    return reason_of(error)
 
 
 class JsonEncoder:
@@ -155,7 +134,7 @@ class CloudEventFields:
     def __init__(
         self,
         unpack: Callable[[pa.RecordBatch], Bare],
-        data: PayloadFields | JsonObjects | None = None,
+        data: PayloadFields | JsonFields | None = None,
         takes: str = "",
     ) -> None:
         """`data`: decodes the data of events whose content type has the word `takes` in it, or,
@@ -181,8 +160,8 @@ class CloudEventFields:
             if reasons[row] is None:
                 try:
                     events[row] = self._event(payload, headers[row])
-                except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-                    reasons[row] = f"The payload is no CloudEvent: {error}."
+                except BaseException as error:
+                    reasons[row] = _reason(error, "The payload is no CloudEvent: ")
         data = pa.array([one.get("data") for one in events], pa.binary())
         columns, why = self._decoded(data)
         for row, reason in enumerate(why.to_pylist()):
@@ -196,14 +175,14 @@ class CloudEventFields:
 
     def _event(self, payload: bytes, headers: Sequence[Mapping[str, str]] | None) -> dict[str, Any]:
         """The columns of an event, and its data. Raises ValueError."""
-        found = {one["key"].casefold(): one["value"] for one in headers or ()}
+        found = {one["key"].lower(): one["value"] for one in headers or ()}
         content = found.get("content-type")
-        is_event = (content or "").casefold().startswith("application/cloudevents")
+        is_event = (content or "").strip().lower().startswith("application/cloudevents")
         attributes: dict[str, Any]
         data: bytes | None
         if "ce-specversion" in found and not is_event:
             attributes = {
-                name.removeprefix("ce-"): unquote(value)
+                name.removeprefix("ce-"): unquote(value, errors="strict")
                 for name, value in found.items()
                 if name.startswith("ce-")
             }
@@ -213,12 +192,18 @@ class CloudEventFields:
         for name in _NEEDED:
             if not attributes.get(name):
                 raise ValueError(f"it lacks {name}")
+        if not _VERSION.fullmatch(attributes["specversion"]):
+            raise ValueError(f"it is of version {shown(attributes['specversion'])}, not 1.0")
         content = attributes.get("datacontenttype")
-        fits = self._takes in content if content else self._takes == "json"
+        fits = self._takes in content.lower() if content else self._takes == "json"
         if data is not None and self._data is not None and not fits:
             raise ValueError(f"its data is {content}, not {self._takes}")
         event = {f"ce_{name}": attributes.pop(name, None) for name in _TEXTS}
-        event["ce_time"] = _read_time(attributes.pop("time", None))
+        time = attributes.pop("time", None)
+        try:
+            event["ce_time"] = None if time is None else time_of(time)
+        except ValueError:
+            raise ValueError(f"{shown(time)} is not a time of the years 1 to 9999") from None
         event["ce_extensions"] = list(attributes.items())
         return event | {"data": data}
 
@@ -228,25 +213,39 @@ class CloudEventFields:
             return [data], pa.nulls(len(data), pa.string())
         there = data.is_valid()
         found = self._data.of(pa.record_batch([data.filter(there)], [PAYLOAD]))
-        columns = [in_places(there, found.column(name)) for name in self._data.fields.names]
-        return columns, in_places(there, found.column(REASON))
+        reasons = found.column(REASON)
+        columns = [found.column(name) for name in self._data.fields.names]
+        if reasons.null_count < len(reasons):
+            good = reasons.is_null()
+            columns = [in_places(good, one.filter(good)) for one in columns]
+        return [in_places(there, one) for one in columns], in_places(there, reasons)
 
 
 def _structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
     """The attributes of an event in JSON, and its data."""
     found = _EVENT.decode(payload)
     raw, encoded = found.pop("data", None), found.pop("data_base64", None)
-    attributes = {name: text_of_value(msgspec.json.decode(one)) for name, one in found.items()}
-    attributes = {name: value for name, value in attributes.items() if value is not None}
-    if encoded is not None:
+    texts = {name: _attribute(bytes(one)) for name, one in found.items()}
+    attributes = {name: value for name, value in texts.items() if value is not None}
+    raw = None if raw is None or bytes(raw) == b"null" else raw
+    if encoded is not None and bytes(encoded) != b"null":
+        if raw is not None:
+            raise ValueError("it has data and data_base64")
         return attributes, base64.b64decode(msgspec.json.decode(encoded, type=str), validate=True)
-    if raw is None or bytes(raw) == b"null":
+    if raw is None:
         return attributes, None
     content = attributes.get("datacontenttype")
-    if content is None or "json" in content:
+    if content is None or "json" in content.lower():
         return attributes, bytes(raw)
     value = msgspec.json.decode(raw)
     return attributes, value.encode() if isinstance(value, str) else bytes(raw)
+
+
+def _attribute(raw: bytes) -> str | None:
+    """A text itself; anything else as its JSON came."""
+    if raw == b"null":
+        return None
+    return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else raw.decode()
 
 
 def text_of_value(value: Any) -> str | None:

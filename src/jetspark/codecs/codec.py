@@ -18,15 +18,17 @@ import msgspec
 import pyarrow as pa
 
 from jetspark.codecs.avro import AvroEncoder
-from jetspark.codecs.cloudevents import CloudEventEncoder, JsonEncoder, JsonObjects
+from jetspark.codecs.cloudevents import CloudEventEncoder, JsonEncoder
 from jetspark.codecs.ddl import spark_type
 from jetspark.codecs.decoder import PAYLOAD, REASON, Undecodable
-from jetspark.codecs.decoding import Decoder, Decoding, data_format, given_schema
+from jetspark.codecs.decoding import Decoding, check_ids, data_format, given_schema
 from jetspark.codecs.encoder import Encoder, Pairs, check_names, fitted, misfit
-from jetspark.codecs.framing import COMPRESSIONS, Framing
+from jetspark.codecs.framing import COMPRESSIONS, BadFrame, Framing
+from jetspark.codecs.json_fields import JsonFields
 from jetspark.codecs.json_schema import columns_of
 from jetspark.codecs.protobuf import ProtobufEncoder, message_of, path_of
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup, from_file
+from jetspark.codecs.tolerant import Decoder
 from jetspark.errors import CodecError, ConfigError
 from jetspark.wire.headers import Headers, HeadersLike
 
@@ -62,6 +64,7 @@ class Codec:
             raise ConfigError(f"The codecs are {', '.join(FORMATS)}: there is no {format!r}.")
         packed = Framing(framing, compression or "header", with_message=format == "protobuf")
         self._framing = packed.checked()
+        check_ids(self._framing, lookup)
         self._schema = given_schema(
             format, schema, schema_file, lookup, schema_name, schema_version, message
         )
@@ -155,24 +158,24 @@ class Codec:
         found = pa.record_batch(columns, [PAYLOAD, "headers"])
         try:
             if self._schema.format == "json":
-                bare = self._framing.unpack(found)
-                if bare.reasons is not None:
-                    raise CodecError(bare.reasons[0].as_py())
+                bare = self._framing.payload_of(found)
                 if not self._schema.text:
-                    return msgspec.json.decode(bare.payloads[0].as_py())
-                found = pa.record_batch([bare.payloads], [PAYLOAD])
+                    return msgspec.json.decode(bare)
+                found = pa.record_batch([pa.array([bare], pa.binary())], [PAYLOAD])
             given, found = len(found.columns), self._decoder.of(found)
             if (reason := found.column(REASON)[-1].as_py()) is not None:
                 raise CodecError(reason)
             fields = pa.record_batch(found.columns[given:-1], found.schema.names[given:-1])
             return fields.to_pylist(maps_as_pydicts="strict")[0]
-        except (msgspec.MsgspecError, KeyError, RecursionError) as error:
+        except BadFrame as error:
+            raise CodecError(str(error)) from None
+        except (msgspec.MsgspecError, ValueError, KeyError, RecursionError) as error:
             raise CodecError(f"The payload is not {self._schema.format}: {error}.") from None
 
     @cached_property
-    def _decoder(self) -> Decoder | JsonObjects:
+    def _decoder(self) -> Decoder | JsonFields:
         if self._schema.format == "json":
-            return JsonObjects(columns_of(self._schema.text))
+            return JsonFields(columns_of(self._schema.text))
         return Decoding(self._schema, self._framing, (), self._lookup, True).decoder()
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from jetspark.errors import ConfigError, shown
 from jetspark.nearest import nearest_name
+from jetspark.reserved_names import check_names
 
 _NUMBERS = (
     "tinyint byte smallint short int integer bigint long float real double decimal dec numeric"
@@ -41,6 +42,7 @@ _SPARK = {kind: name for name, kind in reversed(_ARROW.items())}
 _DIGITS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _PIECE = re.compile(rf"`(?:[^`]|``)+`|{_TEXT}|.", re.DOTALL)
+_MAX_NESTED = 100
 _STRUCT = re.compile(r"struct\s*<(.*)>", re.DOTALL | re.IGNORECASE)
 _FIELD = re.compile(
     rf"(`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+|(?<=`))(\w+)(.*?)(?:\bcomment\s+(?:{_TEXT}))?",
@@ -65,6 +67,7 @@ def check_fields(ddl: str, option: str, *, timestamp: str = "") -> dict[str, str
             f"{option} {ddl!r} is not a schema: {reason}; write for example "
             "'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
         ) from None
+    check_names(option.removesuffix(":"), fields)
     return fields
 
 
@@ -90,6 +93,74 @@ def arrow_columns(ddl: str) -> pa.Schema:
     return pa.schema(found)
 
 
+def arrow_fields(ddl: str, option: str) -> pa.Schema:
+    """The fields that `check_fields` takes, as Arrow types. Raises ConfigError, also for a type
+    that payloads have no values of."""
+    check_fields(ddl, option)
+    try:
+        return pa.schema(_nested_fields(ddl))
+    except ValueError as reason:
+        raise ConfigError(f"{option} {ddl!r}: {reason}.") from None
+
+
+def type_in_ddl(kind: pa.DataType) -> str | None:
+    """A type as `arrow_fields` reads it; None if it has no such form."""
+    if pa.types.is_struct(kind):
+        parts = [(one.name, type_in_ddl(one.type)) for one in kind]
+        if not parts or any(text is None for _, text in parts):
+            return None
+        return f"struct<{', '.join(_quoted(name, text or '', ': ') for name, text in parts)}>"
+    if pa.types.is_map(kind):
+        item = type_in_ddl(kind.item_type)
+        return f"map<string, {item}>" if item and kind.key_type == pa.string() else None
+    if pa.types.is_list(kind):
+        item = type_in_ddl(kind.value_type)
+        return item and f"array<{item}>"
+    return spark_type(kind) if pa.types.is_decimal128(kind) else _SPARK.get(kind)
+
+
+def in_ddl(fields: pa.Schema) -> str:
+    """Fields that payloads can have, as `arrow_fields` reads them."""
+    return ", ".join(_quoted(one.name, type_in_ddl(one.type) or "string") for one in fields)
+
+
+def _nested_fields(ddl: str) -> list[pa.Field]:
+    found = [
+        pa.field(name, _nested_type(kind, more, part)) for name, kind, more, part in _fields(ddl)
+    ]
+    if twice := ambiguous((), (one.name for one in found)):
+        raise ValueError(f"{twice} is there twice, since Spark ignores case")
+    return found
+
+
+def _nested_type(kind: str, more: str, part: str) -> pa.DataType:
+    if more.count("<") > _MAX_NESTED:
+        raise ValueError(f"{shown(part)} has more than {_MAX_NESTED} types within each other")
+    kind = _SHORT.get(kind, kind)
+    if kind in ("array", "map", "struct"):
+        if not (more.startswith("<") and more.endswith(">") and more[1:-1].strip()):
+            raise ValueError(f"{shown(part)} lacks what is in it, such as ARRAY<STRING>")
+        inside = more[1:-1]
+        if kind == "struct":
+            return pa.struct(_nested_fields(inside))
+        parts = _split(inside)
+        if len(parts) != (1 if kind == "array" else 2):
+            raise ValueError(f"{shown(part)} is not one type in brackets, or two of a MAP")
+        types = [_nested_type(*_field(f"_ {one.strip()}")[1:], one.strip()) for one in parts]
+        if kind == "array":
+            return pa.list_(pa.field("element", types[0]))
+        if types[0] != pa.string():
+            raise ValueError(f"{shown(part)}: the keys of objects are texts, MAP<STRING, …>")
+        return pa.map_(types[0], types[1])
+    found = None if kind in ("char", "varchar") else _arrow_type(kind, more)
+    if found is None:
+        raise ValueError(
+            f"{shown(part)} is no type that payloads have; there are "
+            f"{', '.join(_ARROW).upper()}, DECIMAL(p,s) up to 38 digits, ARRAY, MAP and STRUCT"
+        )
+    return found
+
+
 def spark_type(kind: pa.DataType) -> str:
     """The name that Spark has for a type, without what is in it."""
     if pa.types.is_decimal(kind):
@@ -109,8 +180,8 @@ def _arrow_type(kind: str, more: str) -> pa.DataType | None:
     return None if digits else _ARROW.get(kind)
 
 
-def _quoted(name: str, kind: str) -> str:
-    return f"`{name.replace('`', '``')}` {kind}"
+def _quoted(name: str, kind: str, between: str = " ") -> str:
+    return f"`{name.replace('`', '``')}`{between}{kind}"
 
 
 def ambiguous(columns: Iterable[str], fields: Iterable[str]) -> str | None:

@@ -1,5 +1,8 @@
 """Payloads of a batch as columns of Arrow, for formats that are decoded many rows at a time.
 
+Whatever a payload makes its decoder raise is the reason why it is a bad record, and never ends a
+batch (`reason_of`); only a registry that cannot be asked does (`NotOfPayload`).
+
 A format's library decodes all payloads of one writer's schema at once, and refuses all of them for
 one that is damaged. Then halves are tried, until each damaged payload is alone: so all rows are
 decoded by the same code, and a row has the same values whatever is beside it.
@@ -8,21 +11,74 @@ decoded by the same code, and a row has the same values whatever is beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.errors import SchemaNotFoundError
+from jetspark.errors import JetsparkError, SchemaNotFoundError
+from jetspark.reserved_names import CORRUPT_REASON
 
 PAYLOAD: Final = "data"
-REASON: Final = "_corrupt_reason"
+REASON: Final = CORRUPT_REASON
 """Why a payload did not decode; null for others."""
 
 
 class Undecodable(Exception):
     """Not all of these payloads are what they should be; says why, in a sentence."""
+
+
+class NotOfPayload(Exception):
+    """Carries an `error` that no payload is to blame for, such as a registry out of reach."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextmanager
+def not_of_payload() -> Iterator[None]:
+    """Errors within end the batch, except that a registry does not have a schema."""
+    try:
+        yield
+    except SchemaNotFoundError:
+        raise
+    except Exception as error:
+        raise NotOfPayload(error) from None
+
+
+MAX_REASON_CHARS: Final = 500
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a payload is a bad record when decoding it has raised `error`, as a sentence.
+
+    This is the one place that decides what a payload can be blamed for: every exception of Python,
+    of Arrow and of the formats' libraries, also a panic of one in Rust, which is no `Exception`.
+    Raises `error` itself if it is something else, as when the process is to end.
+    """
+    if isinstance(error, NotOfPayload | ImportError):
+        raise error
+    match error:
+        case Undecodable() | JetsparkError():
+            return reason_text(str(error))
+        case RecursionError():
+            return "The payload is nested too deeply."
+        case MemoryError():
+            return "The payload needs more memory than there is."
+        case Exception():
+            return reason_text(f"The payload cannot be decoded: {error or type(error).__name__}.")
+    if type(error).__name__ != "PanicException":
+        raise error
+    return reason_text(f"The payload cannot be decoded: {error}.")
+
+
+def reason_text(text: str) -> str:
+    """The text as a column can have it: without lone surrogates, and of at most 500 characters."""
+    cut = text if len(text) <= MAX_REASON_CHARS else f"{text[:MAX_REASON_CHARS]}…"
+    return cut.encode("utf-8", "replace").decode()
 
 
 class Writer(Protocol):
@@ -64,17 +120,17 @@ class Packed(Protocol):
         """What may be the matter with one that does not decode, as a sentence, or nothing."""
 
 
-def with_fields(columns: pa.Schema, fields: pa.Schema) -> pa.Schema:
-    """The schema of a batch with these columns, when these fields are decoded."""
-    at = columns.get_field_index(PAYLOAD)
-    kept = columns.set(at, pa.field(PAYLOAD, pa.binary()))
+def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -> pa.Schema:
+    """The schema of a batch with these columns, when these fields of `payload` are decoded."""
+    at = columns.get_field_index(payload)
+    kept = columns.set(at, pa.field(payload, pa.binary()))
     return pa.schema([*kept, *fields, pa.field(REASON, pa.string())])
 
 
-def only_refused(batch: pa.RecordBatch) -> pa.RecordBatch:
+def only_refused(batch: pa.RecordBatch, payload: str = PAYLOAD) -> pa.RecordBatch:
     """The batch without the payloads that were decoded."""
     reasons = batch.column(REASON)
-    at = batch.schema.get_field_index(PAYLOAD)
+    at = batch.schema.get_field_index(payload)
     if reasons.null_count == len(reasons):
         kept = pa.nulls(len(reasons), pa.binary())
     else:
@@ -117,7 +173,10 @@ class PayloadFields:
         # Row numbers of the pieces, in their order.
         pieces: list[tuple[list[pa.Array] | None, pa.StringArray]] = []
         order: list[pa.Array] = []
-        for number, key in enumerate(unpacked.keys):
+        # What most payloads name comes first: a registry answers a limited number of questions.
+        counts = dict(zip(*(one.to_pylist() for one in _counts(unpacked.which)), strict=True))
+        by_use = sorted(enumerate(unpacked.keys), key=lambda one: -counts.get(one[0], 0))
+        for number, key in by_use:
             mine = pc.equal(unpacked.which, number)
             if unpacked.reasons is not None:
                 mine = pc.and_(mine, pc.is_null(unpacked.reasons))
@@ -158,8 +217,10 @@ class PayloadFields:
         if writer is None:
             try:
                 writer = self._writer(key)
-            except (Undecodable, SchemaNotFoundError) as error:
-                writer = str(error)
+            except BaseException as error:
+                writer = reason_of(error)
+            if len(self._writers) >= _MAX_WRITERS:  # payloads can name any message of a schema
+                self._writers.clear()
             self._writers[key] = writer
         if isinstance(writer, str):
             yield None, pa.repeat(pa.scalar(writer, pa.string()), len(payloads))
@@ -172,17 +233,28 @@ class PayloadFields:
         self, writer: Writer, payloads: pa.BinaryArray
     ) -> Iterator[tuple[list[pa.Array] | None, pa.StringArray]]:
         try:
-            yield writer.decode(payloads), pa.nulls(len(payloads), pa.string())
-        except Undecodable as error:
-            half = len(payloads) // 2
-            if not half:
-                hint = self._packed.hint(payloads[0].as_py())
-                yield None, pa.array([f"{error}{hint}"], pa.string())
-                return
-            yield from self._halved(writer, payloads.slice(0, half))
-            yield from self._halved(writer, payloads.slice(half))
+            found = writer.decode(payloads)
+        except BaseException as error:
+            reason = reason_of(error)
+        else:
+            yield found, pa.nulls(len(payloads), pa.string())
+            return
+        half = len(payloads) // 2
+        if not half:
+            hint = self._packed.hint(payloads[0].as_py())
+            yield None, pa.array([f"{reason}{hint}"], pa.string())
+            return
+        yield from self._halved(writer, payloads.slice(0, half))
+        yield from self._halved(writer, payloads.slice(half))
 
 
+def _counts(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The values, each once, and how often they occur."""
+    found = pc.value_counts(values)
+    return found.field("values"), found.field("counts")
+
+
+_MAX_WRITERS: Final = 1000
 _FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 _LONGEST = 315_576_000_000_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896

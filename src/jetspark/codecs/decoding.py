@@ -4,51 +4,43 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Protocol, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 import pyarrow as pa
 
 from jetspark.codecs import avro, debezium, protobuf
-from jetspark.codecs.cloudevents import CloudEventFields, JsonObjects
-from jetspark.codecs.decoder import PayloadFields, SchemaKey, Undecodable, Writer, only_refused
+from jetspark.codecs.cloudevents import CloudEventFields
+from jetspark.codecs.decoder import (
+    NotOfPayload,
+    PayloadFields,
+    SchemaKey,
+    Undecodable,
+    Writer,
+    not_of_payload,
+    with_fields,
+)
+from jetspark.codecs.field_names import FieldNames
 from jetspark.codecs.framing import Framing
-from jetspark.codecs.json_schema import columns_of
+from jetspark.codecs.json_fields import JsonFields
+from jetspark.codecs.json_schema import columns_of, json_columns_of
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup, UnusableSchema, from_file
-from jetspark.errors import ConfigError, SchemaGrown
+from jetspark.codecs.tolerant import Bare, Decoder, TolerantDecoder
+from jetspark.errors import ConfigError, SchemaGrown, SchemaNotFoundError
 from jetspark.files import read_small
+from jetspark.reserved_names import check_names
 from jetspark.validation import check_whole
 
-Format = Literal["avro", "protobuf", "cloudevents", "debezium"]
+Format = Literal["avro", "protobuf", "json", "cloudevents", "debezium"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 _MODULE = re.compile(r"[\w.]+:\w+")
 """A compiled class."""
+MAX_FORMER: Final = 50
+"""Earlier versions of a schema whose fields stay columns when a later one drops them."""
 _IN_AVRO = re.compile(r"\s*\{.*\"type\"\s*:\s*\"record\"", re.DOTALL)
 """A record of Avro, rather than a JSON Schema."""
-
-
-class Decoder(Protocol):
-    """Adds the fields of payloads to a batch."""
-
-    def schema(self, columns: pa.Schema) -> pa.Schema:
-        """The schema of a batch with these columns, after `of`."""
-
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the fields after its columns."""
-
-
-@dataclass(frozen=True)
-class _WithoutDecoded:
-    """Decodes as another one, and leaves no payload that was decoded."""
-
-    decoder: Decoder
-
-    def schema(self, columns: pa.Schema) -> pa.Schema:
-        return self.decoder.schema(columns)
-
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return only_refused(self.decoder.of(batch))
 
 
 @dataclass(frozen=True)
@@ -64,8 +56,14 @@ class Decoding:
     """For the writers' schemas; without it every payload is of the reader's."""
     keep_payload: bool = False
     """Whether payloads stay that were decoded."""
+    bare_payload: Bare = ""
+    """Which rows have it without its compression and frame, too."""
     growing: str = ""
     """The reader's name in the registry, if a newer version ends the query; else empty."""
+    unavailable_value: str = debezium.UNAVAILABLE_VALUE
+    """What Debezium writes for a value that the database did not send."""
+    names: FieldNames = field(default_factory=FieldNames)
+    """The columns of fields."""
 
     @classmethod
     def make(
@@ -78,8 +76,11 @@ class Decoding:
         framing: str = "none",
         compression: str = "header",
         keep_payload: bool = False,
+        bare_payload: Bare = "",
         schema_name: str | None = None,
         on_new_version: str = "ignore",
+        unavailable_value: str | None = None,
+        rename: Mapping[str, str] | None = None,
         **of_schema: Any,
     ) -> Decoding:
         """From what users give; the rest is that of `given_schema`, whose errors it raises."""
@@ -94,15 +95,45 @@ class Decoding:
                 "no other schema."
             )
         packed = Framing(framing, compression, with_message=decode == "protobuf").checked()
+        check_ids(packed, lookup)
+        if growing and lookup is not None and packed.name != "none" and decode == "avro":
+            found = replace(found, former=_former_versions(lookup, growing, found))
         with from_file(schema_file):
-            made = cls(found, packed, tuple(fields), lookup, keep_payload, growing)
+            names = FieldNames(rename or {})
+            made = cls(
+                found, packed, tuple(fields), lookup, keep_payload, bare_payload, growing,
+                names=names,
+            )  # fmt: skip
+            if unavailable_value is not None:
+                if decode != "debezium":
+                    raise ConfigError(f"unavailableValue is for Debezium, not for {decode}.")
+                made = replace(made, unavailable_value=unavailable_value)
             made.decoder()
         return made
 
-    def decoder(self) -> Decoder:
+    def decoder(self) -> TolerantDecoder:
         """Raises ConfigError for a schema that cannot be used, and without the format's library."""
-        made = _DECODERS[self.schema.format](self)
-        return made if self.keep_payload else _WithoutDecoded(made)
+        inner = replace(self, framing=self.framing.without_compression)
+        made = _DECODERS[self.schema.format](inner)
+        fields = self.names.schema("The schema of the payloads", made.fields)
+        check_names("The schema of the payloads", fields.names)
+        for name in self.names.renamed:
+            if name not in made.fields.names and self.schema.format != "json":
+                raise ConfigError(
+                    f"rename: the payloads have no field {name!r}; they have "
+                    f"{', '.join(made.fields.names)}."
+                )
+        named = made if fields.names == made.fields.names else _Renamed(made, fields)
+        return TolerantDecoder(named, self.framing, self.keep_payload, self.bare_payload)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether payloads are JSON objects, which may have fields that the schema lacks."""
+        return self.schema.format == "json"
+
+    def with_json_fields(self, ddl: str) -> Decoding:
+        """Return the decoding of JSON payloads with this schema instead."""
+        return replace(self, schema=replace(self.schema, text=ddl), fields=())
 
     @property
     def needs(self) -> list[str]:
@@ -116,13 +147,17 @@ class Decoding:
         newer version of the reader's is to be noticed."""
         if self.lookup is None or key == SchemaKey(message=key.message):
             return self.schema
+        with not_of_payload():
+            return self._looked_up(self.lookup, key)
+
+    def _looked_up(self, lookup: SchemaLookup, key: SchemaKey) -> PayloadSchema:
         format_ = _registered(self.schema.format)
         if key.number is None:
-            found = self.lookup.by_name(key.name, key.version, format_)
+            found = lookup.by_name(key.name, key.version, format_)
             newest = found.version if key.name == self.growing else 0
         else:
-            found = self.lookup.by_id(key.number)
-            newest = self.lookup.by_name(self.growing, None, format_).version if self.growing else 0
+            found = lookup.by_id(key.number)
+            newest = lookup.by_name(self.growing, None, format_).version if self.growing else 0
         if newest > self.schema.version:
             raise SchemaGrown(
                 f"The schema {self.growing} has version {newest} now. The batch was not written: "
@@ -138,6 +173,30 @@ class Decoding:
                     f"fields: the schema has no field {one!r}; it has {', '.join(names)}."
                 )
         return list(self.fields) or names
+
+
+def check_ids(framing: Framing, lookup: SchemaLookup | None) -> None:
+    """Raise ConfigError if frames have ids, and the registry has none."""
+    if framing.has_id and not getattr(lookup, "has_ids", True):
+        raise ConfigError(
+            f"framing {framing.name}: its frames name schemas by ids, and a registry over NATS has "
+            "only names: use framing nats, or a registry with an https URL."
+        )
+
+
+@dataclass(frozen=True)
+class _Renamed:
+    """Decodes as another decoder does, with other names of the fields."""
+
+    decoder: Decoder
+    fields: pa.Schema
+
+    def schema(self, columns: pa.Schema) -> pa.Schema:
+        return with_fields(columns, self.fields)
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        found = self.decoder.of(batch)
+        return pa.RecordBatch.from_arrays(found.columns, schema=self.schema(batch.schema))
 
 
 def read_schema(file: str) -> bytes:
@@ -182,6 +241,17 @@ def given_schema(
         return protobuf.message_of(found) if format_ == "protobuf" else found
 
 
+def _former_versions(
+    lookup: SchemaLookup, name: str, latest: PayloadSchema
+) -> tuple[PayloadSchema, ...]:
+    """The versions before this one that the registry still has, the latest one first."""
+    found = []
+    for version in range(latest.version - 1, max(latest.version - 1 - MAX_FORMER, 0), -1):
+        with suppress(SchemaNotFoundError):
+            found.append(lookup.by_name(name, version, _registered(latest.format)))
+    return tuple(found)
+
+
 def _registered(format_: str) -> str | None:
     """The format of its schema in a registry; None: any."""
     return format_ if format_ in ("avro", "protobuf", "json") else None
@@ -223,6 +293,8 @@ def _of_avro(decoding: Decoding) -> PayloadFields:
 
 def _of_protobuf(decoding: Decoding) -> PayloadFields:
     schema = protobuf.message_of(decoding.schema)
+    if decoding.lookup is not None:
+        protobuf.compiler()
     messages = protobuf.ProtobufWriter(schema, decoding.fields or None)
     if len(messages.fields) < len(decoding.fields):
         decoding.check_fields(protobuf.field_names(schema))
@@ -230,7 +302,11 @@ def _of_protobuf(decoding: Decoding) -> PayloadFields:
     def writer(key: SchemaKey) -> Writer:
         name = key.message
         if isinstance(name, tuple):
-            name = protobuf.name_at(decoding.schema_of(key), name)
+            schema_of_writer = decoding.schema_of(key)
+            try:
+                name = protobuf.name_at(schema_of_writer, name)
+            except OSError as error:  # of protoc's folder
+                raise NotOfPayload(error) from None
         if name not in (None, schema.name):
             raise Undecodable(f"The payload is {name}, not {schema.name}.")
         return messages
@@ -243,7 +319,7 @@ def data_format(text: str) -> Literal["avro", "protobuf", "json"]:
     return "protobuf" if ";" in text else "avro" if _IN_AVRO.match(text) else "json"
 
 
-def _of_cloudevents(decoding: Decoding) -> Decoder:
+def _of_cloudevents(decoding: Decoding) -> CloudEventFields:
     if decoding.framing.name != "none":
         raise ConfigError("CloudEvents have no frame: leave framing out.")
     text, unpack = decoding.schema.text, decoding.framing.unpack
@@ -256,24 +332,45 @@ def _of_cloudevents(decoding: Decoding) -> Decoder:
         return CloudEventFields(unpack, of_data(inner), format_)
     every = columns_of(text)
     fields = [every.field(name) for name in decoding.check_fields(every.names)]
-    return CloudEventFields(unpack, JsonObjects(pa.schema(fields)), "json")
+    return CloudEventFields(unpack, JsonFields(pa.schema(fields)), "json")
 
 
-def _of_debezium(decoding: Decoding) -> Decoder:
+def _of_json(decoding: Decoding) -> JsonFields:
+    if not decoding.schema.text:
+        raise UnusableSchema(
+            "Payloads in JSON become columns by a schema: give it, in Spark's DDL or as JSON "
+            "Schema, the file that has it, or its name in a registry."
+        )
+    every = json_columns_of(decoding.schema.text)
+    fields = pa.schema([every.field(name) for name in decoding.check_fields(every.names)])
+    return JsonFields(fields, framing=decoding.framing)
+
+
+def _of_debezium(decoding: Decoding) -> debezium.DebeziumFields:
     try:
         every, events, in_avro = debezium.given_schema(decoding.schema.text)
     except ValueError as error:
         raise UnusableSchema(f"The schema cannot be used: {error}.") from None
     fields = pa.schema([every.field(name) for name in decoding.check_fields(every.names)])
+    try:
+        placeholders = debezium.Placeholders(decoding.unavailable_value)
+    except ValueError as error:
+        raise ConfigError(f"unavailableValue: {error}.") from None
     if not in_avro:
-        return debezium.DebeziumFields(fields, events, decoding.framing)
+        return debezium.DebeziumFields(fields, events, decoding.framing, None, placeholders)
     envelope = replace(decoding, schema=replace(decoding.schema, format="avro"), fields=())
-    return debezium.DebeziumFields(fields, events, avro=_of_avro(envelope))
+    return debezium.DebeziumFields(
+        fields, events, avro=_of_avro(envelope), placeholders=placeholders
+    )
 
 
-_DECODERS: dict[str, Callable[[Decoding], Decoder]] = {
+_DECODERS: dict[
+    str,
+    Callable[[Decoding], PayloadFields | JsonFields | CloudEventFields | debezium.DebeziumFields],
+] = {
     "avro": _of_avro,
     "protobuf": _of_protobuf,
+    "json": _of_json,
     "cloudevents": _of_cloudevents,
     "debezium": _of_debezium,
 }

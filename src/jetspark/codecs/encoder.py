@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs.ddl import spark_type
+from jetspark.codecs.exact import cast_exactly
 from jetspark.errors import ConfigError, shown
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
@@ -78,7 +79,7 @@ def fitted(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
 def cast(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     """Plain values in another type. Raises ConfigError."""
     try:
-        return values.cast(kind)
+        return cast_exactly(values, kind)
     except pa.ArrowInvalid:
         for at in range(len(values) if len(values) > 1 else 0):
             cast(values.slice(at, 1), kind, name)

@@ -13,31 +13,60 @@ Compression is that of the option, or of the header Content-Encoding.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.codecs.decoder import PAYLOAD, Bare, SchemaKey
+from jetspark.codecs.decoder import PAYLOAD, Bare, SchemaKey, reason_text
 from jetspark.codecs.encoder import Pairs
 from jetspark.codecs.schema import PayloadSchema
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, shown
 
 FRAMINGS: Final = ("none", "confluent", "apicurio", "azure", "nats")
 COMPRESSIONS: Final = ("none", "gzip", "zstd", "snappy")
 MOST_BYTES: Final = 64 * 1024 * 1024
 """Of a payload that is unpacked: what a message without compression may have at most."""
+MAX_PART_BYTES: Final = 16 * 1024 * 1024
+"""Of payloads that are unpacked together."""
 _MAGIC: Final = {"confluent": 5, "apicurio": 9}
 """Bytes of the zero and the id."""
 _OF_HEADERS: Final = {"azure": "content-type", "nats": "nats-schema"}
 """The header that names a schema."""
+_ENCODING: Final = "content-encoding"
 _OF_AZURE = re.compile(r"[\w.+-]+/[\w.-]+\+([0-9a-fA-F-]{32,36})")
+
+_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+_MAX_NAME_CHARS: Final = 255
+"""Of a schema's name in a header: registries have no longer ones, and servers end the connection
+of a request with a longer subject."""
+_MAX_PATH: Final = 100
+"""Messages in each other, on the path to one: more than protoc takes."""
 
 
 class BadFrame(Exception):
     """Says why a payload does not have the frame, or the compression, that it should have."""
+
+
+@dataclass(frozen=True)
+class Decompressed:
+    """Some rows of a batch, whose payloads are without compression."""
+
+    rows: pa.RecordBatch
+    """As they came."""
+    payloads: pa.BinaryArray | None = None
+    """None: none of them was compressed."""
+    reasons: pa.StringArray | None = None
+    """Why one of the payloads cannot be decompressed."""
+
+    def slice(self, start: int, count: int) -> Decompressed:
+        """Some of these rows."""
+        columns = (self.payloads, self.reasons)
+        parts = (None if one is None else one.slice(start, count) for one in columns)
+        return Decompressed(self.rows.slice(start, count), *parts)
 
 
 @dataclass(frozen=True)
@@ -61,6 +90,11 @@ class Framing:
             if given not in known:
                 raise ConfigError(f"{name} must be {', '.join(known)}, not {given!r}.")
         return self
+
+    @property
+    def has_id(self) -> bool:
+        """Whether schemas are named by numbers in front of payloads."""
+        return self.name in _MAGIC
 
     @property
     def needs_headers(self) -> bool:
@@ -94,48 +128,105 @@ class Framing:
             head += varint(len(ref)) + ref
         return head, headers
 
+    def _encodings(self, batch: pa.RecordBatch) -> Sequence[str | None]:
+        """The compression of each payload, as it is given."""
+        if self.compression == "header":
+            return _values(batch, _ENCODING)
+        return [self.compression] * batch.num_rows
+
+    def decompress(self, batch: pa.RecordBatch) -> Iterator[Decompressed]:
+        """The batch in parts, whose payloads have at most `MAX_PART_BYTES` together without their
+        compression, or are one payload."""
+        encodings = self._encodings(batch)
+        if set(encodings) <= {None, "none", "identity"}:
+            yield Decompressed(batch)
+            return
+        column = batch.column(PAYLOAD)
+        payloads: list[bytes] = []
+        reasons: list[str | None] = []
+        start = size = 0
+        for at, encoding in enumerate(encodings):
+            payload, reason = column[at].as_py(), None
+            try:
+                payload = decompressed(payload, encoding or "none")
+            except BadFrame as error:
+                reason = reason_text(str(error))
+            size += len(payload)
+            if size > MAX_PART_BYTES and at > start:
+                yield _part(batch.slice(start, at - start), payloads, reasons)
+                payloads, reasons, start, size = [], [], at, len(payload)
+            payloads.append(payload)
+            reasons.append(reason)
+        yield _part(batch.slice(start), payloads, reasons)
+
+    @property
+    def without_compression(self) -> Framing:
+        """The framing of payloads that `decompress` has made."""
+        return replace(self, compression="none")
+
     def unpack(self, batch: pa.RecordBatch) -> Bare:
-        """The payloads of a batch, with the keys of their schemas."""
-        reasons: dict[int, str] = {}
-        payloads = self._decompressed(batch, reasons)
-        if self.name in ("confluent", "apicurio"):
+        """The payloads of a batch, all of them at once, with the keys of their schemas."""
+        parts = list(self.decompress(batch))
+        payloads, reasons = batch.column(PAYLOAD), dict[int, str]()
+        if parts[0].payloads is not None:
+            payloads = pa.concat_arrays([part.payloads for part in parts])
+            texts = chain.from_iterable(part.reasons.to_pylist() for part in parts if part.reasons)
+            reasons = {at: text for at, text in enumerate(texts) if text is not None}
+        if self.has_id:
             found = self._unframed(payloads, reasons)
         elif self.needs_headers:
-            found = self._named(payloads, batch)
+            found = self._named(payloads, batch, reasons)
         else:
             found = Bare(payloads, [SchemaKey()], pa.repeat(0, len(payloads)))
         if not reasons:
             return found
-        listed = pa.array([reasons.get(at) for at in range(len(payloads))], pa.string())
+        texts_of = {at: reason_text(reason) for at, reason in reasons.items()}
+        listed = pa.array(map(texts_of.get, range(len(payloads))), pa.string())
         return replace(found, reasons=listed)
 
     def hint(self, payload: bytes) -> str:
         """A sentence about a frame that a payload may have, when nobody has named one."""
         return framed(payload) if self.may_be_framed and self.name == "none" else ""
 
-    def bare(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the payloads out of their frames; those without one stay as they are."""
-        found = self.unpack(batch)
-        payloads, at = found.payloads, batch.schema.get_field_index(PAYLOAD)
-        if found.reasons is not None:
-            bad = pc.is_valid(found.reasons)
-            payloads = pc.if_else(bad, batch.column(PAYLOAD), payloads)
-        return batch.set_column(at, batch.schema.field(at), payloads)
+    def bare(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch, in parts as those of `decompress`, with the payloads out of their frames, and
+        without the header of a compression that they no longer have; a payload that cannot be
+        unpacked stays as it is, with its headers."""
+        at, field = batch.schema.get_field_index(PAYLOAD), batch.schema.field(PAYLOAD)
+        for part in self.decompress(batch):
+            came = part.rows.column(at)
+            payloads = came if part.payloads is None else part.payloads
+            rows = part.rows.set_column(at, field, payloads)
+            found = self.without_compression.unpack(rows)
+            bad = pa.repeat(False, len(came))
+            for reasons in (part.reasons, found.reasons):
+                bad = bad if reasons is None else pc.or_(bad, pc.is_valid(reasons))
+            rows = rows.set_column(at, field, pc.if_else(bad, came, found.payloads))
+            yield rows if part.payloads is None else self._without_encoding(rows, bad)
 
-    def _decompressed(self, batch: pa.RecordBatch, reasons: dict[int, str]) -> pa.BinaryArray:
-        payloads = batch.column(PAYLOAD)
-        encodings: Sequence[str | None] = [self.compression] * len(payloads)
-        if self.compression == "header":
-            encodings = _values(batch, "content-encoding")
-        if set(encodings) <= {None, "none", "identity"}:
-            return payloads
-        found = payloads.to_pylist()
-        for at, encoding in enumerate(encodings):
-            try:
-                found[at] = decompressed(found[at], encoding or "none")
-            except BadFrame as error:
-                reasons[at] = str(error)
-        return pa.array(found, pa.binary())
+    def _without_encoding(self, rows: pa.RecordBatch, bad: pa.BooleanArray) -> pa.RecordBatch:
+        """The rows, whose headers name no compression that was undone."""
+        at = rows.schema.get_field_index("headers")
+        if at < 0:
+            return rows
+        undone = [
+            None if one or encoding is None else encoding.strip().casefold()
+            for one, encoding in zip(bad.to_pylist(), self._encodings(rows), strict=True)
+        ]
+        headers = rows.column(at).to_pylist()
+        for row, (pairs, encoding) in enumerate(zip(headers, undone, strict=True)):
+            if pairs and encoding not in (None, "none", "identity"):
+                headers[row] = _without_last(pairs, encoding)
+        field = rows.schema.field(at)
+        return rows.set_column(at, field, pa.array(headers, field.type))
+
+    def payload_of(self, batch: pa.RecordBatch) -> bytes:
+        """The payload of a batch with one row. Raises BadFrame."""
+        found = self.unpack(batch)
+        if found.reasons is not None:
+            raise BadFrame(found.reasons[0].as_py())
+        payload: bytes = found.payloads[0].as_py()
+        return payload
 
     def _unframed(self, payloads: pa.BinaryArray, reasons: dict[int, str]) -> Bare:
         size = _MAGIC[self.name] + self.with_message
@@ -181,23 +272,45 @@ class Framing:
             raise BadFrame("The payload ends before its frame says which message it is.") from None
         return SchemaKey(number, message=message), size
 
-    def _named(self, payloads: pa.BinaryArray, batch: pa.RecordBatch) -> Bare:
-        keys_of: dict[SchemaKey, int] = {}
+    def _named(
+        self, payloads: pa.BinaryArray, batch: pa.RecordBatch, reasons: dict[int, str]
+    ) -> Bare:
+        numbers: dict[SchemaKey, int] = {}
+        known: dict[tuple[str | None, str | None], SchemaKey | str] = {}
         names = _values(batch, _OF_HEADERS[self.name])
         versions = _values(batch, "nats-schema-version")
-        for name, version in zip(names, versions, strict=True):
-            keys_of.setdefault(self._key(name, version), len(keys_of))
-        which = [keys_of[self._key(*one)] for one in zip(names, versions, strict=True)]
-        return Bare(payloads, list(keys_of), pa.array(which, pa.int32()))
+        which = []
+        for at, pair in enumerate(zip(names, versions, strict=True)):
+            if (key := known.get(pair)) is None:
+                try:
+                    key = self._key(*pair)
+                except BadFrame as error:
+                    key = str(error)
+                known[pair] = key
+            if isinstance(key, str):
+                reasons.setdefault(at, key)
+                key = SchemaKey()
+            which.append(numbers.setdefault(key, len(numbers)))
+        return Bare(payloads, list(numbers), pa.array(which, pa.int32()))
 
     def _key(self, name: str | None, version: str | None) -> SchemaKey:
+        """What the headers say. Raises BadFrame."""
         if name is not None and self.name == "azure":
             match = _OF_AZURE.fullmatch(name)
             name = None if match is None else match[1]
         if name is None:  # the schema of the query
             return SchemaKey()
-        is_number = version is not None and version.isdecimal()
-        return SchemaKey(name=name, version=int(version or 0) if is_number else None)
+        if len(name) > _MAX_NAME_CHARS:
+            raise BadFrame(f"The payload names a schema with {len(name):,} characters.")
+        if self.name == "azure" or version is None:
+            return SchemaKey(name=name)
+        if not _VERSION.fullmatch(version):
+            raise BadFrame(f"The payload's Nats-Schema-Version is {shown(version)}, no version.")
+        return SchemaKey(name=name, version=int(version))
+
+
+def _part(rows: pa.RecordBatch, payloads: list[bytes], reasons: list[str | None]) -> Decompressed:
+    return Decompressed(rows, pa.array(payloads, pa.binary()), pa.array(reasons, pa.string()))
 
 
 def framed(payload: bytes) -> str:
@@ -219,42 +332,54 @@ def varint(number: int) -> bytes:
     return bytes([*found, number])
 
 
-def _varint(payload: bytes, at: int) -> tuple[int, int]:
-    """A number in Protobuf's form, and where it ends."""
+def read_varint(payload: bytes, at: int, bits: int = 32) -> tuple[int, int]:
+    """A number in Protobuf's form, and where it ends. Raises IndexError for one without an end, and
+    BadFrame for one of more bits."""
     number = shift = 0
     while True:
         number |= (payload[at] & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if not payload[at - 1] & 0x80:
             return number, at
-        if shift > 28:
-            raise BadFrame("The frame of the payload has a number of more than 32 bits.")
+        if shift > bits // 7 * 7:
+            raise BadFrame(f"The frame of the payload has a number of more than {bits} bits.")
 
 
 def _path(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
     """The path to a message: how many numbers, then these, all of them in zigzag."""
-    length, at = _varint(payload, at)
+    length, at = read_varint(payload, at)
+    if length >> 1 > _MAX_PATH:
+        raise BadFrame("The frame of the payload has the path of no message.")
     path = []
     for _ in range(length >> 1):
-        one, at = _varint(payload, at)
+        one, at = read_varint(payload, at)
         path.append(one >> 1)
     return tuple(path) or (0,), at
 
 
 def _name(payload: bytes, at: int) -> tuple[str, int]:
     """Apicurio's `Ref`: its length, and in field 1 the message's name."""
-    length, at = _varint(payload, at)
+    length, at = read_varint(payload, at)
     end = at + length
     name = ""
     while at < end:
-        tag, at = _varint(payload, at)
-        size, at = _varint(payload, at)
+        tag, at = read_varint(payload, at)
+        size, at = read_varint(payload, at)
         if tag == 0x0A:
             name = payload[at : at + size].decode()
         at += size
     if end > len(payload):
         raise IndexError
     return name, end
+
+
+def _without_last(pairs: list[dict[str, str]], encoding: str | None) -> list[dict[str, str]] | None:
+    """Headers without the last one that names this compression, which is the outermost."""
+    for at in reversed(range(len(pairs))):
+        if pairs[at]["key"].casefold() == _ENCODING:
+            same = pairs[at]["value"].strip().casefold() == encoding
+            return ([*pairs[:at], *pairs[at + 1 :]] or None) if same else pairs
+    return pairs
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[str | None]:
@@ -274,7 +399,7 @@ def _values(batch: pa.RecordBatch, name: str) -> list[str | None]:
 
 def decompressed(payload: bytes, compression: str) -> bytes:
     """The payload without a compression, up to `MOST_BYTES`. Raises BadFrame."""
-    match compression.casefold():
+    match compression.strip().casefold():
         case "none" | "identity":
             return payload
         case "gzip" | "zstd" as name:
@@ -306,7 +431,7 @@ def _of_stream(payload: bytes, name: str) -> bytes:
 def _of_snappy(payload: bytes) -> bytes:
     """A block: its length, then the data."""
     try:
-        length, _ = _varint(payload, 0)
+        length, _ = read_varint(payload, 0)
         if length > MOST_BYTES:
             raise BadFrame(_TOO_LARGE)
         found: bytes = pa.decompress(payload, length, codec="snappy", asbytes=True)

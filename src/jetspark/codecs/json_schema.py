@@ -8,10 +8,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.codecs.ddl import arrow_columns
+from jetspark.codecs.ddl import arrow_columns, arrow_fields
 from jetspark.codecs.schema import UnusableSchema
 
 _TIMES: Final = {"date": pa.date32(), "date-time": pa.timestamp("us", tz="UTC")}
+MAX_TYPES: Final = 10_000
+"""Types in a schema where each reference counts as all that it leads to."""
 _PLAIN: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 
 
@@ -24,40 +26,59 @@ def columns_of(text: str) -> pa.Schema:
         if not text.lstrip().startswith("{"):
             return arrow_columns(text)
         whole = json.loads(text)
-        found = _type(whole, whole, ())
-    except (ValueError, RecursionError) as error:
-        raise UnusableSchema(f"The schema of the data cannot be used: {error}.") from None
+        found = _Types(whole).of(whole)
+    except RecursionError:
+        raise UnusableSchema("The schema of the data is nested too deeply.") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        why = f"there is no {error}" if isinstance(error, LookupError) else error
+        raise UnusableSchema(f"The schema of the data cannot be used: {why}.") from None
     if not pa.types.is_struct(found) or not found.num_fields:
         raise UnusableSchema("The JSON Schema of the data is not one of an object with properties.")
     return pa.schema(list(found))
 
 
-def _type(schema: Any, whole: Mapping[str, Any], inside: tuple[str, ...]) -> pa.DataType:
-    if not isinstance(schema, dict):  # true takes everything
-        return pa.string()
-    if (reference := schema.get("$ref")) is not None:
-        if reference in inside or not str(reference).startswith("#"):
-            raise ValueError(f"{reference} is in another document, or contains itself")
-        target: Any = whole
-        for part in str(reference).split("/")[1:]:
-            target = target[part.replace("~1", "/").replace("~0", "~")]
-        return _type(target, whole, (*inside, reference))
-    for key in ("anyOf", "oneOf"):
-        if key in schema:
-            parts = [one for one in schema[key] if one != {"type": "null"}]
-            return _type(parts[0], whole, inside) if len(parts) == 1 else pa.string()
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        kinds = [one for one in kind if one != "null"]
-        kind = kinds[0] if len(kinds) == 1 else None
-    match kind:
-        case "object" if schema.get("properties"):
-            properties = schema["properties"].items()
-            return pa.struct([(name, _type(one, whole, inside)) for name, one in properties])
-        case "object" if isinstance(schema.get("additionalProperties"), dict):
-            return pa.map_(pa.string(), _type(schema["additionalProperties"], whole, inside))
-        case "array" if "items" in schema:
-            return pa.list_(pa.field("element", _type(schema["items"], whole, inside)))
-        case "string":
-            return _TIMES.get(schema.get("format", ""), pa.string())
-    return _PLAIN.get(str(kind), pa.string())
+def json_columns_of(text: str) -> pa.Schema:
+    """The same for payloads, in Spark's DDL also of nested types. Raises ConfigError."""
+    return columns_of(text) if text.lstrip().startswith("{") else arrow_fields(text, "schema:")
+
+
+class _Types:
+    """The types of the parts of a JSON Schema."""
+
+    def __init__(self, whole: Mapping[str, Any]) -> None:
+        self._whole = whole
+        self._left = MAX_TYPES
+
+    def of(self, schema: Any, inside: tuple[str, ...] = ()) -> pa.DataType:
+        """`inside`: the references that have led here. Raises ValueError."""
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"it has more than {MAX_TYPES:,} fields")
+        if not isinstance(schema, dict):  # true takes everything
+            return pa.string()
+        if (reference := schema.get("$ref")) is not None:
+            if reference in inside or not str(reference).startswith("#"):
+                raise ValueError(f"{reference} is in another document, or contains itself")
+            target: Any = self._whole
+            for part in str(reference).split("/")[1:]:
+                target = target[part.replace("~1", "/").replace("~0", "~")]
+            return self.of(target, (*inside, reference))
+        for key in ("anyOf", "oneOf"):
+            if key in schema:
+                parts = [one for one in schema[key] if one != {"type": "null"}]
+                return self.of(parts[0], inside) if len(parts) == 1 else pa.string()
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            kinds = [one for one in kind if one != "null"]
+            kind = kinds[0] if len(kinds) == 1 else None
+        match kind:
+            case "object" if schema.get("properties"):
+                properties = schema["properties"].items()
+                return pa.struct([(name, self.of(one, inside)) for name, one in properties])
+            case "object" if isinstance(schema.get("additionalProperties"), dict):
+                return pa.map_(pa.string(), self.of(schema["additionalProperties"], inside))
+            case "array" if "items" in schema:
+                return pa.list_(pa.field("element", self.of(schema["items"], inside)))
+            case "string":
+                return _TIMES.get(schema.get("format", ""), pa.string())
+        return _PLAIN.get(str(kind), pa.string())

@@ -9,9 +9,9 @@ import base64
 import binascii
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from itertools import combinations
@@ -21,13 +21,30 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jetspark.codecs import sizes
 from jetspark.codecs.decoder import Undecodable, check_times
 from jetspark.codecs.encoder import cast, elements, numbers_of, refuse_nulls
+from jetspark.codecs.framing import BadFrame, read_varint, varint
 from jetspark.codecs.schema import PayloadSchema, UnusableSchema, is_proto_source
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, shown
+from jetspark.own_python import module_command
 
 _INSTALL: Final = "pip install 'jetspark[protobuf]'"
 _MAIN: Final = "schema.proto"
+COMPILE_TIMEOUT: Final = 60.0
+"""Seconds for protoc, which takes a tenth of a second for a schema of people's."""
+MAX_SOURCE_CHARS: Final = 4 << 20
+MAX_FIELDS: Final = 10_000
+"""Fields of a message, where each use of another message counts as all of its fields, so that a few
+lines cannot become any number of columns."""
+MAX_DEPTH: Final = 60
+"""Messages within each other: Arrow's interface for C takes 64 types."""
+MAX_GROUPS: Final = 1000
+"""Groups within each other in a payload, where they are unknown fields. Each needs a part of the
+stack in the library, whose overflow would end the process; Protobuf's own libraries take 100."""
+_GROUP_STARTS: Final = bytes(one for one in range(256) if one & 7 == 3)
+"""First bytes of the tags that begin a group."""
+_FILE: Final = re.compile(r"[^\x00-\x1f\\]{1,200}")
 _PLACE: Final = re.compile(r"(\d+):(\d+): *")
 
 
@@ -91,35 +108,53 @@ def _descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
     return files, found[-1]
 
 
-@lru_cache(maxsize=100)
+def compiler() -> None:
+    """Raise ConfigError unless .proto files can be compiled here."""
+    _library("grpc_tools")
+
+
 def _compiled(schema: PayloadSchema) -> bytes:
     """The descriptor set of a .proto file and what it imports."""
-    _library("grpc_tools")
+    compiler()
+    found = _compiled_or_reason(schema)
+    if isinstance(found, str):
+        raise UnusableSchema(found)
+    return found
+
+
+@lru_cache(maxsize=100)
+def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
+    """The same, or why there is none, which is remembered as well: payloads may name the schema."""
+    if len(schema.text) + sum(len(one.text) for one in schema.references) > MAX_SOURCE_CHARS:
+        return f"The Protobuf schema has more than {MAX_SOURCE_CHARS >> 20} MiB."
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
+        root = Path(folder).resolve()
+        sources, descriptors = root / "sources", root / "descriptors"
+        sources.mkdir()
         for one in schema.references:
-            file = (root / one.name).resolve()
-            if not file.is_relative_to(root.resolve()):
-                raise UnusableSchema(
-                    f"The Protobuf schema imports {one.name}, outside of its folder."
-                )
+            file = (sources / one.name).resolve() if _FILE.fullmatch(one.name) else sources
+            if sources not in file.parents:
+                return f"The Protobuf schema imports {shown(one.name)}, outside of its folder."
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(one.text, "utf-8")
-        (root / _MAIN).write_text(schema.text, "utf-8")
-        done = subprocess.run(  # noqa: S603
-            [
-                *(sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"),
-                *(f"--descriptor_set_out={folder}/set", _MAIN),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        (sources / _MAIN).write_text(schema.text, "utf-8")
+        try:
+            done = subprocess.run(  # noqa: S603
+                [
+                    *module_command("grpc_tools.protoc", f"-I{sources}"),
+                    *("--include_imports", f"--descriptor_set_out={descriptors}", _MAIN),
+                ],
+                capture_output=True,
+                check=False,
+                timeout=COMPILE_TIMEOUT,
+            )
+        except subprocess.TimeoutExpired:
+            return f"protoc does not compile the Protobuf schema in {COMPILE_TIMEOUT:.0f} seconds."
         if done.returncode:
-            said = done.stderr.strip().splitlines() or ["protoc failed"]
-            last = said[-1].replace(f"{folder}/", "").removeprefix(f"{_MAIN}:")
-            raise UnusableSchema(f"The Protobuf schema cannot be compiled: {_by_line(last)}")
-        return (root / "set").read_bytes()
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["protoc failed"]
+            last = said[-1].replace(f"{sources}/", "").removeprefix(f"{_MAIN}:")
+            return f"The Protobuf schema cannot be compiled: {_by_line(last)}"
+        return descriptors.read_bytes()
 
 
 def _by_line(said: str) -> str:
@@ -179,6 +214,7 @@ class ProtobufWriter:
             for file in files.file:
                 pool.Add(_only(file, schema.name, fields))
             descriptor = pool.FindMessageTypeByName(schema.name)
+            _check_size(descriptor)
             _check_groups(descriptor)
             ptars = _library("ptars")
             config = ptars.PtarsConfig(
@@ -190,22 +226,26 @@ class ProtobufWriter:
                 map_value_nullable=True,
             )
             self._handler = ptars.HandlerPool([descriptor.file], config).get_for_message(descriptor)
+            given: pa.Schema = self._handler.schema()
         except UnusableSchema:
             raise
-        except (TypeError, KeyError, ValueError) as error:
+        except (TypeError, KeyError, ValueError, RecursionError) as error:
             raise UnusableSchema(
                 f"The Protobuf schema of {schema.name} is incomplete ({error}): make the set with "
                 "protoc --include_imports."
             ) from None
         self._descriptor = descriptor
-        given: pa.Schema = self._handler.schema()
         order = given.names if fields is None else [one for one in fields if one in given.names]
         self.fields = pa.schema([_nullable(given.field(name)) for name in order])
         self._name = schema.name
+        self._bytes_of_byte = max(map(sizes.bytes_of_byte, self.fields.types), default=1)
+        self._elements = [*_elements_of(descriptor, pa.struct(list(self.fields)))]
 
     def decode(self, payloads: pa.BinaryArray) -> list[pa.Array]:
         """The fields of at least one message. Raises Undecodable."""
         try:
+            _check_nested_groups(payloads, self._descriptor)
+            self._check_elements(payloads)
             found = self._handler.array_to_record_batch(payloads)
             check_times(found.columns)
             return [found.column(one.name).cast(one.type) for one in self.fields]
@@ -217,6 +257,33 @@ class ProtobufWriter:
                 why = str(error).rpartition("message: ")[2]
                 raise Undecodable(f"The payload is not {self._name} in Protobuf: {why}.") from None
             raise
+
+    def _check_elements(self, payloads: pa.BinaryArray) -> None:
+        """Raise Undecodable for lists of messages that may become too large: each element begins
+        with the tag of its field, which is looked for in all bytes."""
+        length = pc.sum(pc.binary_length(payloads)).as_py() or 0
+        if length * self._bytes_of_byte > sizes.MAX_DECODED_BYTES:
+            data = b"".join(one for one in payloads.to_pylist() if one is not None)
+            sizes.check_decoded(sum(data.count(tag) * size for tag, size in self._elements))
+
+
+def _elements_of(
+    message: Any, kind: pa.StructType, around: frozenset[str] = frozenset()
+) -> Iterator[tuple[bytes, int]]:
+    """(tag, bytes of an element) of each field that is a list of messages, or a map."""
+    for field in message.fields:
+        at, inner = kind.get_field_index(field.name), field.message_type
+        if at < 0 or inner is None or inner.full_name in around:
+            continue
+        part, within = kind.field(at).type, around | {inner.full_name}
+        if pa.types.is_map(part):
+            yield varint(field.number << 3 | 2), 5 + sizes.bytes_of_value(part.item_type)
+            inner, part = inner.fields_by_name["value"].message_type, part.item_type
+        elif pa.types.is_list(part):
+            part = part.value_type
+            yield varint(field.number << 3 | 2), sizes.bytes_of_value(part)
+        if inner is not None and pa.types.is_struct(part):
+            yield from _elements_of(inner, part, within)
 
 
 class ProtobufEncoder(ProtobufWriter):
@@ -334,6 +401,68 @@ def _has_group(field: Any, seen: set[str]) -> bool:
         return False
     seen.add(inner.full_name)
     return any(_has_group(one, seen) for one in inner.fields)
+
+
+def _check_nested_groups(payloads: pa.BinaryArray, message: Any) -> None:
+    """Raise Undecodable for payloads with more than `MAX_GROUPS` groups within each other. Those
+    that have fewer bytes with which a group could begin need no look at their fields."""
+    for payload in payloads.filter(pc.greater(pc.binary_length(payloads), MAX_GROUPS)).to_pylist():
+        if len(payload) - len(payload.translate(None, _GROUP_STARTS)) > MAX_GROUPS:
+            todo = [(0, len(payload), message)]
+            while todo:
+                at, end, message_type = todo.pop()
+                with suppress(IndexError, BadFrame):  # a number has no end, as the library says
+                    todo += _walk(payload, at, end, message_type)
+
+
+def _walk(payload: bytes, at: int, end: int, message: Any) -> Iterator[tuple[int, int, Any]]:
+    """The messages in this one: where they begin and end, and their types."""
+    messages = {one.number: one.message_type for one in message.fields if one.message_type}
+    depth = 0
+    while at < end:
+        tag, at = read_varint(payload, at, 64)
+        match tag & 7:
+            case 0:
+                _, at = read_varint(payload, at, 64)
+            case 1:
+                at += 8
+            case 2:
+                size, at = read_varint(payload, at, 64)
+                inner = messages.get((tag & 0xFFFFFFFF) >> 3)
+                if inner is not None and not depth:
+                    yield at, min(at + size, end), inner
+                at += size
+            case 3 if depth == MAX_GROUPS:
+                raise Undecodable(f"The payload has more than {MAX_GROUPS:,} groups in each other.")
+            case 3:
+                depth += 1
+            case 4:
+                depth -= 1
+            case 5:
+                at += 4
+            case _:
+                return
+
+
+def _check_size(message: Any) -> None:
+    """Raise ConfigError for a message that becomes more than `MAX_FIELDS` columns at any depth. One
+    that contains itself is a single one there."""
+    left, why = MAX_FIELDS, f"becomes more than {MAX_FIELDS:,} fields"
+    todo = [(message, frozenset({message.full_name}))]
+    while todo:
+        here, around = todo.pop()
+        for field in here.fields:
+            left -= 1
+            inner = field.message_type
+            if inner is not None and inner.full_name not in around:
+                todo.append((inner, around | {inner.full_name}))
+        if len(around) > MAX_DEPTH:
+            left, why = -1, "is nested too deeply"
+        if left < 0:
+            raise UnusableSchema(
+                f"The Protobuf schema of {message.full_name} {why}: name only other fields in the "
+                "option 'fields'."
+            )
 
 
 def _nullable(field: pa.Field) -> pa.Field:

@@ -43,6 +43,8 @@ class PayloadSchema:
     """The registry's id."""
     references: tuple[PayloadSchema, ...] = ()
     """The schemas that it names, each before those that name it."""
+    former: tuple[PayloadSchema, ...] = ()
+    """Its earlier versions, the latest one first, whose fields a reader keeps as columns."""
 
 
 def is_proto_source(text: str) -> bool:
@@ -55,7 +57,8 @@ class SchemaLookup(Protocol):
 
     Tasks look up what the driver has not seen, so it can be pickled. Both calls raise
     SchemaNotFoundError for what the registry does not have, which makes a bad record of the
-    payload; any other error, such as a registry out of reach, ends the task.
+    payload; any other error, such as a registry out of reach, ends the task. A registry without ids
+    has an attribute `has_ids`, which is false.
     """
 
     def by_id(self, number: int) -> PayloadSchema:

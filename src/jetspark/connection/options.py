@@ -18,11 +18,11 @@ from jetspark.connection.proxy import Proxy, parse_proxy
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import ConfigError, shown
 from jetspark.files import read_small
-from jetspark.nats_py_names import told
+from jetspark.nats_py_names import migration_hint
 from jetspark.nearest import meant
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import LONGEST, Seconds, in_seconds
-from jetspark.validation import check_whole, check_word
+from jetspark.validation import check_whole, check_word, texts_of
 from jetspark.wire.js_api import api_prefix_of
 
 _PEM_FILES = frozenset({".pem", ".crt", ".cer"})
@@ -415,7 +415,7 @@ def make_options(
     """
     for name in options:
         if name not in _NAMES:
-            if sentence := told("connect", name):
+            if sentence := migration_hint("connect", name):
                 raise ConfigError(sentence)
             hint = meant(name, (*_NAMES, "context"), f"; known: {', '.join(_NAMES)}.")
             raise ConfigError(f"Unknown connection option {name!r}{hint}")
@@ -424,7 +424,7 @@ def make_options(
             raise ConfigError("Name the servers once: as first argument or as servers=….")
         options["servers"] = servers
     if isinstance(several := options.get("servers"), Iterable) and not isinstance(several, str):
-        options["servers"] = tuple(several)
+        options["servers"] = tuple(texts_of("servers", several))
     environ = os.environ if environ is None else environ
     found: dict[str, Any] = {}
     if context is not None:

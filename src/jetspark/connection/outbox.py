@@ -17,32 +17,14 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Container
+from math import inf
 
+from jetspark.connection.locks import locked
 from jetspark.connection.server_errors import Dropped, sendable
+from jetspark.connection.waiting import Room
 from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError, OutboundBufferError
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.frames import reply_of
-
-
-class Waiters(list["asyncio.Future[None]"]):
-    """Tasks that wait for a change. False without any, which the read loop checks."""
-
-    __slots__ = ()
-
-    async def wait(self) -> None:
-        """Wait for the next `wake`."""
-        waiter = asyncio.get_running_loop().create_future()
-        self.append(waiter)
-        await waiter
-
-    def wake(self) -> None:
-        """Let all waiting tasks check again."""
-        waiters = self[:]
-        self.clear()
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
 
 logger = logging.getLogger("jetspark")
 
@@ -88,7 +70,7 @@ class Outbox:
         self._armed = True
         self._paused = False
         self._reason: JetsparkError | None = None
-        self._waiters = Waiters()
+        self._room = Room(lambda: self.crowded)
         self.crowded = False
         """Whether publishers should `wait` before they add more."""
         self.bytes_out = 0
@@ -171,16 +153,14 @@ class Outbox:
 
     def put_here(self, frame: bytes) -> bool:
         """`put_now` from any thread, if it can be written at once; returns whether it was."""
-        if not self._writing.acquire(blocking=False):
+        return locked(self._writing, self._write_if_idle, frame, missed=False)
+
+    def _write_if_idle(self, frame: bytes) -> bool:
+        write = self._write_here
+        if write is None or self._frames or self._paused or not write(frame):
             return False
-        try:
-            write = self._write_here
-            if write is None or self._frames or self._paused or not write(frame):
-                return False
-            self.bytes_out += len(frame)
-            return True
-        finally:
-            self._writing.release()
+        self.bytes_out += len(frame)
+        return True
 
     def put_control(self, frame: bytes) -> None:
         """Add a frame for the present link; dropped without one. Never refused."""
@@ -291,9 +271,8 @@ class Outbox:
         if self._paused:
             return
         self.crowded = False
-        self._waiters.wake()
+        self._room.wake(inf)
 
     async def wait(self) -> None:
-        """Wait for room, or for the link's end."""
-        while self.crowded:
-            await self._waiters.wait()
+        """Wait for room, or for the link's end; who came first is first."""
+        await self._room.wait()

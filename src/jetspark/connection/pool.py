@@ -5,7 +5,8 @@ against its server, a success resets the count. A server is removed when the cou
 `max_attempts` (-1: never), or, unless `retry_auth_errors`, after the same authentication error
 twice in a row. A server that was tried or lost moves to the end. Servers advertised in INFO are
 added, up to MOST_ADVERTISED, since before TLS anyone can send an INFO. They inherit scheme and
-credentials, and TLS verifies an address against the name that the user wrote (`tls_name`).
+credentials, and TLS verifies an address, and a name from before TLS, against the name that the user
+wrote (`tls_name`).
 """
 
 from __future__ import annotations
@@ -180,11 +181,14 @@ class ServerPool:
         if self._servers.get(server.key) is server:
             self._servers[server.key] = self._servers.pop(server.key)
 
-    def learn(self, addresses: Iterable[str], via: PooledServer, *, secure: bool) -> list[str]:
+    def learn(
+        self, addresses: Iterable[str], via: PooledServer, *, secure: bool, in_clear: bool = False
+    ) -> list[str]:
         """Add INFO's connect_urls; returns the new servers.
 
-        Removes advertised servers that are no longer in the list (the cluster shrank), except
-        `via`. Skips an address that cannot be parsed.
+        `in_clear`: the INFO came before TLS, so anyone may have named the servers, and none is
+        verified by the name that it has there. Removes advertised servers that are no longer in
+        the list (the cluster shrank), except `via`. Skips an address that cannot be parsed.
         """
         named: list[PooledServer] = []
         for address in islice(addresses, MOST_ADVERTISED):
@@ -192,7 +196,11 @@ class ServerPool:
                 url = parse_url(address)
             except ConfigError:
                 continue
-            named.append(PooledServer(_inherit(url, via.url, secure=secure), gossiped=True))
+            named.append(
+                PooledServer(
+                    _inherit(url, via.url, secure=secure, in_clear=in_clear), gossiped=True
+                )
+            )
         if not named:
             return []
         keys = {server.key for server in named}
@@ -201,19 +209,23 @@ class ServerPool:
             for key, server in self._servers.items()
             if not server.gossiped or server is via or key in keys
         }
+        if not in_clear:  # some may have been named before TLS
+            for server in named:
+                if (known := self._servers.get(server.key)) is not None and known.gossiped:
+                    known.url = server.url
         if self._randomize:
             self._rng.shuffle(named)
         return [str(server.url) for server in named if self._add(server)]
 
 
-def _inherit(url: ServerURL, via: ServerURL, *, secure: bool) -> ServerURL:
+def _inherit(url: ServerURL, via: ServerURL, *, secure: bool, in_clear: bool) -> ServerURL:
     return replace(
         url,
         scheme="tls" if secure and not via.websocket else via.scheme,
         user=via.user,
         password=via.password,
         token=via.token,
-        tls_name=(via.tls_name or via.host) if _is_address(url.host) else None,
+        tls_name=(via.tls_name or via.host) if in_clear or _is_address(url.host) else None,
     )
 
 

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from jetspark.connection.urls import NO_HOST, ServerURL
 from jetspark.errors import ConfigError, ServerRefusedError
+from jetspark.validation import check_text
 
 Steps: TypeAlias = Generator[bytes | int, bytes | None, None]
 _Receiving: TypeAlias = Generator[bytes | int, bytes | None, bytes]
@@ -51,6 +52,7 @@ class Proxy:
 
 def parse_proxy(text: str) -> Proxy:
     """Parse `http://[user[:password]@]host:port` or `socks5://…`. Raises ConfigError."""
+    check_text("proxy", text)
     try:
         parts = urlsplit(text.strip())
         port = parts.port

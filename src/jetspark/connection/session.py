@@ -111,6 +111,8 @@ class Session:
     ) -> None:
         self.server = server
         self.info = ServerInfo()
+        self.info_in_clear = False
+        """Whether TLS began after `info` had come, so that anyone may have changed it."""
         self.lost: errors.JetsparkError | None = None
         """Why the link has ended; None while it lives."""
         self.proven = False
@@ -130,6 +132,8 @@ class Session:
         # After `start`: a future for each unanswered PING; None for those of the timer.
         self._pings: deque[asyncio.Future[None] | None] = deque()
         self._unanswered = 0
+        self._writing_paused = False
+        self._owes_pong = False
         self._timer: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[None] | None = None
 
@@ -192,9 +196,11 @@ class Session:
             match step:
                 case Receive():
                     answer = await self._next_event()
+                    self.info_in_clear &= not isinstance(answer, Info)
                 case Send(data):
                     self.write(data)
                 case StartTLS(hostname):
+                    self.info_in_clear = self._greeted
                     await self._start_tls(hostname)
 
     async def _next_event(self) -> Event:
@@ -293,7 +299,11 @@ class Session:
     def _control(self, event: ControlEvent) -> None:
         match event:
             case Ping():
-                self._owner.enqueue(self, frames.PONG)
+                # One PONG answers all PINGs, and a server that reads none may send any number.
+                if self._writing_paused:
+                    self._owes_pong = True
+                else:
+                    self._owner.enqueue(self, frames.PONG)
             case Pong():
                 self._answered()
             case Info(document):
@@ -302,6 +312,7 @@ class Session:
                 except errors.ProtocolError as error:
                     self._owner.error_reported(error)
                 else:
+                    self.info_in_clear = False
                     self._owner.info_changed(self, self.info)
             case Err(text):
                 problem, ends = meaning_of(text, str(self.server))
@@ -366,11 +377,16 @@ class Session:
 
     def pause_writing(self) -> None:
         """Called by the transport."""
+        self._writing_paused = True
         self._owner.writing_paused(self, True)
 
     def resume_writing(self) -> None:
         """Called by the transport."""
+        self._writing_paused = False
         self._owner.writing_paused(self, False)
+        if self._owes_pong:
+            self._owes_pong = False
+            self._owner.enqueue(self, frames.PONG)
 
     # -- ending --------------------------------------------------------------------------------
 

@@ -32,10 +32,38 @@ from jetspark.connection.routes import Route, RouteTable
 from jetspark.connection.session import Session, Traffic
 from jetspark.connection.transports import Dial, dialing
 from jetspark.connection.urls import ServerURL
+from jetspark.connection.waiting import start_task
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.kernel import MAX_MESSAGE
 
 logger = logging.getLogger("jetspark")
+
+MAX_LOGGED = 100
+LOG_INTERVAL = 10.0
+"""At most MAX_LOGGED errors are logged in so many seconds."""
+
+
+class LogBudget:
+    """Decides which errors are logged, since a server may report any number of them."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until = float("-inf")
+        self._count = 0
+
+    def spend(self) -> bool:
+        """Whether to log one more; says once that others follow, and then how many there were."""
+        now = self._clock()
+        if now >= self._until:
+            if (left_out := self._count - MAX_LOGGED) > 0:
+                logger.warning("%d more errors were not logged", left_out)
+            self._until, self._count = now + LOG_INTERVAL, 0
+        self._count += 1
+        if self._count == MAX_LOGGED + 1:
+            logger.warning(
+                "%d errors within %g s; the next ones are only counted", MAX_LOGGED, LOG_INTERVAL
+            )
+        return self._count <= MAX_LOGGED
 
 
 class Connector:
@@ -215,6 +243,7 @@ class Supervisor:
         self.traffic = Traffic()
         self.status = ConnectionStatus.CLOSED
         self.last_error: errors.JetsparkError | None = None
+        self._log_budget = LogBudget()
         self.info: ServerInfo | None = None
         """INFO of the present server, or of the last one while there is none."""
         self.max_payload = MAX_MESSAGE
@@ -253,7 +282,8 @@ class Supervisor:
         self.traffic.slow_consumers += isinstance(error, errors.SlowConsumerError)
         if self.status is not ConnectionStatus.CLOSED:  # afterwards last_error says why it closed
             self.last_error = error
-        logger.log(level, "%s", error)
+        if self._log_budget.spend():
+            logger.log(level, "%s", error)
         self.on_error(error)
 
     # -- connecting ----------------------------------------------------------------------------
@@ -267,7 +297,7 @@ class Supervisor:
                 ) from self.last_error
             self._enter(ConnectionStatus.CONNECTING)
             self.outbox.open()
-            self._task = self._loop.create_task(self._run(), name="jetspark-link")
+            self._task = start_task(self._run(), name="jetspark-link")
             try:
                 await self._connected()
             except asyncio.CancelledError:
@@ -399,11 +429,13 @@ class Supervisor:
         link = self._link
         if link is None or session is not link.session:
             return
+        was_leaving = self.info is not None and self.info.ldm
         self._take_info(info)
         self._learn(link)
         if info.ldm:
-            logger.info("%s is in lame-duck mode", session.server)
-            self._on_event(events.LameDuck(str(session.server)))
+            if not was_leaving:
+                logger.info("%s is in lame-duck mode", session.server)
+                self._on_event(events.LameDuck(str(session.server)))
             self._wake.set()
 
     def _take_info(self, info: ServerInfo) -> None:
@@ -418,7 +450,8 @@ class Supervisor:
     def _learn(self, link: _Link) -> None:
         session = link.session
         urls = [] if self._options.ignore_discovered_servers else session.info.connect_urls
-        if new := self.pool.learn(urls, link.server, secure=session.tls is not None):
+        secure, in_clear = session.tls is not None, session.info_in_clear
+        if new := self.pool.learn(urls, link.server, secure=secure, in_clear=in_clear):
             self._on_event(events.ServersDiscovered(tuple(new)))
 
     def error_reported(self, error: errors.JetsparkError) -> None:
@@ -468,10 +501,12 @@ class Supervisor:
         self.routes.add(route)
 
     async def linked(self) -> None:
-        """Wait for a link. Raises ConnectionClosedError."""
+        """Wait for a link. Raises ConnectionClosedError; ConnectionLostError if none comes."""
+        self.require_open()
         while self._link is None:
-            self.require_open()
             await self._settled.wait()
+            if self.status is ConnectionStatus.CLOSED:
+                raise self._closed_by(self.last_error)
 
     async def ping(self) -> None:
         """A round trip. Raises ConnectionClosedError without a link, and when the link is lost."""
@@ -486,16 +521,17 @@ class Supervisor:
         self._enter(ConnectionStatus.DRAINING)
         self._on_event(events.Draining())
 
-    async def close(self) -> None:
+    async def close(self, within: float = CLOSE_TIMEOUT) -> None:
         """Send buffered publishes, end the link, fail pending calls. May be called again.
 
-        Completes even when the caller is cancelled.
+        `within`: seconds for what is buffered. Completes even when the caller is cancelled.
         """
         if self._closing is None or self._closing.cancelled():
-            self._closing = self._loop.create_task(self._close(), name="jetspark-close")
+            closing = self._close(max(min(within, CLOSE_TIMEOUT), 0))
+            self._closing = start_task(closing, name="jetspark-close")
         await asyncio.shield(self._closing)
 
-    async def _close(self) -> None:
+    async def _close(self, within: float) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -503,11 +539,18 @@ class Supervisor:
             self.outbox.flush(anyway=True)
         self._shut(None)
         if session:
-            await self._hang_up(session)
+            await self._hang_up(session, within)
 
-    async def _hang_up(self, session: Session) -> None:
-        if not await session.close(CLOSE_TIMEOUT):
+    async def _hang_up(self, session: Session, within: float = CLOSE_TIMEOUT) -> None:
+        if not await session.close(within):
             logger.warning("Some published messages could not be sent to %s", session.server)
+
+    @staticmethod
+    def _closed_by(error: errors.JetsparkError | None) -> errors.ConnectionClosedError:
+        """The error of calls that wait; `error`: why the link is lost, None: closed on purpose."""
+        closed = errors.ConnectionClosedError() if error is None else errors.ConnectionLostError()
+        closed.__cause__ = error
+        return closed
 
     def _shut(self, error: errors.JetsparkError | None) -> None:
         """End at once: from here on every call raises ConnectionClosedError."""
@@ -520,8 +563,7 @@ class Supervisor:
         self.outbox.close(error)
         # None after a close on purpose, to tell it from a lost connection.
         self.last_error = error
-        closed = errors.ConnectionClosedError() if error is None else errors.ConnectionLostError()
-        closed.__cause__ = error
+        closed = self._closed_by(error)
         for route in self.routes:
             self.routes.end(route, closed)
         self._on_event(events.Closed(error))

@@ -267,15 +267,18 @@ class TcpTransport(asyncio.BufferedProtocol):
         transport, sock = self._transport, self._socket
         if transport is None or sock is None or self._rest or len(data) > _AT_ONCE:
             return False
+        size, sent = len(data), list[int]()
         try:
             if transport.get_write_buffer_size():
                 return False
-            sent = sock.send(data)
+            # Noted in the same call in C: a signal handler's exception must not hide a part.
+            sent.extend(map(sock.send, (data,)))
         except (OSError, RuntimeError):  # full or gone: `write` finds out
             return False
-        if sent < len(data):
-            self._rest = data[sent:]
-            self._loop.call_soon_threadsafe(self.write, b"")
+        finally:
+            if sent and sent[0] < size:
+                self._rest = data[sent[0] :]
+                self._loop.call_soon_threadsafe(self.write, b"")
         return True
 
     async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from jetspark.errors import ConfigError
 from jetspark.subjects import NO_TEXT
+from jetspark.validation import texts_of
 
 DEFAULT_PORT = 4222
 DEFAULT_URL = "nats://127.0.0.1:4222"
@@ -60,6 +61,14 @@ class ServerURL:
         return f"{self.scheme}://{self.address}{self.path}"
 
 
+def _unescaped(shown: str) -> ConfigError:
+    return ConfigError(
+        f"Bad server URL {shown!r}: percent-encode what its user and password have of / ? # [ ] @ "
+        ": % and commas, such as %2F for / and %23 for #; or give them as the options user and "
+        "password."
+    )
+
+
 def parse_url(text: str) -> ServerURL:
     """Raises ConfigError, without the credentials."""
     shown = text.rpartition("@")[2]
@@ -74,6 +83,9 @@ def parse_url(text: str) -> ServerURL:
         if port == 0:
             raise ValueError
     except ValueError:
+        login, at, _ = bare.partition("://")[2].rpartition("@")
+        if at and set(login) & set("/?#[]"):
+            raise _unescaped(shown) from None
         raise ConfigError(
             f"Bad server URL {shown!r}: write nats://host:port, with a port of 1 to 65535."
         ) from None
@@ -83,6 +95,8 @@ def parse_url(text: str) -> ServerURL:
     if not parts.hostname or any(c.isspace() for c in parts.hostname):
         raise ConfigError(f"Bad server URL {shown!r}: it has no host; write nats://host:port.")
     path = "" if parts.path == "/" else parts.path
+    if parts.scheme in ("nats", "tls") and "@" in path + parts.query + parts.fragment:
+        raise _unescaped(shown)
     if parts.query or parts.fragment or (path and parts.scheme not in ("ws", "wss")):
         raise ConfigError(
             f"Bad server URL {shown!r}: nothing may follow the port"
@@ -112,8 +126,14 @@ def parse_urls(servers: str | Iterable[str]) -> tuple[ServerURL, ...]:
 
     Raises ConfigError, also for an empty list and for WebSocket URLs mixed with others.
     """
-    texts = servers.split(",") if isinstance(servers, str) else list(servers)
-    urls = tuple(parse_url(text) for text in texts if text.strip())
+    texts = servers.split(",") if isinstance(servers, str) else texts_of("servers", servers)
+    try:
+        urls = tuple(parse_url(text) for text in texts if text.strip())
+    except ConfigError:
+        if isinstance(servers, str) and len(texts) > 1 and "@" in servers:
+            # A part may be the beginning of a password with a comma.
+            raise _unescaped(servers.rpartition("@")[2]) from None
+        raise
     if not urls:
         raise ConfigError("No server named: write for example servers='nats://127.0.0.1:4222'.")
     if len({url.websocket for url in urls}) > 1:

@@ -29,7 +29,7 @@ from jetspark.dead_letters.letter import (
 from jetspark.dead_letters.worker import DeadLetterWorker, Mover, is_stored
 from jetspark.documents.document import text_of_time
 from jetspark.documents.events import event_subjects
-from jetspark.documents.streams import StreamSettings
+from jetspark.documents.streams import RetentionPolicy, StreamSettings
 from jetspark.err_codes import STREAM_NOT_FOUND
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.letter_rules import letters_subject
@@ -70,6 +70,8 @@ class DeadLetters:
     def __init__(self, js: JetStreamContext, info: StreamInfo) -> None:
         self._js = js
         self._info = info
+        self._work_queues: dict[str, bool] = {}
+        """Whether streams of letters are work queues."""
 
     @property
     def name(self) -> str:
@@ -209,7 +211,8 @@ class DeadLetters:
         stays. A message keeps its headers, except those of its first publish (Nats-Msg-Id,
         conditions). A second replay repeats no message within the duplicate window of the stream
         that takes it. If that stream has removed the message since, the letter is reported and
-        stays.
+        stays. A message that goes back into its work queue replaces the original, which is deleted
+        if it is still there; without the permission for that, the original is reported and stays.
 
         Raises ConfigError when `to` is a subject of dead letters or of the server;
         NoStreamResponseError when no stream takes a message, and the errors of `publish` and
@@ -257,16 +260,45 @@ class DeadLetters:
                 "and does not have it now. To publish it again, replay it after the stream's "
                 "duplicate window; if it is done with, delete the letter."
             )
+        if ack.stream == letter.stream:
+            await self._remove_original(letter)
         if not keep:
             with suppress(errors.MessageNotFoundError):  # another replay was faster
                 await self._js.delete_msg(self.name, letter.seq)
         return not ack.duplicate
+
+    async def _remove_original(self, letter: DeadLetter) -> None:
+        """Delete a message that a consumer gave up from its work queue, once it is there again."""
+        stream, js = letter.stream, self._js
+        if letter.reason not in KINDS:
+            return
+        with suppress(errors.MessageNotFoundError, errors.StreamNotFoundError):
+            if stream not in self._work_queues:
+                config = (await js.stream_info(stream)).config
+                self._work_queues[stream] = config.retention == RetentionPolicy.WORK_QUEUE
+            if not self._work_queues[stream]:
+                return
+            found = await js.get_msg(stream, letter.stream_seq, direct=False)
+            # In a recreated stream the sequence is another message.
+            if (found.time, found.data) != (letter.published, letter.data):
+                return
+            try:
+                await js.delete_msg(stream, letter.stream_seq)
+            except errors.PermissionsError as error:
+                text = (
+                    f"Message {letter.stream_seq} stays in work queue {stream!r} beside the one "
+                    f"that letter {letter.seq} put there again: {error}"
+                )
+                js.client.report(errors.JetStreamError(text))
 
     def __repr__(self) -> str:
         return f"DeadLetters({self.name!r})"
 
 
 _OURS: Final = frozenset({"name", "subjects", "retention", "mirror", "sources"})
+
+_SHARED = {"storage", "num_replicas", "placement"}
+"""Options of the stream of letters that apply to the stream of advisories, too."""
 
 
 class DeadLetterCalls(JetStreamContext):
@@ -316,12 +348,10 @@ class DeadLetterCalls(JetStreamContext):
                 name=name, subjects=[letters_subject(name)], **options
             )
             await self.create_or_update_stream(
+                {option: value for option, value in options.items() if option in _SHARED},
                 name=advisories,
                 subjects=subjects,
                 retention="workqueue",
-                storage=options.get("storage"),
-                num_replicas=options.get("num_replicas"),
-                placement=options.get("placement"),
             )
             await self.create_or_update_consumer(
                 advisories, durable_name=WORKER, ack_policy="explicit", max_deliver=-1
@@ -411,7 +441,7 @@ class DeadLetterCalls(JetStreamContext):
 
 
 def _names(kind: str, names: str | Iterable[str]) -> list[str]:
-    found = list(dict.fromkeys(texts_of(names)))
+    found = list(dict.fromkeys(texts_of(f"{kind}s", names)))
     if not found:
         raise errors.ConfigError(f"{kind}s is empty.")
     return [check_name(kind, name) for name in found]

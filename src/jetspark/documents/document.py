@@ -1,8 +1,9 @@
 """The base of JSON documents: typed, but without losing anything on the wire.
 
 Field names are those of the wire. None means "not given" and is not sent, so an update keeps other
-values; 0, False and empty values are sent. Durations are `timedelta`, times aware `datetime`, both
-with the wire's nanoseconds. `extra` keeps unknown fields, at every level, and sends them back.
+values; 0, False and empty values are sent. `replace` notes in `extra` which fields became None,
+since an update removes them. Durations are `timedelta`, times aware `datetime`, both with the
+wire's nanoseconds. `extra` keeps unknown fields, at every level, and sends them back.
 Documents are frozen; `replace` makes a changed copy. Words such as "limits" are plain strings, so
 words of newer servers pass through.
 """
@@ -28,7 +29,7 @@ from jetspark.timestamps import (
     ns_to_timedelta,
     parse_isotime,
 )
-from jetspark.validation import texts_of
+from jetspark.validation import list_of
 from jetspark.wire.documents import convert_document, plain_value
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def to_duration(value: Seconds) -> Duration:
     """The same duration with its nanoseconds; a number is seconds. Raises ConfigError."""
     if isinstance(value, Duration):
         return value
-    if not isinstance(value, timedelta) and not -LONGEST < value < LONGEST:
+    if not isinstance(value, timedelta) and not -LONGEST < value < LONGEST:  # or NaN
         raise ConfigError(
             f"{shown(value)} are too many seconds; nanoseconds are for mappings and JSON"
         )
@@ -174,7 +175,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=Tru
         for name in _list_fields(type(self)):
             value = getattr(self, name)
             if value is not None and type(value) is not list:
-                msgspec.structs.force_setattr(self, name, texts_of(value))
+                msgspec.structs.force_setattr(self, name, list_of(name, value))
         for name, exact in time_fields(type(self)):
             value = getattr(self, name)
             if value is None:
@@ -186,7 +187,15 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=Tru
             msgspec.structs.force_setattr(self, name, better)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed."""
+        """A copy with some fields changed. An update removes the fields that became None."""
+        if "extra" not in changes:
+            removed = {
+                name: None
+                for name, value in changes.items()
+                if value is None and getattr(self, name, None) is not None
+            }
+            kept = {name: value for name, value in self.extra.items() if name not in changes}
+            changes["extra"] = kept | removed
         return msgspec.structs.replace(self, **changes)
 
 
@@ -202,6 +211,19 @@ def time_fields(cls: type[Document]) -> list[tuple[str, Any]]:
     fields = [(field.name, str(field.type)) for field in msgspec.structs.fields(cls)]
     exact = {"Duration": to_duration, "Timestamp": to_timestamp}
     return [(name, exact[kind]) for name, text in fields for kind in exact if kind in text]
+
+
+@cache
+def inner_documents(cls: type[Document]) -> dict[str, type[Document]]:
+    """The fields that hold documents, or lists of documents."""
+    found = {field.encode_name: _document_in(field.type) for field in msgspec.structs.fields(cls)}
+    return {name: inner for name, inner in found.items() if inner is not None}
+
+
+def _document_in(kind: Any) -> type[Document] | None:
+    if isinstance(kind, type) and issubclass(kind, Document):
+        return kind
+    return next(filter(None, map(_document_in, get_args(kind))), None)
 
 
 @cache
@@ -279,19 +301,34 @@ def _attach_extras(document: Document, raw: Mapping[str, Any]) -> None:
 
 def to_wire(document: Document) -> dict[str, Any]:
     """The fields given, as plain JSON values, unknown fields included."""
-    fields = {name: getattr(document, name) for name in field_names(type(document))}
-    wire = {name: wire_value(value) for name, value in fields.items() if value is not None}
-    return wire | document.extra
+    cls = type(document)
+    fields = {name: getattr(document, name) for name in field_names(cls)}
+    wire = {
+        name: wire_value(value, times=holds_times(cls, name))
+        for name, value in fields.items()
+        if value is not None
+    }
+    return document.extra | wire
 
 
-def wire_value(value: Any) -> Any:
-    """The plain JSON value of a document's field, or of a caller's value for it."""
+def holds_times(cls: type[Document], name: str) -> bool:
+    """Whether a field may hold durations and times: if it is one, has documents, or is unknown."""
+    kinds = dict(time_fields(cls)), inner_documents(cls)
+    return any(name in kind for kind in kinds) or name not in field_names(cls)
+
+
+def wire_value(value: Any, *, times: bool = True) -> Any:
+    """The plain JSON value of a document's field, or of a caller's value for it.
+
+    `times=False`: durations and times stay as they are, for the check of the field's type: they
+    would be a number and a text. Raises ValueError for a datetime without a zone.
+    """
     if isinstance(value, Document):
         return to_wire(value)
     if isinstance(value, timedelta):
-        return exact_ns(value)
+        return exact_ns(value) if times else value
     if isinstance(value, datetime):
-        return text_of_time(value)
+        return text_of_time(value) if times else value
     if value is None or isinstance(value, bool):
         return value
     try:
@@ -299,5 +336,7 @@ def wire_value(value: Any) -> Any:
     except TypeError:
         return value  # the sender raises the error
     if isinstance(value, dict):
-        return {wire_value(key): wire_value(one) for key, one in value.items()}
-    return [wire_value(one) for one in value] if isinstance(value, list) else value
+        return {
+            wire_value(key, times=times): wire_value(one, times=times) for key, one in value.items()
+        }
+    return [wire_value(one, times=times) for one in value] if isinstance(value, list) else value

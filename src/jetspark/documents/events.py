@@ -421,7 +421,7 @@ def parse_event(data: bytes) -> Event:
 def event_kinds(kinds: str | Iterable[str]) -> frozenset[EventKind]:
     """Words as kinds. Raises ConfigError, which suggests a similar one, for an unknown word."""
     known = {str(kind): kind for kind in EventKind}
-    words = texts_of(kinds)
+    words = texts_of("kinds", kinds)
     if not words:
         raise ConfigError("kinds is empty; None means all.")
     for word in words:

@@ -114,7 +114,7 @@ class ConsumerLimits(Document, frozen=True, kw_only=True):
 
 
 class StreamConfig(Document, frozen=True, kw_only=True):
-    """A stream's configuration. None: not given (the server's default, or unchanged)."""
+    """A stream's configuration. None: not given (the default, or unchanged)."""
 
     name: str | None = None
     description: str | None = None

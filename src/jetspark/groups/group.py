@@ -17,6 +17,7 @@ import jetspark.errors as errors
 from jetspark.client.listing import Listing
 from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.consumers import ConsumerConfig, ConsumerSettings
+from jetspark.documents.document import to_duration
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import Source, StreamInfo, SubjectTransform
 from jetspark.groups.documents import (
@@ -37,7 +38,7 @@ from jetspark.groups.member import GroupCallback, GroupMember
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.kv.bucket import Bucket, BucketCalls
 from jetspark.subjects import check_name, subjects_overlap
-from jetspark.timestamps import Seconds, as_timedelta
+from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole, texts_of
 from jetspark.wire.documents import encode_document
 
@@ -133,7 +134,7 @@ class ConsumerGroup:
             raise errors.ConfigError(f"The group decides on {wrong[0]} itself.")
         if not self._place.elastic:
             check_member(self._place, self._config, member)
-        wait = as_timedelta(ack_wait)
+        wait = to_duration(ack_wait)
         if wait <= timedelta(0):
             raise errors.ConfigError("ack_wait must be more than 0 seconds.")
         chosen = {
@@ -250,7 +251,7 @@ def _with_members(config: ElasticConfig, members: list[str]) -> ElasticConfig:
 
 
 def _names(members: str | Iterable[str]) -> list[str]:
-    found = texts_of(members)
+    found = texts_of("members", members)
     if not found:
         raise errors.ConfigError("members is empty.")
     return found
@@ -330,8 +331,8 @@ class GroupCalls(BucketCalls):
         place = Place(stream, name, elastic=False).check()
         config = StaticConfig(
             max_members,
-            texts_of(filters or ()),
-            texts_of(members or ()) or None,
+            texts_of("filters", filters or ()),
+            texts_of("members", members or ()) or None,
             mappings_of(mappings or {}) or None,
         )
         if not members_of(config):

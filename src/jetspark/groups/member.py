@@ -30,7 +30,7 @@ import jetspark.errors as errors
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.messages import MessageView
 from jetspark.client.subscription import cancelled
-from jetspark.client.tasks import background, move_on_after, next_within
+from jetspark.client.tasks import background, move_on_after, next_within, seen_through
 from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo
 from jetspark.err_codes import WORK_QUEUE_OVERLAP
 from jetspark.groups.documents import (
@@ -313,6 +313,8 @@ class GroupMember:
 
     async def _take(self) -> GroupMsg:
         while True:
+            if self._error is not None or self._over.is_set():
+                await asyncio.sleep(0)  # as in `tasks.yielding`
             if self._error is not None:
                 raise self._error
             if self._over.is_set():
@@ -384,7 +386,9 @@ class GroupMember:
             self._tasks.append(background(work, what, self._end))
         if self._callback is not None:
             what = f"Calling back for member {self._member!r}"
-            self._tasks.append(background(self._call_back(self._callback), what, self._end))
+            calling = self._call_back(self._callback)
+            wanted = self._goes_on
+            self._tasks.append(background(calling, what, self._end, wanted=wanted))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -393,14 +397,25 @@ class GroupMember:
     async def stop(self) -> None:
         """Leave: queued messages go back, and another instance may take over at once.
 
-        A running callback finishes.
+        A running callback finishes. If it is interrupted, it goes on in the background.
         """
         self._finish()
+        if not self._tasks:
+            return
         *working, calling = [*self._tasks, None] if self._callback is None else self._tasks
-        if ending := [task for task in map(cancelled, working) if task is not None]:
+        ending = [task for task in map(cancelled, working) if task is not None]
+        if calling is asyncio.current_task():
+            calling = None
+        what = f"Leaving consumer group {self._place.group!r}"
+        await seen_through(self._leave(ending, calling), what, self._js.client.report)
+
+    async def _leave(
+        self, ending: list[asyncio.Task[None]], calling: asyncio.Task[None] | None
+    ) -> None:
+        if ending:
             await asyncio.wait(ending)
         await self._stand_back()
-        if calling is not None and calling is not asyncio.current_task():
+        if calling is not None:
             await asyncio.wait({calling})
         with suppress(errors.JetsparkError):  # the pin ends by itself
             if await self._is_pinned():
@@ -419,6 +434,10 @@ class GroupMember:
             self._finish()
             if self._messages is not None:
                 self._messages.stop()
+
+    def _goes_on(self) -> bool:
+        closed = self._js.client.status == "closed"
+        return not (closed or self._over.is_set())
 
     def _finish(self) -> None:
         self._over.set()

@@ -22,7 +22,7 @@ import jetspark.errors as errors
 from jetspark.acl import Permissions
 from jetspark.client.client import Client
 from jetspark.client.messages import Message
-from jetspark.client.tasks import background
+from jetspark.client.tasks import background, start_task
 from jetspark.connection.nkeys import CurveKeyPair, KeyKind, KeyPair, is_key
 from jetspark.documents.requirements import check_feature
 from jetspark.identity.claims import AuthRequest, UserClaims, check_enforced, permitted
@@ -236,7 +236,7 @@ class AuthCallout:
     async def _serve(self) -> None:
         async for msg in self._sub:
             await self._slots.acquire()
-            task = self._client.loop.create_task(self._handle(msg), name="jetspark-callout")
+            task = start_task(self._handle(msg), name="jetspark-callout")
             self._tasks.add(task)
             task.add_done_callback(self._done)
 

@@ -15,10 +15,9 @@ import msgspec
 
 from jetspark.acl import Permissions
 from jetspark.documents.configuration import document_to_wire
-from jetspark.documents.document import Document, Span
+from jetspark.documents.document import Document, Span, to_duration
 from jetspark.errors import BadSubjectError, ConfigError, shown
 from jetspark.subjects import check_subscribe_subject
-from jetspark.timestamps import as_timedelta
 
 NO_LIMIT = -1
 LIMITS: Final = ("subs", "data", "payload")
@@ -158,7 +157,7 @@ def permitted(permissions: Permissions, **more: Any) -> UserClaims:
     """
     resp = None
     if (responses := permissions.responses) is not None:
-        resp = AllowedResponses(max=responses.max, ttl=as_timedelta(responses.expires))
+        resp = AllowedResponses(max=responses.max, ttl=to_duration(responses.expires))
     sides = permissions.to_dict()
     pub, sub = (Allowed(**sides[side]) for side in ("publish", "subscribe"))
     return UserClaims(pub=pub, sub=sub, resp=resp, **more)

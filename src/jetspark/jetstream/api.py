@@ -230,10 +230,13 @@ class Paged(Listing[ItemT]):
         self.missing = []
         self.offline = {}
         offset = 0
+        before: list[Any] = []
         while True:
             body = {**self._body, "offset": offset}
             page = await self._api.call(self._call, body, **self._names)
             items = page.get(self._key) or []
+            if items == before:  # a server that counts wrong would send it without an end
+                return
             # Each page names all missing ones again.
             for name in page.get("missing") or []:
                 if name not in self.missing:
@@ -247,5 +250,6 @@ class Paged(Listing[ItemT]):
                     continue
                 yield converted
             offset += len(items)
-            if not items or offset >= page.get("total", 0):
+            if offset >= page.get("total", 0):
                 return
+            before = items

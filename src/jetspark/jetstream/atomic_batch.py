@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, Unpack
 import msgspec
 
 import jetspark.errors as errors
+from jetspark.client.requests import room_within
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import PubAck
 from jetspark.jetstream.api import Api
@@ -306,7 +307,7 @@ class AtomicSender(Sender):
         question = self._question
         if not frame.payload and frame.headers is None and question is None:
             return  # the empty reply to a staged message
-        index = self.index_of(frame.subject[len(self.inbox) :])
+        index = self.index_of(frame.subject[self.tail_at :])
         if index is None or self.window.ended is not None:
             return
         asked = question if question is not None and index + 1 == question.number else None
@@ -397,7 +398,7 @@ class AtomicBatch(BasePublisher[AtomicSender]):
             if self._window.full:
                 await self._ask(self._sender.stage)
             else:
-                await self._outbox.wait()
+                await self._wait_for_room()
 
     async def flush(self) -> None:
         """Wait until the server has every message, so that only the commit can still fail.
@@ -421,9 +422,12 @@ class AtomicBatch(BasePublisher[AtomicSender]):
 
     async def _ask(self, ask: Callable[[], None]) -> None:
         if self._outbox.crowded:
-            await self._outbox.wait()
+            await self._wait_for_room()
         ask()
         await self._until(lambda: self._sender.answered)
+
+    async def _wait_for_room(self) -> None:
+        await room_within(self._outbox, self._sender.window.subject, self._sender.timeout)
 
     async def _complete(self, *, failed: bool) -> None:
         if not failed and self.size and not self._sender.window.committing:

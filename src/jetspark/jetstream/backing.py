@@ -78,7 +78,10 @@ def _names(cls: type[BackedConfig], names: Mapping[str, str]) -> dict[str, str]:
 
 
 def stream_options_of(config: BackedConfig, names: Mapping[str, str]) -> dict[str, Any]:
-    """The stream's options for those that were given. `names`: such as STREAM_FIELDS."""
+    """The stream's options for those that were given; those to remove are None.
+
+    `names`: such as STREAM_FIELDS.
+    """
     own = _names(type(config), names)
     options = {name: getattr(config, field) for field, name in own.items()}
     if config.ttl is not None:
@@ -86,7 +89,10 @@ def stream_options_of(config: BackedConfig, names: Mapping[str, str]) -> dict[st
         options["duplicate_window"] = min(config.ttl, _DUPLICATES) if config.ttl else _DUPLICATES
     if config.compression is not None:
         options["compression"] = "s2" if config.compression else "none"
-    return {name: value for name, value in options.items() if value is not None}
+    removed = {name for field, name in own.items() if field in config.extra}
+    if "max_age" in removed:
+        removed.add("duplicate_window")
+    return {name: v for name, v in options.items() if v is not None} | dict.fromkeys(removed)
 
 
 def config_of(

@@ -39,7 +39,7 @@ import jetspark.errors as errors
 from jetspark.client.client import Client
 from jetspark.client.subscription import FrameReader, Listener, closed_on_purpose, weakly
 from jetspark.client.tasks import background
-from jetspark.connection.outbox import Waiters
+from jetspark.connection.waiting import Waiters
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.fetch import (
@@ -544,7 +544,11 @@ class ContinuousPull:
         if self._silent < 2 * LOOKS:
             self._set_clock()
             return
-        silent = silence_error(f"Consumer {self.consumer!r}", self._limits.heartbeat)
+        silent = silence_error(
+            f"Consumer {self.consumer!r}",
+            self._limits.heartbeat,
+            one_answer=0 < received <= self._requests,
+        )
         self._stop_for(StopReason.MISSED_HEARTBEATS, silent)
 
     def _on_disconnect(self) -> None:
@@ -748,10 +752,6 @@ class ConsumerMessages(FrameReader[JsMsg]):
         if not self._frames:
             await self._fill()
         return JsMsg(self._client, self._pull.take())
-
-    def _over(self) -> errors.JetsparkError:
-        self._client.require_open()
-        return errors.BadSubscriptionError("Consuming has ended.")
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` buffered frames, taken as if by iterating.

@@ -13,7 +13,7 @@ from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Clie
 from jetspark.client.messages import Message
 from jetspark.client.subscription import MessageReader, weakly
 from jetspark.client.tasks import background
-from jetspark.documents.configuration import Configuration, config_to_wire
+from jetspark.documents.configuration import Configuration, changes_to_wire, merged
 from jetspark.documents.consumers import (
     AckPolicy,
     ConsumerConfig,
@@ -44,7 +44,7 @@ from jetspark.jetstream.fetch import (
     silence_error,
 )
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.streams import step_down, with_differences
+from jetspark.jetstream.streams import differing, step_down, with_differences
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_moment, check_sequence
@@ -360,10 +360,6 @@ class PushMessages(MessageReader[JsMsg]):
         self._incoming.pending_bytes -= len(frame.payload)
         return None if self._is_control(frame) else JsMsg(self._client, frame)
 
-    def _over(self) -> errors.JetsparkError:
-        self._client.require_open()
-        return errors.BadSubscriptionError(f"The messages of {self.source} have ended.")
-
     def take_queued(self, limit: int) -> list[MessageFrame]:
         return [frame for frame in super().take_queued(limit) if not self._is_control(frame)]
 
@@ -531,7 +527,7 @@ class ConsumerCalls:
         exists with another configuration (use `update_consumer` to change it, `consumer` to bind to
         it).
         """
-        wire = _durable(_checked(self._api, stream, config, options), config)
+        wire = _durable(merged({}, _checked(self._api, stream, config, options)), config)
         if wire.get("deliver_subject"):
             raise errors.ConfigError(
                 "deliver_subject makes a push consumer: use create_push_consumer."
@@ -546,7 +542,7 @@ class ConsumerCalls:
         **options: Unpack[ConsumerOptions],
     ) -> PushConsumer:
         """Create a push consumer with a `deliver_subject`. Raises as `create_consumer`."""
-        wire = _durable(_checked(self._api, stream, config, options), config)
+        wire = _durable(merged({}, _checked(self._api, stream, config, options)), config)
         if not wire.get("deliver_subject"):
             raise errors.ConfigError("A push consumer needs deliver_subject.")
         return PushConsumer(self._api, await self._create(stream, wire))
@@ -558,7 +554,7 @@ class ConsumerCalls:
         /,
         **options: Unpack[ConsumerOptions],
     ) -> ConsumerInfo:
-        """Change a consumer. Other options keep their values; a name is required.
+        """Change a consumer, by its name. Options not given keep their values; None removes one.
 
         It reads the current configuration first, so one of two concurrent updates may undo the
         other. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
@@ -575,7 +571,7 @@ class ConsumerCalls:
         if "filter_subjects" in wire or "filter_subject" in wire:  # each replaces the other
             for kind in ("filter_subjects", "filter_subject"):
                 config.pop(kind, None)
-        return await self._send(stream, config | wire, "update")
+        return await self._send(stream, merged(config, wire), "update")
 
     async def create_or_update_consumer(
         self,
@@ -586,15 +582,22 @@ class ConsumerCalls:
     ) -> ConsumerInfo:
         """Update a consumer, or create it, pull or push, when none has that name.
 
+        None is the server's default in both cases.
+
         Raises the errors of `update_consumer` and `create_consumer`.
         """
         wire = _checked(self._api, stream, config, options, defaults={})
-        if _name_of(wire) is not None:
-            try:
-                return await self._change(stream, wire)
-            except errors.ConsumerNotFoundError:
-                pass
-        return await self._create(stream, _durable({**_DEFAULTS, **wire}, config))
+        new = merged(_DEFAULTS, wire)
+        if _name_of(wire) is None:
+            return await self._create(stream, new)
+        try:
+            return await self._change(stream, wire)
+        except errors.ConsumerNotFoundError:
+            pass
+        try:
+            return await self._create(stream, _durable(new, config))
+        except errors.NameInUseError:  # created in between
+            return await self._change(stream, wire)
 
     async def consumer(self, stream: str, name: str) -> PullConsumer:
         """Bind to an existing pull consumer.
@@ -684,7 +687,8 @@ class ConsumerCalls:
         except errors.NameInUseError as error:
             with suppress(errors.JetsparkError):  # not permitted to look it up
                 if name is not None and (there := await self._existing(stream, name)) is not None:
-                    error = with_differences(error, there["config"], wire)
+                    different = differing(ConsumerConfig, there["config"], wire)
+                    error = with_differences(error, different)
             raise error from None
 
     def _knows_actions(self) -> bool:
@@ -725,7 +729,7 @@ async def create_ephemeral(
     The consumer has a name, so the request may be sent twice, and survives a lost link. Raises the
     errors of `ConsumerCalls.create_consumer`.
     """
-    wire = {**_checked(api, stream, config, {}), "name": name}
+    wire = {**merged({}, _checked(api, stream, config, {})), "name": name}
     body = {"stream_name": stream, "config": wire}
     call = js_api.CONSUMER_CREATE_UNNAMED._replace(question=True)
     return _to_info(await api.call(call, body, consumer_needs(wire), stream=stream))
@@ -743,7 +747,7 @@ def _checked(
     defaults: Mapping[str, Any] = _DEFAULTS,
 ) -> dict[str, Any]:
     check_name("stream", stream)
-    wire = {**defaults, **config_to_wire(ConsumerConfig, config, options)}
+    wire = {**defaults, **changes_to_wire(ConsumerConfig, config, options)}
     name, durable = wire.get("name"), wire.get("durable_name")
     if name and durable and name != durable:
         raise errors.ConfigError(f"name {name!r} and durable_name {durable!r} must be equal.")
@@ -773,11 +777,10 @@ def _name_of(wire: Mapping[str, Any]) -> str | None:
 def _same_or_in_use(
     existing: dict[str, Any], wire: Mapping[str, Any], stream: str, name: str
 ) -> ConsumerInfo:
-    config = existing["config"]
-    if any(config.get(key) != value for key, value in wire.items()):
+    if different := differing(ConsumerConfig, existing["config"], wire):
         sentence = js_api.consumer_in_use(stream, name)
         error = errors.NameInUseError(400, CONSUMER_EXISTS, "consumer already exists", sentence)
-        raise with_differences(error, config, wire)
+        raise with_differences(error, different)
     return _to_info(existing)
 
 

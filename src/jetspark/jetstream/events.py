@@ -10,6 +10,7 @@ iterator raises when the connection was lost for good or the server refused a su
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Self, TypeAlias
 
@@ -97,8 +98,15 @@ class Events(QueueReader[Event]):
             return None
         return event if self._wanted(event) else None
 
-    def _over(self) -> JetsparkError:
-        return self._error or ConnectionClosedError("The events were closed.")
+    async def _begin_block(self) -> None:
+        """Wait until the server has the subscriptions; without a link it gets them with the next.
+
+        Raises RequestTimeoutError, ConnectionClosedError.
+        """
+        with suppress(ConnectionClosedError):  # the link was lost, which `require_open` tells apart
+            if self._client.is_connected:
+                await self._client.rtt()
+        self._client.require_open()
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -142,6 +150,8 @@ class EventCalls:
         pending_bytes_limit: int = PENDING_BYTES_LIMIT,
     ) -> Events:
         """Advisories, metrics and API audits from now on: iterate the result, or give a callback.
+
+        Entering its block waits until the server has the subscription.
 
         `kinds`: EventKind values or their words; None for all, even unknown ones. `stream`,
         `consumer`: only events about these. A context with a domain gets only that domain's events.

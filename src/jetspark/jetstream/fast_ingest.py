@@ -223,8 +223,15 @@ class IngestSender(Sender):
         self.window.known = subject
         self._tries = PublishTries(subject, self.timeout)
         self._first = partial(self._control, _START, number, subject, payload, headers)
-        self._first()
-        self.send = NumberedPublishes(self.publishing, self.inbox.encode(), _APPENDED).send
+        self.send = self._numbered.send
+        try:
+            self._first()
+        except errors.JetsparkError:
+            self.send = self._start
+            raise
+
+    def may_be_sent(self, number: int) -> bool:
+        return number == 1 or number <= self._numbered.newest
 
     def check_open(self) -> None:
         super().check_open()
@@ -235,6 +242,7 @@ class IngestSender(Sender):
 
     def begin(self) -> None:
         self.inbox += self._agreed
+        self._numbered = NumberedPublishes(self.publishing, self.inbox.encode(), _APPENDED)
         self.send = self._start
         self._heard = self.clock()
 
@@ -259,7 +267,7 @@ class IngestSender(Sender):
         window = self.window
         if window.ended is not None:
             return
-        index = self.index_of(frame.subject[len(self.inbox) :])
+        index = self.index_of(frame.subject[self.tail_at :])
         status = status_of(frame.headers)
         if status is not None and status.is_no_responders:
             # A ping or the end; a lost one is repeated later.

@@ -29,7 +29,8 @@ from typing import Any, TypeVar
 import jetspark.errors as errors
 from jetspark.client.client import Client
 from jetspark.client.subscription import Listener
-from jetspark.client.tasks import background, move_on_after
+from jetspark.client.tasks import background, move_on_after, yielding
+from jetspark.connection.waiting import start_task
 from jetspark.documents.consumers import ConsumerConfig, PriorityPolicy
 from jetspark.documents.requirements import check_feature
 from jetspark.jetstream.api import Api
@@ -154,10 +155,23 @@ def not_come(what: str, missing: int, then: str) -> errors.SequenceMismatchError
     )
 
 
-def silence_error(who: str, heartbeat: float) -> errors.MissedHeartbeatError:
-    """The error for a consumer that was silent for two heartbeat intervals (seconds)."""
+_ONE_ANSWER = (
+    " Each request got one answer only: if the API is imported from another account, its export "
+    "needs response_type: stream."
+)
+
+
+def silence_error(
+    who: str, heartbeat: float, *, one_answer: bool = False
+) -> errors.MissedHeartbeatError:
+    """The error for a consumer that was silent for two heartbeat intervals (seconds).
+
+    `one_answer`: no request had a second answer. A server forgets the reply subject of a request to
+    another account after the first answer, unless the export says otherwise.
+    """
     return errors.MissedHeartbeatError(
         f"{who} sent nothing for {2 * heartbeat:g} s, twice the heartbeat interval."
+        f"{_ONE_ANSWER if one_answer else ''}"
     )
 
 
@@ -388,7 +402,8 @@ class Pull:
         try:
             while True:
                 waiter = self._waiter = loop.create_future()
-                self._listen()
+                async with yielding():
+                    self._listen()
                 if self._retry_status is not None:
                     # Listen meanwhile, so that the connection's end ends this wait too.
                     await self._wait_for_leader(self._retry_status, waiter)
@@ -472,7 +487,7 @@ class Pull:
         self._requested = False
         self._set_clock()
         work = wait_for_leader(self._api, self._names, status)
-        waiting = self._client.loop.create_task(work)
+        waiting = start_task(work)
         try:
             either: set[asyncio.Future[Any]] = {waiting, waiter}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -569,12 +584,14 @@ class Pull:
             # Without a link no more could come: this is an ordinary partial batch.
             partial = self._messages and not self._client.is_connected
             said = f"consumer {self._consumer!r} within {self._timeout:g} s."
-            late = errors.RequestTimeoutError(f"No answer to a fetch from {said}")
+            hint = _ONE_ANSWER if len(self._messages) == 1 else ""
+            late = errors.RequestTimeoutError(f"No answer to a fetch from {said}{hint}")
             self._finish(None if partial else late)
             return
         if self._quiet is not None and now >= self._heard + self._quiet:
             if self._heartbeat is not None:
-                self._finish(silence_error(f"Consumer {self._consumer!r}", self._heartbeat))
+                who, one = f"Consumer {self._consumer!r}", len(self._messages) == 1
+                self._finish(silence_error(who, self._heartbeat, one_answer=one))
                 return
             self._heard = now
             if self._look is None or self._look.done():

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, Unpack
 import jetspark.errors as errors
 from jetspark.client.publishing import Publishing
 from jetspark.client.subscription import Listener
-from jetspark.connection.outbox import Waiters
+from jetspark.connection.waiting import Room, Waiters
 from jetspark.documents.streams import PubAck
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.publish_request import BatchOptions, PublishTries, publish_headers
@@ -237,8 +236,10 @@ class Sender:
         """Seconds between two checks of the deadlines."""
         self.inbox = ""
         """What all reply subjects begin with."""
+        self.tail_at = 0
+        """Bytes of that; the end of a reply subject is the message's."""
         self.published = 0
-        """Messages that were certainly sent."""
+        """The number of the last message that was sent, or may have been."""
         self._api = api
         self._listener: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -279,6 +280,10 @@ class Sender:
         try:
             self.send(index + 1, subject, payload, headers)
         except BaseException as error:
+            if not isinstance(error, errors.JetsparkError) and self.may_be_sent(index + 1):
+                # A signal handler's exception: a reply may come, and must not be another message's.
+                self.published = index + 1
+                raise
             withdrawn = self.window.withdraw(index)
             self.changed()  # somebody else may wait for the place
             if withdrawn or not isinstance(error, errors.JetsparkError):
@@ -297,6 +302,10 @@ class Sender:
         assert self._hooks is not None  # noqa: S101
         put = partial(self._put, subject, payload, on_result=on_result)
         return self._hooks.send(subject, payload, None, headers, put)
+
+    def may_be_sent(self, number: int) -> bool:
+        """Whether `send` may have sent the message, although it raised no JetsparkError."""
+        return True
 
     def check_open(self) -> None:
         """Raise why no message can be taken: ConfigError, or the error that ended it."""
@@ -333,6 +342,7 @@ class Sender:
         inbox = self.client.new_inbox()
         self.inbox = f"{inbox}."
         self.begin()
+        self.tail_at = len(self.inbox.encode())
         self._listener = self.client.listen(
             f"{inbox}.>",
             self.on_reply,
@@ -404,6 +414,11 @@ class Sender:
         """Seconds of connected time."""
         now = self.client.loop.time() if self._lost_at is None else self._lost_at
         return now - self._away
+
+    @property
+    def away(self) -> float:
+        """Seconds without a link so far, up to the last one, which `clock` does not count."""
+        return self._away
 
     @property
     def connected(self) -> bool:
@@ -503,19 +518,17 @@ class BasePublisher(Generic[SenderT]):
         self._window = sender.window
         self._outbox = sender.outbox
         self._loop = sender.client.loop
-        self._senders: deque[asyncio.Future[None]] = deque()
+        self._space = Room(lambda: self._window.full)
         self._watchers = Waiters()
         sender.changed = self._changed
 
     async def _wait_for_space(self) -> None:
-        """Wait until there may be space."""
+        """Wait until there may be space; who came first is first."""
         try:
             if self._outbox.crowded:
                 await self._outbox.wait()
             else:
-                space = self._loop.create_future()
-                self._senders.append(space)
-                await space
+                await self._space.wait()
         except asyncio.CancelledError:
             self._changed()  # the space may have been for somebody else
             raise
@@ -527,12 +540,7 @@ class BasePublisher(Generic[SenderT]):
     def _changed(self) -> None:
         """Wake one sender for each free place, and all who wait for something else."""
         window = self._window
-        space = window.limit - window.count()
-        while space > 0 and self._senders:
-            sender = self._senders.popleft()
-            if not sender.done():
-                sender.set_result(None)
-                space -= 1
+        self._space.wake(window.limit - window.count())
         if self._watchers:
             self._watchers.wake()
 

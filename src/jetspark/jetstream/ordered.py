@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import jetspark.errors as errors
 from jetspark.client.subscription import FrameReader
-from jetspark.client.tasks import background
+from jetspark.client.tasks import background, move_on_after
 from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.consumers import (
     AckPolicy,
@@ -42,7 +42,7 @@ from jetspark.jetstream.stored import leader_get
 from jetspark.jetstream.streams import stream_info
 from jetspark.retries import RECREATING
 from jetspark.subjects import check_name, check_subscribe_subject
-from jetspark.timestamps import Seconds, as_timedelta, ns_to_datetime
+from jetspark.timestamps import Seconds, ns_to_datetime
 from jetspark.validation import check_moment, check_sequence, texts_of
 from jetspark.wire import js_api
 from jetspark.wire.kernel import MessageFrame
@@ -87,6 +87,19 @@ class SameStream:
         self.began = _EVER
         """When the first consumer was created."""
         self._behind_since = math.inf
+
+    async def look(self) -> int:
+        """The stream's last sequence, from now on expected; 0 if that may not be asked.
+
+        Raises StreamNotFoundError and the errors of every API call.
+        """
+        if self.origin is None:
+            try:
+                info = await stream_info(self._api, self._stream)
+            except (errors.PermissionsError, errors.JetStreamNotEnabledError):
+                return 0
+            self.origin = StreamOrigin(info.created, info.state.last_seq)
+        return self.origin.last_seq
 
     async def check(self) -> None:
         """Raise StreamRecreatedError, or DataLossError where the stream ends too early or is
@@ -143,18 +156,22 @@ class SameStream:
 # -------------------------------------------------------------------------------------------------
 # Ordered consumers: a stream, or part of it, in order and without a gap (ADR-17).
 #
-# - It reads through an ephemeral pull consumer without acks, in memory, with one replica. The first
-#   use creates it. It is created again after the last message in order when deliveries or
-#   heartbeats are missing, it was deleted, its leader is gone, or the link was lost. The next
-#   delivery shows that one is missing, or the next heartbeat, which has the last consumer sequence.
+# - It reads through an ephemeral pull consumer without acks, in memory, with one replica. Entering
+#   its block creates it, or else the first message needed. It is created again after the last
+#   message in order when deliveries or heartbeats are missing, it was deleted, its leader is gone,
+#   or the link was lost. The next delivery shows that one is missing, or the next heartbeat, which
+#   has the last consumer sequence.
 #   So every message that the stream has comes once, in stream order; the consumer's name changes.
-#   After "last_per_subject" every later message comes, with older values, too.
+# - "last_per_subject" gives the last messages that the stream had at the start, except those that
+#   are superseded before a lost consumer is replaced, and then every later one. Without permission
+#   for the stream's info every message after a lost consumer's last one comes, with older values.
 # - `last_error`, the log and the error callback have the reason. It is tried again for ever, with
 #   growing pauses, unless the stream is gone (StreamNotFoundError) or another one of the same name
 #   (StreamRecreatedError), ends before what was delivered (DataLossError), the server does not
 #   understand the pulls or the next message is larger than max_bytes (PullError), or the connection
 #   is closed. Then buffered messages come first, and the iterator raises; with a callback, the
-#   error is reported. The first attempt raises any error to the caller.
+#   error is reported. The first consumer is made within the context's timeout, or else the caller
+#   gets the error, RequestTimeoutError if there was no answer.
 # - Each later consumer must be one of the same stream, by its creation time; by default, that is
 #   not later than the first consumer's, which the same clock has written. An older copy of the
 #   stream has the same creation time, so the last message that came is compared by its time with
@@ -229,7 +246,7 @@ class OrderedMessages(ConsumerMessages):
     # -- the consumer --------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Start, with a callback only: an iterator starts with its first use."""
+        """Start, with a callback only: an iterator starts with its block or its first message."""
         if self._callback is not None:
             self._make(first=True)
 
@@ -250,10 +267,7 @@ class OrderedMessages(ConsumerMessages):
             # Named here, so that it can be deleted even when the answer is lost.
             self._names["consumer"] = self._name_prefix + secrets.token_hex(8)
             try:
-                async with asyncio.timeout(timeout):
-                    info = await self._created()
-                    if self._checks:
-                        await self._same.check()
+                info = await self._attempt(timeout, first)
                 break
             except (errors.StreamNotFoundError, errors.ConnectionClosedError) as error:
                 self._names["consumer"] = ""
@@ -276,11 +290,6 @@ class OrderedMessages(ConsumerMessages):
                     self._end(error)
                     return
                 self._tell(error)
-            except TimeoutError:
-                # A server that shuts down may drop the request.
-                self._tell(
-                    errors.RequestTimeoutError(f"No consumer was made within {timeout:g} s.")
-                )
                 timeout = min(2 * timeout, self._api.timeout)
             self._delete()
             await asyncio.sleep(RECREATING.pause(attempts))
@@ -291,6 +300,17 @@ class OrderedMessages(ConsumerMessages):
                 self._start_from(info.delivered.stream_seq + 1)
         self._retry = None
         self._start()
+
+    async def _attempt(self, timeout: float, first: bool) -> ConsumerInfo:
+        """Make a consumer of the same stream. A server that shuts down may drop the request."""
+        async with move_on_after(timeout):
+            if first and self._config["deliver_policy"] == DeliverPolicy.LAST_PER_SUBJECT:
+                self._order.snapshot_end = await self._same.look()
+            info = await self._created()
+            if self._checks:
+                await self._same.check()
+            return info
+        raise errors.RequestTimeoutError(f"No consumer was made within {timeout:g} s.")
 
     async def _created(self) -> ConsumerInfo:
         """Wait for the answer; when interrupted, delete the consumer after it.
@@ -329,6 +349,12 @@ class OrderedMessages(ConsumerMessages):
             return
         if error is not None:
             self._tell(error)
+        elif reason is StopReason.RECONNECTED:
+            # Not reported: the client has reported why the link was lost.
+            self._last_error = errors.BrokenSocketError(
+                f'The connection was lost: the ordered consumer of stream "{self.stream}" is '
+                f"recreated after sequence {self._order.stream_seq}."
+            )
         self._make_again()
 
     def _tell(self, error: errors.JetsparkError) -> None:
@@ -342,19 +368,28 @@ class OrderedMessages(ConsumerMessages):
         frames = self._frames
         good = 0
         for frame in frames:
-            if not order.follows(frame.reply):
+            if not (order.follows(frame.reply) or order.is_repeated):
                 break
             good += 1
         while len(frames) > good:
             frames.pop()
         if order.stream_seq:
             self._same.reached = Reached(order.stream_seq, order.time_ns)
-            self._start_from(order.stream_seq + 1)
+            if not order.is_amid_snapshot:
+                self._start_from(order.stream_seq + 1)
+        elif order.snapshot_end:
+            self._order.replace_first()
         if self._retry is None:
             self._delete()
             self._make()
 
-    def _on_gap(self) -> None:
+    def _on_refused(self) -> None:
+        if self._order.is_repeated:
+            return
+        if self._order.is_past_snapshot:
+            self._order.end_snapshot()
+            self._make_again()
+            return
         self._tell(
             errors.SequenceMismatchError(
                 f'Ordered consumer of stream "{self.stream}": delivery {self._order.expected} is '
@@ -385,7 +420,7 @@ class OrderedMessages(ConsumerMessages):
                 if follows(frame.reply):
                     yield JsMsg(client, frame)
                 else:
-                    self._on_gap()
+                    self._on_refused()
         finally:
             self._loop_ends(over=self._ended)
 
@@ -396,24 +431,37 @@ class OrderedMessages(ConsumerMessages):
         frame = self._pull.take()
         if self._order.follows(frame.reply):
             return JsMsg(self._client, frame)
-        self._on_gap()
+        self._on_refused()
         return None
 
+    async def _begin_block(self) -> None:
+        self._client.check_loop()
+        self._make_first()
+        while self._retry is not None and not self._ended:
+            await asyncio.wait({self._retry})
+        if self._ended:
+            raise self._error or self._over()
+
     async def _fill(self) -> None:
+        self._make_first()
+        await super()._fill()
+
+    def _make_first(self) -> None:
         if not self.name and self._retry is None and not self._ended:
             self._make(first=True)
-        await super()._fill()
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` buffered frames, taken as if by iterating.
 
         For callers that create messages of another class from many frames.
         """
-        taken = super().take_queued(limit)
-        for index, frame in enumerate(taken):
-            if not self._order.follows(frame.reply):
-                self._on_gap()
-                return taken[:index]
+        taken = []
+        for frame in super().take_queued(limit):
+            if self._order.follows(frame.reply):
+                taken.append(frame)
+            elif not self._order.is_repeated:
+                self._on_refused()
+                break
         return taken
 
     def __repr__(self) -> str:
@@ -502,7 +550,9 @@ class OrderedCalls:
         without one, the consumer is recreated. `inactive_threshold`: how long the server keeps the
         consumer after its reader is gone.
 
-        Sends nothing before the first message is needed, except with a callback. Raises
+        It begins when its block is entered, at once with a callback, or else when the first message
+        is needed: with "new", messages from then on come. There it raises StreamNotFoundError,
+        RequestTimeoutError after the context's timeout, and the errors of every API call. Raises
         ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError; how it ends: see
         `jetspark.jetstream.ordered`.
         """
@@ -516,7 +566,7 @@ class OrderedCalls:
             start_time=start_time,
             headers_only=headers_only or None,
             replay_policy=replay_policy,
-            inactive_threshold=as_timedelta(inactive_threshold),
+            inactive_threshold=inactive_threshold,
         )
         check_consumer(config, self._api.server)
         limits = make_consume_options(
@@ -548,7 +598,7 @@ def _config(
         deliver_policy = DeliverPolicy.BY_START_TIME
     elif deliver_policy in (DeliverPolicy.BY_START_SEQUENCE, DeliverPolicy.BY_START_TIME):
         raise errors.ConfigError("Give start_seq or start_time instead of this deliver_policy.")
-    filters = texts_of(subjects or ())
+    filters = texts_of("subjects", () if subjects is None else subjects)
     if subjects is not None and not filters:
         raise errors.ConfigError("subjects is empty: leave it out to read all of them.")
     for subject in filters:
@@ -564,7 +614,7 @@ def _config(
         None,
         {
             **options,
-            "deliver_policy": deliver_policy or DeliverPolicy.ALL,
+            "deliver_policy": DeliverPolicy.ALL if deliver_policy is None else deliver_policy,
             "opt_start_seq": start_seq,
             "opt_start_time": start_time,
             "ack_policy": AckPolicy.NONE,

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from operator import index
 from typing import Any, Unpack
 
 import jetspark.errors as errors
@@ -40,9 +39,12 @@ from jetspark.jetstream.stored import StoredCalls
 from jetspark.payloads import Payload, Value, payload_bytes
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import NANOSECONDS, Seconds, in_seconds, ns_from_now
-from jetspark.validation import check_moment
+from jetspark.validation import check_moment, check_text, check_whole
 from jetspark.wire.documents import decode_document, decode_json
 from jetspark.wire.headers import Headers, HeadersLike, PayloadCodec, codec_of
+
+_MAX_INCREMENT = 10**4000
+"""Python makes no text of a number that is much longer."""
 
 
 class PublishCalls(StoredCalls):
@@ -106,6 +108,7 @@ class PublishCalls(StoredCalls):
         on_disconnect: DisconnectPolicy = "auto",
         retry_for: Seconds = RETRY_FOR,
         raise_failures: bool = True,
+        duplicate_window: Seconds | None = None,
     ) -> Publisher:
         """Publish many without waiting for each ack: `async with js.publisher() as pub`.
 
@@ -115,10 +118,19 @@ class PublishCalls(StoredCalls):
         otherwise fail it), "fail" or "resend". `retry_for`: seconds of connected time for sending
         messages again, those of "auto" and "resend" and those refused because their stream has no
         leader; 0: never. An outage has no limit: without a link, a full window and leaving the
-        block wait for one. More in `Publisher`.
+        block wait for one. `duplicate_window`: the stream's; default: read from the stream when
+        "auto" needs it, for which the user needs permission. More in `Publisher`.
         """
         return Publisher(
-            PublisherSender(self._api, window, timeout, on_disconnect, retry_for, raise_failures)
+            PublisherSender(
+                self._api,
+                window,
+                timeout,
+                on_disconnect,
+                retry_for,
+                raise_failures,
+                duplicate_window,
+            )
         )
 
     def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
@@ -166,9 +178,10 @@ class PublishCalls(StoredCalls):
         Raises NotEnabledOnStreamError when the stream's `allow_msg_counter` is off, ConfigError,
         UnsupportedByServerError, and the errors of `publish`.
         """
+        by = check_whole("by", by, -_MAX_INCREMENT, _MAX_INCREMENT)
         check_feature("increment", (2, 12), self._api.server)
         with_id = publish_headers(self._api.server, headers, msg_id=msg_id)
-        whole = merged(with_id, [(INCREMENT, f"{index(by):+d}")])
+        whole = merged(with_id, [(INCREMENT, f"{by:+d}")])
         ack = await acknowledged(self._api, subject, b"", whole, timeout)
         if ack.duplicate:
             return (await self.get_counter(ack.stream, subject)).value
@@ -416,6 +429,7 @@ def _pattern(at: datetime | None, every: Seconds | None, cron: str | None) -> st
         if (ns := ns_from_now("every", every)) < NANOSECONDS:
             raise errors.ConfigError("every is at least 1 second.")
         return f"@every {ns}ns"
-    if not (text := (cron or "").strip()):  # the server would see no schedule at all
+    text = check_text("cron", cron or "").strip()
+    if not text:  # the server would see no schedule at all
         raise errors.ConfigError("cron is empty.")
     return text

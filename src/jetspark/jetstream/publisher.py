@@ -12,8 +12,11 @@ wait, so that they are stored after it if possible. Then it fails with NoStreamR
 first such refusal is reported at once.
 
 A lost link, or no ack within `timeout`, leaves open whether a message was stored. `on_disconnect`:
-"auto" sends those with a Nats-Msg-Id again, which is safe within the stream's duplicate window, and
-fails the others; "fail" fails all; "resend" sends all again, and some may be stored twice. Messages
+"auto" sends those with a Nats-Msg-Id again while that is safe, and fails the others; "fail" fails
+all; "resend" sends all again, and some may be stored twice. It is safe while the stream surely
+recognises the id: until `timeout` seconds, which the message may take, before the end of its
+duplicate window, counted from the first attempt that may be stored. The window is read from the
+stream before it is relied on. Later the message fails with MayBeStoredError. Messages
 sent during an outage wait in the client's buffer; timeouts do not run then.
 
 A message that is sent again is stored after later messages that were stored at once.
@@ -33,8 +36,15 @@ from jetspark.client.tasks import background
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import PubAck
 from jetspark.err_codes import ID_IN_PROCESS
-from jetspark.errors import APIError, ConfigError, JetsparkError, NoStreamResponseError
+from jetspark.errors import (
+    APIError,
+    ConfigError,
+    JetsparkError,
+    MayBeStoredError,
+    NoStreamResponseError,
+)
 from jetspark.jetstream.api import Api
+from jetspark.jetstream.duplicate_window import DuplicateWindow, DuplicateWindows
 from jetspark.jetstream.in_flight import BasePublisher, Entry, InFlight, Results, Sender, link_lost
 from jetspark.jetstream.publish_request import (
     MSG_ID,
@@ -71,7 +81,9 @@ class Retry:
     """When to give up."""
     refused: bool = False
     """Whether it keeps new messages out."""
-    may_be_stored: bool = False
+    since: float = math.inf
+    """When the first attempt that may be stored was overdue, by the event loop's clock; infinite:
+    it is certainly not stored."""
 
 
 class RetryWindow(InFlight):
@@ -127,10 +139,13 @@ class RetryWindow(InFlight):
         self._due.discard(index)
         return self.retrying.pop(index, None) is not None
 
-    def refused(self, index: int, now: float, *, may_be_stored: bool = False) -> bool:
+    def refused(
+        self, index: int, now: float, *, may_be_stored: bool = False, away: float = 0.0
+    ) -> bool:
         """It was not stored and waits to be sent again. False: its time is over, so it fails.
 
-        `may_be_stored`: by an earlier attempt.
+        `may_be_stored`: by an earlier attempt. `away`: seconds without a link so far, which this
+        clock does not count.
         """
         if self._refused_since is None or now - self._refused_at > self._retry_for:
             self._refused_since = now
@@ -138,7 +153,8 @@ class RetryWindow(InFlight):
         retry = self.retrying.setdefault(index, Retry(self._refused_since + self._retry_for))
         if retry.until <= now:
             return False
-        retry.may_be_stored |= may_be_stored
+        if may_be_stored:
+            retry.since = min(retry.since, self._entries[index][3] + away)
         self._due.add(index)
         if not retry.refused:
             retry.refused = True
@@ -147,7 +163,13 @@ class RetryWindow(InFlight):
 
     def may_be_stored(self, index: int) -> bool:
         """Whether an attempt to send it may have succeeded."""
-        return index in self.retrying and self.retrying[index].may_be_stored
+        return index in self.retrying and self.retrying[index].since < math.inf
+
+    def overdue_since(self, index: int) -> float | None:
+        """When the first attempt that may be stored was overdue, if its id must protect it."""
+        if self._on_disconnect != "auto" or not self.may_be_stored(index):
+            return None
+        return self.retrying[index].since
 
     def pause_senders(self) -> None:
         """Until a message gets a reply, admit only one new message per round."""
@@ -169,11 +191,12 @@ class RetryWindow(InFlight):
         reason: Callable[[int, str], JetsparkError],
         *,
         overdue_only: bool = False,
+        away: float = 0.0,
     ) -> int:
         """Messages on their way may be stored or not; returns how many of them fail.
 
         Where that is safe, they are sent again later instead. `overdue_only`: only late ones.
-        `reason` is called with index and subject.
+        `reason` is called with index and subject. `away`: as for `refused`.
         """
         failed: list[tuple[int, str]] = []
         for index, entry in self.entries():
@@ -185,7 +208,7 @@ class RetryWindow(InFlight):
                 continue
             with self._lock:  # against `withdraw`
                 if self.find(index) is not None:
-                    retry.may_be_stored = True
+                    retry.since = min(retry.since, entry[3] + away)
                     self.retrying[index] = retry
                     self._due.add(index)
         for index, subject in failed:  # now, since new messages may follow the last one
@@ -265,13 +288,17 @@ class PublisherSender(Sender):
         on_disconnect: DisconnectPolicy,
         retry_for: Seconds,
         raise_failures: bool,
+        duplicate_window: Seconds | None = None,
     ) -> None:
         size = check_whole("window", window)
         check_word("on_disconnect", on_disconnect, ("auto", "fail", "resend"))
         if not in_seconds(retry_for) >= 0:
             raise ConfigError("retry_for cannot be negative.")
+        if duplicate_window is not None and not in_seconds(duplicate_window) > 0:
+            raise ConfigError("duplicate_window must be more than 0 seconds.")
         messages = RetryWindow(size, on_disconnect, in_seconds(retry_for))
         super().__init__(api, timeout, messages)
+        self._duplicates = DuplicateWindows(api, in_seconds(duplicate_window))
         self.raise_failures = raise_failures
         self.duplicates = 0
         """Acknowledged messages whose Nats-Msg-Id was already in the stream."""
@@ -282,7 +309,11 @@ class PublisherSender(Sender):
         self._plain_ack = b"{}"
 
     def begin(self) -> None:
-        self.send = NumberedPublishes(self.publishing, self.inbox.encode()).send
+        self._numbered = NumberedPublishes(self.publishing, self.inbox.encode())
+        self.send = self._numbered.send
+
+    def may_be_sent(self, number: int) -> bool:
+        return number <= self._numbered.newest
 
     def close(self) -> None:
         self._stop_resending()
@@ -294,7 +325,7 @@ class PublisherSender(Sender):
         self.on_replies([frame], 0)
 
     def on_replies(self, frames: list[MessageFrame], size: int) -> bool:
-        window, inbox = self.window, len(self.inbox)
+        window, tail_at = self.window, self.tail_at
         take, disturbed = window.take, window.disturbed
         plain, acked = self._plain_ack, 0
         for frame in frames:
@@ -305,7 +336,7 @@ class PublisherSender(Sender):
                 plain, disturbed = self._plain_ack, window.disturbed
                 continue
             try:
-                index = int(frame.subject[inbox:]) - 1
+                index = int(frame.subject[tail_at:]) - 1
                 on_result = take(index)[4]
             except (KeyError, ValueError):
                 continue  # late: it failed, or was sent again and acknowledged twice
@@ -321,7 +352,7 @@ class PublisherSender(Sender):
         return True
 
     def _on_other_reply(self, frame: MessageFrame) -> None:
-        index = self.index_of(frame.subject[len(self.inbox) :])
+        index = self.index_of(frame.subject[self.tail_at :])
         if index is None or (entry := self.window.find(index)) is None:
             return  # late, as above
         status = status_of(frame.headers)
@@ -348,7 +379,7 @@ class PublisherSender(Sender):
         if refused and is_transient(error, but=FULL):
             # A message with this Nats-Msg-Id is already on its way into the stream.
             in_process = isinstance(error, APIError) and error.err_code == ID_IN_PROCESS
-            if window.refused(index, now, may_be_stored=in_process):
+            if window.refused(index, now, may_be_stored=in_process, away=self.away):
                 if now > self._reported_at + _REPORT_EVERY:
                     self._reported_at = now
                     self.client.report(error)
@@ -358,6 +389,15 @@ class PublisherSender(Sender):
         window.answered(index)
         window.fail(index, error)
 
+    def on_refused(self, name: str, indexes: list[int], error: JetsparkError) -> None:
+        for index in indexes:
+            entry = self.window.find(index)
+            if entry is not None and self.window.may_be_stored(index):  # by an earlier attempt
+                unknown = ack_timeout(f"message {index}", entry[0], self.timeout)
+                unknown.__cause__ = error
+                self.window.fail(index, unknown)
+        super().on_refused(name, indexes, error)
+
     # -- time and the link -------------------------------------------------------------------------
 
     def check_deadlines(self, now: float) -> None:
@@ -366,7 +406,7 @@ class PublisherSender(Sender):
         window.deadline = now + self.timeout + self.check_every
         if not self.connected or window.closed:
             return
-        failed = window.outcome_unknown(now, self._ack_timeout, overdue_only=True)
+        failed = window.outcome_unknown(now, self._ack_timeout, overdue_only=True, away=self.away)
         if failed and window.acked == self._acked_before:
             window.pause_senders()  # a hanging leader loses messages
         self._acked_before = window.acked
@@ -387,9 +427,12 @@ class PublisherSender(Sender):
 
     async def _resend(self, due: list[int]) -> None:
         window, paused = self.window, self.window.paused
+        self._duplicates.begin_round()
         for index in due:
             if self.outbox.crowded:
                 await self.outbox.wait()
+            if window.overdue_since(index) is not None and not await self._is_recognised(index):
+                continue
             if window.paused and not paused:
                 break  # still no leader, which would refuse the others too
             if (entry := window.again(index)) is not None:
@@ -398,6 +441,47 @@ class PublisherSender(Sender):
                     window.resume_if_done()
                 except JetsparkError as error:
                     window.fail(index, error)
+        self.changed()
+
+    async def _is_recognised(self, index: int) -> bool:
+        """Whether the stream surely recognises the id of a message that may be stored.
+
+        Otherwise it fails; without an answer of the stream, only once its time for retries is over.
+        """
+        window = self.window
+        entry = window.find(index)
+        if entry is None:
+            return False
+        try:
+            known = await self._duplicates.of(entry[0])
+        except JetsparkError as error:
+            retry = window.retrying.get(index)
+            if retry is not None and retry.until > self.clock() and is_transient(error):
+                return False  # it stays due
+            self._give_up(
+                index,
+                None,
+                f"its duplicate window cannot be read, so give it as duplicate_window: {error}",
+            )
+            return False
+        since = window.overdue_since(index)
+        if since is None:
+            return window.find(index) is not None
+        first = since - self.timeout - self.check_every
+        if self.client.loop.time() + self.timeout < first + known.seconds:
+            return True
+        self._give_up(index, known, f"its duplicate window is {known.seconds:g} s")
+        return False
+
+    def _give_up(self, index: int, known: DuplicateWindow | None, why: str) -> None:
+        if (entry := self.window.find(index)) is None:
+            return
+        # An earlier attempt may still wait in our own buffer.
+        self.outbox.withdraw({b"%b%d" % (self.inbox.encode(), index + 1)})
+        headers = entry[2]
+        msg_id = None if headers is None else headers.get(MSG_ID)
+        stream, seconds = (None, None) if known is None else known
+        self.window.fail(index, MayBeStoredError(entry[0], msg_id, stream, seconds, why))
         self.changed()
 
     def _stop_resending(self) -> None:
@@ -412,7 +496,7 @@ class PublisherSender(Sender):
         inbox = self.inbox.encode()
         # What is not written would be sent before the others, or after it was reported to fail.
         self.outbox.withdraw({b"%b%d" % (inbox, index + 1) for index, _ in self.window.entries()})
-        self.window.outcome_unknown(now, link_lost)
+        self.window.outcome_unknown(now, link_lost, away=self.away)
         self.window.resume_if_done()
 
     def on_reconnect(self, now: float) -> None:

@@ -479,7 +479,7 @@ class StoredCalls:
 
 
 def _checked_subjects(subjects: str | Sequence[str]) -> list[str]:
-    wanted = texts_of(subjects)
+    wanted = texts_of("subjects", subjects)
     if not wanted:
         raise errors.ConfigError("subjects is empty.")
     for subject in wanted:

@@ -11,7 +11,14 @@ import msgspec
 
 import jetspark.errors as errors
 from jetspark import err_codes
-from jetspark.documents.configuration import Configuration, config_to_wire, given
+from jetspark.documents.configuration import (
+    Configuration,
+    changes_to_wire,
+    comparable,
+    config_to_wire,
+    given,
+    merged,
+)
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.documents.document import Document, from_wire, time_fields
 from jetspark.documents.requirements import check_feature, check_stream, stream_needs
@@ -28,7 +35,6 @@ from jetspark.wire.js_api import SubjectPages
 
 
 _TIMES: Final = dict(time_fields(StreamConfig)) | dict(time_fields(ConsumerConfig))
-_NAMES: Final = frozenset({"name", "durable_name"})
 _ANOTHER: Final = "another configuration"
 _OF_SERVER: Final = "_nats."  # metadata that the server adds
 # What a server fills in for a missing field, besides nothing, 0 and -1; and the fields that it
@@ -48,12 +54,18 @@ _COMPUTED: Final = frozenset(
 )
 
 
-def differing(existing: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The fields in which two wire documents surely differ: existing and wanted values."""
+def differing(
+    cls: type[Document], existing: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two wire documents surely differ: existing and wanted values.
+
+    `cls`: the class of both.
+    """
+    theirs, ours = comparable(cls, existing), comparable(cls, wanted)
     found = {}
     for name in dict.fromkeys([*wanted, *existing]):
-        there, here = _plain(name, existing.get(name)), _plain(name, wanted.get(name))
-        if name in _NAMES or there == here or (here is None and name in _COMPUTED):
+        there, here = _plain(name, theirs.get(name)), _plain(name, ours.get(name))
+        if name == "name" or there == here or (here is None and name in _COMPUTED):
             continue
         if here is not None and _holds(there, here):  # with the server's defaults
             continue
@@ -77,10 +89,10 @@ def _holds(there: Any, here: Any) -> bool:
 
 
 def with_differences(
-    error: errors.NameInUseError, existing: Mapping[str, Any], wanted: Mapping[str, Any]
+    error: errors.NameInUseError, differences: Mapping[str, tuple[Any, Any]]
 ) -> errors.NameInUseError:
     """The error with the differences in its sentence."""
-    return _error(error, str(error), differing(existing, wanted), {})
+    return _error(error, str(error), differences, {})
 
 
 def known_as(
@@ -208,13 +220,14 @@ class StreamCalls:
                 there = await self._api.call(js_api.STREAM_INFO, stream=name)
                 # The server's default.
                 own = {} if wire.get("mirror") or wire.get("sources") else {"subjects": [name]}
-                error = with_differences(error, there["config"], own | wire)
+                different = differing(StreamConfig, there["config"], own | wire)
+                error = with_differences(error, different)
             raise error from None
 
     async def update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
-        """Change the stream `name`. Other options keep their values.
+        """Change the stream `name`. Options that are not given keep their values; None removes one.
 
         It reads the current configuration first, so one of two concurrent updates may undo the
         other. Raises StreamNotFoundError, ConfigError, UnsupportedByServerError.
@@ -223,12 +236,15 @@ class StreamCalls:
 
     async def _update(self, name: str, wire: dict[str, Any]) -> StreamInfo:
         current = await self._api.call(js_api.STREAM_INFO, stream=name)
-        return await self._send_config(js_api.STREAM_UPDATE, name, {**current["config"], **wire})
+        return await self._send_config(js_api.STREAM_UPDATE, name, merged(current["config"], wire))
 
     async def create_or_update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
-        """Update a stream, or create it. Raises as `update_stream` and `create_stream`."""
+        """Update a stream, or create it: None is the server's default in both cases.
+
+        Raises as `update_stream` and `create_stream`.
+        """
         name, wire = self._named(config, options)
         try:
             return await self._update(name, wire)
@@ -366,7 +382,7 @@ class StreamCalls:
     def _named(
         self, config: StreamConfigLike | None, options: StreamOptions
     ) -> tuple[str, dict[str, Any]]:
-        wire = config_to_wire(StreamConfig, config, options)
+        wire = changes_to_wire(StreamConfig, config, options)
         name = wire.get("name")
         if not isinstance(name, str):
             raise errors.ConfigError("The stream needs a name.")
@@ -377,6 +393,7 @@ class StreamCalls:
         return name, wire
 
     async def _send_config(self, call: js_api.Call, name: str, wire: dict[str, Any]) -> StreamInfo:
+        wire = merged({}, wire)
         try:
             needs = stream_needs(wire)
             return _stream_info(await self._api.call(call, wire, needs, stream=name))

@@ -4,14 +4,17 @@ The base of the watchers of buckets (ADR-8) and object stores (ADR-20).
 
 Contract
 - It reads through an ordered consumer, which survives reconnects, restarts and leader changes: no
-  entry that the stream still has is missed, none comes twice. It has no task of its own, and starts
-  with the first entry needed.
-- None marks the end of the initial data, once: after an entry with nothing pending behind it, which
-  is not older than the leader's last one at the start. The entries so far are then the stream as of
-  a moment. If that last one was removed before it came, the leader is asked again: silence never
-  counts as the end.
-- Without `include_history` the initial data is the last message of each subject. If the consumer is
-  lost before its end, it starts anew, without the entries already given out.
+  entry that the stream still has is missed, none comes twice. It has no task of its own. It starts
+  when its block is entered, or else with the first entry needed. Then there is a consumer that the
+  server delivers to: a change that came before would be lost when it is overwritten.
+- None marks the end of the initial data, once, when every subject that has a message has had an
+  entry. Neither a pending count of 0 nor silence shows that: a consumer passes over a message that
+  is overwritten before its turn, and the server counts the new one a moment later. So the leader is
+  asked (`_confirm_end`): either its last message has come, or, beside writers that never pause, its
+  subjects are compared with those that have. A history, and what follows `resume_from`, reach at
+  least the last message that the leader had at the start.
+- Without `include_history` the initial data is the last message of each subject, also if the
+  consumer is lost before its end.
 - An error before the first entry is raised; later ones that are transient are reported and retried.
 - It ends with an error when the stream is deleted or recreated, or the connection is lost for good;
   buffered entries are given out first. The error stays in `error`.
@@ -29,7 +32,7 @@ from typing import Any, Generic, Never, TypeAlias, TypeVar
 
 import jetspark.errors as errors
 from jetspark.client.subscription import Scoped, closed_on_purpose
-from jetspark.client.tasks import move_on_after, next_within
+from jetspark.client.tasks import move_on_after, next_within, yielding
 from jetspark.documents.consumers import DeliverPolicy
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
@@ -41,6 +44,9 @@ from jetspark.wire.kernel import frame_of
 LOOK_AFTER = 0.25
 """Seconds without an entry of the initial data until the leader is asked again."""
 
+_QUICK_CHECKS = 2
+"""How often the leader's last message must have been a newer one before it lists its subjects."""
+
 LOT = 500
 """Most entries created at once."""
 
@@ -51,10 +57,7 @@ Fresh: TypeAlias = tuple[MessageFrame, int, int, int]
 
 
 class StreamWatcher(Scoped, Generic[EntryT]):
-    """`name`: of the bucket or store. `single`: each subject has at most one message.
-
-    `reading`: options of `JetStream.ordered`.
-    """
+    """`name`: of the bucket or store. `reading`: options of `JetStream.ordered`."""
 
     def __init__(
         self,
@@ -63,7 +66,6 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         stream: str,
         subjects: Sequence[str],
         *,
-        single: bool = False,
         include_history: bool = False,
         updates_only: bool = False,
         resume_from: int | None = None,
@@ -73,12 +75,14 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         self._name = name
         self._stream = stream
         self._subjects = subjects
-        self._single = single
         self._include_history = include_history
         self._updates_only = updates_only
         self._resume_from = resume_from
         self._reading = reading
         self._messages: OrderedMessages | None = None
+        self._opening = asyncio.Lock()
+        self._begun = False
+        """Whether there was a consumer."""
         self._ready: deque[EntryT | None] = deque()
         self._complete = False
         self._stopped = False
@@ -88,10 +92,18 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         self._last_time = 0
         """Its time in ns; 0: unknown."""
         self._until = 0
-        """Sequence of the last message at the start."""
-        self._snapshot = False
-        """Whether the initial data are the last messages when one consumer was created."""
-        self._consumer: str | None = None
+        """Sequence of the leader's last message when it was asked."""
+        self._needed = 0
+        """What `_last` must reach before only subjects are compared."""
+        self._to_confirm = False
+        """Whether the initial data may be complete, so that the leader is asked."""
+        self._checks = 0
+        """How often it was, in vain."""
+        self._asked_at = 0.0
+        self._seen: set[bytes] = set()
+        """Subjects in the initial data so far."""
+        self._missing: set[bytes] = set()
+        """Subjects of the leader that are not among them; empty until it was asked for them."""
         self._start: dict[str, Any] = {}
         self._origin: StreamOrigin | None = None
 
@@ -134,11 +146,22 @@ class StreamWatcher(Scoped, Generic[EntryT]):
     # -- the consumer --------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        """Raises StreamNotFoundError and every API error."""
+        """Raises StreamNotFoundError and every API error. Once cancelled, it is called again."""
+        if self._messages is None:
+            await self._find_start()
+        assert self._messages is not None  # noqa: S101
+        await self._messages._begin_block()
+        self._begun = True
+        if self._until <= self._last:
+            self._end_of_initial_data()
+
+    async def _find_start(self) -> None:
         info = await self._js.stream_info(self._stream)
         self._origin = StreamOrigin(info.created, info.state.last_seq)
         if not self._updates_only:
             self._until = await self._last_message()
+        if self._include_history or self._resume_from is not None:
+            self._needed = self._until
         if self._resume_from is not None:
             self._last = self._resume_from - 1
             self._follow(start_seq=self._resume_from)
@@ -148,10 +171,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         elif self._include_history:
             self._follow(start_seq=1)
         else:
-            self._snapshot = not self._single
             self._follow(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
-        if self._until <= self._last:
-            self._end_of_initial_data()
 
     def _follow(self, **start: Any) -> None:
         if self._stopped:  # stopped in the meantime: nobody would stop a consumer created now
@@ -166,7 +186,8 @@ class StreamWatcher(Scoped, Generic[EntryT]):
                 self._stream, subjects=self._subjects, **start, **self._reading
             )
         if self._origin is not None:
-            reached = Reached(self._last, self._last_time)
+            # Only what came: `resume_from` may be ahead of the stream.
+            reached = Reached(self._last, self._last_time) if self._last_time else Reached()
             expect(self._messages, self._origin, reached, at_once=at_once)
 
     async def _last_message(self) -> int:
@@ -182,6 +203,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
 
     def _end_of_initial_data(self) -> None:
         self._complete = True
+        self._seen.clear()
         self._ready.append(None)
 
     # -- entries -------------------------------------------------------------------------------
@@ -220,23 +242,38 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         return await next_within(self.__anext__, timeout, self._over, late)
 
     def _over(self) -> errors.JetsparkError:
+        if self._error is not None:
+            return self._error
         self._js.client.require_open()
-        return errors.BadSubscriptionError("The watch has ended.")
+        return errors.BadSubscriptionError(f"The watch on {self._name!r} has ended.")
 
     async def __anext__(self) -> EntryT | None:
         while not self._ready:
             await self._fill()
         return self._ready.popleft()
 
+    async def _begin_block(self) -> None:
+        try:
+            while not self._begun:
+                await self._fill()
+        except StopAsyncIteration:
+            raise self._over() from None
+
     async def _fill(self) -> None:
         """Wait for more entries. Raises StopAsyncIteration or the error when none will come."""
+        async with yielding():
+            await self._wait_for_entries()
+
+    async def _wait_for_entries(self) -> None:
         if self._stopped:
             raise StopAsyncIteration
         if self._error is not None:
             raise self._error
         try:
-            if self._messages is None:
-                await self._open()
+            if self._messages is None or not self._begun:
+                async with self._opening:
+                    if not self._begun:
+                        await self._open()
             elif self._complete:
                 self._take(await anext(self._messages))
             else:
@@ -247,7 +284,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
             self._error = self._gone()
             raise self._error from None
         except errors.JetsparkError as error:
-            if self._messages is not None and closed_on_purpose(error):
+            if self._stopped or (self._messages is not None and closed_on_purpose(error)):
                 self._end()
             # Raise an error before the first entry, since the caller waits for it.
             started = self._complete or self._last > 0
@@ -270,28 +307,47 @@ class StreamWatcher(Scoped, Generic[EntryT]):
 
     async def _fill_initially(self) -> None:
         assert self._messages is not None  # noqa: S101
+        if self._missing and self._js.client.loop.time() > self._asked_at + LOOK_AFTER:
+            self._to_confirm = True  # they may have been removed
+        if self._to_confirm:
+            await self._confirm_end()
+            return
         message = None
         async with move_on_after(LOOK_AFTER):
             message = await anext(self._messages)
         if message is None:
-            await self._look_again()
+            self._to_confirm = True
             return
-        if self._snapshot and self._consumer is None:
-            self._consumer = message.metadata.consumer
         self._take(message)
-        if self._snapshot and self._consumer is None:
-            self._follow(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
 
-    async def _look_again(self) -> None:
-        """The last wanted message may have been removed or overwritten before it came."""
+    async def _confirm_end(self) -> None:
+        """Ask the leader whether every subject that has a message has had an entry."""
         try:
             self._until = await self._last_message()
+            if behind := self._until > self._last:
+                self._checks += 1
+                if self._checks > _QUICK_CHECKS and self._last >= self._needed:
+                    # A resumed watch has had older entries elsewhere.
+                    self._missing = set() if self._resume_from else await self._unseen()
+                    behind = bool(self._missing)
         except (errors.StreamNotFoundError, errors.ConnectionClosedError):
             raise
         except errors.JetsparkError:
-            return  # no leader or link: ask again after LOOK_AFTER
-        if self._until <= self._last:
+            self._to_confirm = False  # no leader or link: ask again after LOOK_AFTER
+            return
+        self._to_confirm = False
+        self._asked_at = self._js.client.loop.time()
+        if not behind:
             self._end_of_initial_data()
+
+    async def _unseen(self) -> set[bytes]:
+        """The leader's subjects that have had no entry."""
+        names: set[str] = set()
+        for subject in self._subjects:
+            info = await self._js.stream_info(self._stream, subjects_filter=subject)
+            names.update(info.state.subjects or ())
+        # Of subjects that are not UTF-8 the leader does not tell the bytes.
+        return {name.encode() for name in names if "\ufffd" not in name} - self._seen
 
     def _take(self, message: JsMsg) -> None:
         assert self._messages is not None  # noqa: S101
@@ -302,22 +358,23 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         initially = not self._complete
         for frame in frames:
             seq, time_ns, pending = stream_position(frame.reply)
-            if initially and self._snapshot and self._is_of_another(frame):
-                # A recreated consumer also delivers other than last messages.
-                self._consumer = None
-                return
             if seq <= self._last:
-                continue  # given out before the initial data started anew
+                continue  # given out before a new consumer
             self._last, self._last_time = seq, time_ns
             yield frame, seq, time_ns, pending
-            # Nothing was pending when this was sent, which is the only sign of the end: the last
-            # entry of a key that is overwritten all the time may never come.
-            if initially and pending == 0 and seq >= self._until:
-                self._end_of_initial_data()
-                initially = False
+            if initially:
+                initially = not self._came(frame.subject, seq, pending)
 
-    def _is_of_another(self, frame: MessageFrame) -> bool:
-        return JsMsg(self._js.client, frame).metadata.consumer != self._consumer
+    def _came(self, subject: bytes, seq: int, pending: int) -> bool:
+        """Note an entry of the initial data; returns whether it was the last one."""
+        self._seen.add(subject)
+        if not self._missing:
+            self._to_confirm = self._to_confirm or pending == 0 or seq >= self._until
+            return False
+        self._missing.discard(subject)
+        if not self._missing:
+            self._end_of_initial_data()
+        return self._complete
 
     # -- ending --------------------------------------------------------------------------------
 

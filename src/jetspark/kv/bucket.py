@@ -17,7 +17,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from itertools import combinations
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, TypeVar, Unpack
 
 import jetspark.errors as errors
 from jetspark.client.client import Client
@@ -59,6 +59,8 @@ from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole
 
 MARKER_AGE: Final = timedelta(minutes=30)
 _CREATE_TRIES = 10
+
+OriginT = TypeVar("OriginT", bound="Origin | Source")
 
 
 class ReadOnlyBucket:
@@ -132,7 +134,7 @@ class ReadOnlyBucket:
     # -- many entries --------------------------------------------------------------------------
 
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
-        """The keys that have a value, all or those that match, in a bucket of any size.
+        """The keys that have a value, all or those that match, each once.
 
         Raises ConfigError for filters that overlap.
         """
@@ -140,8 +142,11 @@ class ReadOnlyBucket:
         return Listing(partial(self._keys, wanted))
 
     async def _keys(self, wanted: Wanted) -> AsyncIterator[str]:
+        listed: set[str] = set()
         async for entry in self._initial_data(wanted):
-            yield entry.key
+            if entry.key not in listed:  # it may be written meanwhile
+                listed.add(entry.key)
+                yield entry.key
 
     def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
         """All entries of a key, or of the keys that match, oldest first. Raises as `keys`."""
@@ -323,13 +328,17 @@ class Bucket(ReadOnlyBucket):
         A marker younger than `older_than` (default: 30 minutes) stays, for watchers that were
         disconnected. A key written meanwhile keeps its new entries.
         """
-        if (age := duration_to_ns(older_than)) < 0:
+        if (age := duration_to_ns(in_seconds(older_than))) < 0:
             raise errors.ConfigError("older_than cannot be negative: 0 removes every marker.")
         before = time.time_ns() - age
         wanted = Wanted(self._subjects(keys), meta_only=True)
-        markers = [entry async for entry in self._initial_data(wanted) if entry.is_deleted]
+        markers: dict[str, Entry] = {}
+        async for entry in self._initial_data(wanted):
+            markers.pop(entry.key, None)  # it may be written meanwhile
+            if entry.is_deleted:
+                markers[entry.key] = entry
         removed = 0
-        for marker in markers:
+        for marker in markers.values():
             old = marker.created_ns <= before
             removed += old
             # By sequence: entries after the marker stay.
@@ -420,7 +429,7 @@ class BucketCalls(JetStreamContext):
         fields of BucketConfig without mirror_name. Raises as `create_bucket`.
         """
         wanted, name = bucket_config(config, options), check_bucket(name)
-        sources = [_source(origin, name) for origin in origins]
+        sources = [_source(_checked(origin), name) for origin in origins]
         if not sources:
             raise errors.ConfigError("An aggregate needs at least one origin.")
         _no_mirror(wanted)
@@ -449,7 +458,7 @@ class BucketCalls(JetStreamContext):
         name = check_name("stream", name)
         if name.startswith(STREAM_PREFIX):
             raise errors.ConfigError(f'The name of a mirror cannot begin with "{STREAM_PREFIX}".')
-        where = {"mirror": origin.mirror(), "mirror_direct": True}
+        where = {"mirror": _checked(origin).mirror(), "mirror_direct": True}
         return await self._make_bucket(name, wanted, where, stream=name)
 
     async def bucket(self, name: str) -> Bucket:
@@ -529,6 +538,16 @@ def _where(name: str, wanted: BucketConfig) -> dict[str, Any]:
     external = None if wanted.mirror_domain is None else External.of_domain(wanted.mirror_domain)
     mirror = Source(name=STREAM_PREFIX + wanted.mirror_name, external=external)
     return {"mirror": mirror, "mirror_direct": True}
+
+
+def _checked(origin: OriginT) -> OriginT:
+    """Raise ConfigError for what is no origin, such as a bucket's name."""
+    if not isinstance(origin, Origin | Source):
+        raise errors.ConfigError(
+            "An origin is Origin(bucket), from jetspark.kv, or a Source, not "
+            f"{errors.shown(origin)}."
+        )
+    return origin
 
 
 def _source(origin: Origin | Source, bucket: str) -> Source:

@@ -18,23 +18,19 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from jetspark.client.messages import Message
 from jetspark.documents.document import exact_ns
 from jetspark.documents.streams import StoredMsg, StreamConfig
 from jetspark.errors import CodecError, ConfigError, JetsparkError
 from jetspark.kv_rules import (
-    MARKER_REASON,
-    OPERATION,
     STREAM_PREFIX,
     Operation,
     check_filter,
     check_key,
-    has_operation,
-    operation_of,
+    operation_in,
 )
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import ns_to_datetime
-from jetspark.validation import check_whole, texts_of
+from jetspark.validation import check_kind, check_whole, texts_of
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):  # no gc, since there may be millions
@@ -85,20 +81,10 @@ class Snapshot(Mapping[str, Entry]):
         return f"Snapshot({list(self._entries)}, revision={self.revision})"
 
 
-def operation_of_message(message: Message, block: bytes) -> Operation:
-    """The operation of a delivered message with this header block."""
-    # In a meta-only watch every message has headers, but seldom these.
-    if not has_operation(block):
-        return Operation.PUT
-    headers = message.headers
-    if headers is None:  # malformed, and reported
-        return Operation.DEL
-    return operation_of(headers.get(OPERATION), headers.get(MARKER_REASON))
-
-
 _ALL = ">"
 
 
+@runtime_checkable
 class KeyCodec(Protocol):
     """Encodes keys."""
 
@@ -117,6 +103,7 @@ class FilterCodec(Protocol):
         """The filter for the stored forms of the keys that `text` matches."""
 
 
+@runtime_checkable
 class ValueCodec(Protocol):
     """Encodes values."""
 
@@ -332,6 +319,9 @@ class BucketEncoding:
         self._writes = before + self._at if mirror is not None or config.subjects else None
 
     def with_codecs(self, keys: KeyCodec | None, values: ValueCodec | None) -> BucketEncoding:
+        what = "a codec of jetspark.kv, or an object with its methods"
+        check_kind("keys", keys, KeyCodec | None, what)
+        check_kind("values", values, ValueCodec | None, what)
         other = copy(self)
         other.keys, other.values = keys, values
         return other
@@ -360,7 +350,7 @@ class BucketEncoding:
         return self._writes + stored
 
     def filters(self, keys: str | Iterable[str]) -> list[str]:
-        wanted = texts_of(keys)
+        wanted = texts_of("keys", keys)
         if not wanted:
             raise ConfigError("keys is empty; '>' means all of them.")
         coded = wanted
@@ -380,9 +370,7 @@ class BucketEncoding:
         return stored if self.values is None else _coded(self.values.decode_value, stored)
 
     def entry_of(self, message: StoredMsg, key: str) -> Entry:
-        operation = Operation.PUT
-        if (headers := message.headers) is not None:
-            operation = operation_of(headers.get(OPERATION), headers.get(MARKER_REASON))
+        operation = operation_in(message.hdrs)
         value = self.value_of(message.data) if operation is Operation.PUT else b""
         return Entry(
             self.name, key, value, message.seq, exact_ns(message.time), operation=operation

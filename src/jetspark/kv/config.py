@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from jetspark.documents.configuration import config_to_wire
-from jetspark.documents.document import Span, from_wire
+from jetspark.documents.configuration import document_of
+from jetspark.documents.document import Span
 from jetspark.documents.streams import (
     External,
     Republish,
@@ -114,7 +114,7 @@ class Origin:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bucket", check_bucket(self.bucket))
         if self.keys is not None:
-            keys = tuple(map(check_filter, texts_of(self.keys)))
+            keys = tuple(map(check_filter, texts_of("keys", self.keys)))
             object.__setattr__(self, "keys", keys)
         if self.domain is not None and self.api is not None:
             raise ConfigError("Give either domain or api, not both.")
@@ -157,7 +157,7 @@ def _destination(text: str) -> str:
 
 
 def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> BucketConfig:
-    wanted = from_wire(BucketConfig, config_to_wire(BucketConfig, config, options))
+    wanted = document_of(BucketConfig, config, options)
     if wanted.history is not None and not 1 <= wanted.history <= MAX_HISTORY:
         raise ConfigError(f"history must be from 1 to {MAX_HISTORY}.")
     check_backed(wanted)
@@ -175,7 +175,10 @@ def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> Bu
 
 
 def stream_options(wanted: BucketConfig) -> dict[str, Any]:
-    options = stream_options_of(wanted, BUCKET_OPTIONS)
+    options = {
+        name: NEW_BUCKET.get(name) if value is None else value
+        for name, value in stream_options_of(wanted, BUCKET_OPTIONS).items()
+    }
     if wanted.limit_marker_ttl is not None:
         options["allow_msg_ttl"] = True
     return options

@@ -37,13 +37,20 @@ import jetspark.errors as errors
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.client import Client
 from jetspark.client.subscription import cancelled
-from jetspark.client.tasks import background, move_on_after, next_within
+from jetspark.client.tasks import (
+    background,
+    move_on_after,
+    next_within,
+    seen_through,
+    start_task,
+)
 from jetspark.kv.codecs import Entry
 from jetspark.kv.stored import BucketStream
 from jetspark.kv.watch import Wanted, Watcher
 from jetspark.kv_rules import Operation
 from jetspark.retries import PAUSE, is_transient_for_client
 from jetspark.timestamps import Seconds, in_seconds, uptime
+from jetspark.validation import check_text
 from jetspark.wire.documents import decode_json, encode_document
 
 LEASE = 10.0
@@ -150,7 +157,7 @@ class Lock:
         self._key = key
         if holder is None:
             holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._at = LockKey(stored, key, holder, self._lease)
+        self._at = LockKey(stored, key, check_text("holder", holder), self._lease)
         self._acquiring = False
         self._token: int | None = None
         self._revision = 0
@@ -282,7 +289,8 @@ class Lock:
 
     async def _contend(self) -> None:
         seen = Seen(0, None)
-        async with self._at.watch() as watcher:
+        watcher = self._at.watch()  # which begins only when another one holds it
+        try:
             while True:
                 if seen.record is not None and seen.record.id != self._at.record.id:
                     seen = await self._wait(watcher, seen)
@@ -299,10 +307,12 @@ class Lock:
                     seen = await self._at.read()
                 except errors.JetsparkError as error:
                     await pause_after(error)
+        finally:
+            watcher.stop()
 
     async def _write_or_withdraw(self, last: int) -> int:
         """Leave no record behind when cancelled."""
-        writing = self._client.loop.create_task(self._at.write(last))
+        writing = start_task(self._at.write(last))
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
@@ -537,6 +547,8 @@ class Election:
         if self._task is None:
             raise errors.ConfigError("Enter the election first: `async with bucket.election(…)`.")
         while not self._states:
+            if self._error is not None or self._left:
+                await asyncio.sleep(0)  # as in `tasks.yielding`
             if self._error is not None:
                 raise self._error
             if self._left:
@@ -563,6 +575,7 @@ class Election:
             f"Election {self.key!r}",
             self._broken,
             name=f"jetspark-election-{self.key}",
+            wanted=lambda: not self._left and self._client.status != "closed",
         )
         return self
 
@@ -575,10 +588,17 @@ class Election:
             self._client.report(error)
 
     async def resign(self) -> None:
-        """End the candidacy, and let another one lead. Raises as `Lock.release`."""
+        """End the candidacy, and let another one lead. Raises as `Lock.release`.
+
+        If it is interrupted, it goes on in the background.
+        """
         self._left = True
-        if (task := cancelled(self._task)) is not None:
-            await asyncio.wait({task})
+        resigning = self._resign(cancelled(self._task))
+        await seen_through(resigning, f"Resigning from election {self.key!r}", self._client.report)
+
+    async def _resign(self, campaign: asyncio.Task[None] | None) -> None:
+        if campaign is not None:
+            await asyncio.wait({campaign})
         self._news.set()
         if self._lock.held:
             await self._lock.release()

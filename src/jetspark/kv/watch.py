@@ -37,12 +37,12 @@ import msgspec
 import jetspark.errors as errors
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.subscription import cancelled
-from jetspark.client.tasks import background
-from jetspark.jetstream.message import JsMsg, MessageFrame
+from jetspark.client.tasks import background, start_task
+from jetspark.jetstream.message import MessageFrame
 from jetspark.jetstream.watching import StreamWatcher
-from jetspark.kv.codecs import Entry, operation_of_message
+from jetspark.kv.codecs import Entry
 from jetspark.kv.stored import BucketStream
-from jetspark.kv_rules import Operation
+from jetspark.kv_rules import Operation, operation_in
 from jetspark.timestamps import Seconds, in_seconds
 
 PULL_AHEAD = 5000
@@ -98,7 +98,6 @@ class Watcher(StreamWatcher[Entry]):
             encoding.name,
             encoding.stream,
             wanted.subjects,
-            single=encoding.history == 1,
             include_history=wanted.include_history,
             updates_only=wanted.updates_only,
             resume_from=wanted.resume_from,
@@ -117,6 +116,7 @@ class Watcher(StreamWatcher[Entry]):
                 f"Watching bucket {encoding.name!r}",
                 self._broken,
                 name=f"jetspark-watch-{encoding.name}",
+                wanted=self._goes_on,
             )
             release = stored.js.client.adopt(_WithClient(self._task, self._ready))
             self._task.add_done_callback(lambda _: release())
@@ -153,9 +153,7 @@ class Watcher(StreamWatcher[Entry]):
         meta_only, ignore_deletes = self._wanted.meta_only, self._wanted.ignore_deletes
         for frame, revision, created_ns, pending in self._fresh(frames):
             subject, block, data = frame.subject, frame.headers, frame.payload
-            operation = Operation.PUT
-            if block is not None:
-                operation = operation_of_message(JsMsg(self._js.client, frame), block)
+            operation = operation_in(block)
             deleted = operation is not Operation.PUT
             if deleted and ignore_deletes:
                 continue
@@ -177,6 +175,9 @@ class Watcher(StreamWatcher[Entry]):
         self.report(error)
         if key is not None and self._on_unreadable is not None:
             self._on_unreadable(key, error)
+
+    def _goes_on(self) -> bool:
+        return self.active and self._js.client.status != "closed"
 
     def _broken(self, error: errors.JetsparkError) -> None:
         self._error = self._error or error
@@ -312,7 +313,7 @@ class LiveBucket(Mapping[str, bytes]):
         self._open = True  # `on_change` may read it from its first call on
         started: asyncio.Future[None] = loop.create_future()
         name = f"jetspark-live-{self._name}"
-        self._tasks = [loop.create_task(self._follow(watcher, started), name=name)]
+        self._tasks = [start_task(self._follow(watcher, started), name=name)]
         try:
             await started
         except BaseException:
@@ -330,7 +331,8 @@ class LiveBucket(Mapping[str, bytes]):
         self._left = True
         for task in self._tasks:
             task.cancel()
-        await asyncio.wait(self._tasks)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         self._open = False
 
     async def _follow(self, watcher: Watcher, started: asyncio.Future[None]) -> None:

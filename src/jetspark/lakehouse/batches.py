@@ -113,32 +113,47 @@ def commit_batch(
     be written twice, if the table lacks earlier ones or has other rows as this batch, or if others
     commit without a break; and ConfigError for a table that would forget the batch.
     """
-    table.check_numbers_stay()
     deadline = time.monotonic() + CONFLICT_SECONDS
-    while True:
-        last = last_batch(table, writer)
-        if last is not None and last >= batch:
-            other = table.number(_offsets(writer))
-            if last == batch and not adopt and offsets and other and other != offsets:
-                raise TableError(
-                    f"{table.name} has other messages as batch {batch} of this query: a copy of "
-                    "its checkpoint was used, too. Continue with the checkpoint that wrote the "
-                    f"batch; or, to leave out the messages of this batch, {ADOPT}."
-                )
-            return False
-        if not adopt:
-            check_has_batches(table, writer, batch if after is None else after + 1)
-            if last_batch(table, writer) != last:
-                continue
+    while not has_batch(table, writer, batch, name=name, adopt=adopt, after=after, offsets=offsets):
         numbers: dict[str, int | None] = {_batch(writer): batch, _version(writer): None}
-        if last is None and name is not None:
-            if not adopt:
-                check_name(table, writer, name)
+        if last_batch(table, writer) is None and name is not None:
             numbers[_query(name)] = fingerprint(writer)
         if offsets is not None or table.number(_offsets(writer)) is not None:
             numbers[_offsets(writer)] = offsets or 0
         if _committed(table, files, numbers, change, deadline):
             return True
+    return False
+
+
+def has_batch(
+    table: Table,
+    writer: str,
+    batch: int,
+    *,
+    name: str | None = None,
+    adopt: bool = False,
+    after: int | None = None,
+    offsets: int | None = None,
+) -> bool:
+    """Whether a table has a batch, which may be committed otherwise. The arguments, and the errors,
+    are those of `commit_batch`. May refresh the table."""
+    table.check_numbers_stay()
+    last = last_batch(table, writer)
+    if (last is None or last < batch) and not adopt:
+        check_has_batches(table, writer, batch if after is None else after + 1)
+        last = last_batch(table, writer)  # it may have been refreshed
+    if last is None or last < batch:
+        if last is None and name is not None and not adopt:
+            check_name(table, writer, name)
+        return False
+    other = table.number(_offsets(writer))
+    if last == batch and not adopt and offsets and other and other != offsets:
+        raise TableError(
+            f"{table.name} has other messages as batch {batch} of this query: a copy of its "
+            "checkpoint was used, too. Go on with the checkpoint that wrote this batch, and remove "
+            f"the other one; or, to leave out the messages of this batch, {ADOPT}."
+        )
+    return True
 
 
 def commit_files(table: Table, files: Sequence[NewFile], change: Change = added) -> None:
@@ -187,6 +202,17 @@ def wrote_as(table: Table, writer: str, name: str) -> bool:
     """Whether the writer has this name in the table, or no batch there yet."""
     first = table.number(_query(name))
     return last_batch(table, writer) is None or first == fingerprint(writer)
+
+
+def belongs_to(table: Table, writer: str | None, name: str | None) -> bool:
+    """Whether a table has batches of a writer, was created for it, or has no rows.
+
+    `writer`: its id; None: not known, so that its name tells. `name`: None if it has none.
+    """
+    ours = [] if writer is None else [_batch(writer), _made(writer)]
+    if name is not None:
+        ours += [_made(name)] if ours else [_made(name), _query(name)]
+    return any(table.number(one) is not None for one in ours) or table.is_new
 
 
 def made_for(writer: str, batch: int) -> dict[str, int]:

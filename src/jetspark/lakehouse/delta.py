@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections import defaultdict
@@ -10,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,9 +32,27 @@ from deltalake.transaction import AddAction
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse import maintenance, new_files
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
+from jetspark.lakehouse.delta_log import check_log, check_sidecars
 from jetspark.lakehouse.generated import Generated
+from jetspark.lakehouse.inside import (
+    behind_links,
+    check_encoded,
+    check_folders,
+    check_no_links_in,
+    check_path,
+    is_plain,
+    local_folder_of,
+    removed_here,
+)
 from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.schemas import nullable, plain
+from jetspark.lakehouse.schemas import is_list, nullable, plain
+from jetspark.lakehouse.statistics import (
+    LongTexts,
+    column_bounds,
+    leaf_columns,
+    null_count,
+    upper_text,
+)
 from jetspark.lakehouse.table import Changes, Numbers, Piece, Table, TableName, pieces_of
 
 if TYPE_CHECKING:
@@ -48,71 +67,53 @@ if TYPE_CHECKING:
 
 _COLUMNS = 32
 """Delta's default of delta.dataSkippingNumIndexedCols: the first columns have statistics."""
+_COUNT_OF_COLUMNS = "delta.dataSkippingNumIndexedCols"
+_NAMES_OF_COLUMNS = "delta.dataSkippingStatsColumns"
+_NAME = re.compile(r"`((?:[^`]|``)*+)`|([^,`]++)")
 _TEXT = 32
-_LAST = "\U0010ffff"
-_EXACT_DIGITS = 15
-_ENCODER = msgspec.json.Encoder(decimal_format="number")
+_EXACT_DIGITS, _EXACT_PLACES = 15, 5
+"""Of decimals whose bounds deltalake writes as they are: it makes doubles of them, and writes small
+ones as 1e-7, which it does not read."""
+_ENCODER = msgspec.json.Encoder()
 
 
 def statistics(
-    metadata: pq.FileMetaData, columns: Iterable[str], with_nan: Container[str] = ()
+    metadata: pq.FileMetaData,
+    columns: Iterable[str],
+    with_nan: Container[str] = (),
+    texts: LongTexts | None = None,
 ) -> str:
-    """The statistics of a file as JSON; `columns`: the table's, in its order; `with_nan`: those
-    with NaN in them. A bound is left out only where there is none: deltalake's own scan takes a
-    file whose bound is missing for one without matching rows."""
-    indexed = set(list(columns)[:_COLUMNS])
-    found = {
-        name: one
-        for name, one in _flat_columns(metadata).items()
-        if name in indexed  # nested columns have no statistics
-    }
-    nulls, least, greatest = {}, {}, {}
-    for name, index in found.items():
-        parts = [
-            metadata.row_group(group).column(index).statistics
-            for group in range(metadata.num_row_groups)
-        ]
-        if any(part is None for part in parts):
+    """The statistics of a file as JSON; `columns`: those that have statistics; `with_nan`: those
+    with NaN in them; `texts`: bounds that Parquet does not have.
+
+    deltalake's own scan takes a file for one without matching rows if it has bounds of some columns
+    and lacks that of another one: so where one is not known, there are none of any column.
+    """
+    paths = leaf_columns(metadata)  # nested columns have no statistics
+    nulls: dict[str, int] = {}
+    lows: dict[str, Any] = {}
+    highs: dict[str, Any] = {}
+    for name in columns:
+        if name not in paths or _is_binary(metadata, index := paths[name]):
             continue
-        if all(part.has_null_count for part in parts):
-            nulls[name] = sum(part.null_count for part in parts)
-        bounded = [part for part in parts if part.has_min_max]
-        # A row group with only nulls has no bounds, and does not change the others'.
-        if not bounded or any(not part.has_min_max and part.num_values for part in parts):
+        if (count := null_count(metadata, index)) is not None:
+            nulls[name] = count
+        if count == metadata.num_rows:
             continue
-        low, high = _bounds(bounded)
-        if low is not None:
-            least[name] = low
+        low, high = column_bounds(metadata, index, texts or {})
+        lows[name] = None if low is None else _low(low)
         # For Spark NaN is greater than every number, so no number is above it.
-        if high is not None and name not in with_nan:
-            greatest[name] = high
-    return _ENCODER.encode(
-        {
-            "numRecords": metadata.num_rows,
-            "minValues": least,
-            "maxValues": greatest,
-            "nullCount": nulls,
-        }
-    ).decode()
+        highs[name] = None if high is None or name in with_nan else _high(high)
+    found: dict[str, Any] = {"numRecords": metadata.num_rows, "nullCount": nulls}
+    for kind, ends in (("minValues", lows), ("maxValues", highs)):
+        if None not in ends.values():
+            found[kind] = ends
+    return _ENCODER.encode(found).decode()
 
 
-def _bounds(parts: Sequence[pq.Statistics]) -> tuple[Any, Any]:
-    """None for a bound that Python or JSON cannot hold, such as a date after the year 9999."""
-    try:
-        lows, highs = zip(*map(new_files.bounds, parts), strict=True)
-        low, high = min(lows), max(highs)
-    except (OverflowError, ValueError):
-        return None, None
-    return _low(low), _high(high)
-
-
-def _flat_columns(metadata: pq.FileMetaData) -> dict[str, int]:
-    schema = metadata.schema
-    return {
-        schema.column(index).name: index
-        for index in range(len(schema))
-        if schema.column(index).path == schema.column(index).name
-    }
+def _is_binary(metadata: pq.FileMetaData, index: int) -> bool:
+    column = metadata.schema.column(index)
+    return bool(column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "STRING")
 
 
 def _low(value: Any) -> Any:
@@ -121,8 +122,6 @@ def _low(value: Any) -> Any:
             return _instant(value)
         case str():
             return value[:_TEXT]
-        case Decimal():
-            return _rounded(value, ROUND_FLOOR)
     return _plain(value)
 
 
@@ -133,20 +132,9 @@ def _high(value: Any) -> Any:
                 return _instant(value + timedelta(microseconds=-value.microsecond % 1000))
             except OverflowError:  # readers add the millisecond that writers may cut off
                 return _instant(value)
-        case str() if len(value) > _TEXT:
-            return value[:_TEXT] + _LAST  # greater than every string with this prefix
         case str():
-            return value
-        case Decimal():
-            return _rounded(value, ROUND_CEILING)
+            return upper_text(value, _TEXT)
     return _plain(value)
-
-
-def _rounded(value: Decimal, rounding: str) -> Decimal:
-    """To digits that a double holds, since readers may parse it as one; unless the column's type
-    may be too small for the rounded number."""
-    rounded = Context(prec=_EXACT_DIGITS, rounding=rounding).plus(value)
-    return value if rounded.adjusted() > value.adjusted() else Decimal(f"{rounded:f}")
 
 
 def _instant(value: datetime) -> str:
@@ -158,14 +146,89 @@ def _instant(value: datetime) -> str:
 def _plain(value: Any) -> Any:
     """The value as JSON; None for types without bounds."""
     match value:
+        case float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
         case float():
-            return value if math.isfinite(value) else None
+            return None if math.isnan(value) else value
+        case Decimal():  # with all of its digits, since readers compare them; they know no 1E-7
+            return msgspec.Raw(f"{value:f}".encode())
         case date():
             return value.isoformat()
         case bool() | int():
             return value
         case _:
             return None
+
+
+def _columns_with_statistics(table: DeltaTable) -> list[str]:
+    """The columns of new files that have statistics, as the table's properties say."""
+    metadata = table.metadata()
+    names = [
+        one.name for one in table.schema().fields if one.name not in metadata.partition_columns
+    ]
+    configuration = metadata.configuration
+    if (said := configuration.get(_NAMES_OF_COLUMNS)) is not None:
+        wanted = _names_in(said)
+        return [name for name in names if name in wanted]
+    count = int(configuration.get(_COUNT_OF_COLUMNS, _COLUMNS))
+    return names if count < 0 else names[:count]
+
+
+def _names_in(text: str) -> set[str]:
+    """The columns in the property `_NAMES_OF_COLUMNS`."""
+    return {
+        found[1].replace("``", "`") if found[1] is not None else found[2].strip()
+        for found in _NAME.finditer(text)
+    }
+
+
+def _statistics_of(schema: pa.Schema, partition_by: Container[str]) -> dict[str, str]:
+    """The property of a new table that says which columns have statistics: only those whose bounds
+    deltalake writes as they are when it compacts and merges. Of infinite numbers it writes none,
+    and of decimals only what a double holds. Empty where it writes all bounds well."""
+    if not any(map(_loses_bounds, schema.types)):
+        return {}
+    return _statistics_only_of([one for one in schema if one.name not in partition_by])
+
+
+def _statistics_only_of(columns: Iterable[pa.Field]) -> dict[str, str]:
+    """The same property for those of these columns that may have statistics."""
+    names = [
+        f"`{one.name.replace('`', '``')}`"
+        for one in columns
+        if not pa.types.is_nested(one.type)
+        and not pa.types.is_binary(one.type)
+        and not _loses_bounds(one.type)
+    ]
+    return {_NAMES_OF_COLUMNS: ",".join(names[:_COLUMNS])}
+
+
+def _check_types(columns: Iterable[pa.Field]) -> None:
+    """Raise ConfigError for a column with which deltalake makes a table that nobody can open."""
+    for column in columns:
+        if _has_local_times_in_a_map(column.type, within=False):
+            raise ConfigError(
+                f"Delta does not support a column: {column.name} has times without a zone "
+                "(TIMESTAMP_NTZ) in a map. Make them TIMESTAMP, or texts."
+            )
+
+
+def _has_local_times_in_a_map(kind: pa.DataType, *, within: bool) -> bool:
+    if pa.types.is_timestamp(kind):
+        return within and kind.tz is None
+    within = within or pa.types.is_map(kind)
+    parts = [kind.key_type, kind.item_type] if pa.types.is_map(kind) else []
+    if pa.types.is_struct(kind) or is_list(kind):
+        parts = [kind.field(at).type for at in range(kind.num_fields)]
+    return any(_has_local_times_in_a_map(part, within=within) for part in parts)
+
+
+def _loses_bounds(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_loses_bounds(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind)) or (
+        pa.types.is_decimal(kind) and (kind.precision > _EXACT_DIGITS or kind.scale > _EXACT_PLACES)
+    )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -240,7 +303,9 @@ class _Held(threading.Thread):
         self.join()
 
 
-_DELETED = "jetspark_deleted"
+_LOG = "_delta_log"
+_CHANGE_DATA = "_change_data"
+_DELETED = "_jetspark_deleted"
 _MADE_BY = "jetspark"
 """Of a commit: which of our calls made it."""
 _LOOKED_AT = 200
@@ -273,6 +338,24 @@ _LOG_STAYS = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 @dataclass(frozen=True)
+class DeltaPartition(new_files.Partition):
+    """A column by which a Delta table is partitioned."""
+
+    def may_refuse(self, column: pa.Array) -> bool:
+        return bool(pa.types.is_string(column.type) or pa.types.is_decimal(column.type))
+
+    def refusal(self, value: pa.Scalar) -> str | None:
+        match value.as_py():
+            case "":
+                return "has an empty text, which Delta takes for null"
+            case new_files.NULL_FOLDER:
+                return f"has {new_files.NULL_FOLDER}, which stands for null"
+            case Decimal() as number if number < 0 and number != number.to_integral_value():
+                return f"has {number:f}: deltalake reads no table with a negative fraction there"
+        return super().refusal(value)
+
+
+@dataclass(frozen=True)
 class DeltaStorage(new_files.Storage):
     """Files of a Delta table."""
 
@@ -280,15 +363,21 @@ class DeltaStorage(new_files.Storage):
     options: Mapping[str, str] = field(repr=False)
 
     def create(self, path: str) -> pa.NativeFile:
-        return self._files().open_output_stream(path)
+        check_path(self.uri, path)
+        return self.files().open_output_stream(path)
 
     def open(self, path: str) -> pa.NativeFile:
-        return self._files().open_input_file(path)
+        check_path(self.uri, path)
+        try:
+            return self.files().open_input_file(path)
+        except TableNotFoundError as error:  # not even the folder is there
+            raise FileNotFoundError(path) from error
 
     def remove(self, path: str) -> None:
-        self._files().delete_file(path)
+        if not removed_here(self.uri, path):
+            self.files().delete_file(path)
 
-    def _files(self) -> pyarrow.fs.FileSystem:
+    def files(self) -> pyarrow.fs.FileSystem:
         return pyarrow.fs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options)))
 
 
@@ -319,8 +408,12 @@ class OpenDelta(Table):
     @classmethod
     def find(cls, name: TableName) -> OpenDelta | None:
         """The table; None when there is none."""
+        location = _path(name)
+        check_no_links_in(location, _LOG)
+        if (folder := local_folder_of(location)) is not None:
+            check_sidecars(folder)
         try:
-            return cls(name, DeltaTable(_path(name), storage_options=dict(name.properties)))
+            return cls(name, DeltaTable(location, storage_options=dict(name.properties)))
         except TableNotFoundError:
             return None
 
@@ -334,17 +427,19 @@ class OpenDelta(Table):
     ) -> OpenDelta:
         """A new, empty table. Raises ConfigError for types that Delta does not have, and
         CommitConflict if another writer created it first."""
+        _check_types(schema)
         try:
             columns = Schema.from_arrow(pa.schema([nullable(one) for one in schema]))
         except Exception as error:  # the library's errors have several types
             raise ConfigError(f"Delta does not support a column: {error}") from error
+        names = [one.column for one in partition_by]
         try:
             made = DeltaTable.create(
                 _path(name),
                 columns,
-                partition_by=[one.column for one in partition_by],
+                partition_by=names,
                 storage_options=dict(name.properties),
-                configuration={_LOG_RETENTION: _interval(_KEPT)},
+                configuration={_LOG_RETENTION: _interval(_KEPT)} | _statistics_of(schema, names),
                 commit_properties=_properties(numbers),
             )
         except DeltaError as error:
@@ -403,7 +498,7 @@ class OpenDelta(Table):
             )
         return new_files.Layout(
             schema=self.schema,
-            partition_by=tuple(new_files.Partition(name, name) for name in self.partition_by),
+            partition_by=tuple(DeltaPartition(name, name) for name in self.partition_by),
             keeps_partition_columns=False,
             made=self.made,
             target_bytes=target_bytes,
@@ -431,6 +526,7 @@ class OpenDelta(Table):
             files = self._table.to_pyarrow_dataset(file_pruning_predicate=within)
         except DeltaProtocolError as error:
             raise ConfigError(f"{self.name}: {error}") from error
+        self._check_files_inside()
         listed = pa.table(self._table.get_add_actions(flatten=True))
         sizes = dict(zip(*(listed[one].to_pylist() for one in ("path", "size_bytes")), strict=True))
         return [
@@ -441,6 +537,22 @@ class OpenDelta(Table):
                 at_least,
             )
         ]
+
+    def _check_files_inside(self) -> None:
+        """Raise ConfigError for a file in the log that is not below the table, or behind a link."""
+        listed = pa.table(self._table.get_add_actions())["path"].to_pylist()
+        location = _path(self.name)
+        check_encoded(location, listed)
+        if local_folder_of(location) is not None or "deletionVectors" in self._features():
+            check_log(location, DeltaStorage(location, dict(self.name.properties)).files())
+
+    def _check_folders(self) -> None:
+        """Raise ConfigError for a link among the folders in which deltalake may write files."""
+        own = {_LOG, _CHANGE_DATA, *(one.partition("/")[0] for one in self.partition_by)}
+        check_folders(
+            _path(self.name),
+            aside=lambda name: name[0] in "_." and "=" not in name and name not in own,
+        )
 
     @property
     def version(self) -> int:
@@ -488,10 +600,16 @@ class OpenDelta(Table):
         return found is not None and found >= number
 
     def keep_versions(self, span: timedelta) -> None:
-        if self._table.metadata().configuration.get(_LOG_RETENTION) != _interval(span):
-            with self._conflicts():
-                self._table.alter.set_table_properties({_LOG_RETENTION: _interval(span)})
-            self.refresh()
+        if self.property(_LOG_RETENTION) != _interval(span):
+            self.set_property(_LOG_RETENTION, _interval(span))
+
+    def property(self, name: str) -> str | None:
+        return self._table.metadata().configuration.get(name)
+
+    def set_property(self, name: str, value: str) -> None:
+        with self._conflicts():
+            self._table.alter.set_table_properties({name: value}, raise_if_not_exists=False)
+        self.refresh()
 
     def refresh(self) -> None:
         self._table.update_incremental()
@@ -506,6 +624,8 @@ class OpenDelta(Table):
 
     def merge(self, changes: Changes, numbers: Numbers) -> None:
         self._check_removal()
+        self._check_files_inside()
+        self._check_folders()
         wanted = self._resolved(numbers)
         if changes.rows.num_rows or changes.emptied is not None:
             source = changes.rows.append_column(_DELETED, changes.deleted)
@@ -534,8 +654,22 @@ class OpenDelta(Table):
             self.append((), wanted)  # the library commits nothing where no row changes
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
+        _check_types(columns)
+        before, indexed = self.schema, _columns_with_statistics(self._table)
         with self._conflicts():
             self._table.alter.add_columns([Field.from_arrow(nullable(one)) for one in columns])
+        self.refresh()
+        if self.is_new:
+            wanted = _statistics_of(self.schema, self.partition_by)
+        elif _NAMES_OF_COLUMNS not in self._table.metadata().configuration:
+            # deltalake takes a file without a column for one without nulls in it, if the column
+            # may have statistics: so columns that are added later have none.
+            wanted = _statistics_only_of([before.field(name) for name in indexed])
+        else:
+            return
+        if wanted:
+            with suppress(CommitConflict), self._conflicts():
+                self._table.alter.set_table_properties(wanted)
 
     def widen(self, columns: Sequence[pa.Field]) -> None:
         names = ", ".join(f"{one.name} ({one.type})" for one in columns)
@@ -568,23 +702,56 @@ class OpenDelta(Table):
         )
         if any(others):
             return 0
-        files = pa.table(self._table.get_add_actions(flatten=True))
+        files = list(self._files())
+        lost = self._lost_partitions(files)
         sizes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-        partitions = [files[f"partition.{name}"].to_pylist() for name in self.partition_by]
-        for size, *values in zip(files["size_bytes"].to_pylist(), *partitions, strict=True):
-            sizes[tuple(values)].append(size)
+        for _, size, values in files:
+            named = zip(self.partition_by, values, strict=True)
+            if not any(name in lost and value in (None, *lost[name]) for name, value in named):
+                sizes[values].append(size)
         return sum(
             sum(group)
             for one in sizes.values()
             for group in maintenance.groups_of(one, one, target_bytes)
         )
 
+    def _files(self) -> Iterator[tuple[str, int, tuple[Any, ...]]]:
+        """(path, bytes, values of the partition) of each file."""
+        files = pa.table(self._table.get_add_actions(flatten=True))
+        if not files.num_rows:
+            return
+        partitions = [files[f"partition.{name}"].to_pylist() for name in self.partition_by]
+        for path, size, *values in zip(
+            files["path"].to_pylist(), files["size_bytes"].to_pylist(), *partitions, strict=True
+        ):
+            yield path, size, tuple(values)
+
+    def _lost_partitions(
+        self, files: Iterable[tuple[str, int, tuple[Any, ...]]]
+    ) -> dict[str, list[str]]:
+        """Values of partitions, by their columns, in which deltalake's compaction does not find the
+        files: it writes a ~ into their paths as it is, and looks for it as %7E. A comparison with
+        these values leaves out null, too."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for path, _, values in files:
+            if "~" in path:
+                for name, value in zip(self.partition_by, values, strict=True):
+                    if isinstance(value, str) and "~" in value:
+                        found[name].add(value)
+        return {name: sorted(values) for name, values in found.items()}
+
     def compact(self, target_bytes: int) -> maintenance.Compaction:
         self._check_features(_REWRITTEN, "compact it with Delta's own connector (OPTIMIZE)")
+        self._check_files_inside()
+        self._check_folders()
         with self._claim():
             before = self._table.version()
             with self._conflicts():
                 found = self._table.optimize.compact(
+                    [
+                        (name, "not in", values)
+                        for name, values in self._lost_partitions(self._files()).items()
+                    ],
                     target_size=target_bytes,
                     commit_properties=CommitProperties(custom_metadata={_MADE_BY: "compact"}),
                 )
@@ -607,7 +774,10 @@ class OpenDelta(Table):
                 ) from error
         unnamed = self._listed(retention, full=True)
         once = set(self._listed(retention, full=False))
-        found = maintenance.provable(unnamed, once, self._listed(timedelta(), full=True))
+        around = self._listed(timedelta(), full=True)
+        linked = behind_links(_path(self.name), unnamed)
+        unnamed = [one for one in unnamed if is_plain(one) and one not in linked]
+        found = maintenance.provable(unnamed, once, around)
         if not dry_run:
             maintenance.remove_all(self.storage, found.removed)
             self._trim_log()
@@ -635,7 +805,11 @@ class OpenDelta(Table):
 
     def _features(self) -> set[str]:
         protocol = self._table.protocol()
-        return {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+        features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+        # deltalake declares it when it adds a TIMESTAMP_NTZ, too.
+        if '"type":"variant"' not in self._table.schema().to_json().replace(" ", ""):
+            features.discard("variantType")
+        return features
 
     def _is_mapped(self) -> bool:
         configuration = self._table.metadata().configuration
@@ -670,7 +844,7 @@ class OpenDelta(Table):
             )
 
     def _commit(self, mode: str, files: Sequence[new_files.NewFile], numbers: Numbers) -> None:
-        columns = [name for name in self.schema.names if name not in self.partition_by]
+        columns = _columns_with_statistics(self._table)
         now = int(time.time() * 1000)
         with self._conflicts(files):
             # The library retries by itself, unless the other commit has set one of these numbers.
@@ -720,6 +894,9 @@ class OpenDelta(Table):
         }
 
     def _added(self, file: new_files.NewFile, columns: Sequence[str], now: int) -> AddAction:
+        new_files.check_unchanged(self.name, self.schema, file)
+        if file.partition_by != self.partition_by:
+            raise new_files.changed(self.name, "its partitions")
         values = {
             name: new_files.partition_value(value)
             for name, value in zip(self.partition_by, file.partition, strict=True)
@@ -730,7 +907,7 @@ class OpenDelta(Table):
             values,
             now,
             True,
-            statistics(file.metadata, columns, file.with_nan),
+            statistics(file.metadata, columns, file.with_nan, file.long_texts),
         )
 
 

@@ -10,11 +10,14 @@ from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 
-from jetspark.errors import CommitConflict, ConfigError, JetsparkError, TableError
+from jetspark.errors import CommitConflict, ConfigError, JetsparkError, TableError, shown
 from jetspark.lakehouse.batches import gone
+from jetspark.lakehouse.iceberg_configuration import check_configuration
+from jetspark.lakehouse.inside import is_misread
 from jetspark.lakehouse.new_files import Storage
 from jetspark.lakehouse.partitions import PartitionBy, check_partitions
 from jetspark.lakehouse.schemas import check_names
@@ -47,6 +50,19 @@ def absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)
 
 
+def table_path(path: str) -> str:
+    """The absolute path of a table. Raises ConfigError for one that the formats' libraries, which
+    make a URI of it, take for another place."""
+    found = absolute(path)
+    if "://" not in found and (is_misread(found) or unquote(found) != found):
+        raise ConfigError(
+            f"The path {shown(path)} of a table has #, ?, a backslash or a control character, or a "
+            "% before two digits, which the libraries of Delta and Iceberg read as parts of a URI, "
+            "or leave out: take a folder of another name."
+        )
+    return found
+
+
 def in_catalog(place: str) -> tuple[str, str] | None:
     """(catalog, namespace.table); None for a folder or a URI. Raises ConfigError."""
     match = _IN_CATALOG.fullmatch(place)
@@ -77,7 +93,7 @@ def table_at(
         return Format.ICEBERG, TableName(
             catalog=catalog, identifier=identifier, properties=properties
         )
-    path = absolute(place)
+    path = table_path(place)
     if format_ is not None:
         return checked_format("--format", format_), TableName(path=path, properties=properties)
     there = format_of(Path(path)) if "://" not in path else None
@@ -136,6 +152,8 @@ _BEGINNINGS = {
 }
 """Files of which a whole table has one."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_BACKTRACE = re.compile(r"^ *0: |^(?:stack )?backtrace", re.MULTILINE | re.IGNORECASE)
+"""Where the backtrace of a library in Rust begins, which RUST_BACKTRACE=1 asks for."""
 _LONGEST = 300
 _NOT_REACHED = re.compile(
     "connection (?:refused|reset|closed)|timed out|timeout|unreachable|dns error|failed to lookup|"
@@ -301,7 +319,8 @@ def _folder(name: TableName) -> Path | None:
 
 def _sentence(error: Exception) -> str:
     """The innermost message of a library's error, in one line."""
-    lines = [one.strip(" ↳╰▶─\t") for one in _ANSI.sub("", str(error)).splitlines()]
+    text = _BACKTRACE.split(_ANSI.sub("", str(error)), maxsplit=1)[0]
+    lines = [one.strip(" ↳╰▶─\t") for one in text.splitlines()]
     said = next((one for one in reversed(lines) if one), type(error).__name__)
     said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
     return said if said.endswith((".", "…")) else f"{said}."
@@ -313,6 +332,7 @@ def _opener(format_: Format) -> type[OpenDelta] | type[OpenIceberg]:
             from jetspark.lakehouse.delta import OpenDelta
 
             return OpenDelta
+        check_configuration()
         from jetspark.lakehouse.iceberg import OpenIceberg
 
         return OpenIceberg

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, shown
 from jetspark.lakehouse.new_files import outside_of_years
 from jetspark.lakehouse.schemas import plain
 
@@ -51,11 +51,11 @@ class Generated:
             kind = tree.of(pa.RecordBatch.from_pylist([], schema=schema)).type
             if kind != plain(column.type) and not (_whole(kind) and _whole(column.type)):
                 raise _NotKnown
-        except (_NotKnown, pa.ArrowException, TypeError, AttributeError):
+        except (_NotKnown, pa.ArrowException, TypeError, AttributeError, RecursionError):
             raise ConfigError(
-                f"{table} has the generated column {column.name} = {expression}, which is not one "
-                f"of the forms that are known here ({KNOWN}): write this table with Delta's own "
-                "connector for Spark."
+                f"{table} has the generated column {column.name} = {shown(expression)}, which is "
+                f"not one of the forms that are known here ({KNOWN}): write this table with "
+                "Delta's own connector for Spark."
             ) from None
         return cls(expression, column.type, tree)
 

@@ -12,17 +12,23 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pyiceberg.expressions as ex
 import pyiceberg.io.pyarrow as arrow_io
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.conversions import to_bytes
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import partition_record_value
 from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, DataScan, FileScanTask, Transaction
+from pyiceberg.table import (
+    CommitTableResponse,
+    DataScan,
+    FileScanTask,
+    TableProperties,
+    Transaction,
+)
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import ancestors_of
@@ -35,11 +41,12 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.typedef import Record
-from pyiceberg.types import DateType, DoubleType, LongType, TimestampType, TimestamptzType
+from pyiceberg.types import DoubleType, LongType
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse import maintenance, new_files
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
+from jetspark.lakehouse.iceberg_files import arrow_schema, read_files, read_table
 from jetspark.lakehouse.iceberg_folder import catalog_of, local_folder
 from jetspark.lakehouse.iceberg_maintenance import manifests_of, old_snapshots, vacuumed
 from jetspark.lakehouse.iceberg_partitions import (
@@ -48,8 +55,12 @@ from jetspark.lakehouse.iceberg_partitions import (
     sort_keys_of,
     texts_of,
 )
+from jetspark.lakehouse.iceberg_storage import ConfinedFiles, confined_files
+from jetspark.lakehouse.iceberg_trust import OF_METADATA
+from jetspark.lakehouse.inside import check_files, files_inside, outside, relative_path
 from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.schemas import nullable, plain, small
+from jetspark.lakehouse.schemas import nullable, plain
+from jetspark.lakehouse.statistics import column_bounds, leaf_columns, upper_binary, upper_text
 from jetspark.lakehouse.table import PLACE, Changes, Numbers, Piece, Table, TableName, pieces_of
 
 # -------------------------------------------------------------------------------------------------
@@ -84,7 +95,7 @@ def to_iceberg(condition: Condition) -> ex.BooleanExpression:
             )
 
 
-_DATES = (DateType, TimestampType, TimestamptzType)
+_ALL: ex.BooleanExpression = ex.AlwaysTrue()
 _MERGED_BYTES = 128 * 1024 * 1024
 _NUMBER = "jetspark.number."
 """Prefix of the table properties that hold numbers; properties of snapshots would expire."""
@@ -112,16 +123,16 @@ class IcebergStorage(new_files.Storage):
     properties: Mapping[str, str] = field(repr=False)
 
     def create(self, path: str) -> Any:
-        return self._io().new_output(f"{self.location}/{path}").create()
+        return self._files().new_output(f"{self.location}/{path}").create()
 
     def open(self, path: str) -> Any:
-        return self._io().new_input(f"{self.location}/{path}").open()
+        return self._files().new_input(f"{self.location}/{path}").open()
 
     def remove(self, path: str) -> None:
-        self._io().delete(f"{self.location}/{path}")
+        self._files().delete(f"{self.location}/{path}")
 
-    def _io(self) -> Any:
-        return load_file_io(dict(self.properties), self.location)
+    def _files(self) -> ConfinedFiles:
+        return confined_files(self.properties, self.location)
 
 
 @dataclass(frozen=True)
@@ -134,9 +145,8 @@ class IcebergPiece(Piece):
     properties: Mapping[str, str] = field(repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        io = load_file_io(dict(self.properties), self.metadata.location)
-        scan = arrow_io.ArrowScan(self.metadata, io, self.columns, ex.AlwaysTrue())
-        return iter(scan.to_record_batches(self.tasks))
+        io = confined_files(self.properties, self.metadata.location)
+        return read_files(self.metadata, io, self.columns, self.tasks)
 
 
 class OpenIceberg(Table):
@@ -204,9 +214,7 @@ class OpenIceberg(Table):
         schema = self._table.schema()
         if self._snapshot is not None:
             schema = self._table.scan(snapshot_id=self._snapshot).projection()
-        return pa.schema(
-            [small(one) for one in arrow_io.schema_to_pyarrow(schema, include_field_ids=True)]
-        )
+        return arrow_schema(schema)
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -296,11 +304,17 @@ class OpenIceberg(Table):
 
     def keep_versions(self, span: timedelta) -> None:
         kept = str(int(span.total_seconds() * 1000))
-        if self._table.properties.get(_SNAPSHOT_AGE) != kept:
-            making = self._transaction()
-            making.set_properties({_SNAPSHOT_AGE: kept})
-            self._commit(making)
-            self.refresh()
+        if self.property(_SNAPSHOT_AGE) != kept:
+            self.set_property(_SNAPSHOT_AGE, kept)
+
+    def property(self, name: str) -> str | None:
+        return self._table.properties.get(name)
+
+    def set_property(self, name: str, value: str) -> None:
+        making = self._transaction()
+        making.set_properties({name: value})
+        self._commit(making)
+        self.refresh()
 
     def refresh(self) -> None:
         self._table = self._table.refresh()
@@ -375,10 +389,7 @@ class OpenIceberg(Table):
 
     def _rows(self, scan: DataScan, task: FileScanTask) -> pa.Table:
         """The columns of the scan in a file."""
-        reading = arrow_io.ArrowScan(
-            self._table.metadata, self._table.io, scan.projection(), ex.AlwaysTrue()
-        )
-        return reading.to_table([task])
+        return read_table(self._table.metadata, self._table.io, scan.projection(), task)
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         making = self._transaction()
@@ -396,7 +407,7 @@ class OpenIceberg(Table):
 
     def facts(self) -> maintenance.TableFacts:
         scan = self._table.scan()
-        tasks = list(scan.plan_files())
+        tasks = _planned(scan)
         files = [one.file for one in tasks]
         deleted = any(one.delete_files for one in tasks)  # only the rows themselves show it
         return maintenance.TableFacts(
@@ -421,10 +432,8 @@ class OpenIceberg(Table):
     def compact(self, target_bytes: int) -> maintenance.Compaction:
         removed = added = 0
         for group in self._small_files(target_bytes):
-            scan = arrow_io.ArrowScan(
-                self._table.metadata, self._table.io, self._table.schema(), ex.AlwaysTrue()
-            )
-            batches = scan.to_record_batches(group)
+            table = self._table
+            batches = read_files(table.metadata, table.io, table.schema(), group)
             layout = self.layout(target_bytes, "zstd")
             new = new_files.write_files(layout, self.storage, "compacted", batches)
             if self._replace_files({task.file.file_path for task in group}, new):
@@ -436,7 +445,7 @@ class OpenIceberg(Table):
         """Each partition's small files, in groups; skips files with rows deleted elsewhere."""
         by_partition: dict[Any, list[FileScanTask]] = defaultdict(list)
         spec = self._table.metadata.default_spec_id
-        for task in self._table.scan().plan_files():
+        for task in _planned(self._table.scan()):
             if not task.delete_files and task.file.spec_id == spec:
                 by_partition[task.file.partition].append(task)
         for tasks in by_partition.values():
@@ -524,6 +533,10 @@ class OpenIceberg(Table):
         numbers. `whole`: with all snapshots, which the library copies some twenty times.
         """
         metadata = self._table.metadata
+        for name in (TableProperties.WRITE_METADATA_PATH, TableProperties.WRITE_DATA_PATH):
+            place = metadata.properties.get(name)
+            if place is not None and relative_path(self.location, place) is None:
+                raise outside(self.location, f"{name}: {place}")
         changed: dict[str, Any] = {"properties": {**metadata.properties, **_NO_RETRIES}}
         if not whole:
             heads = {one.snapshot_id for one in metadata.refs.values()}
@@ -560,16 +573,11 @@ class OpenIceberg(Table):
     def _data_file(self, file: new_files.NewFile) -> DataFile:
         metadata = self._table.metadata
         schema, spec = metadata.schema(), metadata.spec()
-        statistics = arrow_io.data_file_statistics_from_parquet_metadata(
-            parquet_metadata=file.metadata,
-            stats_columns=_statistics(file.metadata, schema, metadata.properties),
-            parquet_column_mapping=arrow_io.parquet_path_to_id_mapping(schema),
-        )
+        new_files.check_unchanged(self.name, self.schema, file)
         spec_id, sort_order = file.numbers
         if spec_id != metadata.default_spec_id:
-            raise TableError(
-                f"{self.name} got other partitions while this batch was written: run it again."
-            )
+            raise new_files.changed(self.name, "its partitions")
+        statistics = _statistics(file, schema, metadata.properties)
         # Not by PyIceberg's PartitionKey, which takes one transform of a column only.
         partition = Record(
             *(
@@ -587,33 +595,39 @@ class OpenIceberg(Table):
             spec_id=spec_id,
             equality_ids=None,
             key_metadata=None,
-            **statistics.to_serialized_dict(),
+            **statistics,
         )
 
 
 def _statistics(
-    metadata: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]
-) -> dict[int, arrow_io.StatisticsCollector]:
-    """Which statistics of a file the table gets: of a column with a date that Python does not have
-    the counts only, since the library takes the bounds for Python's dates."""
-    wanted = arrow_io.compute_statistics_plan(schema, dict(properties))
-    for path, number in arrow_io.parquet_path_to_id_mapping(schema).items():
-        if isinstance(wanted[number].iceberg_type, _DATES) and not _has_bounds(metadata, path):
-            counts = arrow_io.MetricsMode(arrow_io.MetricModeTypes.COUNTS)
-            wanted[number] = replace(wanted[number], mode=counts)
-    return wanted
-
-
-def _has_bounds(metadata: pq.FileMetaData, path: str) -> bool:
-    for group in range(metadata.num_row_groups):
-        for index in range(metadata.num_columns):
-            column = metadata.row_group(group).column(index)
-            if column.path_in_schema == path and column.is_stats_set:
-                try:
-                    new_files.bounds(column.statistics)
-                except (OverflowError, ValueError):
-                    return False
-    return True
+    file: new_files.NewFile, schema: Schema, properties: Mapping[str, str]
+) -> dict[str, Any]:
+    """The statistics of a file: counts by the library, and bounds that are cut here, since its own
+    fail or are too narrow for some texts and row groups."""
+    footer = file.metadata
+    plan = arrow_io.compute_statistics_plan(schema, dict(properties))
+    numbers = arrow_io.parquet_path_to_id_mapping(schema)
+    counts = arrow_io.MetricsMode(arrow_io.MetricModeTypes.COUNTS)
+    of_bounds = (arrow_io.MetricModeTypes.FULL, arrow_io.MetricModeTypes.TRUNCATE)
+    counted = {
+        number: replace(one, mode=counts) if one.mode.type in of_bounds else one
+        for number, one in plan.items()
+    }
+    found = arrow_io.data_file_statistics_from_parquet_metadata(footer, counted, numbers)
+    lower: dict[int, bytes] = {}
+    upper: dict[int, bytes] = {}
+    for path, index in leaf_columns(footer).items():
+        one = plan[numbers[path]]
+        if one.mode.type not in of_bounds:
+            continue
+        low, high = column_bounds(footer, index, file.long_texts)
+        if (width := one.mode.length) is not None and isinstance(low, (str, bytes)):
+            low = low[:width]
+            high = high and (upper_text if isinstance(high, str) else upper_binary)(high, width)
+        for bounds, value in ((lower, low), (upper, high)):
+            if value is not None:
+                bounds[one.field_id] = to_bytes(one.iceberg_type, value)
+    return {**found.to_serialized_dict(), "lower_bounds": lower, "upper_bounds": upper}
 
 
 def _stage(making: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
@@ -648,6 +662,18 @@ class _Asking(NoopCatalog):
         super().__init__("asking")
         self._table = name
         self._catalog = catalog
+
+    @staticmethod
+    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+        """Delete old versions, as the library does, of which any could be named: only files of
+        metadata below the table's location are its own."""
+        inside = files_inside(base.location, (one.metadata_file for one in base.metadata_log))
+        log = [
+            one
+            for one in base.metadata_log
+            if OF_METADATA.fullmatch(inside.get(one.metadata_file, ""))
+        ]
+        Catalog._delete_old_metadata(io, base.model_copy(update={"metadata_log": log}), metadata)
 
     def commit_table(
         self,
@@ -693,12 +719,15 @@ def _unconfirmed(name: TableName, error: Exception) -> TableError:
     )
 
 
-def _planned(scan: DataScan, wanted: ex.BooleanExpression) -> list[FileScanTask]:
-    """The files that may have a row for the condition, with all of their rows."""
+def _planned(scan: DataScan, wanted: ex.BooleanExpression = _ALL) -> list[FileScanTask]:
+    """The files that may have a row for the condition, with all of their rows. Raises ConfigError
+    for files that are not below the table's location."""
     try:
         tasks = list(scan.filter(wanted).plan_files())
     except TypeError:  # PyIceberg 0.12 compares a null partition value by < and >
         tasks = list(scan.plan_files())
+    files = [one for task in tasks for one in (task.file, *task.delete_files)]
+    check_files(scan.table_metadata.location, (one.file_path for one in files))
     return [FileScanTask(one.file, one.delete_files, ex.AlwaysTrue()) for one in tasks]
 
 
@@ -710,6 +739,8 @@ def _between(changes: Changes) -> ex.BooleanExpression:
     for key in changes.keys:
         column = changes.rows[key]
         ends = pc.min_max(column).as_py()
+        if ends["min"] is None:  # truncates of a history, which replace nothing
+            continue
         found.append(Comparison(key, ">=", ends["min"], column.type))
         found.append(Comparison(key, "<=", ends["max"], column.type))
     return to_iceberg(All(tuple(found)))

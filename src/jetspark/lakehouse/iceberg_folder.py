@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import load_file_io
@@ -26,10 +26,15 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
 from jetspark.errors import ConfigError
+from jetspark.lakehouse.iceberg_storage import ConfinedFiles, confined_files
+from jetspark.lakehouse.iceberg_trust import check_table
+from jetspark.lakehouse.inside import check_path, local_folder_of
 from jetspark.lakehouse.table import TableName
 
 _VERSION = re.compile(r"v(\d+)\.metadata\.json")
 _HINT = "version-hint.text"
+_LONGEST_VERSION = 18
+"""Digits."""
 IDENTIFIER = ("folder", "table")
 """The name of the only table."""
 
@@ -61,27 +66,36 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """The newest version. Raises NoSuchTableError."""
+        check_path(self.location, "metadata")
         version = self._newest()
         if version is None:
             self._check_others()
             raise NoSuchTableError(f"There is no Iceberg table in {self._folder}.")
         place = f"{self.location}/metadata/v{version}.metadata.json"
-        io = load_file_io(self.properties, place)
-        metadata = FromInputFile.table_metadata(io.new_input(place))
-        said, parts = metadata.location, urlsplit(metadata.location)
-        there = Path(unquote(parts.path) if "%" in said and parts.scheme else parts.path)
-        if parts.scheme in ("", "file") and there.resolve() != self._folder.resolve():
+        files = confined_files(self.properties, self.location)
+        metadata = FromInputFile.table_metadata(files.new_input(place))
+        if not self._is_at(metadata.location):
             raise ConfigError(
-                f"{self._folder} was moved or copied from {there}, which an Iceberg table cannot "
-                "be: its metadata names the files there. Move it back, or write its rows to a new "
-                "table."
+                f"{self._folder} was moved or copied from {metadata.location}, which an Iceberg "
+                "table cannot be: its metadata names the files there. Move it back, or write its "
+                "rows to a new table."
             )
+        check_table(f"in {self._folder}", metadata.properties, self.properties)
         return Table(
             identifier=IDENTIFIER,
             metadata=metadata,
             metadata_location=place,
-            io=io,
+            io=ConfinedFiles(files.files, metadata.location),
             catalog=self,
+        )
+
+    def _is_at(self, location: str) -> bool:
+        """Whether a location is this folder, and not through a link within it."""
+        folder, named = self._folder.resolve(), local_folder_of(location)
+        return (
+            named is not None
+            and named.resolve() == folder
+            and all(one.resolve() != folder for one in named.parents)
         )
 
     def _check_others(self) -> None:
@@ -122,6 +136,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         self._metadata.mkdir(parents=True, exist_ok=True)
         beside = self._metadata / f".v{version}-{secrets.token_hex(8)}.tmp"
         target = self._metadata / f"v{version}.metadata.json"
+        check_path(self.location, f"metadata/{target.name}")  # not even a link that leads nowhere
         try:
             place = f"file://{beside}"
             io = load_file_io(self.properties, place)
@@ -146,8 +161,9 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
     def _newest(self) -> int | None:
         """The newest version; a writer killed during a commit may have left an older hint."""
         version = 0
-        with suppress(OSError, ValueError):
-            version = int((self._metadata / _HINT).read_text("utf-8"))
+        check_path(self.location, f"metadata/{_HINT}")
+        with suppress(OSError, ValueError), (self._metadata / _HINT).open("rb") as hint:
+            version = int(hint.read(_LONGEST_VERSION).decode())
         if not (self._metadata / f"v{version}.metadata.json").exists():
             names = os.listdir(self._metadata) if self._metadata.is_dir() else []
             version = max(map(_version, names), default=0)
@@ -166,8 +182,13 @@ def catalog_of(name: TableName) -> tuple[Catalog, tuple[str, ...], str | None]:
     if name.path is not None:
         folder = FolderCatalog(local_folder(name.path), **name.properties)
         return folder, IDENTIFIER, folder.location
+    from jetspark.lakehouse.iceberg_catalogs import load_trusted  # not for tables in folders
+
+    assert name.catalog is not None  # noqa: S101
     try:
-        catalog = load_catalog(name.catalog, **name.properties)
+        catalog = load_trusted(name.catalog, name.properties)
+    except ConfigError:
+        raise
     except ValueError as error:
         raise ConfigError(
             f"PyIceberg has no configuration of a catalog {name.catalog!r}: describe it in "

@@ -15,6 +15,14 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from jetspark.errors import ConfigError, TableError
+from jetspark.lakehouse.iceberg_storage import ConfinedFiles
+from jetspark.lakehouse.inside import (
+    behind_links,
+    check_files,
+    files_inside,
+    is_plain,
+    relative_path,
+)
 from jetspark.lakehouse.maintenance import Vacuum, provable
 
 _SCHEME = re.compile(r"^[a-z0-9+.-]+:(?://)?(?=.)")
@@ -57,6 +65,12 @@ def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
         needed.add(_path(statistics.statistics_path))
     root = _path(table.location()) + "/"
+    if relative_path(table.location(), table.metadata_location) is None:
+        raise ConfigError(
+            f"The metadata of the table at {table.location()} is in another place "
+            f"({table.metadata_location}), so its files may belong to another table. Nothing was "
+            "removed."
+        )
     before = datetime.now(UTC) - retention
     files = dict(_files(table))
     if needed and needed.isdisjoint(root + path for path in files):
@@ -65,10 +79,13 @@ def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
             "in another way. Nothing was removed."
         )
     _check_alone(table, files)
+    linked = behind_links(table.location(), files)
     unnamed = [
         path
         for path, modified in files.items()
         if modified < before
+        and is_plain(path)
+        and path not in linked
         and root + path not in needed
         and path.endswith((".parquet", ".avro", ".orc", ".puffin", ".stats"))
     ]
@@ -94,14 +111,17 @@ def manifests_of(table: Table, old: Sequence[int]) -> list[str]:
         if snapshot.snapshot_id in gone:
             named.add(snapshot.manifest_list)
             named.update(one.manifest_path for one in snapshot.manifests(table.io))
-    root = table.location().rstrip("/") + "/"
-    return [one.removeprefix(root) for one in named - needed if one.startswith(root)]
+    return list(files_inside(table.location(), named - needed).values())
 
 
 def _named(snapshot: Snapshot, table: Table) -> Iterator[str]:
-    """The files that a snapshot refers to."""
+    """The files that a snapshot refers to. Raises ConfigError for manifests that are not below the
+    table's location."""
     yield _path(snapshot.manifest_list)
-    for manifest in snapshot.manifests(table.io):
+    check_files(table.location(), [snapshot.manifest_list])
+    manifests = snapshot.manifests(table.io)
+    check_files(table.location(), [one.manifest_path for one in manifests])
+    for manifest in manifests:
         yield _path(manifest.manifest_path)
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
             yield _path(entry.data_file.file_path)
@@ -128,7 +148,7 @@ def _check_alone(table: Table, files: Iterable[str]) -> None:
 
 def _files(table: Table) -> Iterator[tuple[str, datetime]]:
     """The path below the table's location, and when the file was written."""
-    io = table.io
+    io = table.io.files if isinstance(table.io, ConfinedFiles) else table.io
     if not isinstance(io, PyArrowFileIO):
         raise TableError(
             "Files without a reference can be listed only through PyArrow: set the "

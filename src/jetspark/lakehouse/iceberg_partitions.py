@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Context
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.new_files import Partition, SortKey, outside_of_years
 from jetspark.lakehouse.partitions import PartitionBy
 
+_EXACT = Context(prec=80)
 _INSTEAD = "write it with Iceberg's own connector for Spark."
 
 
@@ -49,6 +51,31 @@ class Transformed(Partition):
         )
         return pa.array(values, kind).take(different.indices)
 
+    def may_refuse(self, column: pa.Array) -> bool:
+        if isinstance(self.transform, transforms.TruncateTransform):
+            kind = column.type
+            if pa.types.is_integer(kind):
+                least = pc.min(column).as_py()
+                return least is not None and least - self.transform.width < _least(kind)
+            if pa.types.is_decimal(kind):
+                return True
+        return super().may_refuse(column)
+
+    def refusal(self, value: pa.Scalar) -> str | None:
+        if isinstance(self.transform, transforms.TruncateTransform) and value.is_valid:
+            kind = value.type
+            result: Any = self.transform.transform(self.source)(value.as_py())
+            if (pa.types.is_integer(kind) and result < _least(kind)) or (
+                pa.types.is_decimal(kind)
+                and abs(result.scaleb(kind.scale, _EXACT)) >= 10**kind.precision
+            ):
+                return f"has {value}, which cannot be rounded down in its type"
+            return None if not isinstance(result, (str, bytes)) else self._too_long(result)
+        return None
+
+    def _too_long(self, result: Any) -> str | None:
+        return Partition(self.name, self.column).refusal(pa.scalar(self.text(result)))
+
     def _fewer(self, column: pa.Array) -> pa.Array:
         """Values with the same results; of times their numbers, since Python has not all."""
         kind = column.type
@@ -68,6 +95,10 @@ class Transformed(Partition):
             return str(self.transform.to_human_string(kind, value))
         except (OverflowError, ValueError):
             raise outside_of_years(self.column) from None
+
+
+def _least(kind: pa.DataType) -> int:
+    return -(1 << (int(kind.bit_width) - 1))
 
 
 def partitions_of(name: object, metadata: TableMetadata) -> tuple[Partition, ...]:
@@ -105,7 +136,9 @@ def _partition(
     transform = field.transform
     if isinstance(transform, transforms.IdentityTransform):
         return Partition(name, column)
-    if isinstance(transform, (transforms.UnknownTransform, transforms.VoidTransform)):
+    width = getattr(transform, "num_buckets", getattr(transform, "width", 1))
+    unknown = isinstance(transform, (transforms.UnknownTransform, transforms.VoidTransform))
+    if unknown or width < 1:
         raise ConfigError(
             f"{said} {transform} of {column}, which is not supported here: {_INSTEAD}"
         )

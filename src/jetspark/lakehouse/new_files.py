@@ -6,23 +6,25 @@ failed or ran twice, are ignored by readers and removed by `vacuum`.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any, Protocol
 from urllib.parse import quote
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jetspark.errors import ConfigError, shown
-from jetspark.lakehouse.schemas import with_inner
+from jetspark.codecs.exact import cast_exactly
+from jetspark.errors import ConfigError, TableError, shown
+from jetspark.lakehouse.schemas import plain, with_inner
+from jetspark.lakehouse.statistics import long_texts
 
 # -------------------------------------------------------------------------------------------------
 # Text columns in UTF-8, as Parquet demands: other readers would refuse the file.
@@ -59,29 +61,15 @@ def _decoded(value: Any, kind: pa.DataType) -> Any:
 
 
 # -------------------------------------------------------------------------------------------------
-# Bounds of a written column.
-
-
-def bounds(part: pq.Statistics) -> tuple[Any, Any]:
-    """The least and the greatest value. Raises OverflowError, ValueError for what Python lacks."""
-    try:
-        return part.min, part.max
-    except NotImplementedError:  # PyArrow before 22, for decimals that are stored as integers
-        scale = json.loads(part.logical_type.to_json())["scale"]
-        low, high = (Decimal(one).scaleb(-scale) for one in (part.min_raw, part.max_raw))
-        return low, high
-
-
-# -------------------------------------------------------------------------------------------------
 # Values of partition columns as strings and as folder names.
 
 
-_LONGEST = 255
+_MAX_NAME_BYTES = 255
 """Bytes of a file's name on most file systems."""
 _OF_PATHS = re.compile(r"[/=#?]")
 """What has a meaning in a path or a URI. The rest of a column's name stays as it is, since Polars
 compares it with the folder's undecoded; a value it decodes."""
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
 def partition_value(value: Any) -> str | None:
@@ -99,6 +87,8 @@ def partition_value(value: Any) -> str | None:
             return value.isoformat()
         case float():
             return repr(value)
+        case Decimal():
+            return f"{value:f}"
         case _:
             return str(value)
 
@@ -118,6 +108,21 @@ class Partition:
     def text(self, value: Any) -> str | None:
         """A value of `of` in a folder's name; None: that for null."""
         return partition_value(value)
+
+    def may_refuse(self, column: pa.Array) -> bool:
+        """Whether `refusal` has to look at the different values of the column."""
+        kind = column.type
+        if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+            return False
+        longest = pc.max(pc.binary_length(column)).as_py() or 0
+        return bool(3 * longest + 3 * len(self.name) >= _MAX_NAME_BYTES)
+
+    def refusal(self, value: pa.Scalar) -> str | None:
+        """Why no row may have this value, as the end of a sentence; None if rows may have it."""
+        text = self.text(value.as_py())
+        if text is None or len(_folder(self.name, text).encode()) <= _MAX_NAME_BYTES:
+            return None
+        return f"has a value of {len(text)} characters, too long for the name of a folder"
 
     def value(self, found: pa.Scalar) -> Any:
         """In Python. Raises ConfigError for a date that Python does not have."""
@@ -143,9 +148,8 @@ def folders(partition_by: Sequence[Partition], values: tuple[Any, ...]) -> str:
     found = ""
     for one, value in zip(partition_by, values, strict=True):
         text = one.text(value)
-        name = _OF_PATHS.sub(lambda found: quote(found[0], safe=""), one.name)
-        folder = f"{name}={_NULL if text is None else quote(text, safe='')}"
-        if len(folder.encode()) > _LONGEST:
+        folder = _folder(one.name, text)
+        if len(folder.encode()) > _MAX_NAME_BYTES:
             raise ConfigError(
                 f"partitionBy: {one.name!r} has a value of {len(text or '')} characters, too long "
                 f"for the name of a folder ({shown(text)}): partition by less of it, such as "
@@ -153,6 +157,14 @@ def folders(partition_by: Sequence[Partition], values: tuple[Any, ...]) -> str:
             )
         found += f"{folder}/"
     return found
+
+
+def _folder(name: str, text: str | None) -> str:
+    """The name of a partition's folder."""
+    name = _OF_PATHS.sub(lambda found: quote(found[0], safe=""), name)
+    # deltalake's compaction looks for a ~ as %7E.
+    value = NULL_FOLDER if text is None else quote(text, safe="").replace("~", "%7E")
+    return f"{name}={value}"
 
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
@@ -174,6 +186,14 @@ _OURS = re.compile(r"(?:.*/)?(?:part-\d+|merged|compacted)-[0-9a-f]{16}-\d+\.par
 def written_here(path: str) -> bool:
     """Whether a FileWriter gave a file this name."""
     return _OURS.fullmatch(path) is not None
+
+
+def check_path_written_here(path: str) -> None:
+    """Raise TableError unless a FileWriter can have given a new file this path: relative to the
+    table's location, without a step out of it, and with a name of ours."""
+    plain = all(part not in ("", ".", "..") for part in path.split("/"))
+    if not (plain and written_here(path)):
+        raise TableError(f"{shown(path)} is no new file of this table: it was not committed.")
 
 
 class Storage(Protocol):
@@ -233,6 +253,8 @@ class Layout:
     schema: pa.Schema
     """The table's columns, with the metadata that the format adds."""
     partition_by: tuple[Partition, ...] = ()
+    checked: tuple[Partition, ...] = ()
+    """Partitions into which the driver divides the rows of files that are not divided."""
     keeps_partition_columns: bool = True
     folder: str = ""
     """Folder of data files below the table's location; ends with a slash unless it is empty."""
@@ -257,10 +279,13 @@ class NewFile:
     rows: int
     partition: tuple[Any, ...]
     """Values of the layout's partitions."""
+    partition_by: tuple[str, ...]
+    """The columns by which the layout is partitioned."""
     numbers: tuple[int, int]
     """The layout's."""
     with_nan: frozenset[str]
     """Columns with NaN, which Parquet's statistics leave out."""
+    long_texts: dict[str, tuple[tuple[str, str | None], ...]] = field(repr=False)
     footer: bytes = field(repr=False)
     """Parquet's metadata, with the statistics."""
     table: str = ""
@@ -272,12 +297,71 @@ class NewFile:
         return pq.read_metadata(pa.BufferReader(self.footer))
 
 
+def check_unchanged(name: object, schema: pa.Schema, file: NewFile) -> None:
+    """Raise TableError if the table's columns are no longer those that this file was written for:
+    columns may have been added, but none removed, and none changed."""
+    for column in file.metadata.schema.to_arrow_schema():
+        at = schema.get_field_index(column.name)
+        if at < 0 or _stored(schema.field(at).type) != _stored(column.type):
+            raise changed(name, f"the column {column.name}")
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    return plain(kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind)
+
+
+def changed(name: object, what: str) -> TableError:
+    """The error for a table that another program has changed."""
+    return TableError(
+        f"{name}: another program changed {what} while this batch was written. Run it again."
+    )
+
+
 def by_table(files: Iterable[NewFile]) -> dict[str, list[NewFile]]:
     """The files of each table."""
     found: dict[str, list[NewFile]] = {}
     for file in files:
         found.setdefault(file.table, []).append(file)
     return found
+
+
+# -------------------------------------------------------------------------------------------------
+# Descriptions of new files as data (MessagePack), which has no types for some partition values.
+
+
+_KINDS: Mapping[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "date": (date, date.isoformat, date.fromisoformat),
+    "time": (time, time.isoformat, time.fromisoformat),
+    "decimal": (Decimal, str, Decimal),
+    "uuid": (UUID, str, UUID),
+}
+"""By their names: the class, and how it becomes text and is read again. The first match counts."""
+
+
+def portable(file: NewFile) -> NewFile:
+    """The same file, with partition values that msgspec encodes."""
+    return replace(file, partition=tuple(map(_encode_value, file.partition)))
+
+
+def restored(file: NewFile) -> NewFile:
+    """The file that `portable` was given. Raises TableError as `check_path_written_here`."""
+    check_path_written_here(file.path)
+    return replace(file, partition=tuple(map(_decode_value, file.partition)))
+
+
+def _encode_value(value: Any) -> Any:
+    for name, (kind, to_text, _) in _KINDS.items():
+        if isinstance(value, kind):
+            return [name, to_text(value)]
+    return value
+
+
+def _decode_value(value: Any) -> Any:
+    if isinstance(value, list):
+        name, text = value
+        return _KINDS[name][2](text)
+    return value
 
 
 def write_files(
@@ -317,6 +401,10 @@ class FileWriter:
     def add_table(self, table: str, layout: Layout, storage: Storage) -> None:
         """Add another table for `write`."""
         self._tables[table] = _Place(layout, storage)
+
+    def layout_of(self, table: str) -> Layout:
+        """The layout of a table's files."""
+        return self._tables[table].layout
 
     def write(self, batch: pa.RecordBatch, table: str = "") -> None:
         """Raises ConfigError for a null in a required column."""
@@ -405,7 +493,7 @@ def _column(batch: pa.RecordBatch, wanted: pa.Field) -> pa.Array:
     if index < 0:
         return pa.nulls(batch.num_rows, wanted.type)
     column = batch.column(index)
-    return valid_text(column if column.type == wanted.type else column.cast(wanted.type))
+    return valid_text(cast_exactly(column, wanted.type))
 
 
 def _check_same(name: str, given: pa.Array, made: pa.Array) -> None:
@@ -429,6 +517,7 @@ class _OpenFile:
         self._rows = 0
         self._batches: list[pa.RecordBatch] = []
         self._with_nan: set[str] = set()
+        self._long_texts: dict[str, list[tuple[str, str | None]]] = {}
         self._stream: Any = None
         self._writer: Any = None
 
@@ -477,6 +566,8 @@ class _OpenFile:
             )
         table = _sorted(table, self._place.layout.sort_by)
         self._with_nan.update(_with_nan(table))
+        for name, ends in long_texts(table):
+            self._long_texts.setdefault(name, []).append(ends)
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._batches, self._rows, self.buffered = [], 0, 0
 
@@ -493,9 +584,11 @@ class _OpenFile:
             size,
             metadata.num_rows,
             key,
+            tuple(one.column for one in self._place.layout.partition_by),
             self._place.layout.numbers,
             footer=sink.getvalue().to_pybytes(),
             with_nan=frozenset(self._with_nan),
+            long_texts={name: tuple(ends) for name, ends in self._long_texts.items()},
             table=table,
         )
 

@@ -21,7 +21,9 @@ from pyarrow import types
 
 from jetspark.errors import ConfigError
 
-_OUTSIDE = re.compile(r",(?![^()]*\))")
+_OUTSIDE = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)(?![^()]*\))")
+"""A comma outside of backquotes and parentheses."""
+_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 _OF_TIME = re.compile(r"(year|month|day|hour)s?\s*\((.+)\)", re.IGNORECASE)
 _WITH_WIDTH = re.compile(r"(bucket|truncate)\s*\(\s*(\d+)\s*,(.+)\)", re.IGNORECASE)
 EXAMPLES = "day(timestamp), hour(…), month(…), year(…), bucket(16, id), truncate(4, name)"
@@ -66,18 +68,21 @@ class PartitionBy:
         """A transform, or else a column's name. Raises ConfigError."""
         text = text.strip()
         if (found := _OF_TIME.fullmatch(text)) is not None:
-            return cls(found[2].strip(), found[1].casefold())
+            return cls(_unquoted(found[2]), found[1].casefold())
         if (found := _WITH_WIDTH.fullmatch(text)) is None:
-            return cls(text)
+            return cls(_unquoted(text))
         if not int(found[2]):
             raise ConfigError(f"partitionBy: {text}: its number must be 1 or more.")
-        return cls(found[3].strip(), found[1].casefold(), int(found[2]))
+        return cls(_unquoted(found[3]), found[1].casefold(), int(found[2]))
 
     def __str__(self) -> str:
+        column = self.column
+        if {*column} & {",", "`"}:
+            column = f"`{column.replace('`', '``')}`"
         if not self.transform:
-            return self.column
+            return column
         width = f"{self.width}, " if self.width else ""
-        return f"{self.transform}({width}{self.column})"
+        return f"{self.transform}({width}{column})"
 
     def check(self, schema: pa.Schema) -> None:
         """Raises ConfigError for a column that does not exist, or whose type has no such values."""
@@ -95,6 +100,18 @@ class PartitionBy:
                 f"partitionBy: a table cannot be partitioned by {said}: the type of "
                 f"{self.column!r} is {kind}."
             )
+
+
+def _unquoted(text: str) -> str:
+    """The name of a column, which may stand in backquotes."""
+    text = text.strip()
+    quoted = _QUOTED.fullmatch(text)
+    return text if quoted is None else quoted[1].replace("``", "`")
+
+
+def join_partitions(given: Iterable[str]) -> str:
+    """The text that `parse_partitions` reads as these."""
+    return ",".join(str(PartitionBy.parse(one)) for one in given)
 
 
 def parse_partitions(text: str) -> tuple[PartitionBy, ...]:

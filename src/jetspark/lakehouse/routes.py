@@ -5,9 +5,11 @@
 
 Values come from others, so they are escaped. In a folder's name every character but ASCII letters,
 digits, `_`, `-` and `.` becomes its bytes, as `~` and two digits each (object stores would decode
-`%`), as does a `_` or `.` at the beginning, which would hide the folder or leave it. In a catalog
-every character but ASCII letters and digits becomes `_x`, its code and `_`. A long value is cut and
-ends with a hash. Different values have different names.
+`%`), as does a `_` or `.` at the beginning, which would hide the folder or leave it, and a sign
+that the template has between two values. In a catalog every character but ASCII letters and digits
+becomes `_x`, its code and `_`, as does an `x` at the beginning, if the template has a `_` between
+values. A long value is cut and ends with a hash. Different values have different names: a template
+in which nothing tells where a value ends is refused.
 """
 
 from __future__ import annotations
@@ -16,16 +18,19 @@ import hashlib
 import json
 import re
 import string
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jetspark.codecs.field_names import FieldNames
+from jetspark.codecs.unknown_fields import KnownFields, known_fields, new_columns, rest_of
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.rest import rest_of
 from jetspark.nearest import instead
+from jetspark.reserved_names import BARE_PAYLOAD
 
 _LONGEST = 120
 """Characters of a value in a name."""
@@ -33,10 +38,15 @@ _PLACE = re.compile(r"\{([^{}]*)\}")
 _SAFE = frozenset(string.ascii_letters + string.digits + "_-.")
 _WITH_KEY = re.compile(r"(subject|header)\[(.*)\]")
 _OF_TIME = re.compile(r"(day|hour)\((.*)\)")
-_REST = re.compile(r"rest(\[.*\])")
+_REST = re.compile(r"(rest|new)(\[.*\])", re.DOTALL)
 # What becomes of a value in a name.
 _OF_FOLDER = r"[0-9A-Za-z~-][0-9A-Za-z_.~-]*"
 _OF_CATALOG = r"(?:[0-9A-Za-z]|_x[0-9a-f]+_)+(?:[0-9a-z_]*-[0-9a-f]{16})?"
+
+
+# Texts between two values that do not tell where the first one ends.
+_MERGES_IN_FOLDER = re.compile(r"[0-9A-Za-z~]*")
+_MERGES_IN_CATALOG = re.compile(r"[0-9A-Za-z-]*|.*_x.*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -49,13 +59,21 @@ class ValueOf:
     token: int | None = None
     header: str | None = None
     unit: str | None = None
-    known: frozenset[str] | None = None
-    """The fields of the payload that the rest is without."""
+    known: str | None = None
+    """The schema of the fields of the payload that the rest is without, in DDL."""
+    new: FieldNames | None = None
+    """Of the rest, the types of the columns that it needs, by this rule."""
 
     @classmethod
-    def rest(cls, known: Iterable[str]) -> ValueOf:
-        """The fields of the payload but these."""
-        return cls.parse("rest", f"rest{json.dumps(sorted(known))}")
+    def rest(cls, known: str) -> ValueOf:
+        """The fields of the payload but those of this schema."""
+        return cls.parse("rest", f"rest{json.dumps([known])}")
+
+    @classmethod
+    def new_columns(cls, known: str, names: FieldNames) -> ValueOf:
+        """The types of the columns that the payload's fields but those of this schema need, as
+        JSON."""
+        return cls.parse("new", f"new{json.dumps([known, dict(names.renamed)])}")
 
     @classmethod
     def parse(cls, option: str, said: str) -> ValueOf:
@@ -68,7 +86,9 @@ class ValueOf:
         if (of_time := _OF_TIME.fullmatch(said)) is not None:
             return cls(said, of_time[2].strip(), unit=of_time[1])
         if (rest := _REST.fullmatch(said)) is not None:
-            return cls(said, "data", known=frozenset(json.loads(rest[1])))
+            known, *renamed = json.loads(rest[2])
+            new = FieldNames(*renamed) if renamed else None
+            return cls(said, BARE_PAYLOAD, known=known, new=new)
         if (keyed := _WITH_KEY.fullmatch(said)) is None:
             if not said or "[" in said:
                 raise ConfigError(
@@ -92,13 +112,23 @@ class ValueOf:
             floor = pc.floor_temporal(column, unit=self.unit)
             return floor.cast(pa.date32()) if self.unit == "day" else floor
         if self.known is not None:
-            texts = [rest_of(one, self.known) for one in column.to_pylist()]
-            return pa.array(texts, pa.string())
+            return pa.array(map(self.of_payload, column.to_pylist()), pa.string())
         if self.header is not None:
             return _header(column, self.header)
         if self.token is not None:
             return _each(column, self._token)
         return column
+
+    def of_payload(self, payload: bytes | bytearray | None) -> str | None:
+        """The value of one payload, if it is a rest."""
+        assert self.known is not None  # noqa: S101
+        if self.new is not None:
+            return new_columns(payload, self._known_fields, self.new)
+        return rest_of(payload, self._known_fields)
+
+    @cached_property
+    def _known_fields(self) -> KnownFields:
+        return known_fields(self.known or "")
 
     def _token(self, subject: str | None) -> str | None:
         tokens = [] if subject is None else subject.split(".")
@@ -142,7 +172,24 @@ class Route:
         if len(parts) == 1:
             return None
         values = tuple(ValueOf.parse(option, said) for said in parts[1::2])
+        merges = _MERGES_IN_CATALOG if in_catalog else _MERGES_IN_FOLDER
+        if any(map(merges.fullmatch, parts[2:-1:2])):
+            raise ConfigError(
+                f"{option}: in {template} nothing tells where a value ends, so different values "
+                f"could name one table: write a {'_ or .' if in_catalog else '-, _ or /'} between "
+                "them."
+            )
         return cls(tuple(parts[::2]), values, in_catalog)
+
+    @cached_property
+    def _between(self) -> frozenset[str]:
+        """The signs between two values, which no value has in a folder's name."""
+        return frozenset(one for text in self.texts[1:-1] for one in text if not one.isalnum())
+
+    @cached_property
+    def _has_marks(self) -> bool:
+        """Whether a `_` of the template is in front of a value, which must not look like a code."""
+        return any(text.endswith("_") for text in self.texts[1:-1])
 
     @property
     def root(self) -> str:
@@ -206,14 +253,17 @@ class Route:
         if not value:
             return None
         if self.in_catalog:
-            found = re.sub(r"[^0-9A-Za-z]", lambda one: f"_x{ord(one[0]):x}_", value)
+            other = r"^x|[^0-9A-Za-z]" if self._has_marks else r"[^0-9A-Za-z]"
+            found = re.sub(other, lambda one: f"_x{ord(one[0]):x}_", value)
         else:
-            found = "".join(one if one in _SAFE else _coded(one) for one in value)
+            safe = _SAFE - self._between
+            found = "".join(one if one in safe else _coded(one) for one in value)
             if found[0] in "_.":
                 found = _coded(found[0]) + found[1:]
-        if len(found) <= _LONGEST:
+        if len(found) < _LONGEST:  # one that is cut has just as many characters
             return found
-        return f"{found[: _LONGEST - 17]}-{hashlib.sha256(value.encode()).hexdigest()[:16]}"
+        mark = "~~" if "-" in self._between and not self.in_catalog else "-"
+        return f"{found[: _LONGEST - 17]}{mark}{hashlib.sha256(value.encode()).hexdigest()[:16]}"
 
 
 def _coded(character: str) -> str:

@@ -74,13 +74,18 @@ def small(field: pa.Field) -> pa.Field:
     return field.with_type(with_inner(field.type, small))
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values of this type are lists, with small or large offsets."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
 def with_inner(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
     """A type with other fields in it, if it has any; its lists have 32-bit offsets."""
     if pa.types.is_struct(kind):
         return pa.struct([change(one) for one in kind])
     if pa.types.is_map(kind):
         return pa.map_(change(kind.key_field), change(kind.item_field))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if is_list(kind):
         return pa.list_(change(kind.value_field))
     return kind
 
@@ -91,7 +96,7 @@ def plain(kind: pa.DataType) -> pa.DataType:
         return pa.struct([(one.name, plain(one.type)) for one in kind])
     if pa.types.is_map(kind):
         return pa.map_(plain(kind.key_type), plain(kind.item_type))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if is_list(kind):
         return pa.list_(plain(kind.value_type))
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from jetspark.lakehouse.maintenance import Compaction, TableFacts, Vacuum
 from jetspark.lakehouse.new_files import Layout, Made, NewFile, Storage
 
-PLACE = "jetspark_place"
+PLACE = "_jetspark_place"
 """The order of a row among others; a column that no table has."""
 
 
@@ -176,6 +176,14 @@ class Table(Protocol):
     def was_set_back(self, version: int, name: str, number: int) -> bool:
         """Whether the table was set back to a version before the commit that set this number, which
         has made `version` or a later one: by a restore (Delta), by a rollback (Iceberg)."""
+
+    # -- properties ------------------------------------------------------------------------
+
+    def property(self, name: str) -> str | None:
+        """A property of the table; None if it does not have it."""
+
+    def set_property(self, name: str, value: str) -> None:
+        """Set a property, in a commit of its own, and read the newest version."""
 
     # -- changes ---------------------------------------------------------------------------
 

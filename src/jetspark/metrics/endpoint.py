@@ -11,13 +11,14 @@ import logging
 import re
 import socket
 import threading
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from jetspark.errors import ConfigError
@@ -94,11 +95,68 @@ class Health:
     """Why it should be killed and started again."""
 
 
-class _ServerOfSix(ThreadingWSGIServer):
+MAX_CONNECTIONS: Final = 32
+"""That are served at a time; each takes a thread and a descriptor of the process."""
+REQUEST_TIMEOUT: Final = 5.0
+"""Seconds in which a client has to send its request and take the answer."""
+
+
+class _Server(ThreadingWSGIServer):
+    """Serves few connections at a time, for a short time each. A further one ends the oldest, so
+    that clients that say nothing keep neither Prometheus nor a probe out."""
+
+    def __init__(self, *args: Any) -> None:
+        self._lock = threading.Lock()
+        self._begun: dict[Any, float] = {}
+        """When each connection was accepted, in this order."""
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own."""
+        with self._lock:
+            oldest = next(iter(self._begun), None)
+            count = len(self._begun)
+            if count < 2 * MAX_CONNECTIONS:
+                self._begun[request] = time.monotonic()
+        if oldest is not None and count >= MAX_CONNECTIONS:
+            _hang_up(oldest)
+        if count >= 2 * MAX_CONNECTIONS:  # none of them ends
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._lock:
+            self._begun.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Twice a second: end connections that take too long."""
+        begun = time.monotonic() - REQUEST_TIMEOUT
+        with self._lock:
+            late = [one for one, since in self._begun.items() if since < begun]
+        for one in late:
+            _hang_up(one)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no error of this program."""
+        logger.debug("A connection to the metrics port failed", exc_info=True)
+
+
+class _ServerOfSix(_Server):
     address_family = socket.AF_INET6
 
 
+def _hang_up(request: socket.socket) -> None:
+    """Let whatever reads or writes this connection find its end."""
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
+
+
 class _Quiet(WSGIRequestHandler):
+    timeout = REQUEST_TIMEOUT
+
     def log_message(self, format: str, *args: Any) -> None:
         logger.debug(format, *args)
 
@@ -128,7 +186,7 @@ def _listening(address: str, health: Health) -> WSGIServer:
             f"addresses of this machine, not {address!r}."
         )
     host = found[1].strip("[]")
-    kind = _ServerOfSix if ":" in host else ThreadingWSGIServer
+    kind = _ServerOfSix if ":" in host else _Server
     metrics: Callable[..., Iterable[bytes]] = make_wsgi_app()
 
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from jetspark.documents.configuration import config_to_wire, document_to_wire, json_of
+from jetspark.documents.configuration import document_of, document_to_wire, json_of
 from jetspark.documents.document import Document, Moment, from_wire
 from jetspark.documents.streams import StoredMsg
 from jetspark.errors import BadNameError, DocumentError
@@ -26,6 +26,7 @@ from jetspark.jetstream.backing import (
     stream_options_of,
 )
 from jetspark.subjects import plain_text
+from jetspark.validation import check_text
 from jetspark.wire.documents import decode_document
 
 STREAM_PREFIX: Final = "OBJ_"
@@ -35,6 +36,7 @@ LONGEST_NAME: Final = 2048
 """Most bytes of an object's name, which is part of a subject of limited length."""
 
 _ALGORITHM: Final = "SHA-256"
+_NUID = re.compile(r"[^\s.*>]*")
 _STORE = re.compile(r"[-_a-zA-Z0-9]+")
 
 
@@ -45,6 +47,7 @@ def check_store(name: str) -> str:
 
 
 def info_subject(store: str, name: str) -> str:
+    check_text("The name of an object", name)
     try:
         raw = name.encode()
     except UnicodeEncodeError:
@@ -101,7 +104,7 @@ class ObjectStoreOptions(BackedOptions, total=False):
 
 
 def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -> ObjectStoreConfig:
-    wanted = from_wire(ObjectStoreConfig, config_to_wire(ObjectStoreConfig, config, options))
+    wanted = document_of(ObjectStoreConfig, config, options)
     check_backed(wanted)
     check_limit("max_bytes", wanted.max_bytes)
     return wanted
@@ -163,7 +166,14 @@ class ObjectInfo(Document, frozen=True, kw_only=True):
 def info_of(data: bytes, mtime: Moment) -> ObjectInfo:
     raw = decode_document(data, "ObjectInfo")
     raw.pop("mtime", None)  # clients differ here, so the message's time counts
-    return from_wire(ObjectInfo, raw).replace(mtime=mtime)
+    if isinstance(headers := raw.get("headers"), dict):  # nats-py writes one text for each
+        raw["headers"] = {
+            name: [value] if isinstance(value, str) else value for name, value in headers.items()
+        }
+    info = from_wire(ObjectInfo, raw)
+    if _NUID.fullmatch(info.nuid) is None:  # with a wildcard it would be the chunks of others
+        raise DocumentError("ObjectInfo", f"{info.nuid!r} is no id of chunks")
+    return info.replace(mtime=mtime)
 
 
 def info_of_stored(stored: StoredMsg) -> ObjectInfo:

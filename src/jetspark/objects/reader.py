@@ -71,13 +71,13 @@ from jetspark.payloads import Payload, byte_view, has_buffer
 from jetspark.retries import FULL, PAUSE, is_transient_for_client
 from jetspark.subjects import new_nuid
 from jetspark.timestamps import ns_to_datetime
-from jetspark.validation import path_of
+from jetspark.validation import check_kind, path_of
 
 _ROLLUP: Final = {"Nats-Rollup": "sub"}
 _MOST_LINKS: Final = 8
 """Links followed in a row; this client creates no link to a link."""
 _LONGEST: Final = 30.0
-"""Seconds without progress after which a transfer fails."""
+"""Seconds without progress after which a transfer fails: a put, and reading the chunks."""
 
 PULL_AHEAD = 8 * 1024 * 1024
 """Bytes of chunks buffered or requested ahead."""
@@ -95,7 +95,8 @@ _IN_A_THREAD = 64 * 1024  # bytes whose digest is worth a change of thread
 class TransferRetry:
     """One for each transfer: `await retry.wait(error)` between two attempts."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float = _LONGEST) -> None:
+        self._limit = limit
         self._since: float | None = None
 
     def progress(self) -> None:
@@ -107,9 +108,20 @@ class TransferRetry:
         if self._since is None:
             self._since = now
         # A server without storage refuses at once, and the caller should know.
-        if not is_transient_for_client(error, but=FULL) or now - self._since > _LONGEST:
+        if not is_transient_for_client(error, but=FULL) or now - self._since >= self._limit:
             raise error
         await asyncio.sleep(PAUSE)
+
+
+class CallRetry(TransferRetry):
+    """For a call that is no transfer: its time counts from its beginning, or its last progress."""
+
+    def __init__(self, limit: float) -> None:
+        super().__init__(limit)
+        self.progress()
+
+    def progress(self) -> None:
+        self._since = asyncio.get_running_loop().time()
 
 
 class StoredMeta(NamedTuple):
@@ -118,22 +130,37 @@ class StoredMeta(NamedTuple):
     data: bytes
     subject: str
     """Its subject, even when nothing is stored."""
+    unreadable: errors.DocumentError | None = None
+    """Why the info that is stored cannot be read; it can be replaced and deleted."""
+
+    def readable(self) -> ObjectInfo | None:
+        """The info. Raises DocumentError when there is one that cannot be read."""
+        if self.unreadable is not None:
+            raise self.unreadable
+        return self.info
 
 
 class MetaStore:
-    """The infos of one store, from its meta messages."""
+    """The infos of one store, from its meta messages.
 
-    def __init__(self, js: JetStreamContext, store: str) -> None:
+    Calls retry transient errors within the context's timeout; those of a `transfer` as it does.
+    """
+
+    def __init__(self, js: JetStreamContext, store: str, *, transfer: bool = False) -> None:
+        self._transfer = transfer
         self.js = js
         self.store = store
         self.stream = STREAM_PREFIX + store
 
+    def _retry(self) -> TransferRetry:
+        return TransferRetry() if self._transfer else CallRetry(self.js.timeout)
+
     async def find(self, name: str) -> StoredMeta:
-        """The current info of a name, which may be a delete marker; retries transient errors.
+        """The current info of a name, which may be a delete marker.
 
         Raises BadNameError, ObjectStoreNotFoundError, and as every API call.
         """
-        retry = TransferRetry()
+        retry = self._retry()
         while True:
             try:
                 return await self._find(name)
@@ -143,7 +170,7 @@ class MetaStore:
     async def _find(self, name: str) -> StoredMeta:
         """Finds, and so replaces, an object under the JavaScript client's subject there."""
         found = await self._at(info_subject(self.store, name))
-        if found.info is not None and not found.info.deleted:
+        if found.unreadable or (found.info is not None and not found.info.deleted):
             return found
         subject = latin_info_subject(self.store, name)
         if subject is None:
@@ -162,17 +189,26 @@ class MetaStore:
                 stored = await self.js.get_msg(self.stream, last_by_subject=subject, direct=False)
         except errors.MessageNotFoundError:
             return StoredMeta(None, 0, b"", subject)
-        return StoredMeta(info_of_stored(stored), stored.seq, stored.data, subject)
+        try:
+            return StoredMeta(info_of_stored(stored), stored.seq, stored.data, subject)
+        except errors.DocumentError as error:
+            return StoredMeta(None, stored.seq, stored.data, subject, error)
 
     async def replace(
-        self, name: str, decide: Callable[[ObjectInfo | None], ObjectInfo]
+        self,
+        name: str,
+        decide: Callable[[ObjectInfo | None], ObjectInfo],
+        *,
+        unreadable_too: bool = False,
     ) -> tuple[ObjectInfo, ObjectInfo | None]:
         """Store the result of `decide` for the current info; returns both.
 
-        `decide` may be called again. Raises its errors, ObjectStoreNotFoundError, and as `publish`.
+        `decide` may be called again. `unreadable_too`: replace even an info that cannot be read,
+        which is None then; its chunks stay until `purge_orphans`. Raises its errors, DocumentError,
+        ObjectStoreNotFoundError, and as `publish`.
         """
         message_id = new_nuid()
-        retry = TransferRetry()
+        retry = self._retry()
         unsure: list[tuple[ObjectInfo, ObjectInfo | None]] = []
         while True:
             tried = False
@@ -180,7 +216,7 @@ class MetaStore:
                 found = await self._find(name)
                 if unsure and found.data == to_stored(unsure[-1][0]):
                     return unsure[-1]
-                new = decide(found.info)
+                new = decide(found.info if unreadable_too else found.readable())
                 tried = True
                 ack = await self.js.publish(
                     found.subject,
@@ -207,7 +243,7 @@ class MetaStore:
         False: some are left; the reason was reported.
         """
         subject = chunk_subject(self.store, nuid)
-        retry = TransferRetry()
+        retry = self._retry()
         while True:
             try:
                 with suppress(errors.StreamNotFoundError):
@@ -245,6 +281,7 @@ def object_not_found(store: str, name: str, why: str | None = None) -> errors.Ob
 
 
 def link_to(target: ObjectInfo) -> ObjectLink:
+    check_kind("target", target, ObjectInfo, "the info of an object")
     if target.deleted:
         raise errors.ConfigError("A link cannot lead to a deleted object.")
     if target.link is not None:
@@ -263,7 +300,7 @@ async def resolve(meta: MetaStore, name: str) -> tuple[MetaStore, ObjectInfo]:
     """The object of a name or its link, and its store. Raises ObjectNotFoundError."""
     store, wanted = meta, name
     for _ in range(_MOST_LINKS):
-        info = (await store.find(wanted)).info
+        info = (await store.find(wanted)).readable()
         if info is None or info.deleted:
             if store is meta and wanted == name:
                 raise object_not_found(meta.store, name)
@@ -424,6 +461,7 @@ class ObjectReader:
         self._size = 0
         self._last = 0
         """Sequence of the last chunk."""
+        self._retry = TransferRetry()
         self._stopped = False
         self._lot = max(LOT_BYTES * info.chunks // max(info.size, 1), 1)
 
@@ -465,18 +503,9 @@ class ObjectReader:
 
     async def _next_chunks(self) -> list[bytes]:
         client = self._meta.js.client
-        if self._messages is None:
-            with client.hooks.quiet():
-                self._messages = self._meta.js.ordered(
-                    self._meta.stream,
-                    subjects=self._subject,
-                    # At least one chunk of any size.
-                    max_bytes=max(PULL_AHEAD, 2 * client.max_payload),
-                    heartbeat=HEARTBEAT,
-                )
-        message = await self._next_chunk(self._messages)
+        message, messages = await self._next_chunk()
         lot = [message.data]
-        for frame in self._messages.take_queued(self._lot - 1):
+        for frame in messages.take_queued(self._lot - 1):
             message = JsMsg(client, frame)
             lot.append(message.data)
         self._last = message.metadata.stream_seq
@@ -490,15 +519,37 @@ class ObjectReader:
             self._digest(lot)
         return lot
 
-    async def _next_chunk(self, messages: OrderedMessages) -> JsMsg:
-        while True:
+    def _begin(self) -> OrderedMessages:
+        js = self._meta.js
+        with js.client.hooks.quiet():
+            self._messages = js.ordered(
+                self._meta.stream,
+                subjects=self._subject,
+                start_seq=self._last + 1,
+                # At least one chunk of any size.
+                max_bytes=max(PULL_AHEAD, 2 * js.client.max_payload),
+                heartbeat=HEARTBEAT,
+            )
+        return self._messages
+
+    async def _next_chunk(self) -> tuple[JsMsg, OrderedMessages]:
+        messages = self._messages or self._begin()
+        while not self._stopped:
             try:
                 with about_store(self._meta.store):
                     async with move_on_after(LOOK_AFTER):
-                        return await anext(messages)
+                        message = await anext(messages)
+                        self._retry.progress()
+                        return message, messages
                     await self._ask_leader()
+                self._retry.progress()
             except StopAsyncIteration:
-                raise errors.ConnectionClosedError("The connection was closed.") from None
+                break
+            except errors.JetsparkError as error:
+                await self._retry.wait(error)  # no leader or link
+                if not messages.active:  # its first consumer could not be made
+                    messages = self._begin()
+        raise errors.ConnectionClosedError("The connection was closed.")
 
     async def _ask_leader(self) -> None:
         """Raise ObjectDamagedError when the leader has no more chunks."""
@@ -513,10 +564,6 @@ class ObjectReader:
             raise self._damaged(
                 f"only {self._chunks} of its {self._info.chunks} chunks are in the store"
             ) from None
-        except (errors.StreamNotFoundError, errors.ConnectionClosedError):
-            raise
-        except errors.JetsparkError:
-            return  # no leader or link: ask again after LOOK_AFTER
 
     def _digest(self, lot: Sequence[bytes]) -> None:
         for chunk in lot:

@@ -53,7 +53,7 @@ from jetspark.objects.reader import (
 from jetspark.objects.writer import ORPHAN_AGE, ObjectWriter, purge_orphans
 from jetspark.subjects import new_nuid
 from jetspark.timestamps import Seconds
-from jetspark.validation import check_whole, texts_of
+from jetspark.validation import check_whole, texts_by_name, texts_of
 
 CHUNK_SIZE: Final = 128 * 1024
 READ_TRIES: Final = 5
@@ -151,10 +151,11 @@ class ObjectStore:
             nuid=new_nuid(),
             description=description,
             headers=_lists(headers),
-            metadata=None if metadata is None else dict(metadata),
+            metadata=None if metadata is None else texts_by_name("metadata", metadata),
             options=ObjectOptions(max_chunk_size=chunk_size),
         )
-        return ObjectWriter(self._meta, info, chunk_size)
+        meta = MetaStore(self._js, self.name, transfer=True)
+        return ObjectWriter(meta, info, chunk_size)
 
     async def update_meta(
         self,
@@ -173,7 +174,7 @@ class ObjectStore:
         given = {
             "description": description,
             "headers": _lists(headers),
-            "metadata": None if metadata is None else dict(metadata),
+            "metadata": None if metadata is None else texts_by_name("metadata", metadata),
         }
         changes = {option: value for option, value in given.items() if value is not None}
 
@@ -182,7 +183,7 @@ class ObjectStore:
 
         if new_name is None or new_name == name:
             return (await self._meta.replace(name, change))[0]
-        info = change((await self._meta.find(name)).info)
+        info = change((await self._meta.find(name)).readable())
         return await self._rename(info, info.replace(name=new_name))
 
     async def _rename(self, info: ObjectInfo, renamed: ObjectInfo) -> ObjectInfo:
@@ -208,15 +209,22 @@ class ObjectStore:
     async def delete(self, name: str) -> None:
         """Delete an object or link. A deleted one stays deleted.
 
-        A delete marker stays, for watchers. Raises ObjectNotFoundError, APIError when the store is
+        A delete marker stays, for watchers. An info that cannot be read is deleted, too; its chunks
+        stay until `purge_orphans`. Raises ObjectNotFoundError, APIError when the store is
         sealed.
         """
-        found = (await self._meta.find(name)).info
+        stored = await self._meta.find(name)
+        found = stored.info
+        if stored.unreadable is not None:
+            found = ObjectInfo(name=name, bucket=self.name, nuid=new_nuid())
         if found is None:
             raise object_not_found(self.name, name)
         if found.deleted:
             return
-        _, old = await self._meta.replace(name, lambda there: _delete_marker(there or found))
+        marker = found
+        _, old = await self._meta.replace(
+            name, lambda there: _delete_marker(there or marker), unreadable_too=True
+        )
         if old is not None and old.chunks:
             await self._meta.remove_chunks(old.nuid)
 
@@ -260,7 +268,7 @@ class ObjectStore:
 
         Raises ObjectNotFoundError.
         """
-        found = (await self._meta.find(name)).info
+        found = (await self._meta.find(name)).readable()
         if include_deleted and found is not None:
             return found
         return self._present(name, found)
@@ -302,15 +310,18 @@ class ObjectStore:
                     raise
 
     def objects(self, *, include_deleted: bool = False) -> Listing[ObjectInfo]:
-        """The infos of all objects and links, by the time of their last write."""
+        """The infos of all objects and links, each name once, by the time of their last write."""
         return Listing(partial(self._objects, include_deleted))
 
     async def _objects(self, include_deleted: bool) -> AsyncIterator[ObjectInfo]:
         async with self.watch(ignore_deletes=not include_deleted) as watcher:
+            listed: set[str] = set()
             async for info in watcher:
                 if info is None:
                     return
-                yield info
+                if info.name not in listed:  # it may be written meanwhile
+                    listed.add(info.name)
+                    yield info
 
     def watch(self, *, ignore_deletes: bool = False, updates_only: bool = False) -> ObjectWatcher:
         """The infos of all objects, even deleted ones, then None once, then every change.
@@ -329,7 +340,10 @@ class ObjectStore:
 
 
 def _lists(headers: HeaderValues | None) -> dict[str, list[str]] | None:
-    return None if headers is None else {name: texts_of(one) for name, one in headers.items()}
+    if headers is None:
+        return None
+    given = texts_by_name("headers", headers)
+    return {name: texts_of(f"headers[{name!r}]", values) for name, values in given.items()}
 
 
 def _delete_marker(info: ObjectInfo) -> ObjectInfo:

@@ -25,6 +25,7 @@ from datetime import timedelta
 from typing import Final
 
 import jetspark.errors as errors
+from jetspark.client.tasks import start_task
 from jetspark.documents.streams import PubAck
 from jetspark.objects.info import ObjectInfo, all_infos, chunk_subject, digest_text, info_of_stored
 from jetspark.objects.reader import MetaStore, TransferRetry, about_store
@@ -107,7 +108,7 @@ class ObjectWriter:
     async def _make_visible(self) -> ObjectInfo:
         if self._chunks:
             await self._count_chunks()
-        new, old = await self._meta.replace(self._info.name, self._complete)
+        new, old = await self._meta.replace(self._info.name, self._complete, unreadable_too=True)
         await self._close()
         if old is not None and old.chunks:
             await self._meta.remove_chunks(old.nuid)
@@ -123,7 +124,7 @@ class ObjectWriter:
 
         Returns within the context's timeout; without a link it continues in the background.
         """
-        removal = asyncio.get_running_loop().create_task(self._remove())
+        removal = start_task(self._remove())
         _REMOVALS.add(removal)
         removal.add_done_callback(_REMOVALS.discard)
         await asyncio.wait({removal}, timeout=self._js.timeout)
@@ -164,15 +165,11 @@ class ObjectWriter:
         await asyncio.wait({self._commit})  # an interrupted thread stopped waiting for `finish`
         if self._commit.exception() is None:
             return True
-        while True:
-            try:
-                found = (await self._meta.find(self._info.name)).info
-            except errors.ObjectStoreNotFoundError:
-                return False
-            except errors.JetsparkError as error:
-                await self._retry.wait(error)
-            else:
-                return found is not None and found.nuid == self._info.nuid
+        try:
+            found = (await self._meta.find(self._info.name)).info
+        except errors.ObjectStoreNotFoundError:
+            return False
+        return found is not None and found.nuid == self._info.nuid
 
     async def _close(self) -> None:
         # Like a cancellation, this does not wait.
@@ -295,8 +292,7 @@ async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
         found = await js.stream_info(stream, subjects_filter=chunk_subject(store, ">"))
         subjects = set(found.state.subjects or ())
         if subjects:
-            used = {chunk_subject(store, one.nuid) async for one in _infos(meta) if not one.deleted}
-            subjects -= used
+            subjects -= {one async for one in _used(meta, subjects)}
         for subject in sorted(subjects):
             with suppress(errors.MessageNotFoundError):  # removed by its own put
                 last = await js.get_msg(stream, last_by_subject=subject, direct=False)
@@ -305,8 +301,9 @@ async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
     return removed
 
 
-async def _infos(meta: MetaStore) -> AsyncIterator[ObjectInfo]:
-    """All infos from the leader, in stream order, with those written meanwhile."""
+async def _used(meta: MetaStore, subjects: set[str]) -> AsyncIterator[str]:
+    """Subjects of chunks in use: all infos from the leader, with those written meanwhile."""
+    ids = {subject.rpartition(".")[2].encode(): subject for subject in subjects}
     seq = 0
     while True:
         try:
@@ -316,4 +313,13 @@ async def _infos(meta: MetaStore) -> AsyncIterator[ObjectInfo]:
         except errors.MessageNotFoundError:
             return
         seq = stored.seq
-        yield info_of_stored(stored)
+        try:
+            info = info_of_stored(stored)
+        except errors.DocumentError as error:
+            meta.js.client.report(error)
+            for nuid, subject in ids.items():  # nobody knows which ones are its
+                if nuid in stored.data:
+                    yield subject
+        else:
+            if not info.deleted:
+                yield chunk_subject(meta.store, info.nuid)

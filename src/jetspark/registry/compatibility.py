@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
 from jetspark.registry.avro_defaults import wrong_defaults
+from jetspark.registry.effort import Effort, TooComplex
 from jetspark.registry.json_rules import outside
 from jetspark.registry.protobuf_rules import lost
 
@@ -77,6 +78,8 @@ def incompatibilities(reader: PayloadSchema, writer: PayloadSchema) -> list[str]
         return outside(_json_schema(reader), _json_schema(writer))
     except RecursionError:
         return ["they are nested too deep to be compared"]
+    except TooComplex:
+        return ["they are too complex to be compared"]
 
 
 def check_definition(schema: PayloadSchema) -> None:
@@ -151,13 +154,18 @@ def _avro_reasons(reader: AvroSchema, writer: AvroSchema) -> list[str]:
         merge,
     )
 
+    effort = Effort()
+
     class Checker(ReaderWriterCompatibilityChecker):
-        """With logical types, which the library passes over."""
+        """With logical types, which the library passes over, and with a bound: the reasons of a
+        type that is used twice would be listed twice, again and again."""
 
         def calculate_compatibility(
             self, reader: AvroSchema, writer: AvroSchema, location: list[str]
         ) -> SchemaCompatibilityResult:
+            effort.spend()
             found = super().calculate_compatibility(reader, writer, location)
+            del found.incompatibilities[_MAX_REASONS:]
             mine, other = _logical_type(reader), _logical_type(writer)
             if mine is None or other is None or mine == other:
                 return found
@@ -170,6 +178,9 @@ def _avro_reasons(reader: AvroSchema, writer: AvroSchema) -> list[str]:
     kinds = {one.value.replace("_", " ") for one in found.incompatibilities}
     said = (", ".join(sorted(words)) for words in (found.locations, kinds, found.messages))
     return ["{}: {} ({})".format(*said)]
+
+
+_MAX_REASONS: Final = 100
 
 
 def _logical_type(schema: AvroSchema) -> str | None:

@@ -1,26 +1,41 @@
 """A registry with Confluent's interface over HTTP, read only.
 
 Each question has a timeout, and is asked again after a failure that may pass. A proxy comes from
-the environment (HTTPS_PROXY, NO_PROXY). Credentials are sent to the registry only, not where it
-redirects to, and are in no repr and no error.
+the environment (HTTPS_PROXY, NO_PROXY), but not to a registry on this machine. Credentials are sent
+to the registry only, not where it redirects to, and are in no repr and no error. A process keeps
+its connection for further questions.
 """
 
 from __future__ import annotations
 
 import base64
+import os
 import ssl
+import threading
 import time
 from dataclasses import dataclass, field, replace
-from http.client import HTTPException
-from typing import Final, Literal, cast
-from urllib.error import HTTPError
+from functools import lru_cache
+from http import HTTPStatus
+from http.client import HTTPException, HTTPMessage
+from ipaddress import ip_address
+from pathlib import Path
+from typing import IO, Final, Literal, cast
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
-from urllib.request import HTTPSHandler, OpenerDirector, Request, build_opener
+from urllib.request import (
+    HTTPRedirectHandler,
+    ProxyHandler,
+    Request,
+    build_opener,
+    getproxies,
+    proxy_bypass,
+)
 
 import msgspec
 
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError, DocumentError, RegistryError, SchemaNotFoundError
+from jetspark.registry.deadlines import Deadline, WatchedConnection
 from jetspark.retries import Backoff
 from jetspark.wire.documents import decode_json
 
@@ -29,8 +44,15 @@ _PAUSES: Final = Backoff(0.25, 2.0)
 _FORMATS: Final = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json"}
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _PASSING: Final = (408, 425, 429, 500, 502, 503, 504)
-_LARGEST: Final = 16 << 20
-_DEEPEST: Final = 20
+_LARGEST: Final = 4 << 20
+"""Bytes of an answer; a registry that is kept in Kafka takes schemas of up to 1 MB."""
+_NO_SCHEMA: Final = (400, 404, 422)
+"""What registries answer, with a document, for an id or a name that they do not have."""
+_REFUSED: Final = (400, 403, 405, 406, 414, 422, 431)
+"""What registries, and servers before them, answer to what they will not look up."""
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_MAX_REFERENCES: Final = 200
+_MAX_IDLE: Final = 20
 
 
 class _Reference(msgspec.Struct):
@@ -55,7 +77,8 @@ class _Answer(msgspec.Struct):
 class ConfluentRegistry:
     """Asks for schemas by id, and by subject and version. Raises ConfigError for an unusable URL.
 
-    `url`: without credentials. `user`, `password`: Basic authentication; `token`: Bearer.
+    `url`: without credentials, which cross a network by https:// only. `user`, `password`: Basic
+    authentication; `token`: Bearer.
     `ca_file`: certificates to trust in place of the system's. `timeout`: seconds for an attempt.
     Both calls raise SchemaNotFoundError, and RegistryError when the registry cannot be reached,
     refuses the credentials, or answers with something else.
@@ -78,47 +101,70 @@ class ConfluentRegistry:
             raise ConfigError("The URL of a registry is https://host:port, perhaps with a path.")
         if parts.username is not None or parts.password is not None:
             raise ConfigError("The URL of a registry has no user: give user and password apart.")
+        if parts.scheme == "http" and self._credentials() and not _is_loopback(str(parts.hostname)):
+            raise ConfigError(
+                f"The login for the registry would cross the network in plain text ({self.url}): "
+                "write https://, or leave the login out. Only on this machine http:// takes one."
+            )
         if self.token is not None and self.user is not None:
             raise ConfigError("Give the registry's user and password, or its token.")
 
     def by_id(self, number: int) -> PayloadSchema:
         """The schema with this id."""
-        found = self._schema(f"/schemas/ids/{number}", f"with id {number}")
+        found = self._schema(f"/schemas/ids/{number}", f"with id {number}", {})
         return replace(found, version=number)
 
     def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
         """A version of a subject, or its latest. A subject has one format."""
-        return replace(self._schema(*_of_subject(name, version)), name=name)
+        if name in ("", ".", ".."):  # of a payload's header; parts of a path
+            raise SchemaNotFoundError(f"The schema registry {self.url} has no schema {name!r}.")
+        return replace(self._schema(*_of_subject(name, version), {}), name=name)
 
-    def _schema(self, path: str, what: str, depth: int = 0) -> PayloadSchema:
+    def _schema(
+        self, path: str, what: str, known: dict[str, PayloadSchema | None]
+    ) -> PayloadSchema:
+        """`known`: what was found for this question by now, by its path; None: it is on the way."""
         answer = self._ask(path, what)
         kind = _FORMATS.get(answer.schema_type or "AVRO")
-        if kind is None or depth > _DEEPEST:
-            why = "refers to others without an end" if kind else f"is {answer.schema_type}"
-            raise RegistryError(f"The schema registry {self.url}: its schema {what} {why}.")
+        if kind is None:
+            raise self._unusable(f"{what} is {answer.schema_type}")
+        known[path] = None
+        size = sum(len(one.text) for one in known.values() if one is not None)
+        if size + len(answer.schema) > _LARGEST:
+            raise self._unusable(f"{what} and those that it refers to are too large")
         found: dict[str, PayloadSchema] = {}
         for one in answer.references or ():
-            referred = self._schema(*_of_subject(one.subject, one.version), depth + 1)
+            inner, its_name = _of_subject(one.subject, one.version)
+            if inner not in known:
+                if len(known) >= _MAX_REFERENCES:
+                    raise self._unusable(f"{what} refers to more than {_MAX_REFERENCES} others")
+                self._schema(inner, its_name, known)
+            if (referred := known[inner]) is None:
+                raise self._unusable(f"{what} refers to others without an end")
             found |= {each.name: each for each in referred.references}
             found[one.name] = replace(referred, name=one.name, references=())
         named = cast("Literal['avro', 'protobuf', 'json']", kind)
         version, references = answer.version or 0, tuple(found.values())
-        return PayloadSchema(named, answer.schema, "", version, answer.id, references)
+        schema = PayloadSchema(named, answer.schema, "", version, answer.id, references)
+        known[path] = schema
+        return schema
+
+    def _unusable(self, why: str) -> SchemaNotFoundError:
+        return SchemaNotFoundError(f"The schema registry {self.url}: its schema {why}.")
 
     def _ask(self, path: str, what: str) -> _Answer:
-        request = Request(self.url.rstrip("/") + path, headers={"Accept": _ACCEPT})  # noqa: S310 (checked)
-        if (credentials := self._credentials()) is not None:
-            request.add_unredirected_header("Authorization", credentials)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                with _opener(self.ca_file).open(request, timeout=self.timeout) as reply:
-                    return decode_json(reply.read(_LARGEST), _Answer, f"answer of {self.url}")
-            except HTTPError as error:
-                with error:
-                    self._check(error, what)
-                    why, passes = f"HTTP status {error.code}", error.code in _PASSING
+                with Deadline(self.timeout) as deadline:
+                    status, body = self._reply(path, deadline)
+                if len(body) > _LARGEST:
+                    raise self._unusable(f"{what} is larger than {_LARGEST >> 20} MiB")
+                if status == HTTPStatus.OK:
+                    return decode_json(body, _Answer, f"answer of {self.url}")
+                self._check(status, body, what)
+                why, passes = f"HTTP status {status}", status in _PASSING
             except (OSError, HTTPException) as error:
-                reason = getattr(error, "reason", error)
+                reason = error.reason if isinstance(error, URLError) else error
                 why = str(reason) or type(reason).__name__
                 passes = not isinstance(reason, ssl.SSLCertVerificationError)
             except DocumentError as error:
@@ -129,21 +175,58 @@ class ConfluentRegistry:
                 time.sleep(_PAUSES.pause(attempt))
         raise RegistryError(f"The schema registry {self.url} cannot be reached: {why}.")
 
-    def _check(self, error: HTTPError, what: str) -> None:
-        if error.code in (401, 403):
-            who = self.user or ("this token" if self.token else "requests without credentials")
-            raise RegistryError(
-                f"The schema registry {self.url} refuses {who} (HTTP status {error.code})."
-            )
-        if error.code != 404:
-            return
+    def _reply(self, path: str, deadline: Deadline) -> tuple[int, bytes]:
+        """The status and the body of an answer. Raises OSError and HTTPException."""
+        url = urlsplit(self.url.rstrip("/") + path)
+        headers = {"Accept": _ACCEPT}
+        if (credentials := self._credentials()) is not None:
+            headers["Authorization"] = credentials
+        direct = _is_loopback(str(url.hostname)) or proxy_bypass(url.netloc)
+        if direct or url.scheme not in getproxies():
+            target = url.path + (f"?{url.query}" if url.query else "")
+            status, body = _on_kept_connection(self, url.netloc, target, headers, deadline)
+            if status not in _REDIRECTS:
+                return status, body
+        request = Request(url.geturl(), headers={"Accept": _ACCEPT})  # noqa: S310 (checked)
+        if credentials is not None:
+            request.add_unredirected_header("Authorization", credentials)
+        handlers = deadline.handlers(tls_context(self.ca_file))
+        proxies = ProxyHandler({} if direct else None)
+        opener = build_opener(proxies, _Redirects(), *handlers)
         try:
-            decode_json(error.read(_LARGEST), _NotFound, "answer")
-        except (DocumentError, OSError, HTTPException):
+            with opener.open(request, timeout=self.timeout) as reply:
+                return HTTPStatus.OK, reply.read(_LARGEST + 1)
+        except HTTPError as error:
+            with error:
+                return error.code, error.read(_LARGEST + 1)
+
+    def _check(self, status: int, body: bytes, what: str) -> None:
+        """Raise what an answer without a schema means, except that there is none now."""
+        if status in _NO_SCHEMA and _is_document(body):
+            raise SchemaNotFoundError(f"The schema registry {self.url} has no schema {what}.")
+        if status == HTTPStatus.NOT_FOUND:
             raise RegistryError(
                 f"There is no schema registry at {self.url}, which answers with HTTP status 404."
-            ) from None
-        raise SchemaNotFoundError(f"The schema registry {self.url} has no schema {what}.")
+            )
+        who = self.user or ("this token" if self.token else "requests without credentials")
+        if status in _REFUSED and self._answers():
+            raise SchemaNotFoundError(
+                f"The schema registry {self.url} does not give {who} the schema {what} (HTTP "
+                f"status {status})."
+            )
+        if status in (401, 403):
+            raise RegistryError(
+                f"The schema registry {self.url} refuses {who} (HTTP status {status})."
+            )
+
+    def _answers(self) -> bool:
+        """Whether a question that everybody may ask is answered: then what was refused is one
+        schema, which a payload has named, and not whoever asks."""
+        try:
+            with Deadline(self.timeout) as deadline:
+                return self._reply("/schemas/types", deadline)[0] == HTTPStatus.OK
+        except (OSError, HTTPException):
+            return False
 
     def _credentials(self) -> str | None:
         if self.token is not None:
@@ -154,15 +237,102 @@ class ConfluentRegistry:
         return f"Basic {base64.b64encode(pair).decode()}"
 
 
+def _is_document(body: bytes) -> bool:
+    """Whether an answer is one of a registry."""
+    try:
+        decode_json(body, _NotFound, "answer")
+    except DocumentError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a host is this machine, as far as its name says it."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _of_subject(name: str, version: int | None) -> tuple[str, str]:
     """The path of a version, and the version in words."""
     which = "latest" if version is None else str(version)
     return f"/subjects/{quote(name, safe='')}/versions/{which}", f"{name!r}, version {which}"
 
 
-def _opener(ca_file: str | None) -> OpenerDirector:
+def tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """The context of a process for these certificates. Raises ConfigError."""
     try:
-        context = ssl.create_default_context(cafile=ca_file)
+        changed = None if ca_file is None else Path(ca_file).stat().st_mtime_ns
+        return _tls_context(ca_file, changed)
     except OSError as error:  # also of the ssl module
         raise ConfigError(f"The registry's CA file {ca_file!r} cannot be used: {error}.") from None
-    return build_opener(HTTPSHandler(context=context))
+
+
+@lru_cache(maxsize=10)
+def _tls_context(ca_file: str | None, _changed: int | None) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca_file)
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Goes from https:// to https:// only: on another way anybody could write the schema. Nor to
+    ftp://, of which urllib has a client without deadlines."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        if req.type == "https" and urlsplit(newurl).scheme != "https":
+            raise URLError("it redirects from https:// to a place without TLS")
+        if urlsplit(newurl).scheme not in ("http", "https"):
+            raise URLError("it redirects to a place that is neither http:// nor https://")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+# -- connections -----------------------------------------------------------------------------------
+
+_idle: dict[tuple[object, ...], WatchedConnection] = {}
+"""Connections of this process that wait for a question, by what they are for."""
+
+
+def _on_kept_connection(
+    registry: ConfluentRegistry,
+    place: str,
+    target: str,
+    headers: dict[str, str],
+    deadline: Deadline,
+) -> tuple[int, bytes]:
+    is_secure = registry.url.casefold().startswith("https")
+    key = (os.getpid(), threading.get_ident(), is_secure, place, registry.ca_file)
+    kept = _idle.pop(key, None)
+    if kept is not None:
+        kept.ask_again(deadline)
+        try:
+            return _asked(kept, key, target, headers)
+        except (HTTPException, ConnectionError):  # the registry has closed it meanwhile
+            if deadline.is_over:
+                raise
+    if is_secure:
+        context = tls_context(registry.ca_file)
+        new = deadline.connection(place, timeout=registry.timeout, context=context)
+    else:
+        new = deadline.connection(place, timeout=registry.timeout)
+    return _asked(new, key, target, headers)
+
+
+def _asked(
+    connection: WatchedConnection, key: tuple[object, ...], target: str, headers: dict[str, str]
+) -> tuple[int, bytes]:
+    is_done = False
+    try:
+        connection.request("GET", target, headers=headers)
+        reply = connection.getresponse()
+        body = reply.read(_LARGEST + 1)
+        is_done = reply.isclosed() and not reply.will_close
+        return reply.status, body
+    finally:
+        if is_done and len(_idle) < _MAX_IDLE:
+            _idle[key] = connection
+        else:
+            connection.close()

@@ -12,6 +12,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias, TypeGuard
 
+from jetspark.registry.effort import Effort
+
 _Dict: TypeAlias = dict[str, Any]
 _Seen: TypeAlias = set[tuple[str, str]]
 
@@ -57,12 +59,14 @@ _TOGETHER: Final = (
 """Keywords that mean something only together."""
 _OLD: Final = ("draft-06", "draft-07")
 _KNOWN: Final = ("", *_OLD, "2019-09", "2020-12")
+_CHARS_OF_STEP: Final = 100
 _DEEPEST: Final = 10
 """Of $ref and allOf that lead to each other."""
 
 
 def outside(reader: Any, writer: Any) -> list[str]:
-    """Why the reader's schema may refuse a value of the writer's; empty: it allows all of them."""
+    """Why the reader's schema may refuse a value of the writer's; empty: it allows all of them.
+    Raises TooComplex."""
     if _same(reader, writer):
         return []
     drafts = {_draft(reader), _draft(writer)}
@@ -90,6 +94,7 @@ class _Rules:
     def __init__(self, reader: Any, writer: Any, draft: str) -> None:
         self._reader = reader
         self._writer = writer
+        self._effort = Effort()
         self._ref_stands_alone = draft in _OLD
         self._has_prefix = draft in ("", "2020-12")
 
@@ -99,6 +104,7 @@ class _Rules:
         if isinstance(reader, bool):
             reader = {} if reader else {"enum": []}
         pair = _text(reader), _text(writer)
+        self._effort.spend(1 + (len(pair[0]) + len(pair[1])) // _CHARS_OF_STEP)
         writer = self._flat(writer, self._writer)
         if pair in seen or not _types(writer):
             return
@@ -218,6 +224,7 @@ class _Rules:
 
     def _flat(self, schema: Any, root: Any, depth: int = 0) -> _Dict:
         """Without $ref and allOf: a schema that allows no less."""
+        self._effort.spend()
         if isinstance(schema, bool):
             return {} if schema else {"enum": []}
         own = {name: value for name, value in schema.items() if name not in ("$ref", "allOf")}

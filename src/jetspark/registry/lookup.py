@@ -2,13 +2,15 @@
 
 A process remembers what it found: a version and an id for good, as they do not change; the latest
 version, and what there is not, for a minute. (Synadia's own registry may change a version; that is
-seen by the next process.)
+seen by the next process.) Payloads can name any number of schemas that there are not, so that a
+process asks in vain a limited number of times in a minute.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Hashable
 from copy import copy
 from dataclasses import dataclass
@@ -29,6 +31,10 @@ _WITHIN: Final = 15.0
 _ONE_ANSWER: Final = 5.0
 _REMEMBERED: Final = 60.0
 _MOST: Final = 10_000
+_MOST_CHARACTERS: Final = 32 << 20
+"""Of the schemas that a process remembers."""
+MAX_UNKNOWN: Final = 100
+"""Questions in vain that a process asks a registry in a minute."""
 
 
 def schema_lookup(
@@ -52,6 +58,10 @@ def schema_lookup(
     return Remembering(NatsRegistry(options))
 
 
+class _NeverAskedError(SchemaNotFoundError):
+    """No registry can have this schema."""
+
+
 @dataclass(frozen=True)
 class NatsRegistry:
     """Asks the registry that speaks Synadia's protocol, over a link of this process."""
@@ -71,7 +81,7 @@ class NatsRegistry:
         try:
             place = documents.Place(documents.check_schema_name(name), kind, version)
         except BadNameError as error:  # of a payload's header
-            raise SchemaNotFoundError(f"There is no such schema. {error}") from None
+            raise _NeverAskedError(f"There is no such schema. {error}") from None
         try:
             return attempt(lambda: self._asked(place), Retry(_WITHIN))
         except NoRespondersError:
@@ -93,6 +103,11 @@ class Remembering:
 
     registry: SchemaLookup
 
+    @property
+    def has_ids(self) -> bool:
+        """Whether frames can name its schemas by numbers."""
+        return not isinstance(self.registry, NatsRegistry)
+
     def by_id(self, number: int) -> PayloadSchema:
         """See SchemaLookup."""
         is_new = (self.registry, (number,)) not in _found
@@ -111,17 +126,42 @@ class Remembering:
     ) -> PayloadSchema:
         until, found = _found.get((self.registry, what), (-math.inf, None))
         if found is None or until < time.monotonic():
+            unknown = _unknown.setdefault(self.registry, deque())
+            while unknown and unknown[0] < time.monotonic():
+                unknown.popleft()
+            if len(unknown) >= MAX_UNKNOWN:
+                raise SchemaNotFoundError(
+                    f"The registry was asked for {MAX_UNKNOWN} schemas within a minute that it "
+                    "does not have, and was not asked for the schema of this payload."
+                )
             try:
                 found = ask()
+            except _NeverAskedError:
+                raise
             except SchemaNotFoundError as error:
                 found, lasts = error, False
-            if len(_found) >= _MOST:  # damaged frames can name any id
-                _found.clear()
+                unknown.append(time.monotonic() + _REMEMBERED)
             until = math.inf if lasts else time.monotonic() + _REMEMBERED
-            _found[self.registry, what] = until, found
+            _remember((self.registry, what), until, found)
         if isinstance(found, SchemaNotFoundError):
             raise copy(found)
         return found
+
+
+def _remember(
+    key: tuple[SchemaLookup, tuple[Hashable, ...]],
+    until: float,
+    found: PayloadSchema | SchemaNotFoundError,
+) -> None:
+    """Keep an answer, within bounds: damaged frames can name any id, and schemas may be large."""
+    global _length
+    length = len(found.text) if isinstance(found, PayloadSchema) else 0
+    length += sum(len(one.text) for one in getattr(found, "references", ()))
+    if len(_found) >= _MOST or _length + length > _MOST_CHARACTERS:
+        _found.clear()
+        _length = 0
+    _found[key] = until, found
+    _length += length
 
 
 def forget_latest() -> None:
@@ -130,6 +170,10 @@ def forget_latest() -> None:
         del _found[key]
 
 
+_length = 0
+"""The characters in what was remembered since it was last forgotten."""
+_unknown: dict[SchemaLookup, deque[float]] = {}
+"""When what a registry did not have may be asked for again."""
 _found: dict[
     tuple[SchemaLookup, tuple[Hashable, ...]], tuple[float, PayloadSchema | SchemaNotFoundError]
 ] = {}

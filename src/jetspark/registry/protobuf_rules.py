@@ -10,6 +10,8 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from jetspark.registry.effort import Effort
+
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import (
         DescriptorProto,
@@ -38,7 +40,8 @@ _READS: Final = {
 
 
 def lost(reader: list[FileDescriptorProto], writer: list[FileDescriptorProto]) -> list[str]:
-    """What a reader would lose or misread. The schema itself is the last of the files."""
+    """What a reader would lose or misread. The schema itself is the last of the files. Raises
+    TooComplex."""
     rules = _Rules(reader, writer)
     found: list[str] = []
     mine = {message.name: message for message in reader[-1].message_type}
@@ -68,11 +71,13 @@ class _Rules:
         self._mine, self._others = _named(reader), _named(writer)
         self._closed = _named(file for file in reader if file.syntax in ("", "proto2")).keys()
         self._seen: set[tuple[int, int]] = set()
+        self._effort = Effort()
 
     def messages(self, mine: DescriptorProto, other: DescriptorProto, path: str) -> Iterator[str]:
         if (id(mine), id(other)) in self._seen:
             return
         self._seen.add((id(mine), id(other)))
+        self._effort.spend(1 + len(mine.field) + len(other.field))
         fields = {field.number: field for field in mine.field}
         written = {field.number: field for field in other.field}
         for number, field in written.items():

@@ -30,6 +30,8 @@ from jetspark.version import __version__
 from jetspark.wire.documents import decode_document, encode_document
 
 _AT_ONCE: Final = 16
+_MAX_REASON_CHARS: Final = 4000
+"""Of a refusal, which is in a header."""
 
 RequestT = TypeVar("RequestT", bound=Document)
 
@@ -277,7 +279,8 @@ class _Registry:
 
 
 def _refuse(code: documents.Code, why: str) -> NoReturn:
-    raise errors.ServiceError(code, f"{why}.")
+    short = why if len(why) <= _MAX_REASON_CHARS else f"{why[:_MAX_REASON_CHARS]}…"
+    raise errors.ServiceError(code, f"{short}.")
 
 
 def _read(cls: type[RequestT], data: bytes) -> RequestT:

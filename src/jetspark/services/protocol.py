@@ -18,7 +18,7 @@ import msgspec
 from jetspark.documents.document import Document, Moment, Span, from_wire, to_wire
 from jetspark.errors import BadNameError, ConfigError, DocumentError, shown
 from jetspark.subjects import check_subscribe_subject
-from jetspark.validation import check_whole
+from jetspark.validation import check_text, check_whole, texts_by_name
 from jetspark.wire.documents import decode_document, encode_document
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.service_api import (
@@ -65,7 +65,9 @@ def check_version(version: str) -> str:
 
 def checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
     """A copy. Raises ConfigError for a key that ADR-33 forbids."""
-    for key in metadata or ():
+    copied = texts_by_name("metadata", metadata)
+    for key, value in copied.items():
+        check_text(f"metadata[{key!r}]", value)
         if not key:
             raise ConfigError("A key of the metadata is empty.")
         if key.startswith(_RESERVED):
@@ -73,7 +75,7 @@ def checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
                 f'The key {shown(key)} of the metadata begins with "{_RESERVED}", '
                 "which is reserved for the server."
             )
-    return dict(metadata or {})
+    return copied
 
 
 def joined(prefix: str, subject: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeAlias, TypedDict, TypeVar, Unpack
 import jetspark.errors as errors
 from jetspark.client.client import Client, seconds_of
 from jetspark.client.subscription import Listener, closed_on_purpose
-from jetspark.client.tasks import background
+from jetspark.client.tasks import background, start_task
 from jetspark.services.discovery import Services
 from jetspark.services.endpoint import (
     FAILED,
@@ -44,7 +44,7 @@ from jetspark.services.protocol import (
 )
 from jetspark.subjects import check_queue, new_nuid
 from jetspark.timestamps import Seconds
-from jetspark.validation import check_whole
+from jetspark.validation import check_text, check_whole
 from jetspark.wire.documents import encode_document
 from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
@@ -322,7 +322,7 @@ class Running:
         if self.ended:
             return
         if self._stopping is None:
-            self._stopping = self.client.loop.create_task(self._stop(seconds))
+            self._stopping = start_task(self._stop(seconds))
             self._stopping.add_done_callback(_seen)
         if self.left_by(asyncio.current_task()):
             return
@@ -393,7 +393,7 @@ class Running:
         async def all_of() -> None:
             await asyncio.wait(tasks)
 
-        return self.client.loop.create_task(all_of()) if tasks else None
+        return start_task(all_of()) if tasks else None
 
 
 def _seen(task: asyncio.Task[None]) -> None:
@@ -431,7 +431,7 @@ class Service(EndpointCalls):
         self._client = client
         self._name = check_service_name("service", name)
         self._version = check_version(version)
-        self._description = description
+        self._description = check_text("description", description)
         self._metadata = checked_metadata(metadata)
         self._prefix = ""
         check_queue(queue_group)

@@ -11,6 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 import jetspark.errors as errors
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
+from jetspark.retries import LASTING
 from jetspark.spark.option_values import with_names_of_spark
 
 _OURS = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTILINE)
@@ -28,6 +29,7 @@ _SAY_NOTHING = ("Writing job ", "Job aborted", "Task failed while writing")
 _GOES_ON = "run the same again, which goes on where it was."
 _WAITED = errors.ConnectionFailure, errors.RequestTimeoutError, errors.IncompleteRangeError
 _GAVE_UP = f"The options readTimeout and publishTimeout say how long to try; {_GOES_ON}"
+_CORRECT = "Correct that, here or in the server's configuration, and run the same again."
 # Texts in Spark's chains of exceptions, and what to do.
 _KNOWN = {
     "No space left on device": f"No space left on device: free some, and {_GOES_ON}",
@@ -54,8 +56,11 @@ def explain(error: BaseException) -> JetsparkError:
     if isinstance(error, JetsparkError):
         return error
     said = _sentence(error)
-    if isinstance(error, StreamingQueryException) and is_of(error, *_WAITED):
-        said = f"{said} {_GAVE_UP}"
+    if isinstance(error, StreamingQueryException):
+        if is_of(error, *LASTING):
+            said = f"{said} {_CORRECT}"
+        elif is_of(error, *_WAITED):
+            said = f"{said} {_GAVE_UP}"
     explained = PipelineError(said)
     explained.__cause__ = error
     explained.is_mistake = is_of(error, ConfigError)  # nothing that its log would explain

@@ -17,10 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from jetspark.bulk.arrow import TYPES
 from jetspark.bulk.fixed_range import tail
 from jetspark.codecs import debezium
-from jetspark.codecs.ddl import check_fields
+from jetspark.codecs.ddl import arrow_fields
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import (
     Format,
@@ -28,13 +27,22 @@ from jetspark.lakehouse.formats import (
     format_of,
     in_catalog,
 )
-from jetspark.lakehouse.partitions import PartitionBy
+from jetspark.lakehouse.partitions import PartitionBy, join_partitions
 from jetspark.lakehouse.routes import Route, ValueOf
+from jetspark.reserved_names import check_names
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.direct import RowsOf, flow_into, register_formats
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import CORRUPT, decoded_columns, json_columns, times_of
+from jetspark.spark.json_payloads import (
+    CORRUPT,
+    check_only_schema,
+    decoded_columns,
+    json_columns,
+    payload_ddl,
+    times_of,
+    with_json_options,
+)
 from jetspark.spark.lakehouse.growth import check_one_schema, check_versions, has_grown
 from jetspark.spark.lakehouse.letters import with_connection
 from jetspark.spark.lakehouse.listed import DAY, OF_DAY
@@ -49,12 +57,18 @@ from jetspark.spark.lakehouse.options import (
 )
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns
-from jetspark.spark.made_columns import FLAGS, made_columns
+from jetspark.spark.made_columns import FLAGS, OTHER_FIELDS, made_columns
 from jetspark.spark.offsets import copies_found, from_json
+from jetspark.spark.option_values import join_names
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.queries import is_in_use, source_options, start_writing
-from jetspark.spark.reading import leaders, streams_facts
-from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
+from jetspark.spark.queries import (
+    CHECKPOINT_IN_TABLE,
+    is_in_use,
+    source_options,
+    start_writing,
+)
+from jetspark.spark.reading import ends, leaders, streams_facts
+from jetspark.spark.retry_quarantine import Tried, as_written, check_records, try_again_in_spark
 from jetspark.spark.sequence_order import check_order
 from jetspark.validation import path_of
 from jetspark.wire.documents import decode_document
@@ -99,7 +113,7 @@ class Ingest:
     """Further columns: `name=subject[1]`, `name=header[Site]`, `name=hour(timestamp)`."""
     rest_column: str | None = None
     """Column with the fields of each object that `json_schema` lacks, as JSON; None: they are left
-    out."""
+    out, or with `evolve` those that can become no column are in `other_fields`."""
     keys: Sequence[str] = ()
     """Columns that tell which rows replace each other: the table has the last one of each key."""
     history: bool = False
@@ -125,7 +139,7 @@ class Ingest:
         if self.checkpoint is not None:
             return self.checkpoint.rstrip("/")
         route = Route.parse("--to", self.to)
-        return f"{self.to.rstrip('/') if route is None else route.root}/_checkpoint"
+        return f"{self.to.rstrip('/') if route is None else route.root}/{CHECKPOINT_IN_TABLE}"
 
     @property
     def is_new(self) -> bool:
@@ -138,6 +152,7 @@ class Ingest:
         if not 0 <= self.interval < float("inf"):
             raise ConfigError(f"--interval must be seconds, 0 or more, not {self.interval:g}.")
         self.check_rows()
+        source_options(self.options, follow=self.follow)
         if self.checkpoint is None and local_path(self.to) is None:
             raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
 
@@ -206,6 +221,7 @@ class Ingest:
     def look_at_records(self) -> None:
         """As `look_ahead`, for `try_again`. Raises ConfigError."""
         check_records(self.table)
+        self.table = as_written(self.table)
         self._check_columns()
 
     def try_again(self, spark: SparkSession) -> Tried:
@@ -238,9 +254,12 @@ class Ingest:
             return False
         read = from_json(decode_document(lines[2], "offset"))
         facts = streams_facts(self.source.for_streaming(), sure=True)
-        return {name: (one.created, one.next) for name, one in read.items()} == {
-            name: (one.created, tail(one)) for name, one in facts.items()
-        } and not leaders(self.source).ask(lambda api: copies_found(api, read, ""))
+        end = ends(self.source, facts)
+        done = read.keys() == facts.keys() and all(
+            read[name].created == one.created and end[name] <= read[name].next <= tail(one)
+            for name, one in facts.items()
+        )
+        return done and not leaders(self.source).ask(lambda api: copies_found(api, read, ""))
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises as `look_ahead`, or PipelineError with Spark's reason."""
@@ -255,14 +274,14 @@ class Ingest:
             of_bucket = {} if self.source.bucket is None else {"presentValues": "true"}
             flow = flow_into(
                 spark,
-                source_options({**self.options, **of_bucket}, follow=self.follow),
+                source_options({**self.reading, **of_bucket}, follow=self.follow),
                 self.table,
                 sink,
                 self._rows(),
                 through_spark=self.through_spark,
             )
             self.direct = flow.direct
-            writer = flow.rows.writeStream.format(PREFIX + format_).options(**sink)
+            writer = flow.rows.writeStream.format(PREFIX + format_).options(**sink, **flow.sink)
             interval = self.interval if self.follow else None
             return start_writing(spark, writer, self.checkpoint_location, interval)
         except (PySparkException, Py4JError) as error:
@@ -276,11 +295,7 @@ class Ingest:
     @property
     def passes_spark(self) -> bool:
         """Whether many rows go through the JVM, as far as is known before Spark is started."""
-        if self.through_spark or self._in_sql or self.source.bucket is not None:
-            return True
-        if self.json_schema is None:
-            return False
-        return not set(check_fields(self.json_schema, "--json").values()) <= set(TYPES)
+        return bool(self.through_spark or self._in_sql or self.source.bucket is not None)
 
     @cached_property
     def _in_sql(self) -> dict[str, str]:
@@ -294,11 +309,14 @@ class Ingest:
     @cached_property
     def _values(self) -> dict[str, ValueOf]:
         """Further columns, and what they are made of."""
+        rest = self.rest_column
+        if rest is None and self.evolve and self._ddl is not None:
+            rest = OTHER_FIELDS
         return made_columns(
             self.columns,
-            self.rest_column,
+            rest,
             there=self._columns(),
-            schema=self.json_schema,
+            schema=self._ddl,
             times=times_of(self.source),
             said=FLAGS,
         )
@@ -306,7 +324,7 @@ class Ingest:
     def _rows(self) -> RowsOf:
         of_day = {DAY: OF_DAY} if (DAY, _OF_DAY) in self._partitions else {}
         return RowsOf(
-            ("--json", self.json_schema),
+            ("--json", self._ddl),
             {**self._values, **of_day},
             self._in_sql,
             decoding=self.source.decoding,
@@ -327,17 +345,33 @@ class Ingest:
     @cached_property
     def source(self) -> SourceOptions:
         """The options of the source."""
-        return parse_options(self.options)
+        return parse_options(self.reading)
+
+    @cached_property
+    def reading(self) -> Mapping[str, str]:
+        """The options of the source, with the schema of JSON payloads."""
+        if self.json_schema is None:
+            return self.options
+        arrow_fields(self.json_schema, "--json")
+        check_only_schema(self.options, "--json")
+        names = set(map(str.casefold, self.options))
+        if "bucket" in names:  # whose values stay as they are, until the rows are made
+            return self.options
+        return with_json_options(self.options, self.json_schema)
+
+    @property
+    def _ddl(self) -> str | None:
+        """The schema of JSON payloads in DDL."""
+        return self.json_schema or payload_ddl(self.source.decoding)
 
     def _columns(self) -> Sequence[str]:
         """Without those that are made for partitions."""
         columns = self.source.columns
-        kept = self.quarantine is not None
         if self.source.decoding is not None:
             return decoded_columns(self.source)
         if self.json_schema is None:
             return columns
-        return json_columns(self.json_schema, "--json", columns, keep_payload=kept)
+        return json_columns(self.json_schema, "--json", columns)
 
     @property
     def _has_fields(self) -> bool:
@@ -355,6 +389,7 @@ class Ingest:
             if name == DAY and not equals and DAY not in (*self._columns(), *self._values):
                 is_bucket = self.source.bucket is not None
                 equals, expression = "=", "to_date(created)" if is_bucket else _OF_DAY
+            check_names(f"--partition-by {item!r}", [name])
             pairs.append((name, expression if equals else None))
         return pairs
 
@@ -391,7 +426,7 @@ class Ingest:
         of_database = self.source.decodes("debezium")
         own: dict[str, str] = {}
         if self.keys:
-            own = {"keys": ",".join(self.keys), "sequenceBy": "seq"}
+            own = {"keys": join_names(self.keys), "sequenceBy": "seq"}
         if self.keys and of_database:
             own |= debezium.TABLE_OPTIONS
             if self.quarantine is None:  # what is no event has no key, so it cannot be kept
@@ -407,7 +442,7 @@ class Ingest:
         else:
             options["catalog"], options["table"] = found
         if names := [name for name, _ in self._partitions]:
-            options["partitionBy"] = ",".join(names)
+            options["partitionBy"] = join_partitions(names)
         if self.source.bucket is not None:
             options |= bucket_table.TABLE_OPTIONS
         if self.quarantine is not None:

@@ -56,6 +56,8 @@ class Figures(NamedTuple):
     rows: int
     aside: int
     """Quarantined records."""
+    left_out: int
+    """Messages that are no rows by their format."""
     rows_per_second: float
 
 
@@ -64,10 +66,10 @@ def figures_of(report: Mapping[str, Any]) -> Figures:
     rows = report["numInputRows"]
     found = (report.get("observedMetrics") or {}).get(WRITTEN)
     if found is None or not rows:
-        return Figures(rows, 0, float(report.get("processedRowsPerSecond") or 0.0))
+        return Figures(rows, 0, 0, float(report.get("processedRowsPerSecond") or 0.0))
     rows, aside = found["rows"], found["aside"]
     milliseconds = report["durationMs"].get("triggerExecution") or 1
-    return Figures(rows, aside, 1000 * (rows + aside) / milliseconds)
+    return Figures(rows, aside, found["left_out"], 1000 * (rows + aside) / milliseconds)
 
 
 def streams_in(offset: Any) -> dict[str, Any]:
@@ -158,6 +160,8 @@ class Progress:
     """Sequences in the stream after the last batch, at that time."""
     aside: int = 0
     """Records quarantined since the start."""
+    left_out: int = 0
+    """Messages since the start that are no rows by their format, such as heartbeats of Debezium."""
     batches: int = 0
     """Batches with rows."""
     seconds: list[float] = field(default_factory=list)
@@ -177,6 +181,7 @@ class Progress:
             figures = figures_of(report)
             self.rows += figures.rows
             self.aside += figures.aside
+            self.left_out += figures.left_out
             self.rows_per_second = figures.rows_per_second
             self.seconds.append(report.get("durationMs", {}).get("triggerExecution", 0) / 1000)
             del self.seconds[:-_KEPT]

@@ -9,6 +9,11 @@ from typing import Final, NamedTuple
 from jetspark.codecs.ddl import check_fields
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.routes import ValueOf
+from jetspark.reserved_names import check_names
+
+OTHER_FIELDS: Final = "other_fields"
+"""The column for the rest of payloads whose new fields become columns, if nobody names it: some
+fields can become no column."""
 
 
 class Said(NamedTuple):
@@ -46,6 +51,7 @@ def made_columns(
             raise ConfigError(
                 f"{where}: write name=subject[1], name=header[Name] or name=day(timestamp)."
             )
+        check_names(where, [name])
         for other in (*there, *found):
             if other.casefold() == name.casefold():
                 raise ConfigError(f"{where}: there is a column {other} already.")
@@ -60,7 +66,8 @@ def made_columns(
             raise ConfigError(f"{said.rest} goes with {said.json}: it has what that schema lacks.")
         if not rest.strip() or rest.casefold() in map(str.casefold, (*there, *found)):
             raise ConfigError(f"{said.rest} {rest!r}: give it a name that no column has.")
-        found[rest] = ValueOf.rest(check_fields(schema, said.json))
+        check_names(said.rest, [rest])
+        found[rest] = ValueOf.rest(schema)
     return found
 
 
@@ -70,9 +77,8 @@ def _check_unit(
     """Raises ConfigError for the day or the hour of what is no timestamp."""
     if value.unit is None:
         return
-    kinds = dict.fromkeys(("timestamp", "created", *times), "timestamp")
-    if schema is not None:
-        kinds |= check_fields(schema, said.json)
+    kinds = {} if schema is None else check_fields(schema, said.json)
+    kinds |= dict.fromkeys(("timestamp", "created", *times), "timestamp")
     kind = kinds.get(value.column, "no timestamp")
     if kind and not kind.startswith("timestamp"):  # empty: what depends on a setting
         raise ConfigError(

@@ -7,12 +7,11 @@ the case of names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from jetspark.bulk.arrow import TYPES
-from jetspark.codecs.ddl import check_fields
+from jetspark.codecs.field_names import parse_renames
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.proxy import parse_proxy
 from jetspark.connection.urls import parse_urls
@@ -32,7 +31,6 @@ T = TypeVar("T")
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_JSON_TYPES = ", ".join(TYPES).upper() + "_LTZ"
 _MOST = 2**63 - 1  # numbers go to Spark, which keeps them in a long
 _MOST_SECONDS = 1e9  # 31 years: sockets refuse to wait for longer than some hundred
 
@@ -113,11 +111,29 @@ def word(*words: str) -> Callable[[str, str], str]:
     return convert
 
 
+_NAME_IN_LIST: Final = re.compile(r"\s*`((?:[^`]|``)+)`\s*(?=,|$)|([^,]+)")
+
+
+def join_names(names: Iterable[str]) -> str:
+    """The text that `columns` reads as these names."""
+    return ",".join(
+        f"`{name.replace('`', '``')}`" if {*name} & {",", "`"} or name != name.strip() else name
+        for name in names
+    )
+
+
 def columns(name: str, value: str) -> tuple[str, ...]:
-    """Names, separated by commas, in the given order, each once."""
-    found = tuple(part.strip() for part in value.split(",") if part.strip())
+    """Names, separated by commas, in the given order, each once.
+
+    A name with a comma stands in backquotes, as in Spark SQL.
+    """
+    parts = (
+        match[1].replace("``", "`") if match[1] else match[2].strip()
+        for match in _NAME_IN_LIST.finditer(value)
+    )
+    found = tuple(part for part in parts if part)
     if not found:
-        raise ConfigError(f"Option {name!r} is empty; leave it out to have all.")
+        raise ConfigError(f"Option {name!r} is empty; leave it out, or name some.")
     for one in found:
         if found.count(one) > 1:
             raise ConfigError(f"Option {name!r} names {one!r} twice.")
@@ -172,16 +188,9 @@ def pattern(name: str, value: str) -> str:
     return value
 
 
-def json_fields(name: str, value: str) -> tuple[tuple[str, str], ...]:
-    """The fields of a schema in DDL, all of types that the source parses: names and types."""
-    fields = check_fields(value, f"Option {name!r}:")
-    for field, kind in fields.items():
-        if kind not in TYPES:
-            raise ConfigError(
-                f"Option {name!r}: the source parses {_JSON_TYPES} only; {field} is something "
-                "else: use from_json on data, and for TIMESTAMP write TIMESTAMP_LTZ."
-            )
-    return tuple(fields.items())
+def renames(name: str, value: str) -> dict[str, str]:
+    """Columns by the fields of payloads, `timestamp=sent_at`."""
+    return parse_renames(f"Option {name!r}", value)
 
 
 # -- names --------------------------------------------------------------------------------------

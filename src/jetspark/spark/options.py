@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS, JsonFields, schema_of
+from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.bulk.fixed_range import NS_PER_MS, AtTime, Position, Wanted
 from jetspark.bulk.ranges import ReadLimits
-from jetspark.codecs.ddl import ambiguous
-from jetspark.codecs.decoding import Decoder, Decoding
+from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.framing import Framing
+from jetspark.codecs.tolerant import Decoder
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, DocumentError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
@@ -65,7 +65,8 @@ class Positions:
 
 def _offsets(name: str, value: str) -> Positions:
     """earliest, latest, a sequence, or a JSON object of these by stream."""
-    return _parse(name, value, _position, "earliest, latest or a sequence number of at least 1")
+    words = "latest" if name.startswith("ending") else "earliest, latest"
+    return _parse(name, value, _position, f"{words} or a sequence number of at least 1")
 
 
 def _times(name: str, value: str) -> Positions:
@@ -135,7 +136,6 @@ _READING: values.Table = {
     "streamPattern": ("stream_pattern", values.pattern),
     "subjects": ("subjects", values.subjects),
     "columns": ("columns", values.columns),
-    "jsonSchema": ("json_fields", values.json_fields),
     "startingOffsets": ("starting", _offsets),
     "startingTimestamp": ("starting", _times),
     "startingOffsetsByTimestamp": ("starting", _times),
@@ -185,7 +185,10 @@ _PAYLOADS: values.Table = {
     "decode": ("decode", values.name),
     "fields": ("fields", values.columns),
     "keepPayload": ("keep_payload", values.truth),
+    "barePayload": ("bare_payload", values.word("refused", "all")),
     "onNewVersion": ("on_new_version", values.word("ignore", "stop")),
+    "unavailableValue": ("unavailable_value", values.name),
+    "rename": ("rename", values.renames),
 }
 """How payloads are decoded: the arguments of `Decoding.make`, with `lookup` in parts."""
 _REGISTRY = "registry"
@@ -212,13 +215,8 @@ _FOR_READ_STREAM = {
     "unless 'history' is true.",
     "ordersBySeq": "for readStream; a batch read sees only one stream of a name.",
 }
+ENDINGS = tuple(name for name, (field, _) in _READING.items() if field == "ending")
 _FOR_READ = {
-    **{
-        name: "for spark.read; a streaming query has no end (trigger(availableNow=True) stops at "
-        "what is there when it starts)."
-        for name, (field, _) in _READING.items()
-        if field == "ending"
-    },
     "history": "for spark.read; a streaming query reads every change anyway.",
     "backup": "for spark.read: nothing is added to a backup.",
 }
@@ -236,12 +234,10 @@ class SourceOptions:
     """A regular expression for whole names, in place of `streams`."""
     subjects: tuple[str, ...] = ()
     columns: tuple[str, ...] = COLUMNS
-    json_fields: tuple[tuple[str, str], ...] = ()
-    """Names and types of additional columns from JSON payloads."""
     decoding: Decoding | None = None
-    """How payloads become columns, unless they are JSON."""
+    """How payloads become columns."""
     framing: Framing | None = None
-    """How payloads are packed that are not decoded here, or are JSON."""
+    """How payloads are packed that are not decoded here."""
     starting: Positions | None = None
     ending: Positions = Positions("", "latest")
     strategy: str = "error"
@@ -275,9 +271,14 @@ class SourceOptions:
     @property
     def decoder(self) -> Decoder | None:
         """What makes columns of payloads, for one task."""
+        return None if self.decoding is None else self.decoding.decoder()
+
+    @property
+    def around(self) -> Framing:
+        """What is around payloads."""
         if self.decoding is not None:
-            return self.decoding.decoder()
-        return JsonFields(dict(self.json_fields)) if self.json_fields else None
+            return self.decoding.framing
+        return Framing() if self.framing is None else self.framing
 
     def decodes(self, format_: str) -> bool:
         """Whether this is the format of the payloads."""
@@ -285,7 +286,11 @@ class SourceOptions:
 
     def without_decoder(self) -> SourceOptions:
         """The same, for payloads as they are."""
-        return dataclasses.replace(self, json_fields=(), decoding=None)
+        return dataclasses.replace(self, decoding=None)
+
+    def as_stored(self) -> SourceOptions:
+        """The same, for messages as they are in the stream."""
+        return dataclasses.replace(self, decoding=None, framing=None)
 
     @property
     def removes(self) -> bool:
@@ -351,13 +356,22 @@ class SourceOptions:
             raise ConfigError(
                 f"Option {self.batch_start.option!r} cannot be latest in a batch read."
             )
+        self._check_ending()
+        return self
+
+    def _check_ending(self) -> None:
         if "earliest" in self.ending.all():
             raise ConfigError(f"Option {self.ending.option!r} cannot be earliest.")
-        return self
 
     def for_streaming(self) -> SourceOptions:
         """The options for spark.readStream. Raises ConfigError for options of read only."""
         refuse(self.given, _FOR_READ)
+        self._check_ending()
+        if self.ending.option and self.present_values:
+            raise ConfigError(
+                f"Option {self.ending.option!r} cannot be used with 'presentValues': a value that "
+                "was replaced after the end is no longer there."
+            )
         if "maxTriggerDelay" in self.given and self.min_offsets_per_trigger is None:
             raise ConfigError(
                 "Option 'maxTriggerDelay' needs 'minOffsetsPerTrigger': without it no batch waits."
@@ -407,8 +421,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     )
     for name in found.columns:
         check_column("Option 'columns'", name, known)
-    if (decoder := found.decoder) is not None:
-        _check_fields(found, decoder)
+    if found.decoding is not None:
+        _check_columns(found, "decode", found.decoding.needs)
     elif found.framing is not None:
         _check_columns(found, "framing", ["headers"] * found.framing.needs_headers)
     for wanted in (found.starting, found.ending) if found.streams else ():
@@ -427,6 +441,15 @@ def _framing(given: Mapping[str, Any]) -> Framing | None:
     if "decode" in given or not given:
         return None
     return Framing(given.get("framing", "none"), given.get("compression", "header")).checked()
+
+
+def packing_of(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that say what is around payloads."""
+    return {
+        name: value
+        for name, value in options.items()
+        if name.casefold() in ("framing", "compression")
+    }
 
 
 def _decoding(given: dict[str, Any], connection: ConnectOptions) -> Decoding | None:
@@ -470,23 +493,6 @@ def _check_columns(options: SourceOptions, name: str, others: list[str]) -> None
             raise ConfigError(
                 f"Option {name!r} needs the column {needed}, which 'columns' leaves out."
             )
-
-
-def _check_fields(options: SourceOptions, decoder: Decoder) -> None:
-    name = "decode" if options.decoding else "jsonSchema"
-    if options.decoding and options.json_fields:
-        raise ConfigError("Give either the option 'jsonSchema' or 'decode'.")
-    _check_columns(options, name, options.decoding.needs if options.decoding else [])
-    fields = decoder.schema(schema_of(("data",))).names[1:]
-    if field := ambiguous(options.columns, fields):
-        raise ConfigError(
-            f"Option {name!r}: there is another column {field}, which Spark could not distinguish: "
-            + (
-                "name only other fields in the option 'fields'."
-                if options.decoding
-                else "leave that one out of the rows with the option 'columns', or of the schema."
-            )
-        )
 
 
 def _check_selection(given: Mapping[str, object], options: Mapping[str, str]) -> None:

@@ -22,13 +22,13 @@ from jetspark.nearest import check_column
 from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
 from jetspark.spark.direct import Flow, RowsOf, flow_into, register_formats
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import parsing, with_json_fields, with_refused
+from jetspark.spark.json_payloads import bare_payload, decode_json, with_refused
 from jetspark.spark.lakehouse import letters
 from jetspark.spark.lakehouse.growth import has_grown
 from jetspark.spark.lakehouse.listed import DAY, OF_DAY
 from jetspark.spark.lakehouse.options import TABLES, when_following
 from jetspark.spark.lakehouse.start import check_start
-from jetspark.spark.lakehouse.target import check_fit
+from jetspark.spark.lakehouse.target import check_fit, check_given_rows
 from jetspark.spark.option_values import with_names_of_spark
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.pipeline_file import JETSTREAM, PipelineFile, SinkTable, SourceTable, meant_by
@@ -203,7 +203,7 @@ def start(
     try:
         for name, sink in pipeline.sinks.items():
             with _located(pipeline, "sinks", name):
-                queries[name] = _start(pipeline, name, sink, flows[name].rows)
+                queries[name] = _start(pipeline, name, sink, flows[name])
     except BaseException:
         for query in queries.values():
             query.stop()
@@ -239,7 +239,8 @@ def try_again(pipeline: PipelineFile, name: str, spark: SparkSession) -> Tried:
                 "and the table (jetspark table retry --to … --json …)."
             )
         how = _rows_of(sink, source)
-        return try_again_in_spark(spark, sink.table, how)
+        table = replace(sink.table, checkpoint=_checkpoint(pipeline, name))
+        return try_again_in_spark(spark, table, how)
 
 
 def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
@@ -257,10 +258,6 @@ def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
 def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSession) -> DataFrame:
     where = ("sources", name)
     reader = spark.read if source.static else spark.readStream
-    parsed: dict[str, str] = {}
-    if source.json is not None:
-        with _located(pipeline, *where, "json"):
-            parsed = parsing(spark, source.options, source.json, "json")
     with _located(pipeline, *where):
         options = source.options
         if source.format == JETSTREAM and not source.static:
@@ -268,12 +265,15 @@ def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSe
             views = (one for one in pipeline.sinks.values() if pipeline.stream_of(one) is None)
             if any(one.table is not None and ordered_tables(one.table) for one in views):
                 options["ordersBySeq"] = "true"
-        rows = reader.format(source.format).options(**options, **parsed).load()
-    if source.json is not None:
-        with _located(pipeline, *where, "json"):
-            rows = with_json_fields(rows, source.json, "json", parsed=bool(parsed))
-    if source.parsed is not None and source.parsed.decoding is not None:
+        decoding = None if source.parsed is None else source.parsed.decoding
+        if bare := bare_payload(decoding, ()):
+            options = {**options, "barePayload": bare}
+        rows = reader.format(source.format).options(**options).load()
+    if decoding is not None:
         rows = with_refused(rows)
+    elif source.json is not None:
+        with _located(pipeline, *where, "json"):
+            rows = decode_json(rows, source.json, "json")
     if source.watermark is not None:
         with _located(pipeline, *where, "watermark"):
             rows = rows.withWatermark(*source.watermark)
@@ -339,7 +339,12 @@ def _flow(
 def _rows_of(sink: SinkTable, source: SourceTable) -> RowsOf:
     assert source.parsed is not None  # noqa: S101
     made = _columns(sink, source)[1]
-    return RowsOf(("json", source.json), made, decoding=source.parsed.decoding)
+    return RowsOf(
+        ("json", source.json),
+        made,
+        decoding=source.parsed.decoding,
+        framing=source.parsed.around,
+    )
 
 
 def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str, ValueOf]]:
@@ -377,6 +382,7 @@ def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFr
             if isinstance(sink.parsed, SinkOptions):
                 check_written(sink.parsed, rows.schema)
             elif sink.table is not None:
+                check_given_rows(sink.table, rows.schema)
                 check_fit(sink.table, rows.schema)
     with _located(pipeline, *where, "mode"):
         mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, sink.mode.capitalize())()
@@ -476,13 +482,13 @@ def _sink_options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[st
     return options
 
 
-def _start(pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFrame) -> StreamingQuery:
-    checkpoint = _checkpoint(pipeline, name)
+def _start(pipeline: PipelineFile, name: str, sink: SinkTable, flow: Flow) -> StreamingQuery:
+    checkpoint, rows = _checkpoint(pipeline, name), flow.rows
     writer = (
         rows.writeStream.format(sink.format)
         .queryName(name)
         .outputMode(sink.mode)
-        .options(**_sink_options(pipeline, name, sink))
+        .options(**_sink_options(pipeline, name, sink), **flow.sink)
     )
     if sink.table is not None:
         check_start(replace(sink.table, adopt=pipeline.adopt), checkpoint)

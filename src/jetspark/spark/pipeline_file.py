@@ -17,16 +17,25 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from jetspark.codecs.ddl import arrow_fields
+from jetspark.codecs.field_names import FieldNames, parse_renames
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.files import read_small_text
 from jetspark.lakehouse.formats import Format
-from jetspark.lakehouse.partitions import PartitionBy
+from jetspark.lakehouse.partitions import PartitionBy, join_partitions
 from jetspark.lakehouse.quarantine import MESSAGE
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.table import TableName
 from jetspark.nearest import instead, nearest_name
 from jetspark.spark import option_values
-from jetspark.spark.json_payloads import decoded_columns, json_columns, taken_ddl, times_of
+from jetspark.spark.json_payloads import (
+    check_only_schema,
+    decoded_columns,
+    json_columns,
+    payload_ddl,
+    times_of,
+    with_json_options,
+)
 from jetspark.spark.lakehouse.growth import check_one_schema, check_versions
 from jetspark.spark.lakehouse.letters import with_connection
 from jetspark.spark.lakehouse.listed import DAY, OF_DAY
@@ -42,7 +51,7 @@ from jetspark.spark.lakehouse.options import (
     of_one,
     parse_lakehouse_options,
 )
-from jetspark.spark.made_columns import KEYS, made_columns
+from jetspark.spark.made_columns import KEYS, OTHER_FIELDS, made_columns
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
 from jetspark.subjects import check_subscribe_subject, subjects_overlap
@@ -148,7 +157,7 @@ _OF_SINKS = ("from", "format", "mode", "partition_by", "through_spark")
 _MADE = ("columns", "rest_column")
 _OF_TABLES = (*_MADE, "evolve")
 """Of a sink that is a table."""
-_OF_LISTED = ("subjects", "json", "partition_by", *_OF_TABLES)
+_OF_LISTED = ("subjects", "json", "rename", "partition_by", *_OF_TABLES)
 _OF_ONE_TABLE = (
     *("path", "table", "partitionBy", "keys"),
     *("sequenceBy", "applyAsDeletes", "applyAsTruncates", "historyBy"),
@@ -171,6 +180,7 @@ class SourceTable:
     parsed: SourceOptions | None = None
     """The options, of format jetstream."""
     json: str | None = None
+    """Schema of JSON payloads in Spark's DDL."""
     watermark: tuple[str, str] | None = None
     static: bool = False
     """Whether it is read once, for joins, instead of followed."""
@@ -195,7 +205,7 @@ class SourceTable:
         stream = self.parsed
         if stream is None or self.static or self.watermark:
             return False
-        return stream.bucket is None and not stream.json_fields
+        return stream.bucket is None
 
 
 @dataclass(frozen=True)
@@ -406,8 +416,13 @@ def _source(part: _Part) -> SourceTable:
         part.fail("watermark", 'watermark is ["column", "10 minutes"].')
     part.check_own_keys(kind, _OF_SOURCES)
     options = part.texts()
-    if json is None:
-        json = part.checked("decode", partial(taken_ddl, options))
+    names = set(map(str.casefold, options))
+    if json is not None and kind == JETSTREAM:
+        part.checked("json", lambda: check_only_schema(names, "json"))
+        ddl = part.said("json", json)
+        part.checked("json", lambda: arrow_fields(ddl, "json"))
+        if "bucket" not in names:  # whose values stay as they are, until the rows are made
+            options = with_json_options(options, ddl)
     parsed = None
     if kind == JETSTREAM:
         check = SourceOptions.for_batch if static else SourceOptions.for_streaming
@@ -415,10 +430,10 @@ def _source(part: _Part) -> SourceTable:
     if json is not None:
         if parsed is None:
             part.fail("json", f"json is for the format jetstream, not for {kind}.")
-        if parsed.decoding is not None:
-            part.fail("json", "Give either json or decode: both say what the payloads are.")
         json, columns = part.said("json", json), parsed.columns
         part.checked("json", lambda: json_columns(json, "json", columns))
+    elif parsed is not None:
+        json = payload_ddl(parsed.decoding)
     times = None if watermark is None else tuple(watermark)
     return SourceTable(kind, options, parsed, json, times, static)
 
@@ -485,6 +500,8 @@ def _sink(
     parses = source is None or (source.is_plain and source.has_fields)
     evolving = _evolving(part, parses or listed is not None) if lake else {}
     part.check_own_keys(kind, _OF_SINKS + (_OF_TABLES if lake else ()))
+    if source is not None and source.json and listed is None and evolving == _EVOLVING:
+        said.setdefault("rest_column", OTHER_FIELDS)
     options = (_lake_texts(part) if lake else part.texts()) | evolving
     parsed: SinkOptions | LakehouseOptions | None = None
     # In the target the query has a name that does not depend on its checkpoint.
@@ -497,11 +514,14 @@ def _sink(
         if parsed.guarantee is Guarantee.EXACTLY_ONCE:
             parsed = parse_sink_options(options := options | named)
     elif lake is not None:
-        options |= named | ({"partitionBy": ",".join(columns)} if columns else {})
+        options |= named
+        if columns and listed is None:
+            options["partitionBy"] = join_partitions(columns)
         if source is not None and source.parsed is not None:
             options = with_connection(options, source.options)
         if listed is not None:
-            options |= _list(part, listed, lake, options, source)
+            options |= _list(part, listed, lake, options, source, columns)
+            columns = []  # its tables have them
         parsed = part.parsed(
             options,
             _OF_SINKS,
@@ -571,13 +591,22 @@ def _evolving(part: _Part, parses: bool) -> dict[str, str]:
             "evolve",
             "evolve goes with json or decode, not of a source that is static or has a watermark.",
         )
-    return {} if evolve is None else {"evolveSchema": str(evolve).lower()}
+    return {} if evolve is None else {_EVOLVE: str(evolve).lower()}
+
+
+_EVOLVE = "evolveSchema"
+_EVOLVING = {_EVOLVE: "true"}
 
 
 def _list(
-    part: _Part, listed: Any, lake: Format, all_: Mapping[str, str], source: SourceTable | None
+    part: _Part,
+    listed: Any,
+    lake: Format,
+    all_: Mapping[str, str],
+    source: SourceTable | None,
+    partition_by: list[str],
 ) -> dict[str, str]:
-    """The option for a list of tables."""
+    """The option for a list of tables. `partition_by`: of those that do not say it."""
     name = ".".join(part.where)
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         part.fail(TABLES, f"tables is a list: write [[{name}.tables]] for each.")
@@ -605,10 +634,14 @@ def _list(
                 "the source: add it to columns.",
             )
     inner = [part.inner(TABLES, {}).inner(str(at), one) for at, one in enumerate(listed)]
+    for table_part in inner if partition_by else ():
+        table_part.table.setdefault("partition_by", list(partition_by))
     tables = [_listed(one, name, lake, all_, columns) for one in inner]
     for (before, (earlier, _)), (at, (table, _)) in combinations(enumerate(tables), 2):
         _check_tables_apart(inner[at], inner[before], table, earlier)
-    return listed_option([(one.subjects, one.json, own, one.made) for one, own in tables])
+    return listed_option(
+        [(one.subjects, one.json, own, one.made, one.names.renamed) for one, own in tables]
+    )
 
 
 def _listed(
@@ -623,11 +656,15 @@ def _listed(
         part.checked("subjects", partial(check_subscribe_subject, one))
     ddl = part.take("json")
     names = list(columns)
+    fields = _field_names(part, ddl)
     if ddl is not None:
         ddl = part.said("json", ddl)
-        aside = _key(all_, "quarantineTable") is not None
-        names = part.checked("json", lambda: json_columns(ddl, "json", columns, keep_payload=aside))
-    made = _made(part, _said(part), names, ddl)
+        names = part.checked("json", lambda: json_columns(ddl, "json", columns, fields))
+    evolving = _evolving(part, ddl is not None)
+    said_of_made = _said(part)
+    if ddl is not None and {**all_, **evolving}.get(_EVOLVE) == "true":
+        said_of_made.setdefault("rest_column", OTHER_FIELDS)
+    made = _made(part, said_of_made, names, ddl)
     names += made
     partition_by = part.columns("partition_by", _PARTITIONS)
     by = [PartitionBy.parse(one).column for one in partition_by]
@@ -643,10 +680,9 @@ def _listed(
     for key in _OF_LIST:
         if (found := _key(part.table, key)) is not None:
             part.fail(found, f"write {found} in [{sink}], for all tables.")
-    evolving = _evolving(part, ddl is not None)
     part.check_own_keys(PREFIX + lake, _OF_LISTED)
     own = _lake_texts(part) | evolving
-    own |= {"partitionBy": ",".join(partition_by)} if partition_by else {}
+    own |= {"partitionBy": join_partitions(partition_by)} if partition_by else {}
 
     def parse(own: dict[str, str]) -> LakehouseOptions:
         options = parse_lakehouse_options(lake, of_one(all_, own)).for_streaming()
@@ -664,7 +700,19 @@ def _listed(
         return options
 
     options = part.parsed(own, _OF_LISTED, parse)
-    return ListedTable(subjects=tuple(subjects), options=options, json=ddl, made=made), own
+    of_table = {"options": options, "json": ddl, "made": made, "names": fields}
+    return ListedTable(subjects=tuple(subjects), **of_table), own
+
+
+def _field_names(part: _Part, ddl: Any) -> FieldNames:
+    """The columns of the fields of a listed table, as its `rename` says."""
+    rename = part.take("rename")
+    if rename is None:
+        return FieldNames()
+    if ddl is None:
+        part.fail("rename", "rename goes with json: without it the payload is one column.")
+    text = part.said("rename", rename)
+    return FieldNames(part.checked("rename", lambda: parse_renames("rename", text)))
 
 
 def _check_tables_apart(
@@ -700,7 +748,7 @@ def _lake_texts(part: _Part) -> dict[str, str]:
     """Options of a table; keys may be a list."""
     keys = part.table.get("keys", "")
     if _is_texts(keys):
-        part.table["keys"] = ",".join(keys)
+        part.table["keys"] = option_values.join_names(keys)
     return part.texts()
 
 

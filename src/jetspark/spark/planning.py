@@ -286,11 +286,15 @@ def batch_ranges(
 # -- partitions ------------------------------------------------------------------------------
 
 
+MAX_PARTS = 10_000
+"""Of a range."""
+
+
 def split(wanted: SequenceRange, *, min_partitions: int, max_records: int) -> list[SequenceRange]:
     """`min_partitions` of nearly equal length, none of them empty; more where one would have more
-    than `max_records` sequences."""
+    than `max_records` sequences, but at most `MAX_PARTS`: a purge can leave a gap of any length."""
     length = len(wanted)
-    count = min(length, max(min_partitions, -(-length // max_records)))
+    count = min(length, max(min_partitions, min(-(-length // max_records), MAX_PARTS)))
     return [
         replace(
             wanted,

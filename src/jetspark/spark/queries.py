@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,8 +20,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from jetspark.errors import ConfigError
 from jetspark.spark.checkpoints import local_path, query_id, remove_incomplete_start
-from jetspark.spark.failures import NO_WORKER
-from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.failures import NO_WORKER, explain
+from jetspark.spark.options import ENDINGS, SourceOptions, parse_options
 from jetspark.spark.versions import CHECKPOINTS, HAS_LIMITS, end_when_idle
 
 logger = logging.getLogger("jetspark.spark")
@@ -29,15 +30,22 @@ SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 BY_FILE_SYSTEM = f"{CHECKPOINTS}.FileSystemBasedCheckpointFileManager"
 _LOCK_PATIENCE = 10.0
 """Seconds, since the JVM of a killed run lives a moment longer."""
+CHECKPOINT_IN_TABLE = "_checkpoint"
+"""The folder of a checkpoint for which no other place was named."""
 _LOCK = ".jetspark.lock"
 _LOOK_SECONDS = 0.1
-_TRIES = 4
+MAX_STARTS = 4
 
 # -- starting ----------------------------------------------------------------------------------
 
 
 def source_options(options: Mapping[str, str], *, follow: bool) -> dict[str, str]:
-    """Options of a stream whose query `start_writing` starts."""
+    """Options of a stream whose query `start_writing` starts. Raises ConfigError."""
+    if follow and (ends := {name.casefold() for name in ENDINGS} & {*map(str.casefold, options)}):
+        name = next(name for name in ENDINGS if name.casefold() in ends)
+        raise ConfigError(
+            f"Option {name!r} is for a run that ends: leave it out, or do not follow the stream."
+        )
     return dict(options) if follow or HAS_LIMITS else {**options, "availableNow": "true"}
 
 
@@ -61,15 +69,21 @@ def start_writing(
 
 
 def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """The query of `start`, when its sources have started, or it has failed.
+    """Start a streaming query, and start it again when Spark's Python was too slow.
+
+    `start`: begins the query, such as the `start` of a `DataStreamWriter`. Returns the query when
+    its sources have started, or it has failed for another reason.
 
     For the offsets of each streaming query Spark starts a Python process, and allows it ten seconds
     to import Spark and Arrow and to connect; no setting changes that (`PythonWorkerFactory`'s
     simple workers; spark.python.authenticate.socketTimeout is for other sockets). On a busy machine
-    that is too short. Nothing was read or written then, so the query is started again.
+    that is too short. Nothing was read or written then, so the query is started again, three times
+    at most. Raises PipelineError after that.
     """
-    for _ in range(_TRIES - 1):
+    starts = 0
+    while True:
         query = start()
+        starts += 1
         while query.isActive and query.status["message"].startswith("Initializing"):
             time.sleep(_LOOK_SECONDS)
         failure = query.exception()
@@ -77,10 +91,11 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
             return query
         with suppress(StreamingQueryException):
             query.awaitTermination()  # Spark forgets it a moment after it has failed
+        if starts == MAX_STARTS:
+            raise explain(failure)
         logger.warning(
             "The query is started again: its Python did not start in Spark's ten seconds."
         )
-    return start()
 
 
 def with_quick_checkpoint(
@@ -157,23 +172,62 @@ def locked(spark: SparkSession, checkpoint: str) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{checkpoint} cannot be made ({error.strerror}).") from None
-    jvm: Any = spark._jvm
-    file = jvm.java.io.RandomAccessFile(str(path), "rw")
+    _check_lock(path)
+    file = _opened_by_the_jvm(spark, path)
     try:
         deadline = time.monotonic() + _LOCK_PATIENCE
-        while file.getChannel().tryLock() is None:
+        while file.tryLock() is None:
             if time.monotonic() >= deadline:
                 who = path.read_text("utf-8", "replace")
                 raise ConfigError(
                     f"Another run ({who}) uses {checkpoint}: stop it first, or let it end."
                 )
             time.sleep(_LOOK_SECONDS)
-        file.setLength(0)
-        file.write(bytearray(f"process {os.getpid()} on {socket.gethostname()}".encode()))
+        file.truncate(0)
+        who = f"process {os.getpid()} on {socket.gethostname()}"
+        jvm: Any = spark._jvm
+        file.write(jvm.java.nio.ByteBuffer.wrap(bytearray(who.encode())))
         yield
     finally:
         with suppress(Py4JError, OSError):  # the JVM may have ended
             file.close()
+
+
+def _check_lock(path: Path) -> None:
+    """Raise ConfigError for a lock that is not a file of the checkpoint's own.
+
+    By default the checkpoint is in the table's folder, where others may write, and what they link
+    there would be emptied.
+    """
+    folder = path.parent
+    if folder.name == CHECKPOINT_IN_TABLE and folder.is_symlink():
+        raise ConfigError(
+            f"{folder} is a symbolic link, and whoever may write in the table's folder could have "
+            "made it: name the folder where it leads with --checkpoint, if it is yours."
+        )
+    with suppress(FileNotFoundError):
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            raise ConfigError(
+                f"{path} is not a file of its own, but a link or something else. Remove it, if no "
+                "run uses the checkpoint."
+            )
+
+
+def _opened_by_the_jvm(spark: SparkSession, path: Path) -> Any:
+    """A channel to the file, which is created if it is not there. Follows no link."""
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+    options = jvm.java.util.HashSet()
+    for one in ("CREATE", "READ", "WRITE"):
+        options.add(jvm.java.nio.file.StandardOpenOption.valueOf(one))
+    options.add(jvm.java.nio.file.LinkOption.valueOf("NOFOLLOW_LINKS"))
+    attributes = gateway.new_array(jvm.java.nio.file.attribute.FileAttribute, 0)
+    place = jvm.java.io.File(str(path)).toPath()
+    try:
+        return jvm.java.nio.channels.FileChannel.open(place, options, attributes)
+    except Py4JJavaError as error:
+        raise ConfigError(f"{path} cannot be opened: {explain(error)}") from None
 
 
 def is_in_use(folder: str) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from jetspark.bulk import fixed_range
-from jetspark.bulk.fixed_range import AtTime, Position, resolve
+from jetspark.bulk.fixed_range import AtTime, Position, check_exists, resolve, tail
 from jetspark.bulk.leaders import (
     Leaders,
     confirmed_facts,
@@ -26,6 +26,7 @@ from jetspark.bulk.reader import read_range
 from jetspark.bulk.retry import NOT_FOUND_SECONDS
 from jetspark.bulk.snapshot import read_values as read_bucket
 from jetspark.bulk.stream_api import LastMessage, StreamAPI, StreamFacts
+from jetspark.codecs.tolerant import decode_in_parts
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX
@@ -216,16 +217,37 @@ def resolve_positions(
     return leaders(options).ask(lambda api: linearizable_read(api, by_time, question))
 
 
+def ends(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str, int]:
+    """Where a query ends that reads what there is, from proven facts: before these sequences.
+
+    Raises as `resolve_positions`, and ConfigError for a position behind the end of a stream.
+    """
+    if not options.ending.option:
+        return {name: tail(one) for name, one in facts.items()}
+    found: dict[str, int] = {}
+    for name, end in resolve_positions(options, options.ending, facts, end=True).items():
+        found[name] = end if isinstance(end, int) else tail(facts[name])
+        check_exists(facts[name], found[name], options.ending.option)
+    return found
+
+
 def begin(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str, StreamOffset]:
-    """Where a new streaming query begins, from proven facts. Raises as `resolve_positions`, and
-    ConfigError for a position behind the end of a stream."""
+    """Where a new streaming query begins, from proven facts. Raises as `ends`, and ConfigError for
+    an end before it."""
     start = resolve_positions(options, options.streaming_start, facts, end=False)
-    return {name: planning.initial_offset(one, start[name]) for name, one in facts.items()}
+    offsets = {name: planning.initial_offset(one, start[name]) for name, one in facts.items()}
+    if options.ending.option:
+        names = options.streaming_start.option, options.ending.option
+        for name, end in ends(options, facts).items():
+            first = offsets[name].next if start[name] == "latest" else start[name]
+            fixed_range.fixed_range(facts[name], first, end, names=names)
+    return offsets
 
 
 def check_start(options: SourceOptions) -> None:
     """Check that a query could begin. Raises as `streams_facts`, `begin`, `Claims`."""
-    if options.removes or set(options.streaming_start.all()) - {"earliest", "latest"}:
+    fixed = set(options.streaming_start.all()) - {"earliest", "latest"}
+    if options.removes or options.ending.option or fixed:
         facts = streams_facts(options, sure=True)
         offsets = begin(options, facts)
         if options.removes:
@@ -338,9 +360,9 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 def decoded(options: SourceOptions, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches, with the fields of payloads if the options have any."""
     if options.framing is not None:
-        batches = map(options.framing.bare, batches)
+        batches = chain.from_iterable(map(options.framing.bare, batches))
     decoder = options.decoder
-    return batches if decoder is None else map(decoder.of, batches)
+    return batches if decoder is None else decode_in_parts(decoder, batches)
 
 
 def read_values(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:

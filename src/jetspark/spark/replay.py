@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, MapType, StringType
 
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.errors import ConfigError
@@ -32,6 +33,11 @@ from jetspark.validation import path_of
 
 T = TypeVar("T")
 
+_WITH_MICROSECONDS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
+}
+"""Spark's formats of times in JSON have milliseconds."""
 _POSITION = re.compile(r";? line \d+ pos \d+;?\s*$")
 _PATTERN = frozenset("*?[{")
 
@@ -138,14 +144,15 @@ class Replay:
                 raise ConfigError(f"The table has no column {self.order_by!r} to order by{hint}")
             # One partition, since there is no order across several.
             table = table.repartition(1).sortWithinPartitions(self.order_by)
-        columns = [self._payload(table).alias("data")]
+        payload = self._payload(table)
+        columns = [payload.alias("data")]
         if self.subject is not None:
             subject = _expression(table, "--subject", self.subject)
             columns.append(subject.cast("string").alias("subject"))
         elif "subject" in table.columns and "subject" not in map(str.casefold, self.options):
             columns.append(F.col("subject"))
         if "headers" in table.columns:
-            columns.append(F.col("headers"))
+            columns.append(self._headers(table, payload))
         if self.msg_id is not None:
             msg_id = _expression(table, "--msg-id", self.msg_id)
             columns.append(msg_id.cast("string").alias("msg_id"))
@@ -159,11 +166,27 @@ class Replay:
         own = [name for name in table.columns if name not in KEPT and name != CORRUPT]
         if not own:
             raise ConfigError("The table has no column that could be a payload; say it with data.")
-        json = F.to_json(F.struct(*(F.col(f"`{name}`") for name in own)))
+        json = F.to_json(F.struct(*(F.col(f"`{name}`") for name in own)), _WITH_MICROSECONDS)
         if CORRUPT not in table.columns:
             return json
-        # Text that was not JSON is published unchanged.
+        # What did not decode is published unchanged.
         return F.coalesce(F.col(CORRUPT), json)
+
+    def _headers(self, table: DataFrame, payload: Column) -> Column:
+        """The headers of each message. A text is never compressed, though the payload may have been
+        of which it is a part."""
+        headers, compression = F.col("headers"), "content-encoding"
+        if isinstance(table.schema["headers"].dataType, MapType):
+            others = F.map_filter(headers, lambda key, _: F.lower(key) != compression)
+        else:
+            others = F.filter(headers, lambda pair: F.lower(pair["key"]) != compression)
+        return F.when(self._is_text(table, payload), others).otherwise(headers).alias("headers")
+
+    def _is_text(self, table: DataFrame, payload: Column) -> Column:
+        types = {one.name: one.dataType for one in table.schema}
+        if self.data is None and "data" not in types and types.get(CORRUPT) == BinaryType():
+            return F.col(CORRUPT).isNull()
+        return F.lit(table.select(payload).schema[0].dataType == StringType())
 
 
 def _expression(table: DataFrame, flag: str, sql: str) -> Column:

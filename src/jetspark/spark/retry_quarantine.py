@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,13 +20,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from jetspark.codecs.tolerant import decode_in_parts
 from jetspark.errors import ConfigError, SchemaGrown, TableError
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import added, commit_files
 from jetspark.lakehouse.formats import find_table, open_table
 from jetspark.lakehouse.new_files import NewFile, by_table
 from jetspark.lakehouse.table import Changes, Numbers, Table
-from jetspark.lakehouse.upserts import remove
+from jetspark.lakehouse.upserts import as_flags, description_of, remove
 from jetspark.spark.direct import RowsOf, table_rows
 from jetspark.spark.failures import explain
 from jetspark.spark.lakehouse import listed
@@ -69,6 +70,31 @@ def check_records(options: LakehouseOptions) -> None:
         open_table(table.format, table.name)
 
 
+def as_written(options: LakehouseOptions) -> LakehouseOptions:
+    """The options with the keys, the order and the history by which the table's query writes it,
+    since records that become rows are rows like the others. Raises ConfigError for a table that is
+    written in another way than the options say."""
+    if options.route is not None or options.tables:
+        return options
+    table = find_table(options.format, options.name)
+    described = None if table is None else description_of(table)
+    if described is None:
+        return options
+    if options.keys is None:
+        return replace(options, **described)
+    _check_written_as(options, described)
+    return options
+
+
+def _check_written_as(options: LakehouseOptions, described: Mapping[str, Any]) -> None:
+    """Raise ConfigError unless the options write a table as its description says."""
+    if {name: getattr(options, name) for name in described} != described:
+        raise ConfigError(
+            f"The rows of {options.name} replace others by their keys: give the options of the "
+            f"query that writes it ({as_flags(described)}, …), or --pipeline with its file."
+        )
+
+
 def try_again_in_spark(spark: SparkSession, options: LakehouseOptions, how: RowsOf) -> Tried:
     """`try_again`, where Spark makes the rows; once more when tables have got columns for new
     fields.
@@ -76,17 +102,19 @@ def try_again_in_spark(spark: SparkSession, options: LakehouseOptions, how: Rows
     Raises as `check_records` and `try_again`, and PipelineError.
     """
     check_records(options)
+    options = as_written(options)
     now = how.into(options)
     decoder = None
-    if how.decoding is not None:
-        decoder = replace(how.decoding, keep_payload=True).decoder()
+    if now.decoding is not None:
+        decoding = replace(now.decoding, keep_payload=True, bare_payload=now.bare_payload)
+        decoder = decoding.decoder()
 
     def decoded(records: pa.Table) -> DataFrame:
         if decoder is not None:
             # Arrow has no batch in an empty table, and Spark takes no table without one.
             batches = records.to_batches() or [pa.RecordBatch.from_pylist([], records.schema)]
             made = decoder.schema(records.schema)
-            records = pa.Table.from_batches(map(decoder.of, batches), made)
+            records = pa.Table.from_batches(decode_in_parts(decoder, batches), made)
         return table_rows(spark.createDataFrame(records), now, keep_payload=True)
 
     try:
@@ -183,12 +211,16 @@ class _Attempt:
                 continue
             rows = self._fitting(target, rows, reasons)
             if options.route is None:
+                rows = self._holdable(target, "", rows, files, reasons)
                 self._add_rows(rows, files.write)
                 continue
             for name, part in options.route.divide(rows):
-                if name is None and options.rest is None:
-                    self._leave(part, options.route.lacking, reasons)
+                why = options.route.lacking if name is None else files.why_not_into(name)
+                if why is not None and options.rest is None:
+                    self._leave(part, why, reasons)
                 else:
+                    into = name if name is not None and why is None else ""
+                    part = self._holdable(target, into, part, files, reasons)
                     self._add_rows(self._new(part, name or ""), files.write)
 
     def _try_listed(
@@ -204,7 +236,8 @@ class _Attempt:
             if number is not None:
                 one = target.listed[number]
                 name = str(one.options.name)
-                fitting = set(_keys(self._fitting(one, listed.rows_of(rows, number), reasons)))
+                own = self._fitting(one, listed.rows_of(rows, number, one.made), reasons)
+                fitting = set(_keys(self._holdable(one, name, own, files, reasons)))
                 rows = rows.filter(pa.array([key in fitting for key in _keys(rows)], pa.bool_()))
             self._add_rows(self._new(rows, name), partial(files.write_listed, number))
 
@@ -220,6 +253,21 @@ class _Attempt:
         refused = target.refused(rows)
         self._leave(rows.filter(refused), target.why_not, reasons)
         return rows.filter(pc.invert(refused))
+
+    def _holdable(
+        self,
+        target: Target,
+        name: str,
+        rows: pa.RecordBatch,
+        files: TaskFiles,
+        reasons: Mapping[Key, quarantine.Reason],
+    ) -> pa.RecordBatch:
+        """The rows that the table can hold; the others are left."""
+        if not rows.num_rows:
+            return rows
+        mask, why = files.misfits(target, name, rows)
+        self._leave(rows.filter(mask), why, reasons)
+        return rows.filter(pc.invert(mask))
 
     def _leave(
         self,
@@ -287,8 +335,12 @@ class _Attempt:
     # -- commits ----------------------------------------------------------------------------
 
     def _add(self, files: Sequence[NewFile]) -> None:
-        for name, group in by_table(files).items():
-            options = self._options(name)
+        groups = [(self._options(name), group) for name, group in by_table(files).items()]
+        for options, _ in groups:
+            described = description_of(open_table(options.format, options.name))
+            if described is not None:
+                _check_written_as(options, described)
+        for options, group in groups:
             table = open_table(options.format, options.name)
             self._records.refresh()
             if self._records.number(self._begun) != self._this:

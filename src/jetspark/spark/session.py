@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ class SessionStart:
     """Starts a JVM with a session. `log_file`: instead of standard error.
 
     `options`: the JVM's, before those of the configuration. `settings`: the caller's, which errors
-    name.
+    name. `folder`: one that only this user can open.
     """
 
     def __init__(
@@ -81,8 +82,10 @@ class SessionStart:
         log_file: Path | None,
         options: Sequence[str],
         settings: Mapping[str, str],
+        folder: Path,
     ) -> None:
         self._builder = builder
+        self._folder = folder
         self._log_file = log_file
         self._log_start = log_file.stat().st_size if log_file and log_file.exists() else 0
         self._options = options
@@ -156,7 +159,9 @@ class SessionStart:
         options.pop("preexec_fn", None)
         if os.name == "posix":
             options["process_group"] = 0
-        jvm: subprocess.Popen[bytes] = subprocess.Popen(*arguments, **options)  # noqa: S603
+        command, *others = arguments
+        command = _with_settings_in_file(command, self._folder / "settings")
+        jvm: subprocess.Popen[bytes] = subprocess.Popen(command, *others, **options)  # noqa: S603
         global started
         with self._lock:
             self._jvm = started = jvm
@@ -167,7 +172,36 @@ class SessionStart:
 
 
 def _opened(log_file: Path | None) -> AbstractContextManager[IO[bytes] | None]:
-    return nullcontext() if log_file is None else log_file.open("ab")
+    """The log, which only this user can read if it is new: it may have rows in it."""
+    if log_file is None:
+        return nullcontext()
+    return open(log_file, "ab", opener=partial(os.open, mode=0o600))
+
+
+def _with_settings_in_file(command: Sequence[str], file: Path) -> list[str]:
+    """Spark's command with its settings in a file, which only this user can read: whoever is on the
+    machine sees the arguments of all processes."""
+    arguments, left, settings = iter(command), list[str](), list[str]()
+    for one in arguments:
+        if one == "--conf":
+            settings.append(next(arguments))
+        else:
+            left.append(one)
+    if not settings or "--properties-file" in left:  # which would replace this one
+        return list(command)
+    with open(file, "w", encoding="utf-8", opener=partial(os.open, mode=0o600)) as properties:
+        properties.writelines(map(_property, settings))
+    return [left[0], "--properties-file", str(file), "--load-spark-defaults", *left[1:]]
+
+
+def _property(setting: str) -> str:
+    """NAME=VALUE as a line of a file of Java's properties."""
+    name, _, value = setting.partition("=")
+    return f"{_escaped(name)}={_escaped(value)}\n"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"[^\w.\-/\U00010000-\U0010ffff]", lambda one: f"\\u{ord(one[0]):04x}", text)
 
 
 def last_words(log_file: Path | None, start: int = 0) -> str:
@@ -260,7 +294,7 @@ class _Open:
     settings: Mapping[str, str]
     fork_server: ForkServer | None
     served: ExitStack
-    """Its metrics."""
+    """Its metrics, and its folder."""
 
 
 _open: _Open | None = None
@@ -310,6 +344,7 @@ def local_session(
     if _is_running():
         return _running(arguments, conf)
     find_java()
+    folder = _private_folder()
     archive = class_archive()
     if archive is not None:
         jvm_options = [*archive.jvm_options(), *jvm_options]
@@ -326,20 +361,22 @@ def local_session(
         # few rows: 256 messages as large as servers allow by default are 256 MB.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "256",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "jetspark-warehouse")),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         # So that figures of running batches are not ten seconds old; it is cheap on one machine.
         settings["spark.executor.heartbeatInterval"] = "1s"
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
-        java = conf.get("spark.driver.extraJavaOptions", "")
-        found = re.search(r"-Djava\.io\.tmpdir=(\S+)", java)
-        folder = found[1] if found is not None else "/tmp"  # noqa: S108
-        fits = len(os.fsencode(folder)) + _SOCKET_NAME <= _LONGEST_SOCKET
-        if os.name == "posix" and fits:
-            # Over TCP the first packets of each task wait 40 ms for a delayed ACK.
+        if not master.startswith("local-cluster"):
+            # Otherwise Spark's ports serve every user of this machine, and unpickle, in Java's
+            # way, what they send. Spark makes the secret.
+            settings["spark.authenticate"] = "true"
+        if os.name == "posix" and _takes_sockets(folder):
+            # Over TCP the first packets of each task wait 40 ms for a delayed ACK. Such a socket
+            # has no secret: whoever can open it is served.
             settings["spark.python.unix.domain.socket.enabled"] = "true"
+            settings["spark.python.unix.domain.socket.dir"] = str(folder)
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in (settings | conf).items():
         builder = builder.config(name, value)
@@ -348,10 +385,11 @@ def local_session(
             from jetspark.spark import query_metrics
 
             figures = served.enter_context(query_metrics.served(metrics))
-        with _forked_workers(master, conf, log_file) as fork_server:
-            session = SessionStart(builder, log_file, jvm_options, conf).session()
+        with _forked_workers(folder, master, conf, log_file) as fork_server:
+            session = SessionStart(builder, log_file, jvm_options, conf, folder).session()
         if metrics is not None:
             figures.follow_all(session)
+        served.callback(shutil.rmtree, folder, ignore_errors=True)
         _open = _Open(session, arguments, conf, fork_server, served.pop_all())
     return session
 
@@ -393,15 +431,27 @@ def _running(arguments: Mapping[str, object], conf: Mapping[str, str]) -> SparkS
     return _open.session
 
 
+def _private_folder() -> Path:
+    """The name of a new folder for a session's sockets and its warehouse, which only this user can
+    open; in a place where sockets have room, if there is one."""
+    name = f"jetspark-{secrets.token_hex(6)}"
+    places = [Path(one, name) for one in (tempfile.gettempdir(), "/tmp")]  # noqa: S108
+    return next(filter(_takes_sockets, places), places[0])
+
+
+def _takes_sockets(folder: Path) -> bool:
+    return len(os.fsencode(folder)) + _SOCKET_NAME <= _LONGEST_SOCKET
+
+
 @contextmanager
 def _forked_workers(
-    master: str, conf: Mapping[str, str], log_file: Path | None
+    folder: Path, master: str, conf: Mapping[str, str], log_file: Path | None
 ) -> Iterator[ForkServer | None]:
-    """For a new JVM: its Python imports while Java starts."""
+    """For a new JVM: its private folder, and its Python, which imports while Java starts."""
     # Named before it is created: a signal may raise its exception between any two steps.
-    folder = Path(tempfile.gettempdir(), f"jetspark-{secrets.token_hex(6)}")
     server = None
     try:
+        folder.mkdir(0o700)
         with _opened(log_file) as log:
             server = start_fork_server(folder, master, conf, log)
         with nullcontext() if server is None else server.as_python():

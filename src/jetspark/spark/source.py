@@ -15,8 +15,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from jetspark.bulk import arrow
 from jetspark.bulk.backup import Backup, Part, open_backup
@@ -42,41 +41,11 @@ from jetspark.spark.sink_options import (
     prepare,
 )
 from jetspark.spark.stream import JetStreamStreamReader
-from jetspark.spark.versions import in_arrow, stream_reader
+from jetspark.spark.versions import in_arrow, of_arrow, stream_reader
 
-# -------------------------------------------------------------------------------------------------
-# The schemas of `bulk.arrow` as Spark types.
-
-
-_HEADERS = ArrayType(  # PySpark before 4.2 would say that elements may be null
-    StructType(
-        [
-            StructField("key", StringType(), nullable=False),
-            StructField("value", StringType(), nullable=False),
-        ]
-    ),
-    containsNull=False,
-)
-
-
-def _of_arrow(schema: pa.Schema) -> StructType:
-    return StructType(
-        [
-            StructField(
-                field.name,
-                _HEADERS
-                if field.name == "headers"
-                else from_arrow_type(field.type, prefer_timestamp_ntz=True),
-                field.nullable,
-            )
-            for field in schema
-        ]
-    )
-
-
-SCHEMA = _of_arrow(arrow.SCHEMA)
+SCHEMA = of_arrow(arrow.SCHEMA)
 """The rows of a stream."""
-BUCKET_SCHEMA = _of_arrow(arrow.BUCKET_SCHEMA)
+BUCKET_SCHEMA = of_arrow(arrow.BUCKET_SCHEMA)
 """The rows of a Key-Value bucket."""
 
 
@@ -84,7 +53,7 @@ def schema_of(options: SourceOptions) -> StructType:
     """The columns of these options, in their order, then the fields of payloads."""
     columns = arrow.schema_of(options.columns)
     decoder = options.decoder
-    return _of_arrow(columns if decoder is None else decoder.schema(columns))
+    return of_arrow(columns if decoder is None else decoder.schema(columns))
 
 
 def check_schema(asked: StructType, fixed: StructType) -> None:
@@ -93,7 +62,7 @@ def check_schema(asked: StructType, fixed: StructType) -> None:
     if _shape(asked) != _shape(fixed):
         raise ConfigError(
             f"format jetstream has a fixed schema ({', '.join(fixed.names)}): leave .schema(…) out "
-            "and use the option columns, or select(…), for example from_json on data."
+            "and use the options columns, or decode and schema for fields of payloads."
         )
 
 

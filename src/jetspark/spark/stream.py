@@ -37,6 +37,7 @@ from jetspark.spark.reading import (
     begin,
     check_go_on,
     check_subjects,
+    ends,
     leaders,
     plan,
     read_partition,
@@ -192,7 +193,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
     def prepareForTriggerAvailableNow(self) -> None:
         """Determine where this run ends."""
         facts = streams_facts(self._options, running=True, sure=True)
-        self._targets = {name: tail(one) for name, one in facts.items()}
+        self._targets = ends(self._options, facts)
 
     @without_traceback
     @gc_paused()
@@ -201,6 +202,11 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         options = self._options
         if options.available_now and self._targets is None:
             self.prepareForTriggerAvailableNow()
+        if options.ending.option and self._targets is None:
+            raise errors.ConfigError(
+                f"Option {options.ending.option!r} is for trigger(availableNow=True), or a batch "
+                "read: with another trigger the query would wait behind its end for ever."
+            )
         offsets = self._offsets(start)
         # Trigger.Once reads everything, regardless of the options.
         limited = not isinstance(limit, limits.ReadAllAvailable)

@@ -24,9 +24,9 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     InputPartition,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -146,6 +146,33 @@ def in_arrow(schema: StructType) -> pa.Schema:
         return to_arrow_schema(schema, timezone="UTC")
     except TypeError:  # before 4.2 it is always UTC
         return to_arrow_schema(schema)
+
+
+_HEADERS = ArrayType(  # PySpark before 4.2 would say that elements may be null
+    StructType(
+        [
+            StructField("key", StringType(), nullable=False),
+            StructField("value", StringType(), nullable=False),
+        ]
+    ),
+    containsNull=False,
+)
+
+
+def of_arrow(schema: pa.Schema) -> StructType:
+    """Arrow's columns as those of Spark."""
+    return StructType(
+        [
+            StructField(
+                field.name,
+                _HEADERS
+                if field.name == "headers"
+                else from_arrow_type(field.type, prefer_timestamp_ntz=True),
+                field.nullable,
+            )
+            for field in schema
+        ]
+    )
 
 
 def register(spark: SparkSession, source: type[DataSource]) -> None:

@@ -64,7 +64,8 @@ class ServerFilter:
 
     def to_wire(self) -> dict[str, Any]:
         fields = asdict(self)
-        return _given(server_name=fields.pop("name"), tags=texts_of(fields.pop("tags")), **fields)
+        tags = texts_of("tags", fields.pop("tags"))
+        return _given(server_name=fields.pop("name"), tags=tags, **fields)
 
 
 class Which(TypedDict, total=False):
@@ -354,7 +355,7 @@ class System:
 
         `include_unused`: also from the other servers.
         """
-        names = texts_of(accounts)
+        names = texts_of("accounts", accounts)
         for name in names:
             check_name("account", name)
         options = _given(accounts=names, include_unused=include_unused)

@@ -10,6 +10,8 @@
 #define MOST_TEXT ((size_t)1 << 20)
 #define MOST_NUMBER 40
 #define MOST_TIME 40
+#define FIRST_SECOND (-62135596800) /* of the years 1 to 9999 */
+#define LAST_SECOND 253402300799
 
 typedef struct {
     const uint8_t *at, *end;
@@ -246,6 +248,8 @@ static int real_of(const Number *n, JsonReal real, double *value) {
                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     if (n->negative && n->mantissa == 0 && !n->dots && !n->has_exponent)
         return 0; /* a whole number, whose zero has no sign */
+    if (!n->dots && !n->has_exponent && n->digits > 15)
+        return 0; /* a whole number that a double may not have */
     int power = n->exponent - n->dots;
     if (n->digits + n->dots <= 15 && power >= -22 && power <= 22) {
         /* Both are exact, so the one rounding gives the nearest. */
@@ -319,6 +323,8 @@ static int instant(Cursor *c, int64_t *micros) {
         offset = sign * (over * 60 + more) * 60;
     }
     int64_t second = days * 86400 + hours * 3600 + minutes * 60 + seconds - offset;
+    if (second < FIRST_SECOND || second > LAST_SECOND)
+        return 0;
     *micros = second * 1000000 + fraction;
     return 1;
 }

@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 
 from jetspark.errors import JetStreamError
 
-_APPENDED: Final = b"\r\nNats-Stream: "
-"""The start of the server's headers, which are the last in the block."""
+_APPENDED: Final = b"Nats-Stream: "
+"""The start of the server's headers, which are the last in the block. They begin a line, unless the
+publisher's block does not end in a blank line: the server cuts two bytes of it in any case."""
 _BLANK: Final = b"\r\n\r\n"
 _PARTS: Final = re.compile(
-    rb"\r\nNats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)"
+    rb"Nats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)"
     rb"\r\nNats-Time-Stamp: ([^\r]*)(?:\r\nNats-Num-Pending: (\d+)\r\nNats-Last-Sequence: (\d+))?"
     rb"\r\n\r\n"
 )
@@ -59,12 +60,13 @@ def parse_direct_reply(block: bytes | None) -> DirectReply | None:
     if parts is None:
         raise JetStreamError(f"Unreadable answer to a direct get: {block[at:]!r}.")
     subject, seq, time, pending, before = parts.groups()
+    published = block[:at].removesuffix(b"\r\n")
     return DirectReply(
         subject.decode("utf-8", "replace"),
         int(seq),
         time.decode("ascii", "replace"),
         # "NATS/1.0" alone: the message had no headers.
-        block[:at] + _BLANK if b"\r\n" in block[:at] else None,
+        published + _BLANK if b"\r\n" in published else None,
         None if pending is None else int(pending),
         None if before is None else int(before),
     )

@@ -40,7 +40,13 @@ class Headers:
             return
         pairs: Iterable[tuple[str, str | Iterable[str]]]
         pairs = items.items() if isinstance(items, Mapping) else items
-        for name, value in pairs:
+        for pair in pairs:
+            try:
+                name, value = pair
+            except (ValueError, TypeError):
+                raise BadHeaderError(
+                    f"headers are a mapping, or pairs of a name and a value, not {shown(items)}"
+                ) from None
             for one in (value,) if isinstance(value, str) else value:
                 self.add(name, one)
 

@@ -18,6 +18,7 @@ import msgspec
 import jetspark.errors as errors
 from jetspark import err_codes as codes
 from jetspark.subjects import check_name, check_publish_subject, plain_text
+from jetspark.validation import check_text
 from jetspark.wire.documents import convert_document, decode_document
 
 DEFAULT_PREFIX: Final = "$JS.API"
@@ -127,7 +128,7 @@ def api_prefix_of(domain: str | None, api_prefix: str | None) -> str:
         return f"$JS.{check_name('domain', domain)}.API"
     if api_prefix is None:
         return DEFAULT_PREFIX
-    prefix = api_prefix.removesuffix(".")
+    prefix = check_text("api_prefix", api_prefix).removesuffix(".")
     check_publish_subject(prefix)
     return prefix
 

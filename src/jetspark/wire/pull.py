@@ -186,15 +186,32 @@ class ConsumerOrder:
 
     A new consumer is in order when its first delivery has consumer sequence 1 and a stream sequence
     after the last one. To look ahead, use a `copy`.
+
+    A consumer that gives the last message of each subject, and is lost before `snapshot_end`, can
+    only be replaced by one that gives them anew. What it repeats is refused with `is_repeated`.
+    After `snapshot_end` it lacks messages that have been superseded: those are refused with
+    `is_past_snapshot`, and the next consumer begins there.
     """
 
-    __slots__ = ("_cut", "_last", "_next", "_prefix")  # _last: the sequences of the last delivery
+    __slots__ = (
+        *("_again", "_cut", "_last", "_next", "_prefix"),
+        *("is_past_snapshot", "is_repeated", "snapshot_end"),
+    )
 
     def __init__(self) -> None:
         self._prefix = _NEVER
         self._cut = 0
         self._next = 1
         self._last = _NOTHING
+        """The sequences of the last delivery in order."""
+        self._again = b""
+        """The prefix of the consumer that gives the last messages anew; empty: none does."""
+        self.snapshot_end = 0
+        """The stream's last sequence when the last messages were chosen; 0: they are not wanted."""
+        self.is_repeated = False
+        """Whether the delivery just refused came before: skip it."""
+        self.is_past_snapshot = False
+        """Whether the delivery just refused comes from the next consumer."""
 
     def follows(self, reply: bytes | None) -> bool:
         """Whether this delivery is the next one; if so, move on to it."""
@@ -212,16 +229,46 @@ class ConsumerOrder:
         return True
 
     def _follows_change(self, reply: bytes | None) -> bool:
+        self.is_repeated = self.is_past_snapshot = False
         try:
             prefix, stream_seq, consumer_seq = delivery_parts(reply)
         except errors.NotJetStreamMessageError:
             return False
-        if reply is None or consumer_seq != 1 or stream_seq <= self.stream_seq:
+        repeats = prefix == self._again
+        if reply is None or consumer_seq != (self._next if repeats else 1):
             return False
-        self._prefix, self._cut = prefix, len(prefix)
+        if repeats or (self.is_amid_snapshot and (self._prefix != _NEVER or self._again)):
+            return self._follows_snapshot(reply, prefix, stream_seq)
+        if stream_seq <= self.stream_seq:
+            return False
+        self._prefix, self._cut, self._again = prefix, len(prefix), b""
         self._next = 2
         self._last = reply[self._cut :].split(b".", 3)
         return True
+
+    def _follows_snapshot(self, reply: bytes, prefix: bytes, stream_seq: int) -> bool:
+        self._next = self._next + 1 if prefix == self._again else 2
+        self._again, self._prefix = prefix, _NEVER
+        self.is_past_snapshot = stream_seq > self.snapshot_end
+        self.is_repeated = stream_seq <= self.stream_seq
+        if self.is_past_snapshot or self.is_repeated:
+            return False
+        self._last = reply[len(prefix) :].split(b".", 3)
+        return True
+
+    @property
+    def is_amid_snapshot(self) -> bool:
+        """Whether the next consumer has to give the last message of each subject anew."""
+        return self.stream_seq < self.snapshot_end
+
+    def replace_first(self) -> None:
+        """The first consumer is lost before its first delivery."""
+        self._again = _NEVER
+
+    def end_snapshot(self) -> None:
+        """Move on to `snapshot_end`: the next consumer begins after it."""
+        self._last = [b"", b"%d" % self.snapshot_end, b"", b"0"]
+        self._again, self.snapshot_end = b"", 0
 
     @property
     def stream_seq(self) -> int:
@@ -246,4 +293,5 @@ class ConsumerOrder:
         other = ConsumerOrder()
         other._prefix, other._cut = self._prefix, self._cut
         other._next, other._last = self._next, self._last
+        other._again, other.snapshot_end = self._again, self.snapshot_end
         return other

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Final
 
@@ -33,15 +34,18 @@ def verb_subjects(
     return f"{prefix}.{verb}", f"{prefix}.{verb}.{name}", f"{prefix}.{verb}.{name}.{id}"
 
 
+_CODE = re.compile("[0-9]{1,9}")
+
+
 def service_error(headers: Headers | None, data: bytes = b"") -> ServiceError | None:
     """The error in an answer with these headers and payload; None: it is not an error.
 
-    A code that is not a number is read as 0.
+    A code that is not a number of at most nine digits is read as 0.
     """
     if headers is None:
         return None
     code, description = headers.get(ERROR_CODE_HEADER), headers.get(ERROR_HEADER)
     if code is None and description is None:
         return None
-    number = int(code) if code is not None and code.isascii() and code.isdecimal() else 0
+    number = int(code) if code is not None and _CODE.fullmatch(code) else 0
     return ServiceError(number, description or "", data)

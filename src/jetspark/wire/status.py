@@ -5,7 +5,6 @@ Only the version line makes a message a status; a header with the name Status do
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from jetspark.errors import BadHeaderError
@@ -22,8 +21,6 @@ NO_RESPONDERS = 503
 
 IDLE_HEARTBEAT = "Idle Heartbeat"
 FLOW_CONTROL = "FlowControl Request"
-
-_LINE = re.compile(r"\s*(\d{3})(?:\s+(.*))?\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +48,14 @@ class Status:
 
 def parse_status(text: str) -> Status | None:
     """Parse the text after `NATS/1.0`; None when it is empty. Raises BadHeaderError."""
-    if not text.strip():
+    # Not by a regular expression: anybody may send the line, and it may be a megabyte of blanks.
+    code, *rest = text.split(maxsplit=1) or [""]
+    if not code and not rest:
         return None
-    match = _LINE.fullmatch(text)
-    if match is None:
+    description = rest[0].strip() if rest else ""
+    if len(code) != 3 or not code.isdecimal() or "\n" in description:
         raise BadHeaderError(f"malformed status line {text[:60]!r}")
-    return Status(int(match[1]), (match[2] or "").strip())
+    return Status(int(code), description)
 
 
 def status_of(block: bytes | None) -> Status | None:

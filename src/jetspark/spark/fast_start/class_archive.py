@@ -29,6 +29,7 @@ from tempfile import TemporaryFile
 import pyspark
 
 from jetspark.errors import ConfigError, SparkUnavailableError
+from jetspark.own_python import SAFE_PATH, module_command
 from jetspark.spark.java import find_java, version_text
 
 logger = logging.getLogger("jetspark.spark")
@@ -122,8 +123,9 @@ class ClassArchive:
             with _lock(self._folder, 0) as is_held:
                 if not is_held:
                     return False
-            subprocess.Popen(
-                [sys.executable, "-m", "jetspark.spark.fast_start.class_archive"],
+            subprocess.Popen(  # noqa: S603
+                module_command("jetspark.spark.fast_start.class_archive"),
+                env=os.environ | SAFE_PATH,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -293,7 +295,8 @@ def _train(file: Path) -> str:
     with TemporaryFile() as log:
         with (
             subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", "jetspark.spark.fast_start.training", str(file)],
+                module_command("jetspark.spark.fast_start.training", str(file)),
+                env=os.environ | SAFE_PATH,
                 stdin=subprocess.PIPE,  # closed when this process ends: then the training ends, too
                 stdout=subprocess.DEVNULL,
                 stderr=log,

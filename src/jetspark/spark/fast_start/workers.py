@@ -14,6 +14,8 @@ from typing import IO
 
 import pyspark
 
+from jetspark.own_python import module_command, search_path
+
 VARIABLE = "JETSPARK_PRELOADING"
 """Set to off, Spark starts its Python workers itself."""
 
@@ -71,7 +73,8 @@ class ForkServer:
 def start_fork_server(
     folder: Path, master: str, conf: Mapping[str, str], log: IO[bytes] | None = None
 ) -> ForkServer | None:
-    """Start a fork server in a new folder; None where Spark must start its workers itself.
+    """Start a fork server in a private folder, which it makes unless it is there; None where Spark
+    must start its workers itself.
 
     That is on a cluster, on a system other than Linux, with a Python or Spark other than this one,
     with the caller's settings for Python's workers, and with JETSPARK_PRELOADING=off. When an
@@ -90,19 +93,21 @@ def start_fork_server(
     ):
         return None
     with suppress(OSError):
-        folder.mkdir(0o700)
+        folder.mkdir(0o700, exist_ok=True)
         shim, socket = folder / "python", str(folder / "s")
         root = str(Path(__file__).parents[3])
         shim.write_text(_SHIM.format(python=sys.executable, root=root, socket=socket))
         shim.chmod(0o700)
         if os.access(shim, os.X_OK):  # not where the file system forbids it
             return ForkServer(_started(socket, log), folder)
-    shutil.rmtree(folder, ignore_errors=True)
+        shim.unlink()
     return None
 
 
 def _started(socket: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
     environment = os.environ | {
+        # Workers find the modules that this program finds, and no others.
+        "PYTHONPATH": search_path(),
         # As Spark does for its workers.
         "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
         "PYTHONUNBUFFERED": "YES",
@@ -110,7 +115,7 @@ def _started(socket: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
         "OPENBLAS_NUM_THREADS": "1",
     }
     return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "jetspark.spark.fast_start.fork_server", socket],
+        module_command("jetspark.spark.fast_start.fork_server", socket),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=log,

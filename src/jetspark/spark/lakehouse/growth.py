@@ -7,12 +7,8 @@ now, and Spark gives it the same batch. So a row is written when there is a colu
 and the columns are kept where they belong. Each table of a list grows on its own; one of them that
 grows fails the batch of all.
 
-A field becomes a column with its first value that is not null:
-
-| values | type |
-|---|---|
-| true, false; whole numbers; numbers | BOOLEAN; BIGINT; DOUBLE |
-| texts, lists, objects, whole numbers beyond BIGINT, or several kinds | STRING; else as JSON |
+A field becomes a column with its first value that is not null, whose types are those of
+`codecs.unknown_fields`; several of them together are a STRING.
 
 A text that looks like a time is a STRING, since the next one may not.
 """
@@ -20,7 +16,6 @@ A text that looks like a time is a STRING, since the next one may not.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,16 +25,16 @@ from typing import Final, NoReturn, TypeAlias
 import pyarrow as pa
 from pyspark.sql.streaming.query import StreamingQuery
 
-from jetspark.bulk.arrow import TYPES
-from jetspark.bulk.json_shape import LEAST, MOST, common_type, plain_type
-from jetspark.codecs.ddl import check_fields, with_types
+from jetspark.codecs.ddl import check_fields, type_in_ddl, with_types
+from jetspark.codecs.field_names import FieldNames
+from jetspark.codecs.unknown_fields import LEAST, LONG, MOST, can_be_column, common_type
 from jetspark.errors import CommitConflict, ConfigError, SchemaGrown
 from jetspark.lakehouse.formats import find_table, open_table
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.schemas import plain
 from jetspark.lakehouse.table import Table
 from jetspark.spark.failures import is_of
-from jetspark.spark.json_payloads import CORRUPT, KEPT
+from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.options import SourceOptions
 
@@ -47,21 +42,15 @@ NEW: Final = "_jetspark_new"
 """The column with the new fields of each row, as JSON, or null."""
 MOST_COLUMNS: Final = 1000
 """Of a table; with more their names are data."""
-_NO_NAME = re.compile(r"[\x00-\x20\x7f ,;{}()=.`\"]|^_jetspark|^_parsed$|^$")
-"""What formats and readers do not take in a column's name."""
 _KINDS: Mapping[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
     "BIGINT": pa.int64(),
+    LONG: pa.int64(),
     "DOUBLE": pa.float64(),
     "STRING": pa.string(),
 }
 
 
-_IN_DDL: Mapping[pa.DataType, str] = {
-    **{kind: name for name, (_, kind) in TYPES.items()},
-    pa.timestamp("us", tz="UTC"): "timestamp_ltz",  # "timestamp" depends on a setting
-    pa.float32(): "float",
-}
 _WIDER = frozenset(
     [*combinations(("tinyint", "smallint", "int", "bigint"), 2), ("float", "double")]
 )
@@ -88,13 +77,11 @@ class Growth:
         """The values of `NEW`; `columns`: the names that are taken."""
         taken = {name.casefold() for name in columns}
         for text in texts:
-            if text is None:
-                continue
-            for name, value in json.loads(text).items():
-                if value is None or name.casefold() in taken or _NO_NAME.search(name):
+            for name, kind in json.loads(text or "{}").items():
+                if name.casefold() in taken or not can_be_column(name):
                     continue
                 if name in self.added or len(taken) + len(self.added) < MOST_COLUMNS:
-                    self._add(name, plain_type(value))
+                    self._add(name, kind)
 
     def note_refused(self, payloads: Iterable[str | None], columns: pa.Schema) -> None:
         """Payloads that do not become rows: whole numbers may be too large for their columns."""
@@ -184,7 +171,7 @@ def check_one_schema(said: str, options: LakehouseOptions) -> None:
 
 def check_versions(said: str, source: SourceOptions) -> None:
     """Raises ConfigError for payloads, not in JSON, whose schema gets no new versions."""
-    if source.decoding is None:
+    if source.decoding is None or source.decoding.is_json:
         return
     if not source.decoding.schema.version or "schemaVersion" in source.given:
         raise ConfigError(
@@ -195,7 +182,11 @@ def check_versions(said: str, source: SourceOptions) -> None:
 
 
 def fields_by_now(
-    options: LakehouseOptions, ddl: str | None, option: str, made: Iterable[str]
+    options: LakehouseOptions,
+    ddl: str | None,
+    option: str,
+    made: Iterable[str],
+    names: FieldNames = FieldNames(),  # noqa: B008  it is immutable
 ) -> str | None:
     """The schema of payloads for a table whose new fields become columns, with those that it has
     got by now. `made`: the columns that are made of others. Raises ConfigError."""
@@ -204,33 +195,44 @@ def fields_by_now(
     table = find_table(options.format, options.name)
     if table is None:
         return ddl
-    aside = ("data",) if options.quarantine is not None else ()
-    others = (*KEPT, *aside, CORRUPT, *made, *options.made, *table.made)
-    return grown(ddl, option, table.schema, others)
+    history = () if options.upsert is None else options.upsert.added
+    others = (*names.taken, CORRUPT, *made, *options.made, *table.made, *history)
+    return grown(ddl, option, table.schema, others, names)
 
 
-def without(known: Iterable[str], made: Mapping[str, ValueOf], *, new: bool) -> dict[str, ValueOf]:
-    """Columns that are made of others, where the rest of the payload is without these fields; and
-    with `NEW` on demand."""
-    rest = ValueOf.rest(known)
+def without(
+    ddl: str,
+    made: Mapping[str, ValueOf],
+    *,
+    new: bool,
+    names: FieldNames = FieldNames(),  # noqa: B008  it is immutable
+) -> dict[str, ValueOf]:
+    """Columns that are made of others, where the rest of the payload is without the fields of this
+    schema; and with `NEW` on demand."""
+    rest = ValueOf.rest(ddl)
     found = {name: one if one.known is None else rest for name, one in made.items()}
-    return {**found, NEW: rest} if new else found
+    return {**found, NEW: ValueOf.new_columns(ddl, names)} if new else found
 
 
-def grown(ddl: str, option: str, table: pa.Schema, others: Iterable[str]) -> str:
+def grown(
+    ddl: str,
+    option: str,
+    table: pa.Schema,
+    others: Iterable[str],
+    names: FieldNames = FieldNames(),  # noqa: B008  it is immutable
+) -> str:
     """The schema of payloads for a table that may have more columns, and wider ones.
 
     `others`: its columns that are no fields. Raises ConfigError.
     """
     given = check_fields(ddl, option)
-    taken = {name.casefold() for name in (*others, *given)}
+    taken = {name.casefold() for name in (*others, *map(names.column, given))}
     kinds = {}
     for one in table:
-        kind = _IN_DDL.get(plain(one.type))
-        before = given.get(one.name)
-        if one.name in given:
-            if (before, kind) in _WIDER:
-                kinds[one.name] = str(kind)
+        kind, name = type_in_ddl(plain(one.type)), names.field(one.name)
+        if name in given:
+            if (given[name], kind) in _WIDER:
+                kinds[name] = str(kind)
         elif kind is not None and one.name.casefold() not in taken:
-            kinds[one.name] = kind
+            kinds[name] = kind
     return with_types(ddl, kinds)

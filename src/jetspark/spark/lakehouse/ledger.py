@@ -47,22 +47,11 @@ class Written(msgspec.Struct):
         self.retries += retries
 
 
-class Begun(msgspec.Struct):
-    """A batch that a query has begun to commit."""
-
-    batch: int
-    settings: int
-    """A fingerprint of what decides which rows go to which table."""
-    tables: list[str]
-    """Those that get rows."""
-
-
 class _Content(msgspec.Struct):
     query: str
     tables: dict[str, int]
     written: Written | None = None
     """None in a file of before."""
-    begun: Begun | None = None
 
 
 class TableLedger:
@@ -89,21 +78,6 @@ class TableLedger:
         """What the query has written, as far as is known."""
         return self._found.written
 
-    def begun(self, batch: int, settings: int) -> list[str]:
-        """The tables that may have rows of this batch as other settings divide them."""
-        found = self._found.begun
-        if found is None or found.batch != batch or found.settings == settings:
-            return []
-        return found.tables
-
-    def begin(self, batch: int, settings: int, tables: Iterable[str]) -> None:
-        """These tables are about to get rows of this batch."""
-        found = self._found.begun
-        if found is not None and found.batch == batch:
-            tables = {*found.tables, *tables}
-        self._found.begun = Begun(batch, settings, sorted(tables))
-        self._save()
-
     def note(
         self,
         batch: int,
@@ -118,9 +92,6 @@ class TableLedger:
         if batch > found.batch:  # else it was counted
             found.batch = batch
             found.count(files, quarantine, retries)
-        self._save()
-
-    def _save(self) -> None:
         # A path that is not here may be on a file system that only Spark knows.
         if self._path is None or not self._path.parent.is_dir():
             return

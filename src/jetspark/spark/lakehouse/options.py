@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from jetspark.codecs.field_names import FieldNames
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import STORAGE, Format, absolute, file_size, in_catalog, span
+from jetspark.lakehouse.formats import STORAGE, Format, file_size, in_catalog, span, table_path
 from jetspark.lakehouse.history import History
 from jetspark.lakehouse.partitions import PartitionBy, parse_partitions
 from jetspark.lakehouse.routes import Route, ValueOf
@@ -28,6 +29,8 @@ FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
 TABLES = "tables"
 """A list of tables, as JSON (`listed_option`)."""
 _CHECKPOINT = "checkpointlocation"
+TASK_SECRET = "taskSecret"
+"""The secret of one start of a query (`spark.task_output`). Spark masks such names."""
 _OF_SPARK = frozenset({"queryname", "header", "inferschema"})
 KEEP, STOP = "keep", "stop"
 """What becomes of a record that does not become a row, without a table for these."""
@@ -136,6 +139,8 @@ class LakehouseOptions:
     tables: tuple[ListedTable, ...] = ()
     """A list of tables, in place of `name`."""
     checkpoint: str | None = None
+    task_secret: str | None = field(default=None, repr=False)
+    """With which the query's own tasks seal what they report (`spark.task_output`)."""
     version: int | None = None
     prune: str | None = None
     min_partitions: int = 1
@@ -271,6 +276,8 @@ class ListedTable:
     """Schema of the payloads, in Spark's DDL; without one the payload is a column."""
     made: Mapping[str, ValueOf] = field(default_factory=dict)
     """Further columns, and what they are made of."""
+    names: FieldNames = field(default_factory=FieldNames)
+    """The columns of the payloads' fields."""
 
     @property
     def option(self) -> str:
@@ -293,12 +300,17 @@ def not_a_table(format_: str) -> str:
 
 
 def listed_option(
-    tables: Sequence[tuple[Sequence[str], str | None, Mapping[str, str], Mapping[str, ValueOf]]],
+    tables: Sequence[
+        tuple[
+            Sequence[str], str | None, Mapping[str, str], Mapping[str, ValueOf], Mapping[str, str]
+        ]
+    ],
 ) -> dict[str, str]:
-    """The option for a list: subjects, payloads' schema, options and further columns of each."""
+    """The option for a list: of each table its subjects, the payloads' schema, options, further
+    columns, and other names of fields."""
     said = [
-        [list(one), ddl, dict(given), {name: value.said for name, value in made.items()}]
-        for one, ddl, given, made in tables
+        [list(one), ddl, dict(own), {name: value.said for name, value in made.items()}, dict(names)]
+        for one, ddl, own, made, names in tables
     ]
     return {TABLES: json.dumps(said)}
 
@@ -346,7 +358,7 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
         or (route is not None and route.may_name(aside))
     ):
         raise ConfigError(
-            f"Option 'quarantineTable' (--quarantine) {aside} names a table of the rows: name "
+            f"Option 'quarantineTable' {aside} names a table of the rows: name "
             "another one" + ("." if route is None else f", such as {route.another(aside)}.")
         )
     for inner, outer in ((aside, target.path), (target.path, aside)):
@@ -408,6 +420,8 @@ def _values(
             where[name] = value.strip()
         elif folded == _CHECKPOINT:
             found["checkpoint"] = value
+        elif folded == TASK_SECRET.casefold():
+            found["task_secret"] = value
         elif folded not in _OF_SPARK and not folded.startswith(letters.OPTIONS):
             raise ConfigError(_unknown(format_, given, list(dict.fromkeys(known.values()))))
     return where, properties, found
@@ -424,12 +438,15 @@ def of_one(all_: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
 def _listed(format_: Format, options: Mapping[str, str], listed: str) -> tuple[ListedTable, ...]:
     """The tables of a list."""
     tables = []
-    for subjects, ddl, own, said in json.loads(listed):
+    for subjects, ddl, own, said, renamed in json.loads(listed):
         one = parse_lakehouse_options(format_, of_one(options, own))
         if ddl is None:  # each payload is a row
             one = replace(one, quarantine=None, on_bad_record=None)
         made = {name: ValueOf.parse("columns", value) for name, value in said.items()}
-        tables.append(ListedTable(subjects=tuple(subjects), options=one, json=ddl, made=made))
+        names = FieldNames(renamed)
+        tables.append(
+            ListedTable(subjects=tuple(subjects), options=one, json=ddl, made=made, names=names)
+        )
     return tuple(tables)
 
 
@@ -446,7 +463,7 @@ def table_name(
     if path:
         if catalog or table:
             raise ConfigError("Give the option 'path', or 'catalog' and 'table', not both.")
-        return TableName(path=absolute(path), properties=dict(properties))
+        return TableName(path=table_path(path), properties=dict(properties))
     if format_ is Format.ICEBERG and catalog and table:
         if "." not in table:
             raise ConfigError(f"Option 'table' must be namespace.table, not {table!r}.")
@@ -477,7 +494,7 @@ def _beside(target: TableName, option: str, said: str) -> str:
                 f"Option {option!r}: {said} is a table of a catalog, and the other one is "
                 f"{target}: name a folder; for one with a colon write ./{said}."
             )
-        return absolute(said)
+        return table_path(said)
     if catalog is not None and catalog[0] == target.catalog:
         said = catalog[1]
     if in_catalog(f"{target.catalog}:{said}") is None:

@@ -22,6 +22,7 @@ from jetspark.spark.lakehouse.target import (
     LakehouseBatchWriter,
     LakehouseStreamWriter,
     arrow_schema,
+    check_given_rows,
     prepare,
     prepare_for_query,
 )
@@ -114,6 +115,7 @@ class _LakehouseDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> LakehouseBatchWriter:
         """The batch writer. Raises ConfigError, before a row is written."""
         options = self._parsed.for_batch()
+        check_given_rows(options, schema)
         if overwrite and options.upsert is not None:
             raise ConfigError(
                 "Option 'keys' merges rows into those that are there: write with mode('append')."
@@ -124,6 +126,8 @@ class _LakehouseDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> LakehouseStreamWriter:
         """The streaming writer. Raises ConfigError and TableError, before a row is written."""
         options = self._parsed.for_streaming()
+        if options.task_secret is None:  # else the rows are those of `spark.direct`
+            check_given_rows(options, schema)
         if overwrite:
             raise ConfigError(
                 "outputMode 'complete' would replace the table with every batch; use 'append', or "

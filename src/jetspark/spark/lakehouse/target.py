@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import TypeAlias
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import types
 from pyspark.sql.datasource import (
@@ -20,36 +21,39 @@ from pyspark.sql.datasource import (
 )
 
 from jetspark.codecs.framing import framed
-from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.codecs.json_decoder import JsonDecoder, is_json_type
+from jetspark.errors import CommitConflict, ConfigError, PipelineError, TableError
 from jetspark.lakehouse import formats, quarantine
 from jetspark.lakehouse.batches import (
-    ADOPT,
-    Change,
     added,
+    belongs_to,
     check_has_batches,
-    commit_batch,
+    check_name,
     commit_files,
-    fingerprint,
     gone,
-    last_batch,
     made_for,
     replaced,
     was_made_for,
 )
+from jetspark.lakehouse.misfits import misfit_mask, misfit_reason
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, by_table
 from jetspark.lakehouse.partitions import check_partitions
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.schemas import FITTING, WIDER, Differences, check_names, differences
-from jetspark.lakehouse.small_files import merge_small_files, size_due
 from jetspark.lakehouse.table import Table
-from jetspark.lakehouse.upserts import remove, staged
-from jetspark.spark.checkpoints import local_path, planned_offsets, read_checkpoint
+from jetspark.lakehouse.upserts import DESCRIPTION, as_flags, description_of, remove, staged
+from jetspark.reserved_names import BARE_PAYLOAD
+from jetspark.reserved_names import check_names as check_reserved
+from jetspark.spark import task_output
+from jetspark.spark.checkpoints import CheckpointState, local_path, read_checkpoint
 from jetspark.spark.json_payloads import CORRUPT, KEPT
-from jetspark.spark.lakehouse import letters, listed
+from jetspark.spark.lakehouse import listed
+from jetspark.spark.lakehouse.commits import AT_A_TIME, BatchCommits, read_records
 from jetspark.spark.lakehouse.growth import NEW, Growth, Growths, grow, united
 from jetspark.spark.lakehouse.ledger import NONE, TableLedger
 from jetspark.spark.lakehouse.options import STOP, LakehouseOptions
 from jetspark.spark.sink import all_answers, batch_of_query, needed_query_id
+from jetspark.spark.task_output import TaskOutput
 from jetspark.spark.versions import DataSourceStreamArrowWriter, in_arrow
 
 # -------------------------------------------------------------------------------------------------
@@ -61,67 +65,10 @@ from jetspark.spark.versions import DataSourceStreamArrowWriter, in_arrow
 # state, `abort` removes nothing, and files of other attempts are left to `vacuum`.
 
 
-# -------------------------------------------------------------------------------------------------
-# Files that a source's task wrote itself (`spark.direct`) arrive as one row that describes them.
-
-HANDED_OVER = types.StructField(
-    "_jetspark_files",
-    types.StructType(
-        [
-            types.StructField("rows", types.LongType(), nullable=False),
-            types.StructField("aside", types.LongType(), nullable=False),
-            types.StructField("files", types.BinaryType(), nullable=False),
-        ]
-    ),
-)
 _DIVIDED_BYTES = 32 * 1024 * 1024
 """Rows of several tables are divided when they take so much memory: each table gets few slices."""
 _STAGING = "_letters/"
 """In the folder of a template's tables."""
-_RECORDS = 10_000
-"""Records that are published at a time."""
-_COMMITS = 8
-"""Most tables that are committed at a time."""
-_HANDED_OVER: pa.Schema = in_arrow(types.StructType([HANDED_OVER]))
-
-
-@dataclass(frozen=True)
-class HandedOver:
-    """What a source's task has written itself."""
-
-    files: tuple[NewFile, ...]
-    growth: Growths
-    retries: int
-    """Attempts to read that it made again."""
-
-
-def with_files(
-    rows: pa.RecordBatch, done: HandedOver | None = None, aside: int = 0
-) -> pa.RecordBatch:
-    """Rows that describe no files, or one that describes these; so many rows in them are put
-    aside."""
-    field = _HANDED_OVER.field(0)
-    described = None
-    if done is not None:
-        count = sum(one.rows for one in done.files) - aside
-        described = {"rows": count, "aside": aside, "files": pickle.dumps(done)}
-    column = pa.array([described] * rows.num_rows, field.type)
-    return pa.RecordBatch.from_arrays(
-        [*rows.columns, column], schema=pa.schema([*rows.schema, field])
-    )
-
-
-def without_files(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[HandedOver]]:
-    """The real rows, and what the other rows describe."""
-    name = HANDED_OVER.name
-    if name not in batch.schema.names:
-        return batch, []
-    column = batch.column(name)
-    done = [
-        pickle.loads(one["files"])  # noqa: S301  our own task's
-        for one in column.drop_null().to_pylist()
-    ]
-    return batch.filter(pc.is_null(column)).drop_columns([name]), done
 
 
 @dataclass
@@ -148,6 +95,16 @@ class Target:
     """The tables of a list, into which rows are divided."""
     made: Mapping[str, ValueOf] = field(default_factory=dict)
     """Of one of a list: the columns that its rows get where they are divided."""
+    completed: int | None = None
+    """The batch for which this was prepared, if the tables have it, so that nothing is written."""
+
+    def check_completed(self, batch: tuple[str, int] | None) -> None:
+        """Raise PipelineError if this was prepared for another batch than that of the query."""
+        if batch is not None and batch[1] != self.completed:
+            raise PipelineError(
+                f"Spark writes batch {batch[1]}, but has prepared batch {self.completed}, which is "
+                "in the tables: start the query again."
+            )
 
     @property
     def each(self) -> dict[str, Target]:
@@ -196,11 +153,24 @@ class Target:
             what = "key" if name in upsert.keys else "order"
             return name, f"There is no value in {name}, which is the table's {what}."
         if quarantine.REASON in row.schema.names:
-            return None, row.column(quarantine.REASON)[0].as_py()
-        payload = row.column("data" if "data" in row.schema.names else CORRUPT)
-        found = payload.cast(pa.binary())[0].as_py()
-        name, why = quarantine.why_not(found, self.fields)
-        return name, why + framed(found or b"")
+            reason = row.column(quarantine.REASON)[0].as_py()
+            return quarantine.column_of(reason, self.fields), reason
+        # Of a user's own DataFrame, whose payloads Spark has decoded.
+        payload = row.column("data" if "data" in row.schema.names else CORRUPT).cast(pa.binary())
+        _, reasons = _json_decoder(pa.schema(self.fields)).decode(payload)
+        reason = reasons[0].as_py() or "The payload does not fit the schema."
+        column = quarantine.column_of(reason, self.fields)
+        return column, reason + framed(payload[0].as_py() or b"")
+
+
+@lru_cache(maxsize=20)
+def _json_decoder(fields: pa.Schema) -> JsonDecoder:
+    """What says why a payload does not have these fields, of which JSON may lack some types."""
+    return JsonDecoder(pa.schema([one for one in fields if is_json_type(one.type)]))
+
+
+Why: TypeAlias = Callable[[pa.RecordBatch], quarantine.Reason]
+"""Why one row goes to no table."""
 
 
 class TaskFiles:
@@ -211,8 +181,12 @@ class TaskFiles:
         part = context.partitionId() if context is not None else 0
         self._target = target
         self._files = FileWriter(target.layout, target.storage, f"part-{part:05}")
-        self._known: dict[str, str] = {}
-        """The table that a name leads to: its own, or the one for the rest."""
+        self._known: set[str] = set()
+        """Tables whose files can be written."""
+        self._tables: dict[str, Table] = {}
+        """Those that are opened, and will be written."""
+        self._refused: dict[str, str] = {}
+        """Tables that do not take the rows that name them, and why."""
         self._new = 0
         self._batch = batch_of_query()
         if (transaction := target.options.transaction_id) is not None:
@@ -221,6 +195,8 @@ class TaskFiles:
         self._undivided_bytes = 0
         self.aside = 0
         """Records that are put aside."""
+        self.left_out = 0
+        """Messages that are no rows by their format."""
         self.growth: Growths = {}
         """Once there is one, the batch is run again, and nothing is written any more."""
         for one in target.listed:
@@ -241,7 +217,7 @@ class TaskFiles:
         if not batch.num_rows:
             return
         if options.route is None:
-            self._files.write(_of_table(target, batch))
+            self._write_fitting(target, batch, "")
             return
         self._undivided.append(batch)
         self._undivided_bytes += batch.nbytes
@@ -274,26 +250,47 @@ class TaskFiles:
         batch = pa.concat_batches(self._undivided)
         self._undivided, self._undivided_bytes = [], 0
         for name, rows in options.route.divide(batch):
-            if name is None and options.rest is None and options.quarantine is not None:
-                self._put_aside(rows, options.route.lacking)
+            why = options.route.lacking if name is None else self.why_not_into(name)
+            if name is None or why is not None:
+                self._write_elsewhere(rows, why or options.route.lacking)
             else:
-                self._files.write(rows, self._found(name, rows))
+                self._write_fitting(self._target, rows, self._opened(name))
+
+    def _write_fitting(self, target: Target, batch: pa.RecordBatch, name: str) -> None:
+        """Write the rows that the table can hold; the other records are put aside, or the first of
+        them is an error."""
+        layout = self._files.layout_of(name)
+        refused = misfit_mask(layout, _of_table(target, batch))
+        if refused is not None:
+            why = partial(_misfit_reason, target, layout)
+            if self._target.options.quarantine is None:
+                raise self._refusal(target, batch.filter(refused), why)
+            self._put_aside(batch.filter(refused), why)
+            batch = batch.filter(pc.invert(refused))
+        if batch.num_rows:
+            self._files.write(_of_table(target, batch), name)
+
+    def misfits(self, target: Target, name: str, batch: pa.RecordBatch) -> tuple[pa.Array, Why]:
+        """Boolean mask of the rows that a table cannot hold, and why one of them is so."""
+        if target.options.route is not None:
+            name = self._opened(name or str(target.options.rest))
+        layout = self._files.layout_of(name)
+        mask = misfit_mask(layout, _of_table(target, batch))
+        none = pa.repeat(pa.scalar(False), batch.num_rows)
+        return none if mask is None else mask, partial(_misfit_reason, target, layout)
 
     def write_listed(self, number: int | None, batch: pa.RecordBatch) -> None:
         """Rows of one table of the list, or of none. Raises ConfigError as `write`."""
-        options = self._target.options
         if number is not None:
             one = self._target.listed[number]
             name = str(one.options.name)
             rows = self._noted(name, one, listed.rows_of(batch, number, one.made))
             if not self.growth:
-                self._files.write(_of_table(one, self._good(one, rows)), name)
+                self._write_fitting(one, self._good(one, rows), name)
         elif self.growth:
             return
-        elif options.rest is None and options.quarantine is not None:
-            self._put_aside(batch, listed.no_table)
         else:
-            self._files.write(_of_table(self._target, batch), self._found(None, batch))
+            self._write_elsewhere(batch, listed.no_table)
 
     def _good(self, target: Target, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Without the records that are put aside, or an error for the first of them."""
@@ -301,29 +298,32 @@ class TaskFiles:
         if not pc.any(refused).as_py():
             return batch
         if target.options.quarantine is None:
-            raise self._refusal(target, batch.filter(refused))
+            raise self._refusal(target, batch.filter(refused), target.why_not)
         self._put_aside(batch.filter(refused), target.why_not)
         return batch.filter(pc.invert(refused))
 
-    def _put_aside(
-        self, rows: pa.RecordBatch, why: Callable[[pa.RecordBatch], quarantine.Reason]
-    ) -> None:
+    def _put_aside(self, rows: pa.RecordBatch, why: Why) -> None:
         """Write records into the quarantine table, or for the driver to publish."""
         name = self._target.options.quarantine
         assert name is not None  # noqa: S101
         if self._target.options.letters is None:
-            self._found(name, rows, quarantine.SCHEMA)
+            self._opened(name, quarantine.SCHEMA)
         elif name not in self._known:
             self._files.add_table(name, *self._target.staging)
-            self._known[name] = name
+            self._known.add(name)
         self.aside += rows.num_rows
         self._files.write(quarantine.records(rows, why), name)
 
-    def _refusal(self, target: Target, rows: pa.RecordBatch) -> ConfigError:
+    def _refusal(
+        self,
+        target: Target,
+        rows: pa.RecordBatch,
+        why: Why,
+    ) -> ConfigError:
         """The error for the first of records that do not become rows."""
         first = rows.slice(0, 1)
         known = [name for name in quarantine.MESSAGE if name in rows.schema.names]
-        said = quarantine.refusal(first.select(known).to_pylist()[0], target.why_not(first))
+        said = quarantine.refusal(first.select(known).to_pylist()[0], why(first))
         ways = "Leave such rows out"
         if known == list(quarantine.MESSAGE) or CORRUPT in rows.schema.names:
             ways = (
@@ -349,37 +349,82 @@ class TaskFiles:
         """Remove the written files, as far as possible."""
         self._files.discard()
 
-    def _found(
-        self, name: str | None, rows: pa.RecordBatch, schema: pa.Schema | None = None
-    ) -> str:
-        """The table's name if it exists or was created, else the rest table's."""
+    def _write_elsewhere(self, rows: pa.RecordBatch, why: Why) -> None:
+        """Write rows that no table takes into the one for the rest, or put them aside. Raises
+        ConfigError if there is neither."""
         options = self._target.options
-        if name is None:
-            why = f"{rows.num_rows} rows lack a value of {options.name}"
-            if options.tables:
-                why = listed.no_table(rows.slice(0, 1))[1].removesuffix(".")
-            name = self._rest(why)
+        if options.rest is not None:
+            self._write_fitting(self._target, rows, self._opened(options.rest))
+        elif options.quarantine is not None:
+            self._put_aside(rows, why)
+        else:
+            reason = why(rows.slice(0, 1))[1].removesuffix(".")
+            raise ConfigError(
+                f"{reason}: name a table for these rows in the option 'restTable', or, with a "
+                "schema of payloads, a quarantine (--quarantine)."
+            )
+
+    def why_not_into(self, name: str) -> Why | None:
+        """Why the table that values of rows name does not take them; None if it does. Raises
+        TableError if the query has lost its checkpoint."""
         if name in self._known:
-            return self._known[name]
-        one = options.of_table(name)
-        table = formats.find_table(one.format, one.name)
-        # This batch makes the table, or has made it in an attempt that failed: each attempt has to
-        # take the same rows to the same tables.
-        batch = self._batch
-        is_new = table is None or (batch is not None and was_made_for(table, *batch))
-        if is_new and name not in (options.rest, options.quarantine):
-            if self._new >= options.max_new_tables:
-                most = f"more than {options.max_new_tables} new tables (option 'maxNewTables')"
-                rest = self._rest(f"{options.name} would make {most}")
-                self._known[name] = self._found(rest, rows)
-                return self._known[name]
-            self._new += 1
-        columns = schema or self._target.rows
-        if table is None:
-            numbers = {} if self._batch is None else made_for(*self._batch)
-            table = formats.make_table(one.format, one.name, columns, one.partitions, numbers)
-        self._add(name, _prepared(one, columns, table, numbered=True))
-        self._known[name] = name
+            return None
+        if name not in self._refused:
+            options = self._target.options.of_table(name)
+            table = formats.find_table(options.format, options.name)
+            # This batch makes the table, or has made it in an attempt that failed: each attempt has
+            # to take the same rows to the same tables.
+            is_new = table is None or (
+                self._batch is not None and was_made_for(table, *self._batch)
+            )
+            reason = None
+            if is_new and self._new >= options.max_new_tables:
+                reason = (
+                    f"{self._target.options.name} would make more than {options.max_new_tables} "
+                    "new tables (option 'maxNewTables')."
+                )
+            elif table is None:
+                try:
+                    formats.check_empty(options.format, options.name)
+                except ConfigError as error:
+                    reason = str(error)
+            elif not self._may_take(table, options):
+                reason = (
+                    f"{name} has rows that this query did not write, and the values of a row do "
+                    "not make it the query's (option 'adoptTable', --adopt)."
+                )
+            if reason is None:
+                self._new += is_new
+                if table is not None:
+                    self._tables[name] = table
+                return None
+            self._refused[name] = reason
+        column, reason = _naming_column(self._target.options), self._refused[name]
+        return lambda _: (column, reason)
+
+    def _may_take(self, table: Table, options: LakehouseOptions) -> bool:
+        """Whether a table is the query's, or nobody's: others choose the values that name it."""
+        query, name = batch_of_query(), options.query_name
+        if options.adopt or (query is None and name is None):
+            return True
+        if belongs_to(table, None if query is None else query[0], name):
+            return True
+        if query is not None and query[1] == 0 and name is not None:
+            check_name(table, query[0], name)
+        return False
+
+    def _opened(self, name: str, schema: pa.Schema | None = None) -> str:
+        """The table's name, once it exists and its files can be written."""
+        if name not in self._known:
+            one = self._target.options.of_table(name)
+            columns = schema or self._target.rows
+            table = self._tables.pop(name, None)
+            if table is None:
+                writer = self._batch or (one.query_name and (one.query_name, 0))
+                numbers = made_for(*writer) if writer else {}
+                table = formats.make_table(one.format, one.name, columns, one.partitions, numbers)
+            self._add(name, _prepared(one, columns, table, numbered=True))
+            self._known.add(name)
         return name
 
     def _add(self, name: str, target: Target) -> None:
@@ -387,13 +432,14 @@ class TaskFiles:
         assert target.storage is not None  # noqa: S101
         self._files.add_table(name, target.layout, target.storage)
 
-    def _rest(self, why: str) -> str:
-        if (rest := self._target.options.rest) is None:
-            raise ConfigError(
-                f"{why}: name a table for these rows in the option 'restTable', or, with a schema "
-                "of payloads, a quarantine (--quarantine)."
-            )
-        return rest
+
+def _naming_column(options: LakehouseOptions) -> str | None:
+    """The column whose values name tables."""
+    return None if options.route is None else options.route.values[0].column
+
+
+def _misfit_reason(target: Target, layout: Layout, row: pa.RecordBatch) -> quarantine.Reason:
+    return misfit_reason(layout, _of_table(target, row))
 
 
 def _of_table(target: Target, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -412,117 +458,31 @@ class _Sink:
     def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Written:
         for one in self._target.listed or (self._target,):
             options = one.options
-            if options.route is None and formats.is_gone(options.format, options.name):
+            named = options.route is None and not options.tables
+            if named and formats.is_gone(options.format, options.name):
                 raise gone(options.name, 0)
+        if self._target.completed is not None:
+            self._target.check_completed(batch_of_query())
+            deque(batches, maxlen=0)
+            return Written(writer, ())
         files = TaskFiles(self._target)
-        handed_over: list[HandedOver] = []
+        outputs: list[TaskOutput] = []
         try:
             for batch in batches:
-                rows, found = without_files(batch)
-                handed_over += found
+                rows, found = task_output.extract(batch, self._options.task_secret)
+                outputs += found
                 files.write(rows)
-            written = [file for one in handed_over for file in one.files] + files.close()
-            growth = united([files.growth, *(one.growth for one in handed_over)])
-            return Written(writer, written, growth, sum(one.retries for one in handed_over))
+            written = [file for one in outputs for file in one.files] + files.close()
+            growth = united([files.growth, *(one.growth for one in outputs)])
+            return Written(writer, written, growth, sum(one.retries for one in outputs))
         except BaseException:
             files.discard()
             raise
-
-    @contextmanager
-    def _changing(
-        self, options: LakehouseOptions, table: Table, files: Sequence[NewFile]
-    ) -> Iterator[Change]:
-        """What the rows of these files do to the table; quarantined records are added."""
-        upsert = options.upsert
-        if upsert is None:
-            yield replaced if self._replace and not self._options.is_quarantine(options) else added
-            return
-        try:
-            yield upsert
-        finally:
-            remove(table.storage, files)
-
-    def _each(
-        self, files: Sequence[NewFile], commit: Callable[[LakehouseOptions, list[NewFile]], None]
-    ) -> None:
-        """Commit the files of each table, several tables at a time."""
-        groups = by_table(files)
-        own = groups.pop("", [])
-        with ThreadPoolExecutor(_COMMITS) as pool:
-            made = [
-                pool.submit(commit, self._options.of_table(name), group)
-                for name, group in groups.items()
-            ]
-        for one in made:
-            one.result()
-        if self._options.route is None and not self._options.tables:
-            commit(self._options, own)
-
-    def _published(
-        self, files: list[NewFile], query: str, batch: tuple[str, int] | None
-    ) -> list[NewFile]:
-        """The files of rows; the records in the others are published, unless a table has the batch.
-
-        `query`: of letters, a token; `batch`: the writer and the number. So records are published
-        before any row is in a table, and not again when a batch comes again after that: somebody
-        may have replayed them meanwhile.
-        """
-        options = self._options
-        if options.letters is None:
-            return files
-        rows = [one for one in files if one.table != options.quarantine]
-        records = [one for one in files if one.table == options.quarantine]
-        if records:
-            _, storage = self._target.staging
-            if batch is None or not self._has_batch(rows, *batch):
-                options.letters.store(query, _records(storage, records))
-            remove(storage, records)
-        return rows
-
-    def _grow(self, messages: list[WriterCommitMessage | None], writer: str, batch: int) -> None:
-        """Give the tables the columns that rows need. Raises SchemaGrown, unless they need none, or
-        a single table has the batch.
-
-        None of the batch's files is committed, also when a table of a list has the batch already:
-        once all columns are there, the batch finds no new field.
-        """
-        growth = united(one.growth for one in all_answers(messages, Written))
-        if not growth or self._has_batch((), writer, batch):
-            return
-        files, tables = by_table(self._written(messages)[1]), self._target.each
-        for name, one in tables.items():
-            assert one.storage is not None  # noqa: S101
-            remove(one.storage, files.get(name, ()))
-        if self._options.letters is not None:
-            remove(self._target.staging[1], files.get(self._options.quarantine or "", ()))
-        grow({name: one.options for name, one in tables.items()}, growth)
-
-    def _has_batch(self, rows: Sequence[NewFile], writer: str, batch: int) -> bool:
-        """Whether one of the tables of these rows has the batch; a single table gets each one."""
-        options = self._options
-        names = {one.table for one in rows if one.table}
-        tables = [options.of_table(name) for name in names]
-        if options.route is None and not options.tables:
-            tables = [options]
-        for one in tables:
-            table = formats.find_table(one.format, one.name)
-            if table is None and one is options:
-                raise gone(one.name, batch)
-            last = None if table is None else last_batch(table, writer)
-            if last is not None and last >= batch:
-                return True
-        return False
 
     def _written(self, messages: list[WriterCommitMessage | None]) -> tuple[str, list[NewFile]]:
         """The writer, and the files of all tasks. Raises PipelineError."""
         written = all_answers(messages, Written)
         return written[0].writer, [file for one in written for file in one.files]
-
-
-def _records(storage: Storage, files: Sequence[NewFile]) -> Iterator[pa.RecordBatch]:
-    for one in files:
-        with storage.open(one.path) as stream:
-            yield from pq.ParquetFile(stream).iter_batches(_RECORDS)
 
 
 class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
@@ -537,21 +497,40 @@ class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
 
         Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
         """
-        files = self._written(messages)[1]
-        if (transaction := self._options.transaction_id) is None:
-            rows = self._published(files, str(uuid4()), None)
-        else:
-            query = str(uuid5(NAMESPACE_OID, transaction))
-            rows = self._published(files, query, (transaction, 0))
-        self._each(rows, self._commit)
+        files, options = self._written(messages)[1], self._options
+        if (transaction := options.transaction_id) is not None:
+            token = str(uuid5(NAMESPACE_OID, transaction))
+            commits = BatchCommits(options, transaction, 0, letters=token)
+            if not commits.complete():
+                commits.commit(files, replaces=self._replace)
+            return
+        groups = by_table(files)
+        if options.letters is not None:
+            storage = self._target.staging[1]
+            records = groups.pop(options.quarantine or "", [])
+            options.letters.store(str(uuid4()), read_records(storage, records))
+            remove(storage, records)
+        own = groups.pop("", [])
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            commits_ = [
+                pool.submit(self._commit, options.of_table(name), group)
+                for name, group in groups.items()
+            ]
+        for one in commits_:
+            one.result()
+        if options.route is None:
+            self._commit(options, own)
 
     def _commit(self, options: LakehouseOptions, files: list[NewFile]) -> None:
         table = formats.open_table(options.format, options.name)
-        with self._changing(options, table, files) as change:
-            if options.transaction_id is None:
-                commit_files(table, files, change)
-            else:
-                commit_batch(table, options.transaction_id, 0, files, change=change)
+        if (upsert := options.upsert) is None:
+            replaces = self._replace and not self._options.is_quarantine(options)
+            commit_files(table, files, replaced if replaces else added)
+            return
+        try:
+            commit_files(table, files, upsert)
+        finally:
+            remove(table.storage, files)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing to do: readers ignore files without a commit."""
@@ -573,84 +552,31 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
         """
         writer, files = self._written(messages)
-        self._grow(messages, writer, batchId)
-        ledger = TableLedger(self._options.checkpoint, writer)
-        self._begin(ledger, writer, batchId, files)
-        made, files = files, self._published(files, writer, (writer, batchId))
-        offsets = _fingerprint_of_offsets(self._options.checkpoint, batchId)
-        due: list[tuple[Table, int]] = []
+        commits = BatchCommits(self._options, writer, batchId)
+        if not commits.complete():
+            if self._target.completed is not None:
+                raise gone(self._options.name, batchId)
+            self._grow(messages)
+            retries = sum(one.retries for one in all_answers(messages, Written))
+            commits.commit(files, retries)
 
-        def commit(options: LakehouseOptions, files: list[NewFile]) -> None:
-            table = formats.find_table(options.format, options.name)
-            if table is None:
-                raise gone(options.name, batchId)
-            with (
-                formats.not_gone(options.format, options.name, batchId),
-                self._changing(options, table, files) as change,
-            ):
-                is_added = commit_batch(
-                    table,
-                    writer,
-                    batchId,
-                    files,
-                    name=options.query_name,
-                    adopt=options.adopt,
-                    after=None if options is self._options else ledger.last(str(options.name)),
-                    offsets=offsets,
-                    change=change,
-                )
-            every, full = options.compact_every, options.target_bytes
-            if is_added and every and (size := size_due(table, every, full)):
-                due.append((table, size))
-
-        self._each(files, commit)
-        tables = {str(self._options.of_table(one.table).name) for one in files if one.table}
-        retries = sum(one.retries for one in all_answers(messages, Written))
-        ledger.note(batchId, tables, made, self._options.quarantine, retries)
-        merge_small_files(due)
-
-    def _begin(
-        self, ledger: TableLedger, writer: str, batch: int, files: Sequence[NewFile]
-    ) -> None:
-        """Raises TableError if a part of the batch was committed as other settings divide it: rows
-        that go to another table now would be there twice, or nowhere."""
-        options, names = self._options, {one.table for one in files}
-        settings = self._settings()
-        for name in () if options.adopt else ledger.begun(batch, settings):
-            if not name.startswith(letters.PREFIX):  # there nobody knows what was published
-                one = options.of_table(name) if name else options
-                table = formats.find_table(one.format, one.name)
-                if table is None or last_batch(table, writer) != batch:
-                    continue
-            raise TableError(
-                f"{name or options.name} has rows of batch {batch}, which was begun with other "
-                "tables, another schema or another quarantine, and is not complete. Run the query "
-                "once as it was, then change it; or, to go on although rows of this batch may be "
-                f"lost or repeated, {ADOPT}."
-            )
-        if any(names):
-            ledger.begin(batch, settings, names)
-
-    def _settings(self) -> int:
-        """A fingerprint of what decides which rows go to which table, and in which form."""
-        options = self._options
-        said = [f"{options.quarantine} {options.rest} {options.max_new_tables}"]
-        if options.route is not None:
-            said += options.route.texts
-        said += [f"{one.options.name}: {' '.join(one.subjects)}" for one in options.tables]
-        for name, one in self._target.each.items():
-            said += sorted(f"{name}: {field.name} {field.type}" for field in one.rows)
-        return fingerprint("\n".join(said))
+    def _grow(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Give the tables the columns that rows need. Raises SchemaGrown, unless they need none:
+        then nothing of the batch is committed, and once all columns are there it finds no new
+        field."""
+        growth = united(one.growth for one in all_answers(messages, Written))
+        if not growth:
+            return
+        files, tables = by_table(self._written(messages)[1]), self._target.each
+        for name, one in tables.items():
+            assert one.storage is not None  # noqa: S101
+            remove(one.storage, files.get(name, ()))
+        if self._options.letters is not None:
+            remove(self._target.staging[1], files.get(self._options.quarantine or "", ()))
+        grow({name: one.options for name, one in tables.items()}, growth)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to do: readers ignore files without a commit."""
-
-
-def _fingerprint_of_offsets(checkpoint: str | None, batch: int) -> int | None:
-    """Of what the batch reads, if its checkpoint is on this machine."""
-    here = None if checkpoint is None else local_path(checkpoint)
-    planned = None if here is None else planned_offsets(here, batch)
-    return None if planned is None else fingerprint("\n".join(planned))
 
 
 _UNWRITTEN = ("time(", "geometry", "geography")
@@ -659,17 +585,25 @@ _UNWRITTEN = ("time(", "geometry", "geography")
 
 def prepare_for_query(options: LakehouseOptions, schema: types.StructType) -> Target:
     """`prepare` for a batch of a streaming query: only the first batch creates the table, since a
-    later one would have lost its rows with it.
+    later one would have lost its rows with it. A batch of which a part is committed is completed
+    (`commits`), if its checkpoint is on this machine, before a row is read.
 
     Raises TableError for a table, or a checkpoint, that is gone, as far as a checkpoint on this
     machine shows it.
     """
+    checkpoint = None if options.checkpoint is None else local_path(options.checkpoint)
+    state = CheckpointState() if checkpoint is None else read_checkpoint(checkpoint)
+    if (
+        state.query is not None
+        and state.planned is not None
+        and state.planned != state.committed
+        and BatchCommits(options, state.query, state.planned).complete()
+    ):
+        return Target(options, arrow_schema(schema), completed=state.planned)
     if options.route is not None:
         return prepare(options, schema)
-    checkpoint = None if options.checkpoint is None else local_path(options.checkpoint)
     if checkpoint is None:
         return prepare(options, schema, numbered=True)
-    state = read_checkpoint(checkpoint)
     # Spark has planned this batch before it asks. A path without a scheme may also be on a file
     # system that only Spark knows, but hardly beside a table on this machine.
     name = options.tables[0].options.name if options.tables else options.name
@@ -704,7 +638,7 @@ def _prepared_list(
     prepare_one: Callable[[LakehouseOptions, types.StructType], Target],
 ) -> Target:
     """The tables of a list, several at a time."""
-    with ThreadPoolExecutor(_COMMITS) as pool:
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
         made = pool.map(
             lambda at, one: replace(
                 prepare_one(one.options, listed.schema_of(schema, at, one)),
@@ -764,6 +698,12 @@ def _prepared(
     return Target(options, rows, layout, table.storage)
 
 
+def check_given_rows(options: LakehouseOptions, schema: types.StructType) -> None:
+    """Raise ConfigError for a column of a user's DataFrame that has a name of jetspark's own."""
+    allowed = (CORRUPT, quarantine.REASON)  # these come with the rows of format jetstream
+    check_reserved(f"The rows for {options.name}", schema.names, allowed=allowed)
+
+
 def check_fit(options: LakehouseOptions, schema: types.StructType) -> None:
     """Check that the rows of a query fit, without a change. Raises ConfigError."""
     for at, one in enumerate(options.tables):
@@ -811,7 +751,7 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
 
 
 def _rows(options: LakehouseOptions, schema: types.StructType) -> pa.Schema:
-    left_out = {HANDED_OVER.name, NEW, quarantine.REASON}
+    left_out = {task_output.COLUMN.name, NEW, BARE_PAYLOAD, quarantine.REASON}
     if options.quarantine is not None:
         for name in (*quarantine.MESSAGE, CORRUPT):
             if name not in schema.names:
@@ -854,6 +794,17 @@ def _check_table(options: LakehouseOptions, table: Table) -> None:
         raise ConfigError(
             f"{options.name} has generated columns ({', '.join(table.made)}), which deltalake does "
             "not merge: leave 'keys' out, or write to another table."
+        )
+    described = description_of(table)
+    if described is not None and (options.keys, options.history_by) != (
+        described["keys"],
+        described["history_by"],
+    ):
+        kind = "are a history of" if described["history_by"] else "replace others with the same"
+        raise ConfigError(
+            f"The rows of {options.name} {kind} {_listed(described['keys'])}, and these would not: "
+            f"give the options of the query that writes it ({as_flags(described)}, …), write to "
+            f"another table, or remove the table's property {DESCRIPTION}."
         )
     wanted = tuple(map(str, options.partitions))
     if options.partition_by is not None and table.partition_by != wanted:

@@ -1,5 +1,9 @@
 """Every frame once: each position of each call's frames is spoiled in each way, and judged.
 
+With `--calls` it is what the source and the sink of Spark ask a server: done, and the answer lost;
+not done, and no answer; late; an error in place of the answer. With `--leaf` the frames are those
+between a leaf node and its hub.
+
 A run is good when its result is right or a typed error came, in time, and nothing is left behind:
 no request in the tables, no subscription, no task; the connection works, and what the server keeps
 for the run ends by itself.
@@ -13,15 +17,18 @@ import contextvars
 import random
 import time
 import weakref
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 from tests.frames import reading, spark, writing
 from tests.frames.scene import PATIENCE, Scene, within
+from tests.support import campaign
 from tests.support.frame_proxy import KINDS, OF_ANSWERS, OF_QUESTIONS, FrameProxy, Kind
+from tests.support.leaf import HubAndLeaf
+from tests.support.ports import free_port
 
 import jetspark
 from jetspark.connection.events import ConnectionStatus
@@ -78,6 +85,29 @@ class Outcome:
         return f"{where} [{self.frame}] {self.seconds:.1f} s: {result}"
 
 
+@dataclass
+class Figures(campaign.Figures):
+    """How all runs went."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    frames_hit: int = 0
+    right: int = 0
+    typed_errors: int = 0
+    longest: float = 0.0
+
+    def add(self, outcome: Outcome) -> None:
+        self.calls[outcome.script] += 1
+        self.frames_hit += bool(outcome.frame)
+        self.longest = max(self.longest, outcome.seconds)
+        if outcome.wrong:
+            self.wrong.append(str(outcome))
+        elif outcome.told:
+            self.typed_errors += 1
+        else:
+            self.right += 1
+        self.count_run()
+
+
 class Place:
     """Where clients connect: a server, or a leaf node whose link to the hub is the proxy."""
 
@@ -128,18 +158,35 @@ class LeafPlace(Place):
         return kind in ("stalled", "cut", "torn")
 
 
-async def run(place: Place, script: str, kind: Kind, position: int) -> Outcome:
-    """One run."""
+@contextlib.asynccontextmanager
+async def one_server() -> AsyncIterator[Place]:
+    with NatsServer(name="frames") as server:
+        yield Place(server)
+
+
+@contextlib.asynccontextmanager
+async def a_leaf_node() -> AsyncIterator[LeafPlace]:
+    port = free_port()
+    async with FrameProxy(port) as proxy:
+        both = HubAndLeaf(port=port, through=proxy.port)
+        await asyncio.to_thread(both.__enter__)
+        try:
+            yield LeafPlace(both.hub, both.leaf, proxy)
+        finally:
+            await asyncio.to_thread(both.__exit__, None, None, None)
+
+
+async def _run_one(place: Place, script: str, kind: Kind, position: int) -> Outcome:
     number = next(_numbers)
     context = contextvars.copy_context()
     context.run(_run.set, number)
     task = asyncio.get_running_loop().create_task(
-        _run_one(place, script, kind, position, number), context=context
+        _play(place, script, kind, position, number), context=context
     )
     return await task
 
 
-async def _run_one(place: Place, script: str, kind: Kind, position: int, number: int) -> Outcome:
+async def _play(place: Place, script: str, kind: Kind, position: int, number: int) -> Outcome:
     name = f"F{number}x{random.getrandbits(32):08x}"
     reported: list[JetsparkError] = []
     told = wrong = ""
@@ -266,78 +313,74 @@ def _factory(
 
 async def positions(place: Place, scripts: Sequence[str], kind: Kind = "drop") -> dict[str, int]:
     """How many such frames there are without a fault. AssertionError when that is not right."""
-    outcomes = await asyncio.gather(*(run(place, script, kind, _NOWHERE) for script in scripts))
+    outcomes = await asyncio.gather(
+        *(_run_one(place, script, kind, _NOWHERE) for script in scripts)
+    )
     for outcome in outcomes:
         assert not outcome.wrong, f"without a fault: {outcome}"
         assert not outcome.told, f"without a fault: {outcome}"
     return {outcome.script: outcome.frames for outcome in outcomes}
 
 
-async def campaign(
+async def run_on(
     place: Place,
+    runs: int,
+    seed: int,
     scripts: Sequence[str] = tuple(SCRIPTS),
-    *,
     kinds: Sequence[Kind] = KINDS,
-    runs: int | None = None,
-    seed: int = 0,
+    *,
+    position: int = 0,
     parallel: int = 12,
-    tell: Callable[[Outcome], None] = lambda _: None,
-) -> list[Outcome]:
-    """Each position once, in an order by `seed`; with `runs`, so many, again and again if more."""
+) -> Figures:
+    """So many positions, in an order by `seed`; all of them once before any comes again."""
     asyncio.get_running_loop().set_task_factory(_factory)  # type: ignore[arg-type]
-    all_answers = await positions(place, scripts)
-    there = {
-        kind: await positions(place, scripts, kind)
-        if kind in (*OF_QUESTIONS, *OF_ANSWERS)
-        else all_answers
-        for kind in kinds
-    }
-    cases = [
-        (script, kind, position)
-        for kind, last in there.items()
-        for script in scripts
-        for position in range(1, last[script] + 1)
-    ]
+    if position:
+        cases = [(script, kind, position) for kind in kinds for script in scripts]
+    else:
+        all_answers = await positions(place, scripts)
+        there = {
+            kind: await positions(place, scripts, kind)
+            if kind in (*OF_QUESTIONS, *OF_ANSWERS)
+            else all_answers
+            for kind in kinds
+        }
+        cases = [
+            (script, kind, at)
+            for kind, last in there.items()
+            for script in scripts
+            for at in range(1, last[script] + 1)
+        ]
     rng = random.Random(seed)
     todo: list[tuple[str, Kind, int]] = []
-    while not todo or (runs is not None and len(todo) < runs):
+    while len(todo) < runs:
         rng.shuffle(cases)
         todo += cases
     todo = todo[:runs]
-    outcomes: list[Outcome] = []
+    figures = Figures()
 
     async def work(queue: list[tuple[str, Kind, int]]) -> None:
         while queue:
-            outcome = await run(place, *queue.pop())
-            outcomes.append(outcome)
-            tell(outcome)
+            figures.add(await _run_one(place, *queue.pop()))
 
     together = [case for case in todo if not place.alone(case[1])]
     one_by_one = [case for case in todo if place.alone(case[1])]
     await asyncio.gather(*(work(together) for _ in range(parallel)))
     await work(one_by_one)
-    return outcomes
+    return figures
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
-    """In Markdown, a line for each script."""
-    lines = [
-        "| call | runs | frames hit | right | typed error | wrong | longest |",
-        "|---|--:|--:|--:|--:|--:|--:|",
-    ]
-
-    def line(name: str, some: Sequence[Outcome]) -> str:
-        wrong = sum(bool(one.wrong) for one in some)
-        told = sum(bool(one.told and not one.wrong) for one in some)
-        hit = sum(bool(one.frame) for one in some)
-        longest = max(one.seconds for one in some)
-        right = len(some) - wrong - told
-        cells = f"{len(some):,} | {hit:,} | {right:,} | {told:,} | {wrong}"
-        return f"| {name} | {cells} | {longest:.1f} s |"
-
-    for script in sorted({one.script for one in outcomes}):
-        lines.append(
-            line(script.replace("_", " "), [one for one in outcomes if one.script == script])
-        )
-    lines.append(line("**all**", outcomes))
-    return "\n".join(lines)
+async def run(
+    runs: int = 1500,
+    seed: int = 0,
+    calls: bool = False,
+    leaf: bool = False,
+    only: str = "",
+    kind: Annotated[str, ("", *KINDS, *OF_QUESTIONS, *OF_ANSWERS)] = "",
+    position: int = 0,
+    parallel: int = 12,
+) -> Figures:
+    """Of the calls whose names have `only`, so many at a time; 1,500 is each position once."""
+    scripts = campaign.those_named(only, CALLS if calls else SCRIPTS)
+    kinds = [cast("Kind", kind)] if kind else WAYS if calls else KINDS
+    async with a_leaf_node() if leaf else one_server() as place:
+        return await run_on(place, runs, seed, scripts, kinds, position=position, parallel=parallel)

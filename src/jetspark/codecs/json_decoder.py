@@ -1,0 +1,741 @@
+"""JSON payloads as Arrow columns: each value exactly, or a reason why the record does not fit.
+
+A schema becomes a tree of columns. A column takes the raw JSON values of many records at once,
+`None` where a record has none, and builds one Arrow array. Most columns decode all their values in
+one call; if one of them is odd, each value is looked at alone. docs/payloads.md is the page that
+says what each type takes.
+
+Payloads are written by others. A payload beyond the bounds below is refused before it is decoded,
+and a batch is decoded in parts of at most `_PART_BYTES`, so that memory is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import partial
+from itertools import accumulate, chain
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.codecs.decoder import Undecodable
+from jetspark.codecs.exact import decimals_of, single_of
+from jetspark.codecs.sizes import bytes_of_value, check_decoded
+from jetspark.errors import ConfigError
+
+MAX_DEPTH: Final = 200
+"""Objects and lists within each other."""
+MAX_VALUES: Final = 1_000_000
+"""Values in one payload."""
+MAX_DIGITS: Final = 1_000
+"""Characters of a DECIMAL."""
+_PART_BYTES: Final = 1 << 20
+_SHOWN: Final = 60
+"""Characters of a value in a reason."""
+
+_Raw: TypeAlias = "msgspec.Raw | bytes"
+_Values: TypeAlias = "list[_Raw | None]"
+
+
+class Misfit(NamedTuple):
+    """A value that does not fit its column."""
+
+    row: int
+    path: str
+    """Where the value is in the column's value: `[1].price`; empty: it is the whole value."""
+    problem: str
+    """`12.5 is not an INT`."""
+
+
+# -------------------------------------------------------------------------------------------------
+# Payloads as objects.
+
+
+# A text without an end is one, too: otherwise each quote in it would begin a search to the end.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.?)*+"?|-?\bInfinity\b|\bNaN\b', re.DOTALL)
+_BRACKET = re.compile(rb'"(?:[^"\\]|\\.?)*+"?|[\[\]{}]', re.DOTALL)
+
+
+def parse_object(payload: bytes, decode: Callable[[bytes], Any]) -> Any:
+    """Decode a payload that is one JSON object, within the bounds.
+
+    `decode` is that of a msgspec decoder, which takes an object. The words NaN, Infinity and
+    -Infinity, which Python writes, become texts. Raises Undecodable.
+    """
+    _check_bounds(payload)
+    try:
+        return decode(payload)
+    except msgspec.ValidationError as error:
+        raise Undecodable(_not_an_object(payload)) from error
+    except RecursionError:
+        raise Undecodable("The payload is nested too deeply.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if b"NaN" in payload or b"Infinity" in payload:
+            quoted = _TOKEN.sub(_quote_constant, payload)
+            if quoted != payload:
+                return parse_object(quoted, decode)
+        raise Undecodable(_not_json(payload, error)) from None
+
+
+def _check_text(payload: bytes) -> None:
+    """Raise Undecodable for bytes that are not UTF-8."""
+    try:
+        payload.decode()
+    except UnicodeDecodeError as error:
+        byte = payload[error.start]
+        raise Undecodable(
+            f"The payload is not UTF-8: byte {error.start} is 0x{byte:02x}."
+        ) from None
+
+
+def _check_bounds(payload: bytes) -> None:
+    """Raise Undecodable for a payload beyond the bounds."""
+    if payload.count(b"{") + payload.count(b"[") > MAX_DEPTH:
+        depth = 0
+        for bracket in _BRACKET.findall(payload):
+            depth += (bracket in b"{[") - (bracket in b"}]")
+            if depth > MAX_DEPTH:
+                raise Undecodable(f"The payload is nested more than {MAX_DEPTH} deep.")
+    if len(payload) > MAX_VALUES and payload.count(b",") > MAX_VALUES:
+        raise Undecodable(f"The payload has more than {MAX_VALUES:,} values.")
+
+
+def _quote_constant(match: re.Match[bytes]) -> bytes:
+    return match[0] if match[0].startswith(b'"') else b'"%s"' % match[0]
+
+
+def _not_an_object(payload: bytes) -> str:
+    kind = {b'"': "a text", b"[": "a list", b"t": "true", b"f": "false", b"n": "null"}
+    return f"The payload is {kind.get(payload.strip()[:1], 'a number')}, not an object."
+
+
+def _not_json(payload: bytes, error: Exception) -> str:
+    if not payload.strip():
+        return "The payload is empty."
+    said = str(error).removeprefix("JSON is malformed: ")
+    if said == "Input data was truncated":
+        half = rb"\u" in payload.lower()
+        said = f"it ends too early{', or in half of a pair of surrogates' if half else ''}"
+    return f"The payload is not one JSON object: {said[:1].lower()}{said[1:]}."
+
+
+# -------------------------------------------------------------------------------------------------
+# Columns.
+
+
+_EndOf: TypeAlias = Callable[[int], int]
+"""Where the values of the record end that a value belongs to."""
+
+
+def _next(row: int) -> int:
+    """The end of a record that is one value."""
+    return row + 1
+
+
+class _Column(ABC):
+    """Builds the array of one type."""
+
+    name: str
+    """The type's name in Spark."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+
+    @abstractmethod
+    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[Misfit]]:
+        """The array, null where a value does not fit, and behind the first of these in a record."""
+
+
+_NULL: Final = b"null"
+
+
+def _decode_all(decoder: msgspec.json.Decoder[list[Any]], values: _Values) -> list[Any]:
+    """All values in one call; they are whole JSON values. Raises msgspec's errors, for one too."""
+    found = decoder.decode(
+        b"[" + b",".join([_NULL if one is None else one for one in values]) + b"]"
+    )
+    if len(found) != len(values):
+        raise msgspec.DecodeError
+    return found
+
+
+def _decode_each(
+    decode: Callable[[bytes], Any], values: _Values, name: str, end_of: _EndOf
+) -> tuple[list[Any], list[Misfit]]:
+    """The values one by one, and the first of each record that is no value of the type."""
+    found: list[Any] = []
+    misfits: list[Misfit] = []
+    for row, raw in enumerate(values):
+        if row < len(found):  # behind one that does not fit
+            continue
+        value = None
+        if raw is not None and (text := bytes(raw)) != _NULL:
+            try:
+                value = decode(text)
+            except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError):
+                misfits.append(Misfit(row, "", _say_misfit(text, name)))
+                found += [None] * (end_of(row) - row - 1)
+        found.append(value)
+    return found, misfits
+
+
+def _say_misfit(value: bytes, name: str, why: str = "") -> str:
+    shown = value.decode("utf-8", "replace")
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    article = "an" if name[0] in "AI" else "a"
+    return f"{shown} is not {article} {name}{why}"
+
+
+class _Leaf(_Column):
+    """A type of single values: `one` says what is taken, `_fast` decodes many usual ones."""
+
+    def __init__(self, kind: pa.DataType, name: str) -> None:
+        super().__init__(kind)
+        self.name = name
+
+    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[Misfit]]:
+        """See _Column."""
+        try:
+            return self._fast(values), []
+        except (msgspec.MsgspecError, pa.ArrowException, ValueError, OverflowError):
+            found, misfits = _decode_each(self.one, values, self.name, end_of)
+            return self._array(found), misfits
+
+    def _array(self, values: list[Any]) -> pa.Array:
+        return pa.array(values, self.kind)
+
+    @abstractmethod
+    def _fast(self, values: _Values) -> pa.Array:
+        """The array, or any of the errors that `build` takes for a reason to look at each."""
+
+    @abstractmethod
+    def one(self, raw: bytes) -> Any:
+        """The value of one raw value, which is not null, for `_array`. Raises ValueError or
+        msgspec's errors."""
+
+
+class _Plain(_Leaf):
+    """A type that msgspec decodes as it is."""
+
+    def __init__(self, kind: pa.DataType, name: str, of: Any) -> None:
+        super().__init__(kind, name)
+        self._all = msgspec.json.Decoder(list[of | None])
+        self._one = msgspec.json.Decoder(of)
+
+    def _fast(self, values: _Values) -> pa.Array:
+        return pa.array(_decode_all(self._all, values), self.kind)
+
+    def one(self, raw: bytes) -> Any:
+        return self._one.decode(raw)
+
+
+class _Whole(_Plain):
+    """TINYINT to BIGINT."""
+
+    def __init__(self, kind: pa.DataType, name: str) -> None:
+        super().__init__(kind, name, int)
+        self._limit = 1 << (kind.bit_width - 1)
+
+    def one(self, raw: bytes) -> int:
+        value: int = self._one.decode(raw)
+        if not -self._limit <= value < self._limit:
+            raise ValueError
+        return value
+
+
+_REALS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+class _Real(_Plain):
+    """DOUBLE: the nearest number, but of a whole number only the same one."""
+
+    def __init__(self, kind: pa.DataType, name: str) -> None:
+        super().__init__(kind, name, float)
+        self._exact = float(1 << (24 if kind == pa.float32() else 53))
+        """Below it, each whole number is one of this type."""
+
+    def _fast(self, values: _Values) -> pa.Array:
+        found = pa.array(_decode_all(self._all, values), pa.float64())
+        most = pc.max(pc.abs(found)).as_py()
+        if most is not None and most >= self._exact:
+            raise ValueError
+        return found
+
+    def _array(self, values: list[Any]) -> pa.Array:
+        return pa.array(values, pa.float64()).cast(self.kind)
+
+    def one(self, raw: bytes) -> float:
+        if raw.startswith(b'"'):
+            text = msgspec.json.decode(raw, type=str)
+            if text not in _REALS:
+                raise ValueError
+            return _REALS[text]
+        value = self._number(raw)
+        if abs(value) == float("inf"):
+            raise ValueError
+        if (
+            abs(value) >= self._exact
+            and raw.lstrip(b"-").isdigit()
+            and not self._is_same(raw, value)
+        ):
+            raise ValueError
+        return value
+
+    def _number(self, raw: bytes) -> float:
+        return float(self._one.decode(raw))
+
+    def _is_same(self, raw: bytes, value: float) -> bool:
+        """Whether a whole number is this one, or how JavaScript writes this one."""
+        stored = pa.scalar(value, pa.float64()).cast(self.kind).as_py()
+        return int(raw) == int(stored) or (
+            self.kind == pa.float64() and Decimal(repr(stored)) == int(raw)
+        )
+
+
+class _Text(_Plain):
+    """STRING: a text, and of any other value its JSON as it came."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.string(), "STRING", str)
+
+    def one(self, raw: bytes) -> str:
+        return self._one.decode(raw) if raw.startswith(b'"') else raw.decode()
+
+
+_NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,4})?")
+
+
+class _Single(_Real):
+    """FLOAT: the same, but not by way of a DOUBLE, which rounds twice."""
+
+    def _fast(self, values: _Values) -> pa.Array:
+        found = _texts_of(values).cast(self.kind)
+        most = pc.max(pc.abs(found)).as_py()
+        if most is not None and not most < self._exact:
+            raise ValueError
+        return found
+
+    def _number(self, raw: bytes) -> float:
+        return single_of(raw.decode())
+
+
+def _texts_of(values: _Values) -> pa.Array:
+    """The raw values as texts, null for null."""
+    texts = pa.array([None if one is None else bytes(one) for one in values], pa.binary())
+    return pc.if_else(pc.equal(texts, _NULL), None, texts).cast(pa.string())
+
+
+class _Exact(_Leaf):
+    """DECIMAL: a number, or a text that is one, without a digit too many."""
+
+    def __init__(self, kind: pa.Decimal128Type) -> None:
+        super().__init__(kind, f"DECIMAL({kind.precision},{kind.scale})")
+        self._unit = Decimal(1).scaleb(-kind.scale)
+        self._context = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
+
+    def _fast(self, values: _Values) -> pa.Array:
+        return decimals_of(_texts_of(values), self.kind)
+
+    def one(self, raw: bytes) -> Decimal:
+        if raw.startswith(b'"'):
+            raw = msgspec.json.decode(raw, type=str).encode()
+        if len(raw) > MAX_DIGITS or _NUMBER.fullmatch(raw) is None:
+            raise ValueError
+        return Decimal(raw.decode()).quantize(self._unit, context=self._context)
+
+
+class _Bytes(_Plain):
+    """BINARY: a text in Base64."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.binary(), "BINARY in Base64", bytes)
+
+
+_DATE_FORM = r"^\d{4}-\d{2}-\d{2}$"
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+_SECOND = 1_000_000
+_FIRST_MICROS, _LAST_MICROS = _FIRST_DAY * 86_400 * _SECOND, (_LAST_DAY + 1) * 86_400 * _SECOND - 1
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?"
+    r"(?:([Zz])|([+-])(\d\d):?(\d\d))?",
+    re.ASCII,
+)
+_TIME_FORM = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?"
+_OFFSET_FORM = r"(?:Z|[+-](?:0\d|1[0-7]):[0-5]\d)$"
+_MAX_OFFSET = 18 * 60
+
+
+class _Temporal(_Leaf):
+    """A date or a time, as a text in the form of ISO 8601, of the years 1 to 9999."""
+
+    _form: str
+    _first: int
+    _last: int
+
+    def __init__(self, kind: pa.DataType, name: str) -> None:
+        super().__init__(kind, name)
+        self._all = msgspec.json.Decoder(list[str | None])
+        self._numbers = pa.int32() if pa.types.is_date(kind) else pa.int64()
+
+    def _fast(self, values: _Values) -> pa.Array:
+        texts = pa.array(_decode_all(self._all, values), pa.string())
+        fits = pc.all(pc.match_substring_regex(texts, self._form), min_count=0)
+        if not fits.as_py():
+            raise ValueError
+        found = texts.cast(self.kind)
+        least, most = pc.min_max(found.cast(self._numbers)).as_py().values()
+        if least is not None and not self._first <= least <= most <= self._last:
+            raise ValueError
+        return found
+
+    def _array(self, values: list[Any]) -> pa.Array:
+        return pa.array(values, self._numbers).cast(self.kind)
+
+    def one(self, raw: bytes) -> int:
+        value = self._number_of(raw)
+        if not self._first <= value <= self._last:
+            raise ValueError
+        return value
+
+    @abstractmethod
+    def _number_of(self, raw: bytes) -> int:
+        """Days or microseconds since 1970."""
+
+
+class _Day(_Temporal):
+    """DATE."""
+
+    _form, _first, _last = _DATE_FORM, _FIRST_DAY, _LAST_DAY
+
+    def _number_of(self, raw: bytes) -> int:
+        return _days(msgspec.json.decode(raw, type=str))
+
+
+class _Time(_Temporal):
+    """TIMESTAMP, with an offset or in UTC, or whole seconds since 1970; and TIMESTAMP_NTZ, without
+    an offset. Digits beyond microseconds are left out."""
+
+    _first, _last = _FIRST_MICROS, _LAST_MICROS
+
+    def __init__(self, kind: pa.DataType, name: str) -> None:
+        super().__init__(kind, name)
+        self._has_zone = kind.tz is not None
+        self._form = _TIME_FORM + (_OFFSET_FORM if self._has_zone else "$")
+
+    def _number_of(self, raw: bytes) -> int:
+        if self._has_zone and not raw.startswith(b'"'):
+            return int(msgspec.json.decode(raw, type=int)) * _SECOND
+        return _micros(msgspec.json.decode(raw, type=str), self._has_zone)
+
+
+def time_of(text: str) -> int:
+    """The microseconds since 1970 of a TIMESTAMP, as JSON has it. Raises ValueError for another
+    text, and outside of the years 1 to 9999."""
+    micros = _micros(text, has_zone=True)
+    if not _FIRST_MICROS <= micros <= _LAST_MICROS:
+        raise ValueError
+    return micros
+
+
+def _micros(text: str, has_zone: bool) -> int:
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError
+    day, hour, minute, second, fraction, _, sign, hours, minutes = match.groups()
+    if not has_zone and (match[6] or sign):
+        raise ValueError
+    clock = [int(hour), int(minute), int(second or 0)]
+    offset = int(hours or 0) * 60 + int(minutes or 0)
+    if clock[0] > 23 or clock[1] > 59 or clock[2] > 59:
+        raise ValueError
+    if offset > _MAX_OFFSET or int(minutes or 0) > 59:
+        raise ValueError
+    offset = -offset if sign == "-" else offset
+    seconds = _days(day) * 86_400 + clock[0] * 3600 + (clock[1] - offset) * 60 + clock[2]
+    return seconds * _SECOND + int((fraction or "0")[:6].ljust(6, "0"))
+
+
+def _days(text: str) -> int:
+    match = _DATE.fullmatch(text)
+    if match is None:
+        raise ValueError
+    return date(int(match[1]), int(match[2]), int(match[3])).toordinal() - 719_163
+
+
+# -- nested ----------------------------------------------------------------------------------------
+
+
+class _Nested(_Column):
+    """A type of values that are made of others."""
+
+    _all: msgspec.json.Decoder[list[Any]]
+    _one: msgspec.json.Decoder[Any]
+
+    def _decode(self, values: _Values, end_of: _EndOf) -> tuple[list[Any], list[Misfit]]:
+        try:
+            return _decode_all(self._all, values), []
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return _decode_each(self._one.decode, values, self.name, end_of)
+
+
+_NO_MEMBER = re.compile(r"[\\\"\x00-\x1f]")
+"""What msgspec does not take in the name of a member, since it compares the text as it came."""
+
+
+class _Fields:
+    """The fields of objects, as columns."""
+
+    def __init__(self, fields: Sequence[pa.Field], names: Sequence[str] | None = None) -> None:
+        """`names`: those in the objects, if the columns have others."""
+        self._fields = list(fields)
+        self._names = [one.name for one in fields] if names is None else list(names)
+        self._columns = [_column_of(one.type) for one in fields]
+        keys = [f"f{at}" for at in range(len(self._fields))]
+        self._get: Callable[[Any, str], Any] = getattr
+        self._keys = keys
+        if any(map(_NO_MEMBER.search, self._names)):
+            self.type: Any = dict[str, msgspec.Raw]
+            self._get, self._keys = dict.get, self._names
+            return
+        self.type = msgspec.defstruct(
+            "Fields",
+            [(key, msgspec.Raw, None) for key in keys],
+            rename=dict(zip(keys, self._names, strict=True)),
+            gc=False,
+        )
+
+    def build(
+        self, objects: Sequence[Any], end_of: _EndOf = _next
+    ) -> Iterator[tuple[pa.Array, list[Misfit]]]:
+        """An array for each field, and what does not fit; None is no object."""
+        empty, get = self.type(), self._get
+        there = [empty if one is None else one for one in objects]
+        size = 0
+        for name, key, column in zip(self._names, self._keys, self._columns, strict=True):
+            array, misfits = column.build([get(one, key) for one in there], end_of)
+            size += array.nbytes
+            check_decoded(size)
+            yield array, [one._replace(path=f".{name}{one.path}") for one in misfits]
+
+
+class _Struct(_Nested):
+    name = "STRUCT"
+
+    def __init__(self, kind: pa.StructType) -> None:
+        super().__init__(kind)
+        self._fields = _Fields(list(kind))
+        kind_of_objects: Any = self._fields.type
+        self._all = msgspec.json.Decoder(list[kind_of_objects | None])
+        self._one = msgspec.json.Decoder(kind_of_objects)
+
+    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[Misfit]]:
+        objects, misfits = self._decode(values, end_of)
+        built = list(self._fields.build(objects, end_of))
+        array = pa.StructArray.from_arrays(
+            [one for one, _ in built], fields=list(self.kind), mask=_null_mask(objects)
+        )
+        return array, misfits + [misfit for _, more in built for misfit in more]
+
+
+class _List(_Nested):
+    name = "ARRAY"
+
+    def __init__(self, kind: pa.ListType) -> None:
+        super().__init__(kind)
+        self._items = _column_of(kind.value_type)
+        self._all = msgspec.json.Decoder(list[list[msgspec.Raw] | None])
+        self._one = msgspec.json.Decoder(list[msgspec.Raw])
+
+    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[Misfit]]:
+        lists, misfits = self._decode(values, end_of)
+        offsets = _offsets(lists)
+        check_decoded(offsets[-1] * bytes_of_value(self.kind.value_type))
+        flat = list(chain.from_iterable(one or () for one in lists))
+        items, more = self._items.build(flat, _end_of_items(offsets, end_of))
+        array = pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), items, type=self.kind, mask=_null_mask(lists)
+        )
+        return array, misfits + _in_rows(more, offsets, lambda _, at: f"[{at}]")
+
+
+class _Map(_Nested):
+    name = "MAP"
+
+    def __init__(self, kind: pa.MapType) -> None:
+        super().__init__(kind)
+        self._items = _column_of(kind.item_type)
+        self._all = msgspec.json.Decoder(list[dict[str, msgspec.Raw] | None])
+        self._one = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[Misfit]]:
+        maps, misfits = self._decode(values, end_of)
+        offsets = _offsets(maps)
+        check_decoded(offsets[-1] * bytes_of_value(self.kind.item_type))
+        keys = [key for one in maps if one for key in one]
+        flat = [raw for one in maps if one for raw in one.values()]
+        items, more = self._items.build(flat, _end_of_items(offsets, end_of))
+        array = pa.MapArray.from_arrays(
+            pa.array(offsets, pa.int32()), pa.array(keys, pa.string()), items, type=self.kind
+        )
+        if any(one is None for one in maps):
+            array = _without(array, [row for row, one in enumerate(maps) if one is None])
+        return array, misfits + _in_rows(
+            more, offsets, lambda start, at: f"[{keys[start + at][:_SHOWN]!r}]"
+        )
+
+
+def _null_mask(values: Sequence[Any]) -> pa.BooleanArray | None:
+    return pa.array([one is None for one in values], pa.bool_())
+
+
+def _offsets(values: Iterable[Any]) -> list[int]:
+    return list(accumulate((len(one) if one else 0 for one in values), initial=0))
+
+
+def _end_of_items(offsets: list[int], end_of: _EndOf) -> _EndOf:
+    """`end_of` for the items of lists or maps."""
+    return lambda item: offsets[end_of(bisect_right(offsets, item) - 1)]
+
+
+def _in_rows(
+    misfits: list[Misfit], offsets: list[int], path: Callable[[int, int], str]
+) -> list[Misfit]:
+    """What does not fit of items, by the rows that have them."""
+    found = []
+    for one in misfits:
+        row = bisect_right(offsets, one.row) - 1
+        where = path(offsets[row], one.row - offsets[row])
+        found.append(Misfit(row, where + one.path, one.problem))
+    return found
+
+
+def _without(array: pa.Array, rows: Iterable[int]) -> pa.Array:
+    """The array with null in these rows."""
+    places: list[int | None] = list(range(len(array)))
+    for row in rows:
+        places[row] = None
+    return array.take(pa.array(places, pa.int64()))
+
+
+_LEAVES: Final[dict[pa.DataType, Callable[[], _Leaf]]] = {
+    pa.bool_(): partial(_Plain, pa.bool_(), "BOOLEAN", bool),
+    pa.int8(): partial(_Whole, pa.int8(), "TINYINT"),
+    pa.int16(): partial(_Whole, pa.int16(), "SMALLINT"),
+    pa.int32(): partial(_Whole, pa.int32(), "INT"),
+    pa.int64(): partial(_Whole, pa.int64(), "BIGINT"),
+    pa.float32(): partial(_Single, pa.float32(), "FLOAT"),
+    pa.float64(): partial(_Real, pa.float64(), "DOUBLE"),
+    pa.string(): _Text,
+    pa.binary(): _Bytes,
+    pa.date32(): partial(_Day, pa.date32(), "DATE"),
+    pa.timestamp("us", tz="UTC"): partial(_Time, pa.timestamp("us", tz="UTC"), "TIMESTAMP"),
+    pa.timestamp("us"): partial(_Time, pa.timestamp("us"), "TIMESTAMP_NTZ"),
+}
+
+
+def _column_of(kind: pa.DataType) -> _Column:
+    """Raises ConfigError for a type that JSON has no values of."""
+    if (leaf := _LEAVES.get(kind)) is not None:
+        return leaf()
+    if pa.types.is_decimal128(kind):
+        return _Exact(kind)
+    if pa.types.is_struct(kind):
+        return _Struct(kind)
+    if pa.types.is_map(kind) and kind.key_type == pa.string():
+        return _Map(kind)
+    if pa.types.is_list(kind):
+        return _List(kind)
+    raise ConfigError(f"JSON payloads have no values of the type {kind}.")
+
+
+def is_json_type(kind: pa.DataType) -> bool:
+    """Whether JSON payloads have values of this type."""
+    try:
+        _column_of(kind)
+    except ConfigError:
+        return False
+    return True
+
+
+def takes(kind: pa.DataType, raw: bytes) -> bool:
+    """Whether a column of this type takes a value, in JSON."""
+    _, misfits = _column_of(kind).build([raw])
+    return not misfits
+
+
+# -------------------------------------------------------------------------------------------------
+
+
+class JsonDecoder:
+    """Decodes payloads into the columns of a schema."""
+
+    def __init__(self, fields: pa.Schema, names: Sequence[str] | None = None) -> None:
+        """`names`: those of the fields in payloads, if the columns have others. Raises ConfigError
+        for a type that JSON has no values of."""
+        self.schema = fields
+        self._fields = _Fields(list(fields), names)
+        self._decode = msgspec.json.Decoder(self._fields.type).decode
+
+    def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """The columns, and for each payload why it does not fit, or null.
+
+        A payload that is no JSON object has no values. Of one whose value does not fit, this column
+        is null.
+        """
+        try:
+            payloads.cast(pa.string())
+            is_text = True
+        except pa.ArrowInvalid:
+            is_text = False
+        parts = [self._decode_part(part, is_text) for part in _parts(payloads)]
+        if len(parts) == 1:
+            return parts[0]
+        columns = [
+            pa.concat_arrays([pa.nulls(0, field.type), *(columns[at] for columns, _ in parts)])
+            for at, field in enumerate(self.schema)
+        ]
+        return columns, pa.concat_arrays([pa.nulls(0, pa.string()), *(why for _, why in parts)])
+
+    def _decode_part(
+        self, payloads: list[bytes | None], is_text: bool
+    ) -> tuple[list[pa.Array], pa.StringArray]:
+        """`is_text`: all of them are UTF-8."""
+        objects: list[Any] = []
+        reasons: list[str | None] = [None] * len(payloads)
+        for row, payload in enumerate(payloads):
+            try:
+                if not is_text:
+                    _check_text(payload or b"")
+                objects.append(parse_object(payload or b"", self._decode))
+            except Undecodable as error:
+                objects.append(None)
+                reasons[row] = str(error)
+        columns = []
+        for array, misfits in self._fields.build(objects):
+            columns.append(_without(array, {one.row for one in misfits}) if misfits else array)
+            for one in misfits:
+                if reasons[one.row] is None:
+                    reasons[one.row] = f"{one.path.removeprefix('.')}: {one.problem}."
+        return columns, pa.array(reasons, pa.string())
+
+
+def _parts(payloads: pa.BinaryArray) -> Iterator[list[bytes | None]]:
+    """The payloads in parts of limited size."""
+    part: list[bytes | None] = []
+    size = 0
+    for payload in payloads.to_pylist():
+        part.append(payload)
+        size += len(payload or b"")
+        if size >= _PART_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

@@ -1,0 +1,157 @@
+"""The position of a change: its place in the database's log, then in the stream, as one text.
+
+A position is `LOG.SEQUENCE.DIGEST`, and positions of one table sort as texts in the order of its
+changes:
+
+- `LOG`: the place that the event's `source` block names, as numbers of a fixed width. It is empty
+  for an event without a place, as of an incremental snapshot, or of any snapshot of PostgreSQL.
+- `SEQUENCE`: the message's sequence in the stream. It orders the changes of one place in the log,
+  such as those of a compressed transaction of MySQL, and events without a place.
+- `DIGEST`: of what changed. Debezium repeats events after a restart, and a repeated event has the
+  place and the digest of the first one.
+
+An event without a place takes that of the change of its key which precedes it in the stream
+(`place_after`): it replaces what was there, and every later change in the log replaces it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+COLUMN: Final = "__position"
+"""The column of positions in the rows of Debezium's events."""
+_DIGEST_BYTES = 6
+_MAX_NUMBER = 2**64
+_DIGITS = re.compile(r"[0-9]{1,20}")
+_LSN = re.compile(r"[0-9A-Fa-f]{1,16}(?::[0-9A-Fa-f]{1,16}){0,15}")
+_FILE_NUMBER = re.compile(r"[0-9]{1,18}$")
+
+
+def make_position(log: str, seq: int, change: bytes) -> str:
+    """The position of a change. `log`: of `log_place`; `change`: what changed, as bytes that are
+    the same when the event is repeated."""
+    return f"{log}.{seq:016x}.{blake2b(change, digest_size=_DIGEST_BYTES).hexdigest()}"
+
+
+def log_place(source: Mapping[str, Any], op: str) -> str:
+    """The place in the log that the `source` block of an event names; empty if it names none.
+
+    `op`: what happened to the row; "r": it was read by a snapshot.
+    Raises ValueError, with a sentence, for a place that no database writes.
+    """
+    for field, read in _BY_FIELD.items():
+        if source.get(field) not in (None, ""):
+            place = read(source)
+            return "" if read is _postgresql and op == "r" else place
+    return ""
+
+
+# -- of each connector ---------------------------------------------------------------------------
+
+
+def _postgresql(source: Mapping[str, Any]) -> str:
+    """Places are in the order in which transactions write, not commit: one that is open while a
+    snapshot is taken has places before the snapshot's, and its changes are not in the snapshot. So
+    rows of a snapshot are taken to have no place."""
+    return _hex(source, "lsn")
+
+
+def _mysql(source: Mapping[str, Any]) -> str:
+    # Not the row: a compressed transaction has one position, and each of its statements begins
+    # with row 0.
+    file = source["file"]
+    number = _FILE_NUMBER.search(file) if isinstance(file, str) else None
+    if number is None:
+        raise _no_place(source, "file")
+    return f"{int(number[0]):016x}{_hex(source, 'pos')}"
+
+
+def _sql_server(source: Mapping[str, Any]) -> str:
+    """And Db2. Rows of a snapshot have no change_lsn: they come before the changes of the commit
+    up to which they were read, so that these are not lost."""
+    places = [_lsn(source, "commit_lsn")]
+    if source.get("change_lsn") not in (None, ""):
+        places.append(_lsn(source, "change_lsn"))
+    return "/".join(places)
+
+
+def _oracle(source: Mapping[str, Any]) -> str:
+    # Rows of a snapshot have no commit_scn.
+    at = "scn" if source.get("commit_scn") in (None, "") else "commit_scn"
+    return _hex(source, at) + _hex(source, "scn")
+
+
+def _mongodb(source: Mapping[str, Any]) -> str:
+    return _hex(source, "ts_ms") + _hex(source, "ord")
+
+
+_BY_FIELD: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "lsn": _postgresql, "file": _mysql, "commit_lsn": _sql_server, "scn": _oracle, "ord": _mongodb,
+}  # fmt: skip
+FIELDS: Final = (*_BY_FIELD, "pos", "change_lsn", "commit_scn")
+"""The fields of `source` that say a place, beside `ts_ms`."""
+
+
+def whole_number(value: Any) -> int | None:
+    """A number from 0 to 2⁶⁴ - 1, which Debezium also writes as a text; None for another value."""
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_NUMBER:
+        return None
+    return value
+
+
+def _hex(source: Mapping[str, Any], name: str) -> str:
+    if (number := whole_number(source.get(name))) is None:
+        raise _no_place(source, name)
+    return f"{number:016x}"
+
+
+def _lsn(source: Mapping[str, Any], name: str) -> str:
+    """Numbers with colons between them, each with the same number of digits."""
+    value = source[name]
+    if not isinstance(value, str) or not _LSN.fullmatch(value):
+        raise _no_place(source, name)
+    return ":".join(part.lower().zfill(16) for part in value.split(":"))
+
+
+def _no_place(source: Mapping[str, Any], name: str) -> ValueError:
+    if source.get(name) is None:
+        return ValueError(f"source has a place in the log, but no {name}")
+    return ValueError(f"source.{name} is no place in a log")
+
+
+# -- columns of positions ------------------------------------------------------------------------
+
+
+def without_log(positions: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Mask of the positions without a place in the log."""
+    return pc.starts_with(positions, ".")
+
+
+def change_ids(positions: pa.ChunkedArray) -> pa.ChunkedArray:
+    """What is the same in the positions of an event and of its repeats."""
+    return pc.replace_substring_regex(positions, r"\.[0-9a-f]*\.", ".")
+
+
+def log_places(positions: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The places in the log."""
+    return pc.replace_substring_regex(positions, r"\..*", "")
+
+
+def place_after(position: str, earlier: Iterable[str]) -> str:
+    """The position of an event without a place in the log, which gets the last one among those of
+    events that come before it in the stream."""
+    seq = _sequence(position)
+    logs = (one.partition(".")[0] for one in earlier if _sequence(one) < seq)
+    return max(logs, default="") + position
+
+
+def _sequence(position: str) -> str:
+    return position.partition(".")[2]

@@ -1,0 +1,68 @@
+"""Locks of threads that a signal handler may interrupt with an exception at any moment, as Ctrl-C.
+
+Only a C lock in a `with` statement is always free afterwards: an interrupt may come after `acquire`
+has returned and before the next line, and `threading.Condition` is Python code itself.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+LOOK_EVERY = 1.0
+"""Seconds between two wake-ups of a waiting thread. A signal just before the wait does not
+interrupt it, and its handler only runs when the thread wakes: without this a Ctrl-C could hang."""
+
+
+def locked(lock: Any, work: Callable[..., T], *args: object, missed: T, timeout: float = 0.0) -> T:
+    """The result of `work(*args)`, called while this thread has the lock.
+
+    `missed`: the result if other threads have it for `timeout` seconds; -1: wait for ever.
+    """
+    taken: list[bool] = []
+    try:
+        # One call in C takes the lock and notes it: no interrupt comes in between.
+        taken.extend(filter(None, map(lock.acquire, (True,), (timeout,))))
+        return work(*args) if taken else missed
+    finally:
+        if taken:
+            lock.release()
+
+
+class Bell:
+    """Wakes the threads that wait for something. The thread that rings waits for none of them."""
+
+    def __init__(self) -> None:
+        self._sleepers: deque[threading.Lock] = deque()
+
+    def wait(self, is_so: Callable[[], bool], timeout: float = math.inf) -> bool:
+        """Wait until `is_so`, at most `timeout` seconds; returns whether it is."""
+        end = time.monotonic() + timeout
+        asleep = threading.Lock()
+        listed = False
+        while not is_so():
+            if not listed:
+                asleep.acquire(blocking=False)
+                self._sleepers.append(asleep)
+                listed = True
+                continue  # it may have become so before the thread was on the list
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            listed = not asleep.acquire(timeout=min(left, LOOK_EVERY))
+        return True
+
+    def ring(self) -> None:
+        """Something has changed."""
+        sleepers = self._sleepers
+        try:
+            while sleepers:
+                sleepers.popleft().release()
+        except IndexError:
+            pass  # another thread rang, too

@@ -1,0 +1,156 @@
+"""Which files a Delta table's log names besides data files: they have to be the table's.
+
+deltalake follows the sidecars of a checkpoint when it loads a table. It opens the file of a
+deletion vector in a merge and in a compaction, wherever it is, and also where the table does not
+declare the feature; and it tells nobody these names. So the log is looked through: the documents of
+its commits, and the columns of its checkpoints, each file once.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet
+
+from jetspark.errors import ConfigError, DocumentError
+from jetspark.lakehouse.inside import check_encoded, check_no_links_in, outside, relative_path
+from jetspark.wire.documents import decode_json
+
+_LOG: Final = "_delta_log"
+_SIDECARS: Final = "_sidecars"
+_TO_B85: Final = bytes.maketrans(
+    b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
+)
+"""From the digits in the log to those of Python."""
+_UUID: Final = 20
+"""Digits of a file's name; a folder may stand before them."""
+_MOST_KNOWN: Final = 100_000
+
+
+class _Vector(msgspec.Struct, rename="camel"):
+    storage_type: str
+    path_or_inline_dv: str
+
+
+class _File(msgspec.Struct, rename="camel"):
+    deletion_vector: _Vector | None = None
+
+
+class _Sidecar(msgspec.Struct):
+    path: str
+
+
+class _Action(msgspec.Struct):
+    add: _File | None = None
+    remove: _File | None = None
+    sidecar: _Sidecar | None = None
+
+
+_known: dict[tuple[str, str, int, int], frozenset[str]] = {}
+"""The paths that a file of a log names, by the table's location and the state of the file."""
+
+
+def check_sidecars(folder: Path) -> None:
+    """Raise ConfigError for a checkpoint that names files that are not the table's.
+
+    To be called before deltalake loads a table on this machine.
+    """
+    location = str(folder)
+    check_no_links_in(location, f"{_LOG}/{_SIDECARS}")
+    _check(
+        location,
+        pyarrow.fs.SubTreeFileSystem(location, pyarrow.fs.LocalFileSystem()),
+        _is_checkpoint,
+    )
+
+
+def check_log(location: str, files: pyarrow.fs.FileSystem) -> None:
+    """Raise ConfigError for a log that names deletion vectors or sidecars that are not the table's.
+
+    `files`: those below the location.
+    """
+    _check(location, files, lambda _: True)
+
+
+def _is_checkpoint(path: str) -> bool:
+    return ".checkpoint." in path
+
+
+def _check(location: str, files: pyarrow.fs.FileSystem, is_wanted: Callable[[str], bool]) -> None:
+    log = pyarrow.fs.FileSelector(_LOG, recursive=True, allow_not_found=True)
+    named: set[str] = set()
+    for info in files.get_file_info(log):
+        path = info.path
+        if not (info.is_file and path.endswith((".json", ".parquet")) and is_wanted(path)):
+            continue
+        state = location, path, info.size, info.mtime_ns
+        if state not in _known:
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            read = _of_documents if path.endswith(".json") else _of_checkpoint
+            with files.open_input_file(path) as file:
+                _known[state] = frozenset(read(location, file))
+        named |= _known[state]
+    check_encoded(location, named)
+
+
+def _of_documents(location: str, file: pa.NativeFile) -> Iterator[str]:
+    for line in file.read().splitlines():
+        if not line.strip():
+            continue
+        try:
+            action = decode_json(line, _Action, "document in the log")
+        except DocumentError as error:
+            raise ConfigError(f"The log of the table at {location}: {error}") from None
+        if action.sidecar is not None:
+            yield _sidecar(location, action.sidecar.path)
+        for one in (action.add, action.remove):
+            if one is not None and (vector := one.deletion_vector) is not None:
+                yield from _vector(location, vector.storage_type, vector.path_or_inline_dv)
+
+
+def _of_checkpoint(location: str, file: pa.NativeFile) -> Iterator[str]:
+    vector = [f"{action}.deletionVector" for action in ("add", "remove")]
+    parts = [f"{one}.{part}" for one in vector for part in ("storageType", "pathOrInlineDv")]
+    try:
+        found = pyarrow.parquet.ParquetFile(file).read(["sidecar.path", *parts])
+    except (pa.ArrowException, OSError) as error:
+        raise ConfigError(f"The log of the table at {location} is damaged: {error}") from None
+    for name in found.column_names:
+        for row in found[name].drop_null().to_pylist():
+            if name == "sidecar":
+                yield _sidecar(location, row["path"])
+            elif (one := row["deletionVector"]) is not None:
+                yield from _vector(location, one["storageType"], one["pathOrInlineDv"])
+
+
+def _sidecar(location: str, uri: str) -> str:
+    """The path of a sidecar below the location. Raises ConfigError for one elsewhere."""
+    path = relative_path(location, uri) or f"{_LOG}/{_SIDECARS}/{uri}"
+    if path.rpartition("/")[0] != f"{_LOG}/{_SIDECARS}":
+        raise outside(location, uri)
+    return path
+
+
+def _vector(location: str, kind: str, text: str) -> Iterator[str]:
+    """The path of a vector's file below the location, unless it is in the log itself. Raises
+    ConfigError for one elsewhere."""
+    if kind == "i":
+        return
+    folder, digits = text[:-_UUID], text[-_UUID:]
+    try:
+        if kind != "u":  # an absolute path
+            raise ValueError(kind)
+        name = uuid.UUID(bytes=base64.b85decode(digits.encode("ascii").translate(_TO_B85)))
+    except ValueError:
+        raise outside(location, text) from None
+    file = f"deletion_vector_{name}.bin"
+    yield f"{folder}/{file}" if folder else file

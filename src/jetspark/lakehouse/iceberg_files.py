@@ -1,0 +1,178 @@
+"""Reads the data files of Iceberg tables, with every null and every value as it was written.
+
+PyIceberg's own scan builds lists and maps anew when structs are in them, and loses their nulls: a
+rewritten file would have other rows than the one that it replaces. Columns are found by their field
+ids (specification, "Column Projection"), and types that were promoted are cast.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyiceberg.io.pyarrow as arrow_io
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.puffin import PuffinFile
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from jetspark.codecs.exact import cast_exactly
+from jetspark.lakehouse.schemas import small
+
+_FORMATS = {FileFormat.PARQUET: ds.ParquetFileFormat, FileFormat.ORC: ds.OrcFileFormat}
+
+
+def arrow_schema(columns: Schema) -> pa.Schema:
+    """The Arrow columns of an Iceberg schema, with field ids."""
+    return pa.schema(
+        [small(one) for one in arrow_io.schema_to_pyarrow(columns, include_field_ids=True)]
+    )
+
+
+def read_files(
+    metadata: TableMetadata, io: FileIO, columns: Schema, tasks: Sequence[FileScanTask]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of these files that are not deleted, in the order of the files."""
+    deleted = _deleted_positions(io, tasks)
+    for task in tasks:
+        yield from _read_file(metadata, io, columns, task, deleted.get(task.file.file_path, ()))
+
+
+def _deleted_positions(
+    io: FileIO, tasks: Sequence[FileScanTask]
+) -> dict[str, list[pa.ChunkedArray]]:
+    """The positions of deleted rows in each data file (specification, "Position Delete Files")."""
+    found: dict[str, list[pa.ChunkedArray]] = defaultdict(list)
+    files = {one.file_path: one.file_format for task in tasks for one in task.delete_files}
+    for place, kind in files.items():
+        with io.new_input(place).open() as stream:
+            if kind is FileFormat.PUFFIN:
+                for one in deletion_vectors_from_puffin_file(PuffinFile(stream.read())):
+                    found[one.referenced_data_file].append(one.to_vector())
+                continue
+            rows = _FORMATS[kind]().make_fragment(stream).to_table(columns=["file_path", "pos"])
+        for path in pc.unique(rows["file_path"]):
+            found[path.as_py()].append(rows.filter(pc.equal(rows["file_path"], path))["pos"])
+    return found
+
+
+def _of_partition(
+    metadata: TableMetadata, task: FileScanTask, written: Container[int]
+) -> dict[int, Any]:
+    """Values of columns that the file lacks and its partition has, by field ids."""
+    return {
+        one.source_id: task.file.partition[at]
+        for at, one in enumerate(metadata.specs()[task.file.spec_id].fields)
+        if isinstance(one.transform, IdentityTransform) and one.source_id not in written
+    }
+
+
+def read_table(
+    metadata: TableMetadata, io: FileIO, columns: Schema, task: FileScanTask
+) -> pa.Table:
+    """The rows of one file that are not deleted."""
+    return pa.Table.from_batches(
+        list(read_files(metadata, io, columns, [task])), arrow_schema(columns)
+    )
+
+
+def _read_file(
+    metadata: TableMetadata,
+    io: FileIO,
+    columns: Schema,
+    task: FileScanTask,
+    deleted: Sequence[pa.ChunkedArray],
+) -> Iterator[pa.RecordBatch]:
+    schema = arrow_schema(columns)
+    with io.new_input(task.file.file_path).open() as stream:
+        fragment = _FORMATS[task.file.file_format]().make_fragment(stream)
+        physical = fragment.physical_schema
+        written = arrow_io.pyarrow_to_schema(
+            physical,
+            metadata.name_mapping(),
+            downcast_ns_timestamp_to_us=metadata.format_version <= 2,
+            format_version=metadata.format_version,
+        )
+        absent = _of_partition(metadata, task, written.field_ids)
+        ids = {one.field_id for one in columns.fields}
+        present = [one for one in written.fields if one.field_id in ids]
+        names = [one.name for one in present]
+        scanner = ds.Scanner.from_fragment(fragment, schema=physical, columns=names)
+        start = 0
+        for batch in scanner.to_batches():
+            positions = pa.array(range(start, start + batch.num_rows), pa.int64())
+            start += batch.num_rows
+            rows = batch
+            if deleted:
+                gone = [pc.is_in(positions, value_set=one.cast(pa.int64())) for one in deleted]
+                rows = batch.filter(pc.invert(reduce(pc.or_, gone)))
+            if rows.num_rows:
+                values = _fields(
+                    rows.columns, rows.num_rows, present, columns.fields, schema, absent
+                )
+                yield pa.RecordBatch.from_arrays(values, schema=schema)
+
+
+def _fields(
+    arrays: Sequence[pa.Array],
+    count: int,
+    written: Sequence[NestedField],
+    wanted: Sequence[NestedField],
+    kinds: Any,
+    absent: Mapping[int, Any],
+) -> list[pa.Array]:
+    """The arrays of the wanted fields, made of those that were written."""
+    there = {one.field_id: at for at, one in enumerate(written)}
+    found = []
+    for one, kind in zip(wanted, (field.type for field in kinds), strict=True):
+        at = there.get(one.field_id)
+        if at is None:
+            value = absent.get(one.field_id, one.initial_default)
+            found.append(
+                pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
+            )
+        else:
+            found.append(_values(arrays[at], written[at].field_type, one.field_type, kind, absent))
+    return found
+
+
+def _values(
+    array: pa.Array,
+    written: IcebergType,
+    wanted: IcebergType,
+    kind: pa.DataType,
+    absent: Mapping[int, Any],
+) -> pa.Array:
+    """The array in another type, null where it was null."""
+    if isinstance(wanted, StructType) and isinstance(written, StructType):
+        parts = [array.field(at) for at in range(len(written.fields))]
+        parts = _fields(parts, len(array), written.fields, wanted.fields, kind, absent)
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if isinstance(wanted, ListType) and isinstance(written, ListType):
+        offsets, (inner,) = _flat(array, array.values)
+        values = _values(inner, written.element_type, wanted.element_type, kind.value_type, absent)
+        return pa.ListArray.from_arrays(offsets, values, type=kind, mask=array.is_null())
+    if isinstance(wanted, MapType) and isinstance(written, MapType):
+        offsets, (inner, others) = _flat(array, array.keys, array.items)
+        keys = _values(inner, written.key_type, wanted.key_type, kind.key_type, absent)
+        items = _values(others, written.value_type, wanted.value_type, kind.item_type, absent)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=array.is_null())
+    return cast_exactly(array, kind)
+
+
+def _flat(array: pa.Array, *inner: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
+    """Where each list begins and the last one ends, and the parts of the inner arrays that the
+    lists have: an array may be a slice of a longer one."""
+    offsets = array.offsets.cast(pa.int32())
+    first, last = offsets[0].as_py(), offsets[-1].as_py()
+    return pc.subtract(offsets, first), [one.slice(first, last - first) for one in inner]

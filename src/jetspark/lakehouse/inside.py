@@ -1,0 +1,199 @@
+"""Which files are a table's: those below its folder, without a step out of it or a link.
+
+Whoever may write a table's metadata decides which files it names. A name that leaves the table's
+folder (`../`, another place, a symbolic link on the way) could be anybody's file, so jetspark does
+not read, write or remove it. The folder itself may be a link: its user has named it.
+
+What counts is the file that a library opens, not the text. Libraries take a name for a URI: they
+leave out tabs, ends of lines and blanks at its ends, cut it at `?` or `#`, read a backslash as a
+slash and a scheme in capitals as in small letters. So what some library would change is no name of
+a file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from jetspark.errors import ConfigError, shown
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://)?(?=.)")
+_MISREAD = re.compile(r"[\x00-\x1f\x7f?#\\]")
+"""What libraries leave out of a name, take for its end, or for a slash."""
+_STEPS = frozenset({".", ".."})
+_LOCAL = "file"
+_STORES: Final = {
+    "s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs",
+}  # fmt: skip
+"""Schemes of the same storage, which differ between writers."""
+
+
+def is_misread(name: str) -> bool:
+    """Whether libraries take a name for another one."""
+    return _MISREAD.search(name) is not None
+
+
+def _parsed(name: str) -> tuple[str, str] | None:
+    """The storage of a path or URI, and the path there; None for one that is not absolute, or that
+    libraries take for another one."""
+    match = _SCHEME.match(name)
+    scheme = _LOCAL if match is None else match[1].casefold()
+    path = name if match is None else name[match.end() :]
+    if is_misread(name) or (scheme == _LOCAL and not path.startswith("/")):
+        return None
+    return _STORES.get(scheme, scheme), path
+
+
+def relative_path(location: str, uri: str) -> str | None:
+    """The path below the location of a file that metadata names; None for a file elsewhere."""
+    root, file = _parsed(location), _parsed(uri)
+    if root is None or file is None or root[0] != file[0]:
+        return None
+    found = file[1].removeprefix(root[1].rstrip("/") + "/")
+    return found if found != file[1] and is_plain(found) else None
+
+
+def is_plain(path: str) -> bool:
+    """Whether a path leads down from where it begins, and libraries take it for what it is."""
+    parts = path.split("/")
+    is_downward = bool(parts[0]) and _STEPS.isdisjoint(parts)
+    return is_downward and not is_misread(path) and path == path.strip(" ")
+
+
+def local_folder_of(location: str) -> Path | None:
+    """The folder of a location on this machine, as it is written; None for one elsewhere. Raises
+    ConfigError for a location that libraries take for another one."""
+    parsed = _parsed(location)
+    if parsed is None:
+        raise ConfigError(
+            f"The location {shown(location)} of a table is not absolute, or has characters that "
+            "the libraries of Delta and Iceberg read as parts of a URI, or leave out: take a "
+            "folder of another name."
+        )
+    storage, path = parsed
+    return Path("/" + path.lstrip("/")) if storage == _LOCAL else None
+
+
+def behind_links(location: str, paths: Iterable[str]) -> set[str]:
+    """Those of some plain paths below a location that are links, or are reached through one.
+
+    Neither is a pipe or a device a file: opening it could wait for ever.
+    """
+    root = local_folder_of(location)
+    if root is None:
+        return set()
+    links: dict[str, bool] = {"": False}
+
+    def is_link(path: str) -> bool:
+        if (known := links.get(path)) is None:
+            above = path.rpartition("/")[0]
+            known = links[path] = is_link(above) or not _is_ordinary(root / path)
+        return known
+
+    return {path for path in paths if is_link(path)}
+
+
+def _is_ordinary(path: Path) -> bool:
+    """Whether a path is that of a file or a folder itself, or of nothing."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return True  # whoever opens it sees the error
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+
+def files_inside(location: str, uris: Iterable[str]) -> dict[str, str]:
+    """Those of the files that metadata names which are below the location, and their paths."""
+    paths = {uri: relative_path(location, uri) for uri in uris}
+    found = {uri: path for uri, path in paths.items() if path is not None}
+    linked = behind_links(location, found.values())
+    return {uri: path for uri, path in found.items() if path not in linked}
+
+
+def check_path(location: str, path: str) -> None:
+    """Raise ConfigError for a path, relative to a table's location, that leaves it."""
+    if not is_plain(path) or behind_links(location, [path]):
+        raise outside(location, path)
+
+
+def check_files(location: str, uris: Iterable[str]) -> None:
+    """Raise ConfigError for the first of the files that a table names which is not below it."""
+    named = set(uris)
+    if elsewhere := named - files_inside(location, named).keys():
+        raise outside(location, min(elsewhere))
+
+
+def check_folders(location: str, *, aside: Callable[[str], bool] = lambda _: False) -> None:
+    """Raise ConfigError for a link among what is below a folder, and leads to a folder itself: a
+    library could write behind it. `aside`: names in the folder that are not the table's."""
+    root = local_folder_of(location)
+    if root is None:
+        return
+    for folder, names, _ in os.walk(root):
+        if folder == str(root):
+            names[:] = [name for name in names if not aside(name)]
+        for name in names:
+            if os.path.islink(path := os.path.join(folder, name)):
+                raise outside(location, os.path.relpath(path, root))
+
+
+def check_no_links_in(location: str, folder: str) -> None:
+    """Raise ConfigError for a folder below a location that is a link, or has one directly in it, or
+    something else that is neither a file nor a folder."""
+    check_path(location, folder)
+    root = local_folder_of(location)
+    if root is None or not (root / folder).is_dir():
+        return
+    with os.scandir(root / folder) as entries:
+        for one in entries:
+            if not (one.is_file(follow_symlinks=False) or one.is_dir(follow_symlinks=False)):
+                raise outside(location, f"{folder}/{one.name}")
+
+
+def check_encoded(location: str, paths: Iterable[str]) -> None:
+    """Raise ConfigError for the first of some relative paths that leaves a location, whether or not
+    a library decodes what is encoded in it (`%2e`), or takes what it begins with for a scheme."""
+    named = set(paths)
+    named.update(map(unquote, paths))
+    elsewhere = {one for one in named if not is_plain(one) or _SCHEME.match(f"{one}/")}
+    if elsewhere := elsewhere | behind_links(location, named - elsewhere):
+        raise outside(location, min(elsewhere))
+
+
+def removed_here(location: str, path: str) -> bool:
+    """Remove a file below a location on this machine; False for one elsewhere, which a library has
+    to remove. Follows no link, not even one that was made after the check. Raises ConfigError."""
+    check_path(location, path)
+    root = local_folder_of(location)
+    if root is None or os.unlink not in os.supports_dir_fd:
+        return False
+    *folders, name = filter(None, path.split("/"))
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for below in folders:
+            above, way = folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            folder = os.open(below, way, dir_fd=above)
+            os.close(above)
+        os.unlink(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise outside(location, path) from error
+        raise
+    finally:
+        os.close(folder)
+    return True
+
+
+def outside(location: str, path: str) -> ConfigError:
+    """The error for a file that is not below the table's location."""
+    return ConfigError(
+        f"The table at {location} names a file that is not in its folder ({shown(path)}), is "
+        "behind a symbolic link, or is a pipe or a device. jetspark reads, writes and removes only "
+        "files in the folder: copy the rows into a table of their own with another program."
+    )

@@ -1,0 +1,119 @@
+"""Values that a table cannot hold as they are, found in the tasks that write them.
+
+There the record can still be quarantined; at the commit one such value would end the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.lakehouse.new_files import Layout, Partition
+from jetspark.lakehouse.schemas import is_list
+
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""Of the years 1 to 9999, in days since 1970."""
+_DAYS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
+"""A day in each unit; nanoseconds do not leave these years."""
+
+
+def misfit_mask(layout: Layout, rows: pa.RecordBatch) -> pa.Array | None:
+    """Boolean mask of the rows that the table cannot hold; None if it can hold all of them."""
+    found = None
+    for _, mask, _ in _misfits(layout, rows):
+        found = mask if found is None else pc.or_(found, mask)
+    return found
+
+
+def misfit_reason(layout: Layout, row: pa.RecordBatch) -> tuple[str, str]:
+    """The column and the reason of a single row that the table cannot hold."""
+    column, _, reason = next(_misfits(layout, row))
+    return column, reason
+
+
+def _misfits(layout: Layout, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array, str]]:
+    """(column, mask of the rows, reason)."""
+    for column in rows.schema:
+        mask = _outside_of_years(rows.column(column.name))
+        if mask is not None and pc.any(mask).as_py():
+            yield column.name, mask, f"{column.name} has a date outside the years 1 to 9999."
+    for wanted in layout.schema:
+        if wanted.name in rows.schema.names and wanted.name not in layout.made:
+            for name, mask in _lacking(wanted, rows.column(wanted.name)):
+                yield wanted.name, mask, f"{name} has no value, and the table requires one."
+    for by in (*layout.partition_by, *layout.checked):
+        if by.column in rows.schema.names:
+            yield from _not_in_a_partition(by, rows)
+
+
+def _lacking(wanted: pa.Field, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """(name of a part that must not be null, mask of the values in which it is)."""
+    if not wanted.nullable and column.null_count:
+        yield wanted.name, column.is_null()
+    kind = wanted.type
+    if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
+        for at, part in enumerate(kind):
+            if (number := column.type.get_field_index(part.name)) >= 0:
+                for name, mask in _lacking(kind.field(at), column.field(number)):
+                    if pc.any(mask := pc.and_(mask, column.is_valid())).as_py():
+                        yield f"{wanted.name}.{name}", mask
+    elif is_list(kind) and is_list(column.type):
+        for name, mask in _lacking(kind.value_field, column.flatten()):
+            yield f"{wanted.name}.{name}", _rows_with(mask, column)
+    elif pa.types.is_map(kind) and pa.types.is_map(column.type):
+        entries = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
+        entry = pa.field("", pa.struct([kind.key_field, kind.item_field]), nullable=False)
+        for name, mask in _lacking(entry, entries.flatten()):
+            yield f"{wanted.name}{name}", _rows_with(mask, entries)
+
+
+def _not_in_a_partition(by: Partition, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array, str]]:
+    if not by.may_refuse(rows.column(by.column)):
+        return
+    different = rows.column(by.column).dictionary_encode()
+    values = different.dictionary
+    reasons: dict[str, list[int]] = {}
+    for at in range(len(values)):
+        if (reason := by.refusal(values[at])) is not None:
+            reasons.setdefault(reason, []).append(at)
+    for reason, places in reasons.items():
+        indices = different.indices
+        mask = pc.is_in(indices, value_set=pa.array(places, indices.type))
+        yield by.column, mask, f"{by.column}, by which the table is partitioned, {reason}."
+
+
+def _outside_of_years(column: pa.Array) -> pa.Array | None:
+    """Boolean mask of the values with a date in them that Python does not have; None for types
+    without dates."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        return _outside(column.cast(pa.int32()), 1)
+    if pa.types.is_timestamp(kind) and kind.unit in _DAYS:
+        return _outside(column.cast(pa.int64()), _DAYS[kind.unit])
+    if pa.types.is_struct(kind):
+        found = None
+        for part in column.flatten():
+            mask = _outside_of_years(part)
+            if mask is not None:
+                found = mask if found is None else pc.or_(found, mask)
+        return found
+    if pa.types.is_map(kind):
+        entries = pa.list_(pa.struct([kind.key_field, kind.item_field]))
+        return _outside_of_years(column.cast(entries))
+    if is_list(kind):
+        mask = _outside_of_years(column.flatten())
+        return None if mask is None else _rows_with(mask, column)
+    return None
+
+
+def _rows_with(mask: pa.Array, lists: pa.Array) -> pa.Array:
+    """Mask of the lists with an item that the mask of all items has."""
+    rows = pc.list_parent_indices(lists).filter(mask).unique()
+    return pc.is_in(pa.array(range(len(lists)), rows.type), value_set=rows)
+
+
+def _outside(numbers: pa.Array, day: int) -> pa.Array:
+    first, end = _FIRST_DAY * day, (_LAST_DAY + 1) * day
+    return pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater_equal(numbers, end)), False)

@@ -1,0 +1,122 @@
+"""HTTP connections that end at a time, whatever the server does.
+
+A timeout of a socket is one for each read, so a server that sends a byte now and then, or an answer
+that only says to wait, keeps its client for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from types import TracebackType
+from typing import Any, Self
+from urllib.request import BaseHandler, HTTPHandler, HTTPSHandler, Request
+
+
+class Deadline:
+    """Ends the connections of one question when its time is over.
+
+    `with Deadline(5) as deadline:` raises TimeoutError if the block used a connection that was
+    ended.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.is_over = False
+        self._sockets: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._timer.cancel()
+        with self._lock:
+            sockets, self._sockets = self._sockets, []
+        for one in sockets:
+            one.close()
+        if self.is_over and (error is None or isinstance(error, (OSError, HTTPException))):
+            raise TimeoutError(f"timed out: no whole answer within {self.seconds:g} s") from error
+
+    def connection(self, host: str, **options: Any) -> WatchedConnection:
+        """A new connection that ends in time; with a `context` through TLS."""
+        kind = WatchedTLSConnection if "context" in options else WatchedConnection
+        made: WatchedConnection = kind(host, **options)
+        made.deadline = self
+        return made
+
+    def handlers(self, context: ssl.SSLContext) -> tuple[BaseHandler, BaseHandler]:
+        """Handlers of urllib for connections that end in time."""
+        return _PlainHandler(self), _TLSHandler(self, context)
+
+    def watch(self, connected: socket.socket) -> None:
+        """End this connection, too."""
+        # A second descriptor, since TLS takes the socket over while it shakes hands.
+        one = socket.socket(fileno=os.dup(connected.fileno()))
+        with self._lock:
+            self._sockets.append(one)
+            if self.is_over:
+                _shut(one)
+
+    def _end(self) -> None:
+        with self._lock:
+            self.is_over = True
+            for one in self._sockets:
+                _shut(one)
+
+
+def _shut(one: socket.socket) -> None:
+    with suppress(OSError):  # the other side was faster
+        one.shutdown(socket.SHUT_RDWR)
+
+
+class WatchedConnection(HTTPConnection):
+    """One that its deadline ends."""
+
+    deadline: Deadline
+
+    def connect(self) -> None:
+        """As HTTPConnection, and before TLS."""
+        super().connect()
+        self.deadline.watch(self.sock)
+
+    def ask_again(self, deadline: Deadline) -> None:
+        """Use it for another question."""
+        self.deadline = deadline
+        if self.sock is not None:
+            deadline.watch(self.sock)
+
+
+class WatchedTLSConnection(HTTPSConnection, WatchedConnection):
+    """One through TLS."""
+
+
+class _PlainHandler(HTTPHandler):
+    def __init__(self, deadline: Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(self._deadline.connection, req)
+
+
+class _TLSHandler(HTTPSHandler):
+    def __init__(self, deadline: Deadline, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._deadline = deadline
+        self._own_context = context
+
+    def https_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(self._deadline.connection, req, context=self._own_context)

@@ -1,0 +1,122 @@
+"""Waiting on a connection that was lost for good, or closed, is no timeout, and freezes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.conftest import MakeServer
+
+import jetspark
+from jetspark import blocking
+from jetspark.errors import BadSubscriptionError, ConnectionClosedError, JetsparkError
+
+Wait = Callable[[], Any]
+
+
+def waits_of(nc: Any, js: Any, consumer: Any, bucket: Any, store: Any) -> dict[str, Wait]:
+    """Each wait with a timeout, by name."""
+    sources = {
+        "subscription": nc.subscribe("quiet"),
+        "consume": consumer.consume(),
+        "ordered": js.ordered("S"),
+        "events": js.events(stream="OTHER"),
+        "watch": bucket.watch(updates_only=True),
+        "objects": store.watch(updates_only=True),
+    }
+    return {
+        **{name: partial(source.next, 5) for name, source in sources.items()},
+        "fetch": lambda: consumer.fetch(1, timeout=5),
+        "next": lambda: consumer.next(timeout=5),
+        "request": lambda: nc.request("nobody", timeout=5),
+        "flush": lambda: nc.flush(5),
+        "rtt": lambda: nc.rtt(5),
+        "get": lambda: bucket.get("k"),
+    }
+
+
+@pytest.mark.parametrize("end", ["lost", "closed"])
+async def test_a_wait_on_a_connection_that_has_ended_is_no_timeout(
+    make_server: MakeServer, end: str
+) -> None:
+    server = make_server(jetstream=True)
+    nc = await jetspark.connect(server.url, reconnect=False)
+    js = nc.jetstream()
+    await js.create_stream(name="S", subjects=["s"], storage="memory")
+    consumer = await js.create_consumer("S", name="c")
+    bucket = await js.create_bucket("B", storage="memory")
+    store = await js.create_object_store("O", storage="memory")
+    waits = waits_of(nc, js, consumer, bucket, store)
+    begun = [asyncio.create_task(wait()) for wait in waits.values()]
+    await asyncio.sleep(0.3)
+    if end == "lost":
+        await asyncio.to_thread(server.kill)
+    else:
+        await nc.close()
+    async with asyncio.timeout(30):
+        while nc.status != "closed":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*begun, return_exceptions=True)
+
+    for name, wait in waits.items():
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(tick())
+        for _ in range(20):
+            with pytest.raises(ConnectionClosedError) as raised:
+                await wait()
+            assert not isinstance(raised.value, TimeoutError), name
+        assert ticks >= 20, name
+        ticking.cancel()
+
+
+def test_a_blocking_wait_on_a_connection_that_has_ended_is_no_timeout(
+    make_server: MakeServer,
+) -> None:
+    server = make_server(jetstream=True)
+    nc = blocking.connect(server.url, reconnect=False)
+    js = nc.jetstream()
+    js.create_stream(name="S", subjects=["s"], storage="memory")
+    consumer = js.create_consumer("S", name="c")
+    bucket = js.create_bucket("B", storage="memory")
+    store = js.create_object_store("O", storage="memory")
+    waits = waits_of(nc, js, consumer, bucket, store)
+    server.kill()
+    for name, wait in waits.items():
+        for _ in range(2):
+            with pytest.raises(ConnectionClosedError) as raised:
+                wait()
+            assert not isinstance(raised.value, TimeoutError), name
+
+
+async def test_a_source_that_was_ended_says_so(make_server: MakeServer) -> None:
+    server = make_server(jetstream=True)
+    async with jetspark.connect(server.url) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name="S", subjects=["s"], storage="memory")
+        consumer = await js.create_consumer("S", name="c")
+        bucket = await js.create_bucket("B", storage="memory")
+        for source in (
+            nc.subscribe("quiet"),
+            consumer.consume(),
+            js.ordered("S"),
+            js.events(stream="OTHER"),
+            bucket.watch(),
+        ):
+            async with source:
+                pass
+            for _ in range(2):
+                with pytest.raises(BadSubscriptionError):
+                    await source.next(5)
+        with suppress(JetsparkError):
+            await js.delete_stream("S")

@@ -1,0 +1,183 @@
+"""What a block reads begins when the block is entered: nothing written from then on is missed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.conftest import MakeServer
+from tests.jetstream.eventually import eventually
+
+from jetspark import blocking
+from jetspark.errors import (
+    JetsparkError,
+    JetStreamError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+)
+from jetspark.full_client import JetStream, connect
+from jetspark.jetstream import OrderedMessages
+from jetspark.kv.watch import Watcher, WatchOptions
+from jetspark.server import NatsServer
+
+Unique = Callable[[str], str]
+
+
+@pytest.fixture
+async def stream(js: JetStream, unique: Unique) -> str:
+    name = unique("BEGIN")
+    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    await js.publish(f"{name}.a", b"before")
+    return name
+
+
+async def test_an_ordered_reader_of_new_messages_begins_with_its_block(
+    js: JetStream, stream: str
+) -> None:
+    async with js.ordered(stream, deliver_policy="new") as messages:
+        assert messages.name
+        await js.publish(f"{stream}.a", b"after")
+        assert (await messages.next(10)).data == b"after"
+
+
+async def test_a_watch_of_updates_begins_with_its_block(js: JetStream, unique: Unique) -> None:
+    bucket = await js.create_bucket(unique("B"), history=5, storage="memory")
+    await bucket.put("k", b"before")
+    async with bucket.watch(updates_only=True) as changes:
+        await bucket.put("k", b"after")
+        entries = [await changes.next(10), await changes.next(10)]
+    assert [entry and entry.value for entry in entries] == [None, b"after"]
+
+
+@pytest.mark.parametrize("options", [{}, {"updates_only": True}, {"include_history": True}])
+@pytest.mark.parametrize("before", [False, True])
+async def test_an_entered_watch_has_each_change_of_a_bucket_that_keeps_one(
+    js: JetStream, unique: Unique, options: WatchOptions, before: bool
+) -> None:
+    bucket = await js.create_bucket(unique("B"), storage="memory")
+    if before:
+        await bucket.put("k", b"before")
+    async with bucket.watch(**options) as changes:
+        assert await js.consumer_names(bucket.stream).all()
+        values = [b"before"] if before and "updates_only" not in options else []
+        for number in range(10):
+            values.append(b"%d" % number)
+            await bucket.put("k", values[-1])
+            # The server may overwrite one that it has not delivered yet.
+            await eventually(partial(waiting, changes, len(values)))
+        entries = [await changes.next(10) for _ in range(len(values) + 1)]
+    assert [entry.value for entry in entries if entry is not None] == values
+
+
+def waiting(changes: Watcher, count: int) -> bool:
+    """Whether so many entries wait to be read."""
+    return changes._messages is not None and changes._messages.pending_msgs == count
+
+
+async def test_a_watch_of_objects_begins_with_its_block(js: JetStream, unique: Unique) -> None:
+    store = await js.create_object_store(unique("O"), storage="memory")
+    async with store.watch(updates_only=True) as changes:
+        await store.put("o", b"after")
+        infos = [await changes.next(10), await changes.next(10)]
+    assert [info and info.name for info in infos] == [None, "o"]
+
+
+async def test_events_begin_with_their_block(
+    js: JetStream, shared_server: NatsServer, unique: Unique
+) -> None:
+    name = unique("EVENT")
+    other = await asyncio.to_thread(blocking.connect, shared_server.url)
+    async with js.events(kinds="stream_action", stream=name) as events:
+        await asyncio.to_thread(other.jetstream().create_stream, name=name, subjects=[name])
+        event: Any = await events.next(10)
+    assert event.stream == name
+    await asyncio.to_thread(other.close)
+
+
+async def test_what_cannot_begin_raises_at_the_beginning_of_its_block(
+    js: JetStream, unique: Unique
+) -> None:
+    bucket = await js.create_bucket(unique("B"), storage="memory")
+    store = await js.create_object_store(unique("O"), storage="memory")
+    await js.delete_bucket(bucket.name)
+    await js.delete_object_store(store.name)
+    for begins in (js.ordered("nowhere"), bucket.watch(), store.watch()):
+        with pytest.raises(StreamNotFoundError):
+            async with begins:
+                pytest.fail("it was entered")
+        assert not begins.active
+
+
+async def test_a_silent_server_ends_the_beginning_within_the_timeout(
+    make_server: MakeServer,
+) -> None:
+    server = make_server()
+    reported: list[JetsparkError] = []
+
+    async def iterated(messages: OrderedMessages) -> None:
+        async for _ in messages:
+            pytest.fail("a message came")
+
+    async def entered(block: AbstractAsyncContextManager[Any]) -> None:
+        async with block:
+            pytest.fail("it was entered")
+
+    def entered_blocking(block: AbstractContextManager[Any]) -> None:
+        with block:
+            pytest.fail("it was entered")
+
+    async with connect(server.url, error_callback=reported.append) as nc:
+        with blocking.connect(server.url) as bc:
+            js, theirs = nc.jetstream(timeout=0.5), bc.jetstream(timeout=0.5)
+            await js.create_stream(name="S", subjects=["s"])
+            bucket, store = await js.create_bucket("B"), await js.create_object_store("O")
+            blocks: list[Any] = [js.ordered("S"), bucket.watch(), bucket.live(), store.watch()]
+            their_bucket, their_store = theirs.bucket("B"), theirs.object_store("O")
+            their_blocks: list[Any] = [
+                *(theirs.ordered("S"), their_bucket.watch()),
+                *(their_bucket.live(), their_store.watch()),
+            ]
+            server.pause()
+            try:
+                with_callback = js.ordered("S", callback=print)
+                beginnings = [
+                    iterated(js.ordered("S")),
+                    *(entered(block) for block in blocks),
+                    *(asyncio.to_thread(entered_blocking, block) for block in their_blocks),
+                ]
+                async with asyncio.timeout(8):
+                    ends = await asyncio.gather(*beginnings, return_exceptions=True)
+                assert [type(end) for end in ends] == [RequestTimeoutError] * 9
+                assert not with_callback.active
+                assert [type(error) for error in reported] == [RequestTimeoutError]
+            finally:
+                server.resume()
+
+
+def test_blocking_ones_begin_with_their_blocks(shared_server: NatsServer, unique: Unique) -> None:
+    with blocking.connect(shared_server.url) as nc:
+        js, name = nc.jetstream(), unique("BEGIN")
+        js.create_stream(name=name, subjects=[name], storage="memory")
+        bucket = js.create_bucket(unique("B"), history=5, storage="memory")
+        store = js.create_object_store(unique("O"), storage="memory")
+        with (
+            js.ordered(name, deliver_policy="new") as messages,
+            bucket.watch(updates_only=True) as changes,
+            store.watch(updates_only=True) as objects,
+        ):
+            for stream in (bucket.stream, store.stream):
+                assert js.consumer_names(stream).all()
+            js.publish(name, b"after")
+            bucket.put("k", b"after")
+            store.put("o", b"after")
+            assert messages.next(10).data == b"after"
+            entries = [changes.next(10), changes.next(10)]
+            infos = [objects.next(10), objects.next(10)]
+        assert [entry and entry.value for entry in entries] == [None, b"after"]
+        assert [info and info.name for info in infos] == [None, "o"]
+        with pytest.raises(JetStreamError):
+            js.ordered("nowhere").__enter__()

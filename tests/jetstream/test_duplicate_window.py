@@ -1,0 +1,166 @@
+"""A publisher never sends again what its stream may store twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from tests.support.ports import free_port
+
+import jetspark
+from jetspark import blocking
+from jetspark.errors import MayBeStoredError, PublishFailedError
+from jetspark.full_client import JetStream
+from jetspark.server import NatsServer
+
+Unique = Callable[[str], str]
+
+
+class LateAcks:
+    """Between client and server: acks come `seconds` later."""
+
+    def __init__(self, port: int) -> None:
+        self.port = free_port()
+        self.seconds = 0.0
+        self._target = port
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        answers = asyncio.create_task(self._later(there, writer))
+        self._tasks.add(answers)
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                back.write(data)
+        answers.cancel()
+        back.close()
+        writer.close()
+
+    async def _later(self, there: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        while data := await there.read(65536):
+            is_ack = b'"seq":' in data and b'"state"' not in data
+            loop.call_later(self.seconds if is_ack else 0, writer.write, data)
+
+
+@asynccontextmanager
+async def late(url: str) -> AsyncIterator[LateAcks]:
+    between = LateAcks(int(url.rpartition(":")[2]))
+    server = await asyncio.start_server(between.serve, "127.0.0.1", between.port)
+    try:
+        yield between
+    finally:
+        server.close()
+
+
+async def made(js: JetStream, unique: Unique, window: float) -> str:
+    name = unique("WINDOW")
+    await js.create_stream(
+        name=name, subjects=[f"{name}.>"], storage="memory", duplicate_window=window
+    )
+    return name
+
+
+@pytest.mark.parametrize("client", ["asyncio", "blocking"])
+async def test_a_message_is_not_sent_again_once_its_id_may_be_forgotten(
+    js: JetStream, shared_server: NatsServer, unique: Unique, client: str
+) -> None:
+    name = await made(js, unique, 1.0)
+    options: dict[str, Any] = {"timeout": 0.3, "retry_for": 20}
+    async with late(shared_server.url) as between:
+        url = f"nats://127.0.0.1:{between.port}"
+        if client == "asyncio":
+            async with jetspark.connect(url) as nc:
+                failed = await published(nc.jetstream(timeout=5), name, options, between)
+        else:
+            failed = await asyncio.to_thread(published_blocking, url, name, options, between)
+    info = await js.stream_info(name)
+    assert info.state.messages == 20
+    assert failed
+    error = failed[0].error
+    assert isinstance(error, MayBeStoredError)
+    assert (error.subject, error.msg_id, error.stream) == (f"{name}.a", "0", name)
+    assert error.duplicate_window == 1.0
+
+
+async def published(js: JetStream, name: str, options: Any, between: LateAcks) -> Any:
+    between.seconds = 2.5  # two windows
+    publisher = js.publisher(**options)
+    with pytest.raises(PublishFailedError) as raised:
+        async with publisher:
+            for number in range(20):
+                await publisher.send(f"{name}.a", msg_id=str(number))
+    return raised.value.failures
+
+
+def published_blocking(url: str, name: str, options: Any, between: LateAcks) -> Any:
+    with blocking.connect(url) as nc:
+        between.seconds = 2.5
+        with (
+            pytest.raises(PublishFailedError) as raised,
+            nc.jetstream(timeout=5).publisher(**options) as publisher,
+        ):
+            for number in range(20):
+                publisher.send(f"{name}.a", msg_id=str(number))
+        return raised.value.failures
+
+
+async def test_within_the_window_it_is_sent_again_and_stored_once(
+    js: JetStream, shared_server: NatsServer, unique: Unique
+) -> None:
+    name = await made(js, unique, 120)
+    async with (
+        late(shared_server.url) as between,
+        jetspark.connect(f"nats://127.0.0.1:{between.port}") as nc,
+    ):
+        between.seconds = 0.6
+        own = nc.jetstream(timeout=5)
+        async with own.publisher(timeout=0.3, retry_for=20) as publisher:
+            for number in range(20):
+                await publisher.send(f"{name}.a", msg_id=str(number))
+            await asyncio.sleep(1)
+            between.seconds = 0
+    assert (await js.stream_info(name)).state.messages == 20
+    assert publisher.acked == 20
+
+
+async def test_a_window_that_was_made_smaller_counts(
+    js: JetStream, shared_server: NatsServer, unique: Unique
+) -> None:
+    name = await made(js, unique, 120)
+    async with (
+        late(shared_server.url) as between,
+        jetspark.connect(f"nats://127.0.0.1:{between.port}") as nc,
+    ):
+        publisher = nc.jetstream(timeout=5).publisher(timeout=0.3, retry_for=20)
+        with pytest.raises(PublishFailedError) as raised:
+            async with publisher:
+                await publisher.send(f"{name}.a", msg_id="first")
+                await publisher.flush()
+                between.seconds = 2.5
+                await js.update_stream(name=name, duplicate_window=1)
+                await publisher.send(f"{name}.a", msg_id="second")
+    assert [type(one.error) for one in raised.value.failures] == [MayBeStoredError]
+    assert (await js.stream_info(name)).state.messages == 2
+
+
+async def test_without_the_window_it_is_not_sent_again_unless_it_is_given(
+    nc: jetspark.Client, js: JetStream, unique: Unique
+) -> None:
+    subject, came = unique("elsewhere"), list[bytes]()  # no stream of this account has it
+
+    def take(message: jetspark.Message) -> None:
+        came.append(message.data)
+
+    nc.subscribe(subject, callback=take)
+    for window, least in ((None, 1), (120, 2)):
+        came.clear()
+        with pytest.raises(PublishFailedError) as raised:
+            async with js.publisher(timeout=0.2, retry_for=1, duplicate_window=window) as publisher:
+                await publisher.send(subject, msg_id="1")
+        assert (len(came) >= 2) == (least == 2)
+        unread = isinstance(raised.value.failures[0].error, MayBeStoredError)
+        assert unread == (window is None)
