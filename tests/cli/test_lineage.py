@@ -49,8 +49,9 @@ def test_an_ingest_tells_stream_table_columns_and_rows(
         "ingest", stream, "--to", str(lake), "--json", "n LONG", "--lineage"
     )
     assert code == app.DONE, err
-    start, end = events()
+    start, *amid, end = events()  # amid: after the first batch, if the run goes on for long enough
     assert [start["eventType"], end["eventType"]] == ["START", "COMPLETE"]
+    assert {one["eventType"] for one in amid} <= {"RUNNING"}
     assert start["run"]["runId"] == end["run"]["runId"]
     assert (end["job"]["namespace"], end["job"]["name"]) == ("jetspark", f"ingest {lake}")
     assert places(start["inputs"]) == places(end["inputs"]) == [(url, stream)]
