@@ -12,11 +12,13 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 
+PARTS = ("_archive", "_columns", "_json", "_payloads")
+
 wanted = os.environ.get("JETSPARK_KERNEL")
 kernel = Extension(
     "jetspark.wire._kernel",
-    [f"src/jetspark/wire/{name}.c" for name in ("_kernel", "_archive", "_json", "_json_columns")],
-    depends=[f"src/jetspark/wire/{name}.h" for name in ("_archive", "_json", "_json_columns")],
+    [f"src/jetspark/wire/{name}.c" for name in ("_kernel", *PARTS)],
+    depends=[f"src/jetspark/wire/{name}.h" for name in PARTS],
     extra_compile_args=[] if sysconfig.get_platform().startswith("win") else ["-O3"],
     optional=wanted != "c",
     py_limited_api=True,

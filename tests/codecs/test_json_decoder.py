@@ -15,23 +15,31 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.json_payloads import FIELDS, NESTED, payload
+from tests.support.json_payloads import FIELDS, NESTED, Kind, payload
 from tests.wire.test_kernels import both
 
 from jetspark.codecs.ddl import arrow_fields, type_in_ddl
+from jetspark.codecs.decoder import Undecodable
 from jetspark.codecs.json_decoder import MAX_DEPTH, JsonDecoder
 from jetspark.codecs.json_fields import JsonFields
 from jetspark.errors import ConfigError
 
+_NESTED_KINDS = {name: kind for name, (_, kind) in NESTED.items()}
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def decode(ddl: str, *payloads: bytes) -> tuple[list[dict[str, Any]], list[str | None]]:
-    """The rows, and the reasons."""
+    """The rows, and the reasons, on which the kernel and the decoder agree."""
     fields = arrow_fields(ddl, "json:")
-    columns, reasons = JsonDecoder(fields).decode(pa.array(payloads, pa.binary()))
+    documents = pa.array(payloads, pa.binary())
+    columns, reasons = JsonDecoder(fields).decode(documents)
     rows = pa.RecordBatch.from_arrays(columns, schema=fields)
     rows.validate(full=True)
+    columns, why = JsonFields(fields).decode(documents)
+    assert repr(pa.RecordBatch.from_arrays(columns, schema=fields).to_pylist()) == repr(
+        rows.to_pylist()
+    )
+    assert why.equals(reasons)
     return rows.to_pylist(maps_as_pydicts="strict"), reasons.to_pylist()
 
 
@@ -221,16 +229,36 @@ def _documents(seed: int, kinds: Any, count: int = 2_000) -> pa.BinaryArray:
 
 @pytest.mark.full
 @both
-def test_the_kernel_and_the_decoder_agree() -> None:
-    fields = arrow_fields(", ".join(f"`{name}` {kind}" for name, kind in FIELDS.items()), "json:")
-    documents = _documents(5, FIELDS, 20_000)
+@pytest.mark.parametrize("kinds", [FIELDS, _NESTED_KINDS])
+def test_the_kernel_and_the_decoder_agree(kinds: dict[str, Kind]) -> None:
+    types = FIELDS if kinds is FIELDS else {name: ddl for name, (ddl, _) in NESTED.items()}
+    fields = arrow_fields(", ".join(f"`{name}` {kind}" for name, kind in types.items()), "json:")
+    documents = _documents(5, kinds, 20_000)
     columns, reasons = JsonFields(fields).decode(documents)
     expected, why = JsonDecoder(fields).decode(documents)
     for field, one, other in zip(fields, columns, expected, strict=True):
-        texts = (one.cast(pa.string()).to_pylist(), other.cast(pa.string()).to_pylist())
-        assert texts[0] == texts[1], field
+        one.validate(full=True)
+        assert repr(one.to_pylist()) == repr(other.to_pylist()), field
     assert reasons.equals(why)
     assert 2_000 < reasons.null_count < 18_000
+
+
+@both
+def test_columns_that_would_become_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jetspark.codecs.json_fields.MAX_DECODED_BYTES", 100_000)
+    wide = ", ".join(f"f{at}: BIGINT" for at in range(100))
+    decoder = JsonFields(arrow_fields(f"l ARRAY<STRUCT<{wide}>>", "json:"))
+    decoder.decode(pa.array([b'{"l": [{}, {}]}'] * 50, pa.binary()))
+    for payloads in ([b'{"l": [%s{}]}' % (b"{}," * 111)], [b'{"l": [{}, {}]}'] * 60):
+        with pytest.raises(Undecodable, match="MiB"):
+            decoder.decode(pa.array(payloads, pa.binary()))
+
+
+def test_columns_that_are_nested_more_deeply_than_the_kernel_builds_have_the_same_values() -> None:
+    ddl = "a " + "ARRAY<" * 31 + "INT" + ">" * 31
+    rows, reasons = decode(ddl, b'{"a": %s7%s}' % (b"[" * 31, b"]" * 31), b'{"a": [7]}')
+    assert str(rows[0]["a"]) == "[" * 31 + "7" + "]" * 31
+    assert reasons == [None, "a[0]: 7 is not an ARRAY."]
 
 
 @pytest.mark.full
@@ -239,7 +267,7 @@ def test_what_is_beside_a_record_does_not_matter(seed: int) -> None:
     ddl = ", ".join(f"`{name}` {kind}" for name, (kind, _) in NESTED.items())
     fields = arrow_fields(ddl, "json:")
     decoder = JsonDecoder(fields)
-    documents = _documents(seed, {name: kind for name, (_, kind) in NESTED.items()})
+    documents = _documents(seed, _NESTED_KINDS)
     columns, reasons = decoder.decode(documents)
     assert 100 < reasons.null_count < 1_900
     for row in range(0, 2_000, 7):

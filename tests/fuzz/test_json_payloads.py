@@ -14,7 +14,9 @@ from jetspark.codecs.json_fields import JsonFields
 @both
 def test_the_c_kernel_takes_or_leaves_json_nearly() -> None:
     count = 20_000
-    assert 0.4 * count < run(count, seed=1).parsed < 0.8 * count
+    figures = run(count, seed=1)
+    assert not figures.wrong
+    assert 0.3 * count < figures.parsed < 0.8 * count
 
 
 def test_without_the_c_kernel_the_columns_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,12 @@ def bytes_of_byte(kind: pa.DataType) -> int:
 def check_decoded(size: int) -> None:
     """Raise Undecodable if payloads become so many bytes that a task might not have them."""
     if size > MAX_DECODED_BYTES:
-        raise Undecodable(
-            f"The payload becomes more than {MAX_DECODED_BYTES >> 20} MiB: each element of a list "
-            "has all columns of its type."
-        )
+        raise too_large()
+
+
+def too_large() -> Undecodable:
+    """The error for payloads that become more than `MAX_DECODED_BYTES`."""
+    return Undecodable(
+        f"The payload becomes more than {MAX_DECODED_BYTES >> 20} MiB: each element of a list has "
+        "all columns of its type."
+    )

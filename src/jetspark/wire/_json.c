@@ -2,20 +2,29 @@
 
 #include "_json.h"
 
+#include <float.h>
 #include <math.h>
-#include <string.h>
 
 #define MOST_DEPTH 32
-#define MOST_NAME 1000           /* bytes; Spark's parser has a limit, too */
-#define MOST_TEXT ((size_t)1 << 20)
+#define MOST_NAME 1000 /* bytes */
+#define MOST_KEYS 64   /* of a MAP: each is compared with those before it */
+#define MOST_SIZE 1000000 /* bytes of a payload: of a larger one the values are counted first */
 #define MOST_NUMBER 40
 #define MOST_TIME 40
 #define FIRST_SECOND (-62135596800) /* of the years 1 to 9999 */
 #define LAST_SECOND 253402300799
+#define MOST_PLACES 22 /* of a power of ten that is a double itself */
 
 typedef struct {
     const uint8_t *at, *end;
 } Cursor;
+
+/* A string, between its quotes. */
+typedef struct {
+    const uint8_t *at;
+    size_t size;
+    size_t plain; /* bytes without its escapes */
+} Text;
 
 static void skip_space(Cursor *c) {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t' || *c->at == '\r'))
@@ -99,33 +108,48 @@ static int skip_wide(Cursor *c) {
     return 1;
 }
 
+/* Moves to the next byte of a string that is not plain: a quote, a backslash, a control character,
+   or one beyond ASCII. */
+static const uint8_t *skip_plain(Cursor *c) {
+    const uint64_t ones = 0x0101010101010101, high = 0x8080808080808080;
+    for (; c->end - c->at >= 8; c->at += 8) {
+        uint64_t eight;
+        memcpy(&eight, c->at, 8);
+        uint64_t quote = eight ^ ones * '"', slash = eight ^ ones * '\\';
+        uint64_t found = ((eight - ones * 0x20) | (quote - ones) | (slash - ones) | eight) & high;
+        if (found)
+            break; /* the lowest of these bytes is one; of those above it some may be plain */
+    }
+    while (c->at < c->end && *c->at >= 0x20 && *c->at < 0x80 && *c->at != '"' && *c->at != '\\')
+        c->at++;
+    return c->at;
+}
+
 /* Moves behind a string, from its first quote. */
-static int string(Cursor *c, JsonText *text) {
+static int string(Cursor *c, Text *text) {
     if (!take(c, '"'))
         return 0;
     size_t saved = 0;
     text->at = c->at;
-    while (c->at < c->end) {
+    while (skip_plain(c) < c->end) {
         uint8_t byte = *c->at;
         if (byte == '"') {
             text->size = (size_t)(c->at - text->at);
             text->plain = text->size - saved;
             c->at++;
-            return text->plain <= MOST_TEXT;
+            return 1;
         }
         if (byte < 0x20)
             return 0;
         if (byte >= 0x80) {
             if (!skip_wide(c))
                 return 0;
-        } else if (byte == '\\') {
+        } else {
             const uint8_t *from = c->at++;
             size_t size = skip_escape(c);
             if (size == 0)
                 return 0;
             saved += (size_t)(c->at - from) - size;
-        } else {
-            c->at++;
         }
     }
     return 0;
@@ -150,7 +174,7 @@ static uint8_t *put_utf8(uint8_t *to, unsigned point) {
     return to;
 }
 
-void json_plain(const JsonText *text, uint8_t *to) {
+static void unescape(const Text *text, uint8_t *to) {
     const uint8_t *at = text->at, *end = at + text->size;
     if (text->plain == text->size && text->size > 0) {
         memcpy(to, at, text->size);
@@ -232,8 +256,12 @@ static int number(Cursor *c, Number *n) {
     return n->size <= MOST_NUMBER;
 }
 
+static int is_whole(const Number *n) {
+    return !n->dots && !n->has_exponent;
+}
+
 static int whole_of(const Number *n, int64_t most, int64_t *value) {
-    if (n->dots || n->has_exponent || n->digits > 18 || (n->negative && n->mantissa == 0))
+    if (!is_whole(n) || n->digits > 18 || (n->negative && n->mantissa == 0))
         return 0;
     int64_t found = (int64_t)n->mantissa;
     if (found > most + n->negative)
@@ -242,27 +270,95 @@ static int whole_of(const Number *n, int64_t most, int64_t *value) {
     return 1;
 }
 
-static int real_of(const Number *n, JsonReal real, double *value) {
-    static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                  1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-    if (n->negative && n->mantissa == 0 && !n->dots && !n->has_exponent)
-        return 0; /* a whole number, whose zero has no sign */
-    if (!n->dots && !n->has_exponent && n->digits > 15)
-        return 0; /* a whole number that a double may not have */
-    int power = n->exponent - n->dots;
-    if (n->digits + n->dots <= 15 && power >= -22 && power <= 22) {
-        /* Both are exact, so the one rounding gives the nearest. */
-        double found = (double)n->mantissa;
-        found = power < 0 ? found / tens[-power] : found * tens[power];
-        *value = n->negative ? -found : found;
-        return 1;
+static const double tens[MOST_PLACES + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                             1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                             1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+#ifdef __SIZEOF_INT128__
+#define MOST_POWER 19 /* of ten, in 64 bits */
+
+/* The number of so many bits that is nearest to mantissa * 10^power. */
+static double nearest(uint64_t mantissa, int power, int bits) {
+    unsigned __int128 value = mantissa;
+    uint64_t ten = 1;
+    int exponent = 0, has_rest = 0;
+    for (int i = power < 0 ? -power : power; i > 0; i--)
+        ten *= 10;
+    if (power < 0) {
+        exponent = -64 - __builtin_clzll(mantissa);
+        value <<= -exponent;
+        has_rest = value % ten != 0;
+        value /= ten;
+    } else {
+        value *= ten;
     }
-    char text[MOST_NUMBER + 1];
-    memcpy(text, n->at, n->size);
-    text[n->size] = 0;
-    *value = real(text);
-    return isfinite(*value);
+    uint64_t above = (uint64_t)(value >> 64);
+    int size = above ? 128 - __builtin_clzll(above) : 64 - __builtin_clzll((uint64_t)value);
+    int less = size - bits;
+    if (less > 0) {
+        unsigned __int128 half = (unsigned __int128)1 << (less - 1), rest = value & (2 * half - 1);
+        value >>= less;
+        exponent += less;
+        value += rest > half || (rest == half && (has_rest || value % 2));
+    }
+    return ldexp((double)(uint64_t)value, exponent);
+}
+#endif
+
+/* The number of so many bits that is nearest; of a whole number only the same one. */
+static int real_of(const Number *n, int bits, JsonReal real, double *value) {
+    int is_short = n->digits + n->dots <= 19, power = n->exponent - n->dots;
+    if (is_whole(n) && (!is_short || n->mantissa >> bits || (n->negative && n->mantissa == 0)))
+        return 0; /* of a whole number 0 has no sign */
+    double found;
+    if (is_short && n->mantissa == 0) {
+        found = 0;
+    } else if (bits == DBL_MANT_DIG && is_short && n->mantissa >> DBL_MANT_DIG == 0 &&
+               power >= -MOST_PLACES && power <= MOST_PLACES) {
+        /* Both are exact, so the one rounding gives the nearest. */
+        found = (double)n->mantissa;
+        found = power < 0 ? found / tens[-power] : found * tens[power];
+#ifdef __SIZEOF_INT128__
+    } else if (is_short && power >= -MOST_POWER && power <= MOST_POWER) {
+        found = nearest(n->mantissa, power, bits);
+#endif
+    } else if (bits == DBL_MANT_DIG) {
+        char text[MOST_NUMBER + 1];
+        memcpy(text, n->at, n->size);
+        text[n->size] = 0;
+        *value = real(text);
+        return isfinite(*value);
+    } else {
+        return 0;
+    }
+    *value = n->negative ? -found : found;
+    return 1;
+}
+
+/* The number in units of the last place of a DECIMAL, if it has no digit too many. */
+static int decimal_of(const Number *n, const Column *column, uint64_t words[2]) {
+    int more = column->scale - n->dots, size = more;
+    if (n->has_exponent || n->digits + n->dots > 19 || more < 0)
+        return 0;
+    for (uint64_t rest = n->mantissa; rest; rest /= 10)
+        size++;
+    if (n->mantissa && size > column->precision)
+        return 0;
+    uint64_t low = n->mantissa, high = 0;
+    for (; more > 0; more--) {
+        uint64_t below = (low & 0xFFFFFFFF) * 10, above = (low >> 32) * 10 + (below >> 32);
+        high = high * 10 + (above >> 32);
+        low = above << 32 | (below & 0xFFFFFFFF);
+    }
+    if (n->negative) {
+        low = ~low + 1;
+        high = ~high + (low == 0);
+    }
+    const uint16_t one = 1;
+    int is_little = *(const uint8_t *)&one;
+    words[!is_little] = low;
+    words[is_little] = high;
+    return 1;
 }
 
 /* -- times -------------------------------------------------------------------------------------- */
@@ -296,8 +392,8 @@ static int date(Cursor *c, int64_t *days) {
     return 1;
 }
 
-/* Takes 2026-01-31T12:00:00.123456Z, or another offset; microseconds since 1970. */
-static int instant(Cursor *c, int64_t *micros) {
+/* Takes 2026-01-31T12:00:00.123456, and Z or an offset if it has a zone; microseconds since 1970. */
+static int instant(Cursor *c, int has_zone, int64_t *micros) {
     int64_t days;
     int hours, minutes, seconds, fraction = 0, offset = 0;
     if (!date(c, &days) || !(take(c, 'T') || take(c, ' ')) || !digits(c, 2, &hours) ||
@@ -314,7 +410,7 @@ static int instant(Cursor *c, int64_t *micros) {
         for (; count < 6; count++)
             fraction *= 10;
     }
-    if (!take(c, 'Z')) {
+    if (has_zone && !take(c, 'Z')) {
         int sign = take(c, '+') ? 1 : take(c, '-') ? -1 : 0;
         int over, more;
         if (sign == 0 || !digits(c, 2, &over) || !take(c, ':') || !digits(c, 2, &more) ||
@@ -329,22 +425,18 @@ static int instant(Cursor *c, int64_t *micros) {
     return 1;
 }
 
-/* A string that is a date or a time as a whole. */
-static int time_value(Cursor *c, JsonKind kind, int64_t *value) {
-    JsonText text;
-    uint8_t plain[MOST_TIME];
-    if (!string(c, &text) || text.plain > sizeof plain)
-        return 0;
-    json_plain(&text, plain);
-    Cursor inside = {plain, plain + text.plain};
-    return (kind == DAY ? date(&inside, value) : instant(&inside, value)) &&
-           inside.at == inside.end;
-}
-
 /* -- values ------------------------------------------------------------------------------------- */
 
+typedef struct {
+    Cursor c;
+    Columns *all;
+    JsonReal real;
+} Reader;
+
+static int value(Reader *r, Column *column, int depth);
+
 static int skip_value(Cursor *c, int depth) {
-    JsonText text;
+    Text text;
     Number n;
     if (c->at == c->end)
         return 0;
@@ -387,54 +479,170 @@ static int skip_value(Cursor *c, int depth) {
     return take(c, close);
 }
 
-/* Of a whole number, of true and of false the text is what is written. */
-static int text_value(Cursor *c, JsonText *text) {
-    Number n;
-    int64_t whole;
-    const uint8_t *from = c->at;
-    if (from < c->end && *from == '"')
-        return string(c, text);
-    if (!take_word(c, "true", 4) && !take_word(c, "false", 5) &&
-        !(number(c, &n) && whole_of(&n, INT64_MAX - 1, &whole)))
+/* A text of a few bytes, from which its escapes are gone. */
+static int short_text(Cursor *c, uint8_t plain[MOST_TIME], Cursor *inside) {
+    Text text;
+    if (!string(c, &text) || text.plain > MOST_TIME)
         return 0;
-    text->at = from;
-    text->size = text->plain = (size_t)(c->at - from);
+    if (text.plain == text.size) {
+        *inside = (Cursor){text.at, text.at + text.size};
+    } else {
+        unescape(&text, plain);
+        *inside = (Cursor){plain, plain + text.plain};
+    }
     return 1;
 }
 
-static int field_value(Cursor *c, JsonField *field, JsonReal real) {
-    static const int64_t most[KINDS] = {[INT8] = INT8_MAX, [INT16] = INT16_MAX,
-                                        [INT32] = INT32_MAX, [INT64] = INT64_MAX - 1};
+static int time_value(Reader *r, Column *column) {
+    int64_t found;
     Number n;
-    if (field->state != ABSENT)
-        return 0; /* twice */
-    if (take_word(c, "null", 4)) {
-        field->state = NOTHING;
-        return 1;
+    Cursor inside;
+    uint8_t plain[MOST_TIME];
+    if (column->kind == TIMESTAMP && r->c.at < r->c.end && *r->c.at != '"') {
+        if (!number(&r->c, &n) || !whole_of(&n, LAST_SECOND, &found) || found < FIRST_SECOND)
+            return 0;
+        return put_whole(r->all, column, found * 1000000);
     }
-    field->state = VALUE;
-    switch (field->kind) {
-    case TEXT:
-        return text_value(c, &field->text);
-    case TRUTH:
-        field->whole = take_word(c, "true", 4);
-        return field->whole || take_word(c, "false", 5);
-    case DAY:
-    case TIME:
-        return time_value(c, field->kind, &field->whole);
-    case DOUBLE:
-        return number(c, &n) && real_of(&n, real, &field->real);
-    default:
-        return number(c, &n) && whole_of(&n, most[field->kind], &field->whole);
-    }
+    if (!short_text(&r->c, plain, &inside))
+        return 0;
+    int is_right = column->kind == DATE ? date(&inside, &found)
+                                        : instant(&inside, column->kind == TIMESTAMP, &found);
+    return is_right && inside.at == inside.end && put_whole(r->all, column, found);
 }
 
-static JsonField *field_named(const uint8_t *name, size_t size, JsonField *fields, size_t count,
-                          size_t *next) {
+static int decimal_value(Reader *r, Column *column) {
+    Number n;
+    Cursor inside;
+    uint8_t plain[MOST_TIME];
+    uint64_t words[2];
+    int is_text = r->c.at < r->c.end && *r->c.at == '"';
+    if (is_text && !short_text(&r->c, plain, &inside))
+        return 0;
+    if (!number(is_text ? &inside : &r->c, &n) || (is_text && inside.at < inside.end))
+        return 0;
+    return decimal_of(&n, column, words) && put_fixed(r->all, column, words, sizeof words);
+}
+
+static int text_value(Reader *r, Column *column, int depth) {
+    Text text;
+    const uint8_t *from = r->c.at;
+    if (from < r->c.end && *from == '"') {
+        if (!string(&r->c, &text))
+            return 0;
+        if (text.plain == text.size)
+            return put_text(r->all, column, text.at, text.size);
+        uint8_t *to = text_room(r->all, column, text.plain);
+        if (to == NULL)
+            return 0;
+        unescape(&text, to);
+        return end_text(r->all, column, text.plain);
+    }
+    /* Of any other value its JSON, as it came. */
+    return skip_value(&r->c, depth) && put_text(r->all, column, from, (size_t)(r->c.at - from));
+}
+
+static int sextet_of(uint8_t byte) {
+    if (byte >= 'A' && byte <= 'Z')
+        return byte - 'A';
+    if (byte >= 'a' && byte <= 'z')
+        return byte - 'a' + 26;
+    if (byte >= '0' && byte <= '9')
+        return byte - '0' + 52;
+    return byte == '+' ? 62 : byte == '/' ? 63 : -1;
+}
+
+/* Base64 with its padding. */
+static int bytes_value(Reader *r, Column *column) {
+    Text text;
+    if (!string(&r->c, &text) || text.plain != text.size || text.size % 4)
+        return 0;
+    const uint8_t *at = text.at;
+    size_t size = text.size / 4 * 3, used = text.size;
+    while (used > 0 && at[used - 1] == '=' && text.size - used < 2)
+        used--, size--;
+    uint8_t *to = text_room(r->all, column, size);
+    if (to == NULL)
+        return 0;
+    uint32_t bits = 0;
+    for (size_t i = 0; i < used; i++) {
+        int sextet = sextet_of(at[i]);
+        if (sextet < 0)
+            return 0;
+        bits = bits << 6 | (uint32_t)sextet;
+        if (i % 4)
+            *to++ = (uint8_t)(bits >> (6 - 2 * (i % 4)));
+    }
+    if (used % 4 && bits & (used % 4 == 2 ? 0xF : 0x3))
+        return 0; /* bits behind the last byte */
+    return end_text(r->all, column, size);
+}
+
+static int list_value(Reader *r, Column *column, int depth) {
+    if (depth == MOST_DEPTH || !take(&r->c, '['))
+        return 0;
+    skip_space(&r->c);
+    if (!take(&r->c, ']')) {
+        do {
+            skip_space(&r->c);
+            if (!value(r, column->children, depth + 1))
+                return 0;
+            skip_space(&r->c);
+        } while (take(&r->c, ','));
+        if (!take(&r->c, ']'))
+            return 0;
+    }
+    return end_list(r->all, column);
+}
+
+/* Takes a name, and what is between it and its value. */
+static int name_of(Cursor *c, Text *name) {
+    skip_space(c);
+    if (!string(c, name) || name->plain > MOST_NAME)
+        return 0;
+    skip_space(c);
+    if (!take(c, ':'))
+        return 0;
+    skip_space(c);
+    return 1;
+}
+
+static int map_value(Reader *r, Column *column, int depth) {
+    Column *entries = column->children, *keys = &entries->children[0];
+    size_t first = entries->rows;
+    if (depth == MOST_DEPTH || !take(&r->c, '{'))
+        return 0;
+    skip_space(&r->c);
+    if (!take(&r->c, '}')) {
+        do {
+            Text name;
+            uint8_t *key;
+            if (!name_of(&r->c, &name) || entries->rows - first == MOST_KEYS ||
+                (key = text_room(r->all, keys, name.plain)) == NULL)
+                return 0;
+            unescape(&name, key);
+            for (size_t row = first; row < entries->rows; row++) {
+                size_t from = items_of(keys, row);
+                if (items_of(keys, row + 1) - from == name.plain &&
+                    memcmp(keys->values.at + from, key, name.plain) == 0)
+                    return 0; /* twice */
+            }
+            if (!end_text(r->all, keys, name.plain) ||
+                !value(r, &entries->children[1], depth + 1) || !end_struct(r->all, entries))
+                return 0;
+            skip_space(&r->c);
+        } while (take(&r->c, ','));
+        if (!take(&r->c, '}'))
+            return 0;
+    }
+    return end_list(r->all, column);
+}
+
+static Column *field_named(const uint8_t *name, size_t size, const Column *column, size_t *next) {
+    size_t count = column->count;
     for (size_t i = 0; i < count; i++) {
         /* Objects mostly have their members in the same order. */
         size_t index = *next + i < count ? *next + i : *next + i - count;
-        JsonField *field = &fields[index];
+        Column *field = &column->children[index];
         if (field->name_size == size && memcmp(field->name, name, size) == 0) {
             *next = index + 1 < count ? index + 1 : 0;
             return field;
@@ -443,38 +651,93 @@ static JsonField *field_named(const uint8_t *name, size_t size, JsonField *field
     return NULL;
 }
 
-int json_object(const uint8_t *at, size_t size, JsonField *fields, size_t count, JsonReal real) {
-    Cursor c = {at, at + size};
-    JsonText name;
+static int object_value(Reader *r, Column *column, int depth) {
     uint8_t plain[MOST_NAME];
-    size_t next = 0;
-    for (size_t i = 0; i < count; i++)
-        fields[i].state = ABSENT;
-    skip_space(&c);
-    if (!take(&c, '{'))
+    size_t next = 0, row = column->rows;
+    if (depth == MOST_DEPTH || !take(&r->c, '{'))
         return 0;
-    skip_space(&c);
-    if (!take(&c, '}')) {
+    skip_space(&r->c);
+    if (!take(&r->c, '}')) {
         do {
-            skip_space(&c);
-            if (!string(&c, &name) || name.plain > MOST_NAME)
+            Text name;
+            if (!name_of(&r->c, &name))
                 return 0;
             if (name.plain < name.size) {
-                json_plain(&name, plain);
+                unescape(&name, plain);
                 name.at = plain;
             }
-            skip_space(&c);
-            if (!take(&c, ':'))
-                return 0;
-            skip_space(&c);
-            JsonField *field = field_named(name.at, name.plain, fields, count, &next);
-            if (!(field ? field_value(&c, field, real) : skip_value(&c, 1)))
-                return 0;
-            skip_space(&c);
-        } while (take(&c, ','));
-        if (!take(&c, '}'))
+            Column *field = field_named(name.at, name.plain, column, &next);
+            if (field == NULL) {
+                if (!skip_value(&r->c, depth + 1))
+                    return 0;
+            } else if (field->rows != row || !value(r, field, depth + 1)) {
+                return 0; /* twice, or a misfit */
+            }
+            skip_space(&r->c);
+        } while (take(&r->c, ','));
+        if (!take(&r->c, '}'))
             return 0;
     }
-    skip_space(&c);
-    return c.at == c.end;
+    for (size_t i = 0; i < column->count; i++)
+        if (column->children[i].rows == row && !put_null(r->all, &column->children[i]))
+            return 0;
+    return end_struct(r->all, column);
+}
+
+static int value(Reader *r, Column *column, int depth) {
+    static const int64_t most[KINDS] = {
+        [INT8] = INT8_MAX, [INT16] = INT16_MAX, [INT32] = INT32_MAX, [INT64] = INT64_MAX - 1};
+    Number n;
+    int64_t whole;
+    double real;
+    if (take_word(&r->c, "null", 4))
+        return put_null(r->all, column);
+    switch (column->kind) {
+    case BOOLEAN:
+        whole = take_word(&r->c, "true", 4);
+        return (whole || take_word(&r->c, "false", 5)) && put_truth(r->all, column, (int)whole);
+    case FLOAT:
+        if (!number(&r->c, &n) || !real_of(&n, FLT_MANT_DIG, r->real, &real))
+            return 0;
+        float single = (float)real;
+        return put_fixed(r->all, column, &single, sizeof single);
+    case DOUBLE:
+        return number(&r->c, &n) && real_of(&n, DBL_MANT_DIG, r->real, &real) &&
+               put_fixed(r->all, column, &real, sizeof real);
+    case STRING:
+        return text_value(r, column, depth);
+    case BINARY:
+        return bytes_value(r, column);
+    case DATE:
+    case TIMESTAMP:
+    case TIMESTAMP_NTZ:
+        return time_value(r, column);
+    case DECIMAL:
+        return decimal_value(r, column);
+    case STRUCT:
+        return object_value(r, column, depth);
+    case LIST:
+        return list_value(r, column, depth);
+    case MAP:
+        return map_value(r, column, depth);
+    default:
+        return number(&r->c, &n) && whole_of(&n, most[column->kind], &whole) &&
+               put_whole(r->all, column, whole);
+    }
+}
+
+int json_row(Columns *all, const uint8_t *at, size_t size, JsonReal real) {
+    Reader r = {{at, at + size}, all, real};
+    size_t row = all->root.rows, before = all->size;
+    if (size > MOST_SIZE)
+        return 0;
+    skip_space(&r.c);
+    if (object_value(&r, &all->root, 0)) {
+        skip_space(&r.c);
+        if (r.c.at == r.c.end)
+            return 1;
+    }
+    cut_rows(&all->root, row);
+    all->size = before;
+    return 0;
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "_archive.h"
-#include "_json_columns.h"
+#include "_payloads.h"
 
 #define MAX_MESSAGE ((long long)128 << 20)
 #define MAX_CONTROL_LINE ((Py_ssize_t)1 << 20)

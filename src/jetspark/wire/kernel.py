@@ -29,20 +29,31 @@ frame_of: Callable[[Delivered], MessageFrame] = attrgetter("_frame")
 Look: TypeAlias = Callable[[bytes | memoryview], bytes]
 
 
-class JsonKind(IntEnum):
-    """The type of a field of `json_columns`; the numbers are those of the C kernel."""
+class ColumnKind(IntEnum):
+    """The type of a column in a plan of `json_columns`; the numbers are those of the C kernel."""
 
-    TEXT = 0
+    BOOLEAN = 0
     INT8 = 1
     INT16 = 2
     INT32 = 3
     INT64 = 4
-    DOUBLE = 5
-    TRUTH = 6
-    DAY = 7
-    """A date: days since 1970."""
-    TIME = 8
-    """A date, a time and an offset: microseconds since 1970."""
+    FLOAT = 5
+    DOUBLE = 6
+    STRING = 7
+    BINARY = 8
+    DATE = 9
+    """Days since 1970."""
+    TIMESTAMP = 10
+    """Microseconds since 1970."""
+    TIMESTAMP_NTZ = 11
+    """The same without a time zone."""
+    DECIMAL = 12
+    STRUCT = 13
+    """Its children are its fields."""
+    LIST = 14
+    """Its child is the column of its items."""
+    MAP = 15
+    """Its child is a STRUCT of keys, which are texts, and values."""
 
 
 if TYPE_CHECKING:
@@ -61,14 +72,24 @@ if TYPE_CHECKING:
     IMPLEMENTATION = "c"
     """Which kernel is in use: "c" or "python"."""
 
-    JsonColumns: TypeAlias = tuple[bytes, list[tuple[bytes, bytes, bytes]]]
-    json_columns: Callable[[Memory, Memory, tuple[bytes, ...], bytes], JsonColumns] | None
-    """Payloads that are plain JSON objects, as the columns of their fields.
+    ColumnBuffers: TypeAlias = tuple[int, bytes | None, bytes, bytes]
+    """Rows, bits of validity (None: no null), values, offsets: as Arrow has them."""
+    json_columns: (
+        Callable[
+            [Memory, Memory, bytes, tuple[bytes, ...], int],
+            tuple[bytes, list[ColumnBuffers]] | None,
+        ]
+        | None
+    )
+    """Payloads that are usual JSON objects, as the columns of a schema.
 
-    Arguments: the payloads; their offsets (32 bits, one more than payloads); the fields' names and
-    their kinds (`JsonKind`). Returns a bit for each payload that is left out, because Spark's
-    parser has to decide what it means or whether it is right; and for each field its bits of
-    validity, its values, and its offsets if it is a text, as Arrow has them.
+    Arguments: the payloads; their offsets (32 bits, one more than payloads); a plan, the names of
+    its columns, and the bytes that the columns may have together. A plan has eight bytes for each
+    column, and each before those below it: `ColumnKind`, precision and scale of a DECIMAL, 0, and
+    how many columns are directly below (32 bits). The first is a STRUCT, whose rows are the
+    payloads. Returns a bit for each payload that is left out, because more has to be looked at
+    than the kernel does, or because something is wrong with it; and the columns in the order of the
+    plan. Returns None if they become too large.
     """
 
     class S2Decoder:

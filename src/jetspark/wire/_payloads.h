@@ -1,7 +1,7 @@
-/* json_columns of the kernel: see _python_json.py. */
+/* The kernel's decoders of payloads for Python: see kernel.py. */
 
-#ifndef JETSPARK_JSON_COLUMNS_H
-#define JETSPARK_JSON_COLUMNS_H
+#ifndef JETSPARK_PAYLOADS_H
+#define JETSPARK_PAYLOADS_H
 
 #ifndef Py_LIMITED_API
 #define Py_LIMITED_API 0x030B0000
