@@ -26,7 +26,8 @@ from tests.codecs.avro_schemas import (
     written,
 )
 
-from jetspark.codecs.avro import AvroWriter, fields_of
+from jetspark.codecs.avro import AvroDecoder
+from jetspark.codecs.avro_schema import fields_of
 from jetspark.codecs.decoder import Undecodable
 
 
@@ -37,7 +38,10 @@ def decoded(
     here = payload_schema(writer if reader is None else reader)
     columns = fields_of(here)
     names = columns.names if fields is None else fields
-    found = AvroWriter(payload_schema(writer), here, names).decode(pa.array(payloads, pa.binary()))
+    decoder = AvroDecoder(payload_schema(writer), here, names)
+    found, reasons = decoder.decode(pa.array(payloads, pa.binary()))
+    for reason in reasons.drop_null().to_pylist():
+        raise Undecodable(reason)
     for one, field in zip(found, [columns.field(name) for name in names], strict=True):
         assert one.type == field.type
         one.validate(full=True)

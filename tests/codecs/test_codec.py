@@ -23,7 +23,7 @@ from tests.codecs.test_framing import Registry
 from tests.codecs.test_protobuf import SOURCE, Order
 
 import jetspark.blocking
-from jetspark.codecs.avro import fields_of
+from jetspark.codecs.avro_schema import fields_of
 from jetspark.codecs.codec import Codec
 from jetspark.connection.options import make_options
 from jetspark.documents import StoredMsg

@@ -12,7 +12,7 @@ from tests.codecs.avro_schemas import payload_schema
 from tests.codecs.test_framing import OLD, Registry, batch, confluent
 
 from jetspark.codecs import protobuf
-from jetspark.codecs.avro import fields_of
+from jetspark.codecs.avro_schema import fields_of
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.framing import Framing

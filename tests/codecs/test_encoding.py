@@ -30,7 +30,7 @@ from tests.codecs.test_framing import Registry, batch, rows_of
 from tests.codecs.test_protobuf import ORDER, SOURCE, Order, as_row, orders
 from tests.codecs.test_protobuf import decoded as decoded_protobuf
 
-from jetspark.codecs.avro import fields_of
+from jetspark.codecs.avro_schema import fields_of
 from jetspark.codecs.codec import Codec
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding, given_schema

@@ -28,7 +28,8 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
     import pyarrow as pa
 
     from jetspark.codecs.ddl import arrow_fields
-    from jetspark.codecs.json_fields import JsonFields, buffers_of
+    from jetspark.codecs.json_fields import JsonFields
+    from jetspark.codecs.kernel_columns import buffers_of
 
     flat = FIELDS, FIELDS
     nested = (

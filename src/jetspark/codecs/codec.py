@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import pyarrow as pa
 
-from jetspark.codecs.avro import AvroEncoder
+from jetspark.codecs.avro_encoder import AvroEncoder
 from jetspark.codecs.cloudevents import CloudEventEncoder, JsonEncoder
 from jetspark.codecs.ddl import spark_type
 from jetspark.codecs.decoder import PAYLOAD, REASON, Undecodable

@@ -84,8 +84,9 @@ def reason_text(text: str) -> str:
 class Writer(Protocol):
     """Decodes the payloads of one writer's schema."""
 
-    def decode(self, payloads: pa.BinaryArray) -> list[pa.Array]:
-        """The fields of at least one payload. Raises Undecodable."""
+    def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """The fields of at least one payload, null where a payload does not fit, and why. Raises
+        Undecodable for payloads that are to be tried by halves."""
 
 
 class SchemaKey(NamedTuple):
@@ -233,11 +234,11 @@ class PayloadFields:
         self, writer: Writer, payloads: pa.BinaryArray
     ) -> Iterator[tuple[list[pa.Array] | None, pa.StringArray]]:
         try:
-            found = writer.decode(payloads)
+            columns, reasons = writer.decode(payloads)
         except BaseException as error:
             reason = reason_of(error)
         else:
-            yield found, pa.nulls(len(payloads), pa.string())
+            yield columns, self._hinted(payloads, reasons)
             return
         half = len(payloads) // 2
         if not half:
@@ -246,6 +247,15 @@ class PayloadFields:
             return
         yield from self._halved(writer, payloads.slice(0, half))
         yield from self._halved(writer, payloads.slice(half))
+
+    def _hinted(self, payloads: pa.BinaryArray, reasons: pa.StringArray) -> pa.StringArray:
+        """The reasons, with what may be around a payload."""
+        if reasons.null_count == len(reasons):
+            return reasons
+        texts = reasons.to_pylist()
+        for row in pc.indices_nonzero(pc.is_valid(reasons)).to_pylist():
+            texts[row] += self._packed.hint(payloads[row].as_py())
+        return pa.array(texts, pa.string())
 
 
 def _counts(values: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, cast, get_args
 
 import pyarrow as pa
 
-from jetspark.codecs import avro, debezium, protobuf
+from jetspark.codecs import avro_schema, debezium, protobuf
+from jetspark.codecs.avro import AvroDecoder
 from jetspark.codecs.cloudevents import CloudEventFields
 from jetspark.codecs.decoder import (
     NotOfPayload,
@@ -281,12 +282,11 @@ def _given(decode: str, schema: str | None, file: str | None) -> PayloadSchema:
 
 def _of_avro(decoding: Decoding) -> PayloadFields:
     reader = decoding.schema
-    avro.library()
-    every = avro.fields_of(reader)
+    every = avro_schema.fields_of(reader)
     names = decoding.check_fields(every.names)
 
     def writer(key: SchemaKey) -> Writer:
-        return avro.AvroWriter(decoding.schema_of(key), reader, names)
+        return AvroDecoder(decoding.schema_of(key), reader, names)
 
     return PayloadFields(pa.schema([every.field(name) for name in names]), decoding.framing, writer)
 

@@ -3,9 +3,8 @@ kernel leaves by `json_decoder`. Both give the same columns."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,30 +12,13 @@ import pyarrow.compute as pc
 from jetspark.codecs.decoder import PAYLOAD, with_fields
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.json_decoder import JsonDecoder
+from jetspark.codecs.kernel_columns import arrays_of, buffers_of, plan_of
 from jetspark.codecs.sizes import MAX_DECODED_BYTES, too_large
 from jetspark.reserved_names import BARE_PAYLOAD
-from jetspark.wire.kernel import ColumnKind, json_columns
+from jetspark.wire.kernel import json_columns
 
-if TYPE_CHECKING:
-    from jetspark.wire.kernel import ColumnBuffers
-
-_KINDS: Final[Mapping[pa.DataType, ColumnKind]] = {
-    pa.bool_(): ColumnKind.BOOLEAN,
-    pa.int8(): ColumnKind.INT8,
-    pa.int16(): ColumnKind.INT16,
-    pa.int32(): ColumnKind.INT32,
-    pa.int64(): ColumnKind.INT64,
-    pa.float32(): ColumnKind.FLOAT,
-    pa.float64(): ColumnKind.DOUBLE,
-    pa.string(): ColumnKind.STRING,
-    pa.binary(): ColumnKind.BINARY,
-    pa.date32(): ColumnKind.DATE,
-    pa.timestamp("us", tz="UTC"): ColumnKind.TIMESTAMP,
-    pa.timestamp("us"): ColumnKind.TIMESTAMP_NTZ,
-}
-_NODE: Final = struct.Struct("=BBBxI")
 _MAX_DEPTH: Final = 30
-"""Of columns within each other that the kernel builds."""
+"""Of columns within each other for the kernel."""
 
 
 class JsonFields:
@@ -57,7 +39,8 @@ class JsonFields:
         self._framing = framing
         in_payloads = [(names or {}).get(name, name) for name in fields.names]
         self._decoder = JsonDecoder(fields, in_payloads)
-        self.plan: Final = None if json_columns is None else _plan_of(fields, in_payloads)
+        named = [one.with_name(name) for one, name in zip(fields, in_payloads, strict=True)]
+        self.plan: Final = None if json_columns is None else plan_of(named, _MAX_DEPTH)
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
@@ -97,8 +80,7 @@ class JsonFields:
         if found is None:
             raise too_large()
         left, buffers = found
-        parts = iter(buffers[1:])
-        columns = [_array_of(one.type, parts) for one in self.fields]
+        columns = arrays_of(list(self.fields), buffers)
         if not any(left):
             return columns, pa.nulls(rows, pa.string())
         is_left = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(left)])
@@ -125,61 +107,3 @@ class JsonFields:
         for row in pc.indices_nonzero(pc.is_valid(reasons)).to_pylist():
             texts[row] += self._framing.hint(payloads[row].as_py())
         return pa.array(texts, pa.string())
-
-
-def buffers_of(payloads: Any) -> tuple[memoryview, memoryview]:
-    """Bytes and offsets of an array, which may be a slice."""
-    _, offsets, data = payloads.buffers()
-    begin = 4 * payloads.offset
-    end = begin + 4 * (len(payloads) + 1)
-    return memoryview(b"" if data is None else data), memoryview(offsets)[begin:end]
-
-
-def _plan_of(fields: pa.Schema, names: Sequence[str]) -> tuple[bytes, tuple[bytes, ...]] | None:
-    """The plan of the columns and their names, for the kernel; None: it does not build them."""
-    plan, named = bytearray(), []
-
-    def add(kind: pa.DataType, name: str, depth: int) -> bool:
-        scale = precision = 0
-        below: Sequence[tuple[str, pa.DataType]] = ()
-        if pa.types.is_decimal128(kind):
-            number, precision, scale = ColumnKind.DECIMAL, kind.precision, kind.scale
-        elif pa.types.is_struct(kind):
-            number, below = ColumnKind.STRUCT, [(one.name, one.type) for one in kind]
-        elif pa.types.is_map(kind) and kind.key_type == pa.string():
-            entries = pa.struct([kind.key_field, kind.item_field])
-            number, below = ColumnKind.MAP, [("", entries)]
-        elif pa.types.is_list(kind):
-            number, below = ColumnKind.LIST, [("", kind.value_type)]
-        elif kind in _KINDS:
-            number = _KINDS[kind]
-        else:
-            return False
-        plan.extend(_NODE.pack(number, precision, scale, len(below)))
-        named.append(name.encode())
-        return (
-            depth < _MAX_DEPTH
-            and scale >= 0
-            and all(add(each, name_below, depth + 1) for name_below, each in below)
-        )
-
-    columns = pa.struct([one.with_name(name) for one, name in zip(fields, names, strict=True)])
-    return (bytes(plan), tuple(named)) if add(columns, "", 0) else None
-
-
-def _array_of(kind: pa.DataType, parts: Iterator[ColumnBuffers]) -> pa.Array:
-    """The next column that the kernel has built, with those below it."""
-    rows, *buffers = next(parts)
-    valid, values, offsets = (one if one is None else pa.py_buffer(one) for one in buffers)
-    if pa.types.is_struct(kind):
-        children = [_array_of(one.type, parts) for one in kind]
-        return pa.Array.from_buffers(kind, rows, [valid], children=children)
-    if pa.types.is_map(kind):
-        entries = _array_of(pa.struct([kind.key_field, kind.item_field]), parts)
-        return pa.Array.from_buffers(kind, rows, [valid, offsets], children=[entries])
-    if pa.types.is_list(kind):
-        items = _array_of(kind.value_type, parts)
-        return pa.Array.from_buffers(kind, rows, [valid, offsets], children=[items])
-    if kind in (pa.string(), pa.binary()):
-        return pa.Array.from_buffers(kind, rows, [valid, offsets, values])
-    return pa.Array.from_buffers(kind, rows, [valid, values])

@@ -241,14 +241,15 @@ class ProtobufWriter:
         self._bytes_of_byte = max(map(sizes.bytes_of_byte, self.fields.types), default=1)
         self._elements = [*_elements_of(descriptor, pa.struct(list(self.fields)))]
 
-    def decode(self, payloads: pa.BinaryArray) -> list[pa.Array]:
+    def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
         """The fields of at least one message. Raises Undecodable."""
         try:
             _check_nested_groups(payloads, self._descriptor)
             self._check_elements(payloads)
             found = self._handler.array_to_record_batch(payloads)
             check_times(found.columns)
-            return [found.column(one.name).cast(one.type) for one in self.fields]
+            columns = [found.column(one.name).cast(one.type) for one in self.fields]
+            return columns, pa.nulls(len(payloads), pa.string())
         except Undecodable:
             raise
         except BaseException as error:

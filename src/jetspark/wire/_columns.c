@@ -93,6 +93,9 @@ int put_null(Columns *all, Column *column) {
     static const uint8_t zeros[16] = {0};
     size_t width;
     switch (column->kind) {
+    case NOTHING:
+        column->rows++;
+        return 1;
     case BOOLEAN:
         if (!count_size(all, 1) || !put_bit(all, &column->values, column->rows, 0))
             return 0;
@@ -153,6 +156,83 @@ int put_whole(Columns *all, Column *column, int64_t value) {
     }
 }
 
+/* -- decimals and times --------------------------------------------------------------------------- */
+
+#define MOST_DIGITS 38
+
+static const uint64_t tens[MOST_DIGITS + 1][2] = {
+    {0, 0x1U}, {0, 0xaU}, {0, 0x64U}, {0, 0x3e8U}, {0, 0x2710U}, {0, 0x186a0U}, {0, 0xf4240U},
+    {0, 0x989680U}, {0, 0x5f5e100U}, {0, 0x3b9aca00U}, {0, 0x2540be400U}, {0, 0x174876e800U},
+    {0, 0xe8d4a51000U}, {0, 0x9184e72a000U}, {0, 0x5af3107a4000U}, {0, 0x38d7ea4c68000U},
+    {0, 0x2386f26fc10000U}, {0, 0x16345785d8a0000U}, {0, 0xde0b6b3a7640000U},
+    {0, 0x8ac7230489e80000U}, {0x5U, 0x6bc75e2d63100000U}, {0x36U, 0x35c9adc5dea00000U},
+    {0x21eU, 0x19e0c9bab2400000U}, {0x152dU, 0x2c7e14af6800000U}, {0xd3c2U, 0x1bcecceda1000000U},
+    {0x84595U, 0x161401484a000000U}, {0x52b7d2U, 0xdcc80cd2e4000000U},
+    {0x33b2e3cU, 0x9fd0803ce8000000U}, {0x204fce5eU, 0x3e25026110000000U},
+    {0x1431e0faeU, 0x6d7217caa0000000U}, {0xc9f2c9cd0U, 0x4674edea40000000U},
+    {0x7e37be2022U, 0xc0914b2680000000U}, {0x4ee2d6d415bU, 0x85acef8100000000U},
+    {0x314dc6448d93U, 0x38c15b0a00000000U}, {0x1ed09bead87c0U, 0x378d8e6400000000U},
+    {0x13426172c74d82U, 0x2b878fe800000000U}, {0xc097ce7bc90715U, 0xb34b9f1000000000U},
+    {0x785ee10d5da46d9U, 0xf436a000000000U}, {0x4b3b4ca85a86c47aU, 0x98a224000000000U},
+};
+
+static int is_less(uint64_t high, uint64_t low, const uint64_t than[2]) {
+    return high < than[0] || (high == than[0] && low < than[1]);
+}
+
+/* Divides by ten; returns the rest. */
+static unsigned divide(uint64_t *high, uint64_t *low) {
+    uint64_t parts[4] = {*high >> 32, *high & 0xFFFFFFFF, *low >> 32, *low & 0xFFFFFFFF}, rest = 0;
+    for (int i = 0; i < 4; i++) {
+        uint64_t part = rest << 32 | parts[i];
+        parts[i] = part / 10;
+        rest = part % 10;
+    }
+    *high = parts[0] << 32 | parts[1];
+    *low = parts[2] << 32 | parts[3];
+    return (unsigned)rest;
+}
+
+int put_decimal(Columns *all, Column *column, uint64_t high, uint64_t low, int is_negative,
+                int places) {
+    if (high == 0 && low == 0)
+        places = column->scale;
+    for (; places > column->scale; places--)
+        if (divide(&high, &low) != 0)
+            return 0;
+    for (; places < column->scale; places++) {
+        if (!is_less(high, low, tens[MOST_DIGITS - 1]))
+            return 0;
+        uint64_t below = (low & 0xFFFFFFFF) * 10, above = (low >> 32) * 10 + (below >> 32);
+        high = high * 10 + (above >> 32);
+        low = above << 32 | (below & 0xFFFFFFFF);
+    }
+    if (column->precision > MOST_DIGITS || !is_less(high, low, tens[column->precision]))
+        return 0;
+    if (is_negative) {
+        low = ~low + 1;
+        high = ~high + (low == 0);
+    }
+    const uint16_t one = 1;
+    int is_little = *(const uint8_t *)&one;
+    uint64_t words[2];
+    words[!is_little] = low;
+    words[is_little] = high;
+    return put_fixed(all, column, words, sizeof words);
+}
+
+#define FIRST_DAY (-719162) /* of the years 1 to 9999 */
+#define LAST_DAY 2932896
+#define DAY_MICROS 86400000000
+
+int put_time(Columns *all, Column *column, int64_t value) {
+    int64_t unit = column->kind == DATE ? 1 : DAY_MICROS;
+    return value >= FIRST_DAY * unit && value < (LAST_DAY + 1) * unit &&
+           put_whole(all, column, value);
+}
+
+/* -- texts, lists and structs ---------------------------------------------------------------------- */
+
 uint8_t *text_room(Columns *all, Column *column, size_t size) {
     if (size > INT32_MAX - column->values.size) {
         all->too_large = 1;
@@ -184,6 +264,42 @@ int end_list(Columns *all, Column *column) {
 int end_struct(Columns *all, Column *column) {
     return count_size(all, 1) && end_row(all, column, 1);
 }
+
+/* -- UTF-8 --------------------------------------------------------------------------------------- */
+
+size_t wide_size(const uint8_t *at, const uint8_t *end) {
+    uint8_t first = at[0];
+    int size = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    if (first < 0xC2 || first > 0xF4 || end - at < size)
+        return 0;
+    for (int i = 1; i < size; i++)
+        if ((at[i] & 0xC0) != 0x80)
+            return 0;
+    if ((first == 0xE0 && at[1] < 0xA0) || (first == 0xED && at[1] > 0x9F) ||
+        (first == 0xF0 && at[1] < 0x90) || (first == 0xF4 && at[1] > 0x8F))
+        return 0;
+    return (size_t)size;
+}
+
+int is_utf8(const uint8_t *at, size_t size) {
+    const uint8_t *end = at + size;
+    while (at < end) {
+        uint64_t eight;
+        if (end - at >= 8 && (memcpy(&eight, at, 8), (eight & 0x8080808080808080) == 0)) {
+            at += 8;
+        } else if (*at < 0x80) {
+            at++;
+        } else {
+            size_t wide = wide_size(at, end);
+            if (wide == 0)
+                return 0;
+            at += wide;
+        }
+    }
+    return 1;
+}
+
+/* -- cutting back ---------------------------------------------------------------------------------- */
 
 static void cut_bits(Bytes *bits, size_t rows) {
     if (bits->size <= rows / 8)
@@ -220,6 +336,8 @@ void cut_rows(Column *column, size_t rows) {
     case STRUCT:
         for (size_t i = 0; i < column->count; i++)
             cut_rows(&column->children[i], rows);
+        break;
+    case NOTHING:
         break;
     default:
         column->values.size = rows * width_of(column);

@@ -16,7 +16,9 @@ typedef enum {
     DATE,          /* days since 1970 */
     TIMESTAMP,     /* microseconds since 1970, in UTC */
     TIMESTAMP_NTZ, /* the same without a time zone */
-    DECIMAL, STRUCT, LIST, MAP, KINDS,
+    DECIMAL, STRUCT, LIST, MAP,
+    NOTHING,       /* always null */
+    KINDS,
 } ColumnKind;
 
 typedef struct {
@@ -51,6 +53,11 @@ int put_truth(Columns *all, Column *column, int value);
 int put_fixed(Columns *all, Column *column, const void *value, size_t width);
 int put_text(Columns *all, Column *column, const uint8_t *text, size_t size);
 int put_whole(Columns *all, Column *column, int64_t value); /* INT8 to INT64, DATE, times */
+/* Units of so many places behind the point; also 0 if they are not exactly a DECIMAL of the column,
+   or a day or a time is not of the years 1 to 9999. */
+int put_decimal(Columns *all, Column *column, uint64_t high, uint64_t low, int is_negative,
+                int places);
+int put_time(Columns *all, Column *column, int64_t value);
 /* Room for a text of this size; `end_text` follows when it is there. */
 uint8_t *text_room(Columns *all, Column *column, size_t size);
 int end_text(Columns *all, Column *column, size_t size);
@@ -60,6 +67,14 @@ int end_struct(Columns *all, Column *column);
 
 void cut_rows(Column *column, size_t rows);
 void free_column(Column *column);
+
+/* The bytes of one character of two to four bytes in UTF-8, or 0. */
+size_t wide_size(const uint8_t *at, const uint8_t *end);
+int is_utf8(const uint8_t *at, size_t size);
+
+static inline int has_room(const Columns *all) {
+    return !all->no_memory && !all->too_large;
+}
 
 static inline size_t items_of(const Column *column, size_t row) {
     int32_t offset;

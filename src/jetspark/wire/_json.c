@@ -11,8 +11,7 @@
 #define MOST_SIZE 1000000 /* bytes of a payload: of a larger one the values are counted first */
 #define MOST_NUMBER 40
 #define MOST_TIME 40
-#define FIRST_SECOND (-62135596800) /* of the years 1 to 9999 */
-#define LAST_SECOND 253402300799
+#define LAST_SECOND 253402300799 /* of the year 9999 */
 #define MOST_PLACES 22 /* of a power of ten that is a double itself */
 
 typedef struct {
@@ -91,23 +90,6 @@ static size_t skip_escape(Cursor *c) {
     return 4;
 }
 
-/* Moves behind one character of two to four bytes in UTF-8. */
-static int skip_wide(Cursor *c) {
-    const uint8_t *at = c->at;
-    uint8_t first = at[0];
-    int size = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    if (first < 0xC2 || first > 0xF4 || c->end - at < size)
-        return 0;
-    for (int i = 1; i < size; i++)
-        if ((at[i] & 0xC0) != 0x80)
-            return 0;
-    if ((first == 0xE0 && at[1] < 0xA0) || (first == 0xED && at[1] > 0x9F) ||
-        (first == 0xF0 && at[1] < 0x90) || (first == 0xF4 && at[1] > 0x8F))
-        return 0;
-    c->at += size;
-    return 1;
-}
-
 /* Moves to the next byte of a string that is not plain: a quote, a backslash, a control character,
    or one beyond ASCII. */
 static const uint8_t *skip_plain(Cursor *c) {
@@ -142,8 +124,10 @@ static int string(Cursor *c, Text *text) {
         if (byte < 0x20)
             return 0;
         if (byte >= 0x80) {
-            if (!skip_wide(c))
+            size_t wide = wide_size(c->at, c->end);
+            if (wide == 0)
                 return 0;
+            c->at += wide;
         } else {
             const uint8_t *from = c->at++;
             size_t size = skip_escape(c);
@@ -335,32 +319,6 @@ static int real_of(const Number *n, int bits, JsonReal real, double *value) {
     return 1;
 }
 
-/* The number in units of the last place of a DECIMAL, if it has no digit too many. */
-static int decimal_of(const Number *n, const Column *column, uint64_t words[2]) {
-    int more = column->scale - n->dots, size = more;
-    if (n->has_exponent || n->digits + n->dots > 19 || more < 0)
-        return 0;
-    for (uint64_t rest = n->mantissa; rest; rest /= 10)
-        size++;
-    if (n->mantissa && size > column->precision)
-        return 0;
-    uint64_t low = n->mantissa, high = 0;
-    for (; more > 0; more--) {
-        uint64_t below = (low & 0xFFFFFFFF) * 10, above = (low >> 32) * 10 + (below >> 32);
-        high = high * 10 + (above >> 32);
-        low = above << 32 | (below & 0xFFFFFFFF);
-    }
-    if (n->negative) {
-        low = ~low + 1;
-        high = ~high + (low == 0);
-    }
-    const uint16_t one = 1;
-    int is_little = *(const uint8_t *)&one;
-    words[!is_little] = low;
-    words[is_little] = high;
-    return 1;
-}
-
 /* -- times -------------------------------------------------------------------------------------- */
 
 /* Takes so many digits. */
@@ -419,8 +377,6 @@ static int instant(Cursor *c, int has_zone, int64_t *micros) {
         offset = sign * (over * 60 + more) * 60;
     }
     int64_t second = days * 86400 + hours * 3600 + minutes * 60 + seconds - offset;
-    if (second < FIRST_SECOND || second > LAST_SECOND)
-        return 0;
     *micros = second * 1000000 + fraction;
     return 1;
 }
@@ -499,28 +455,27 @@ static int time_value(Reader *r, Column *column) {
     Cursor inside;
     uint8_t plain[MOST_TIME];
     if (column->kind == TIMESTAMP && r->c.at < r->c.end && *r->c.at != '"') {
-        if (!number(&r->c, &n) || !whole_of(&n, LAST_SECOND, &found) || found < FIRST_SECOND)
-            return 0;
-        return put_whole(r->all, column, found * 1000000);
+        return number(&r->c, &n) && whole_of(&n, LAST_SECOND, &found) &&
+               put_time(r->all, column, found * 1000000);
     }
     if (!short_text(&r->c, plain, &inside))
         return 0;
     int is_right = column->kind == DATE ? date(&inside, &found)
                                         : instant(&inside, column->kind == TIMESTAMP, &found);
-    return is_right && inside.at == inside.end && put_whole(r->all, column, found);
+    return is_right && inside.at == inside.end && put_time(r->all, column, found);
 }
 
 static int decimal_value(Reader *r, Column *column) {
     Number n;
     Cursor inside;
     uint8_t plain[MOST_TIME];
-    uint64_t words[2];
     int is_text = r->c.at < r->c.end && *r->c.at == '"';
     if (is_text && !short_text(&r->c, plain, &inside))
         return 0;
     if (!number(is_text ? &inside : &r->c, &n) || (is_text && inside.at < inside.end))
         return 0;
-    return decimal_of(&n, column, words) && put_fixed(r->all, column, words, sizeof words);
+    return !n.has_exponent && n.digits + n.dots <= 19 &&
+           put_decimal(r->all, column, 0, n.mantissa, n.negative, n.dots);
 }
 
 static int text_value(Reader *r, Column *column, int depth) {

@@ -2,12 +2,14 @@
 
 #include "_payloads.h"
 
+#include "_avro.h"
 #include "_columns.h"
 #include "_json.h"
 
 #include <stdlib.h>
 
-#define MOST_DEPTH 32 /* of a schema */
+#define MOST_DEPTH 128 /* of a schema */
+#define MOST_AVRO_DEPTH 256
 #define NODE_SIZE 8   /* bytes of a column in a plan: see kernel.py */
 
 /* -- plans -------------------------------------------------------------------------------------- */
@@ -101,6 +103,72 @@ static int append_buffers(PyObject *list, const Column *column) {
     return done;
 }
 
+/* -- batches ------------------------------------------------------------------------------------ */
+
+/* Payloads, and the columns that they become. */
+typedef struct {
+    Py_buffer data, offsets;
+    Columns all;
+} Batch;
+
+static Py_ssize_t rows_of(const Batch *batch) {
+    return batch->offsets.len / 4 - 1;
+}
+
+static int begin_batch(Batch *batch, Plan *plan, Py_ssize_t limit) {
+    batch->all.limit = limit < 0 ? 0 : (size_t)limit;
+    if (batch->offsets.len < 4) {
+        PyErr_SetString(PyExc_ValueError, "rows + 1 offsets");
+        return 0;
+    }
+    if (!column_of(plan, &batch->all.root, 0))
+        return 0;
+    if (batch->all.root.kind != STRUCT || plan->left > 0) {
+        PyErr_SetString(PyExc_ValueError, "no plan of columns");
+        return 0;
+    }
+    return 1;
+}
+
+static int payload_of(const Batch *batch, Py_ssize_t row, const uint8_t **at, size_t *size) {
+    int32_t limits[2];
+    memcpy(limits, (const char *)batch->offsets.buf + 4 * row, 8);
+    if (limits[0] < 0 || limits[1] < limits[0] || limits[1] > batch->data.len) {
+        PyErr_SetString(PyExc_ValueError, "offsets outside of the data");
+        return 0;
+    }
+    *at = (const uint8_t *)batch->data.buf + limits[0];
+    *size = (size_t)(limits[1] - limits[0]);
+    return 1;
+}
+
+/* After a payload that is no row; 0 if there is no room, with an error if memory is missing. */
+static int put_no_row(Batch *batch) {
+    Columns *all = &batch->all;
+    if (has_room(all))
+        put_null(all, &all->root);
+    if (all->no_memory)
+        PyErr_NoMemory();
+    return has_room(all);
+}
+
+/* What has been decoded, beside what is not a row; None if it becomes too large. */
+static PyObject *result_of(const Batch *batch, PyObject *others) {
+    if (batch->all.too_large)
+        return Py_NewRef(Py_None);
+    PyObject *result = NULL, *list = PyList_New(0);
+    if (list != NULL && append_buffers(list, &batch->all.root))
+        result = Py_BuildValue("OO", others, list);
+    Py_XDECREF(list);
+    return result;
+}
+
+static void end_batch(Batch *batch) {
+    free_column(&batch->all.root);
+    PyBuffer_Release(&batch->data);
+    PyBuffer_Release(&batch->offsets);
+}
+
 /* -- JSON --------------------------------------------------------------------------------------- */
 
 static double json_real(const char *number) {
@@ -110,58 +178,239 @@ static double json_real(const char *number) {
     return found;
 }
 
-static int decode_rows(Columns *all, const Py_buffer *data, const Py_buffer *offsets, char *left) {
-    Py_ssize_t rows = offsets->len / 4 - 1;
+/* The bits of the payloads that are left. */
+static PyObject *decode_json(Batch *batch) {
+    Py_ssize_t rows = rows_of(batch);
+    PyObject *left = PyBytes_FromStringAndSize(NULL, (rows + 7) / 8);
+    if (left == NULL)
+        return NULL;
+    char *bits = PyBytes_AsString(left);
+    memset(bits, 0, (size_t)PyBytes_Size(left));
     for (Py_ssize_t row = 0; row < rows; row++) {
-        int32_t limits[2];
-        memcpy(limits, (const char *)offsets->buf + 4 * row, 8);
-        if (limits[0] < 0 || limits[1] < limits[0] || limits[1] > data->len) {
-            PyErr_SetString(PyExc_ValueError, "offsets outside of the data");
-            return 0;
-        }
-        const uint8_t *at = (const uint8_t *)data->buf + limits[0];
-        if (json_row(all, at, (size_t)(limits[1] - limits[0]), json_real))
-            continue;
-        left[row / 8] |= (char)(1 << row % 8);
-        if (all->no_memory || all->too_large || !put_null(all, &all->root))
+        const uint8_t *at;
+        size_t size;
+        if (!payload_of(batch, row, &at, &size))
             break;
+        if (!json_row(&batch->all, at, size, json_real)) {
+            bits[row / 8] |= (char)(1 << row % 8);
+            if (!put_no_row(batch))
+                break;
+        }
     }
-    if (all->no_memory)
-        PyErr_NoMemory();
-    return !all->no_memory;
+    if (PyErr_Occurred())
+        Py_CLEAR(left);
+    return left;
 }
 
 PyObject *json_columns(PyObject *Py_UNUSED(self), PyObject *args) {
-    Py_buffer data, offsets;
-    Plan plan;
+    Batch batch = {.all = {.size = 0}};
+    Plan plan = {.named = 0};
     Py_ssize_t limit;
-    PyObject *left = NULL, *list = NULL, *result = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*y#O!n", &data, &offsets, &plan.at, &plan.left, &PyTuple_Type,
-                          &plan.names, &limit))
+    if (!PyArg_ParseTuple(args, "y*y*y#O!n", &batch.data, &batch.offsets, &plan.at, &plan.left,
+                          &PyTuple_Type, &plan.names, &limit))
         return NULL;
-    Columns all = {.limit = limit < 0 ? 0 : (size_t)limit};
-    plan.named = 0;
-    if (offsets.len < 4) {
-        PyErr_SetString(PyExc_ValueError, "rows + 1 offsets");
-    } else if (column_of(&plan, &all.root, 0)) {
-        if (all.root.kind != STRUCT || plan.left > 0)
-            PyErr_SetString(PyExc_ValueError, "no plan of columns");
-        else
-            left = PyBytes_FromStringAndSize(NULL, (offsets.len / 4 - 1 + 7) / 8);
-    }
-    if (left != NULL) {
-        memset(PyBytes_AsString(left), 0, (size_t)PyBytes_Size(left));
-        if (!decode_rows(&all, &data, &offsets, PyBytes_AsString(left)))
-            ;
-        else if (all.too_large)
-            result = Py_NewRef(Py_None);
-        else if ((list = PyList_New(0)) != NULL && append_buffers(list, &all.root))
-            result = Py_BuildValue("OO", left, list);
-    }
-    Py_XDECREF(list);
+    PyObject *left = begin_batch(&batch, &plan, limit) ? decode_json(&batch) : NULL;
+    PyObject *result = left == NULL ? NULL : result_of(&batch, left);
     Py_XDECREF(left);
-    free_column(&all.root);
-    PyBuffer_Release(&data);
-    PyBuffer_Release(&offsets);
+    end_batch(&batch);
+    return result;
+}
+
+/* -- Avro --------------------------------------------------------------------------------------- */
+
+#define AVRO_NODE_SIZE 24
+
+/* What is left of a plan of datums, and the columns by their numbers. */
+typedef struct {
+    Plan plan;
+    PyObject *constants;
+    Py_ssize_t used; /* of the constants */
+    Column **columns;
+    size_t count;
+} AvroPlan;
+
+static int no_avro_plan(void) {
+    PyErr_SetString(PyExc_ValueError, "no plan of datums");
+    return 0;
+}
+
+static size_t count_columns(const Column *column) {
+    size_t count = 1;
+    for (size_t i = 0; i < column->count; i++)
+        count += count_columns(&column->children[i]);
+    return count;
+}
+
+static size_t list_columns(Column *column, Column **to) {
+    size_t count = 1;
+    *to = column;
+    for (size_t i = 0; i < column->count; i++)
+        count += list_columns(&column->children[i], to + count);
+    return count;
+}
+
+/* Whether a column takes what a node writes into it. */
+static int has_right_column(const AvroNode *node) {
+    const Column *column = node->column;
+    if (column == NULL || node->kind == AVRO_NULL || node->kind == AVRO_REFUSED)
+        return 1;
+    switch (node->kind) {
+    case AVRO_BOOLEAN:
+        return column->kind == BOOLEAN;
+    case AVRO_INT:
+    case AVRO_LONG:
+        return column->kind == INT32 || column->kind == INT64 || column->kind == FLOAT ||
+               column->kind == DOUBLE || column->kind == DATE || column->kind == TIMESTAMP ||
+               column->kind == TIMESTAMP_NTZ;
+    case AVRO_FLOAT:
+    case AVRO_DOUBLE:
+        return column->kind == FLOAT || column->kind == DOUBLE;
+    case AVRO_BYTES:
+    case AVRO_FIXED:
+        return column->kind == BINARY || column->kind == STRING || column->kind == DECIMAL;
+    case AVRO_ENUM:
+        return column->kind == STRING;
+    case AVRO_RECORD:
+        return column->kind == STRUCT;
+    case AVRO_ARRAY:
+        return column->kind == LIST;
+    case AVRO_MAP:
+        return column->kind == MAP;
+    default:
+        for (size_t i = 0; i < node->count; i++)
+            if (node->children[i].member >= 0 &&
+                (column->kind != STRUCT || (size_t)node->children[i].member >= column->count))
+                return 0;
+        return 1;
+    }
+}
+
+static int avro_node(AvroPlan *avro, AvroNode *node, int depth) {
+    struct {
+        uint8_t kind, is_millis, scale, has_constant;
+        int32_t column, member;
+        uint32_t size, count, constants;
+    } given;
+    Plan *plan = &avro->plan;
+    char *name, *constant;
+    Py_ssize_t name_size, constant_size;
+    PyObject *text = PyTuple_GetItem(plan->names, plan->named);
+    if (text == NULL || PyBytes_AsStringAndSize(text, &name, &name_size) < 0)
+        return 0;
+    plan->named++;
+    if (plan->left < AVRO_NODE_SIZE)
+        return no_avro_plan();
+    memcpy(&given, plan->at, AVRO_NODE_SIZE);
+    plan->at += AVRO_NODE_SIZE;
+    plan->left -= AVRO_NODE_SIZE;
+    size_t below = (size_t)given.count + given.constants;
+    if (given.kind >= AVRO_KINDS || depth == MOST_AVRO_DEPTH || given.column < -1 ||
+        (given.column >= 0 && (size_t)given.column >= avro->count) || given.size > INT32_MAX ||
+        below > (size_t)plan->left / AVRO_NODE_SIZE)
+        return no_avro_plan();
+    *node = (AvroNode){
+        .kind = (AvroKind)given.kind,
+        .is_millis = given.is_millis,
+        .scale = given.scale,
+        .column = given.column < 0 ? NULL : avro->columns[given.column],
+        .member = given.member,
+        .size = given.size,
+        .name = (const uint8_t *)name,
+        .name_size = (size_t)name_size,
+    };
+    if (given.has_constant) {
+        PyObject *bytes = PyTuple_GetItem(avro->constants, avro->used++);
+        if (bytes == NULL || PyBytes_AsStringAndSize(bytes, &constant, &constant_size) < 0)
+            return 0;
+        node->constant = (const uint8_t *)constant;
+        node->constant_size = (size_t)constant_size;
+    }
+    if (below > 0 && (node->children = calloc(below, sizeof *node)) == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (size_t i = 0; i < below; i++) {
+        int done = avro_node(avro, &node->children[i], depth + 1);
+        *(i < given.count ? &node->count : &node->constants) += 1;
+        if (!done)
+            return 0;
+        if (i >= given.count && node->children[i].constant == NULL)
+            return no_avro_plan();
+    }
+    int has_one = node->kind == AVRO_ARRAY || node->kind == AVRO_MAP || node->kind == AVRO_BRANCH;
+    if ((has_one && below != 1) || !has_right_column(node))
+        return no_avro_plan();
+    return 1;
+}
+
+static void free_avro(AvroNode *node) {
+    for (size_t i = 0; i < node->count + node->constants; i++)
+        free_avro(&node->children[i]);
+    free(node->children);
+}
+
+static int append_misfit(PyObject *list, Py_ssize_t row, const AvroMisfit *why) {
+    PyObject *one = Py_BuildValue("niy#y#", row, (int)why->problem,
+                                  why->path + AVRO_PATH - why->path_size,
+                                  (Py_ssize_t)why->path_size, (const char *)why->node->name,
+                                  (Py_ssize_t)why->node->name_size);
+    int done = one != NULL && PyList_Append(list, one) == 0;
+    Py_XDECREF(one);
+    return done;
+}
+
+/* Why payloads do not fit, with their rows. */
+static PyObject *decode_avro(Batch *batch, const AvroNode *root) {
+    PyObject *misfits = PyList_New(0);
+    for (Py_ssize_t row = 0; misfits != NULL && row < rows_of(batch); row++) {
+        const uint8_t *at;
+        size_t size;
+        AvroMisfit why;
+        if (!payload_of(batch, row, &at, &size)) {
+            Py_CLEAR(misfits);
+        } else if (!avro_row(&batch->all, root, at, size, &why)) {
+            if (has_room(&batch->all) && !append_misfit(misfits, row, &why))
+                Py_CLEAR(misfits);
+            else if (!put_no_row(batch))
+                break;
+        }
+    }
+    if (PyErr_Occurred())
+        Py_CLEAR(misfits);
+    return misfits;
+}
+
+PyObject *avro_columns(PyObject *Py_UNUSED(self), PyObject *args) {
+    Batch batch = {.all = {.size = 0}};
+    Plan plan = {.named = 0};
+    AvroPlan avro = {.used = 0};
+    AvroNode root = {.count = 0};
+    Py_ssize_t limit;
+    PyObject *misfits = NULL, *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y#O!ny#O!O!", &batch.data, &batch.offsets, &plan.at,
+                          &plan.left, &PyTuple_Type, &plan.names, &limit, &avro.plan.at,
+                          &avro.plan.left, &PyTuple_Type, &avro.plan.names, &PyTuple_Type,
+                          &avro.constants))
+        return NULL;
+    if (begin_batch(&batch, &plan, limit)) {
+        avro.count = count_columns(&batch.all.root);
+        avro.columns = malloc(avro.count * sizeof *avro.columns);
+        if (avro.columns == NULL) {
+            PyErr_NoMemory();
+        } else {
+            list_columns(&batch.all.root, avro.columns);
+            if (avro_node(&avro, &root, 0) &&
+                (root.kind != AVRO_RECORD || root.column != &batch.all.root))
+                no_avro_plan();
+            if (!PyErr_Occurred())
+                misfits = decode_avro(&batch, &root);
+        }
+    }
+    if (misfits != NULL)
+        result = result_of(&batch, misfits);
+    Py_XDECREF(misfits);
+    free(avro.columns);
+    free_avro(&root);
+    end_batch(&batch);
     return result;
 }

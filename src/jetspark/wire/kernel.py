@@ -54,6 +54,8 @@ class ColumnKind(IntEnum):
     """Its child is the column of its items."""
     MAP = 15
     """Its child is a STRUCT of keys, which are texts, and values."""
+    NOTHING = 16
+    """Always null."""
 
 
 if TYPE_CHECKING:
@@ -90,6 +92,29 @@ if TYPE_CHECKING:
     payloads. Returns a bit for each payload that is left out, because more has to be looked at
     than the kernel does, or because something is wrong with it; and the columns in the order of the
     plan. Returns None if they become too large.
+    """
+
+    avro_columns: (
+        Callable[
+            [
+                Memory,
+                Memory,
+                bytes,
+                tuple[bytes, ...],
+                int,
+                bytes,
+                tuple[bytes, ...],
+                tuple[bytes, ...],
+            ],
+            tuple[list[tuple[int, int, bytes, bytes]], list[ColumnBuffers]] | None,
+        ]
+        | None
+    )
+    """Datums of Avro as the columns of a schema.
+
+    The arguments are those of `json_columns`, and a plan of datums, with its names and constants
+    (codecs/avro_plan.py). Returns what does not fit (its row, a number of `avro_plan.Problem`, the
+    path of the value, and the name of the part of the plan), and the columns.
     """
 
     class S2Decoder:
@@ -177,7 +202,13 @@ else:
     for _name in (
         *("Delivered", "Deliveries", "DeliveryDecoder", "MessageFrame", "deliver", "header_pairs"),
         *("reply_fields", "split_frames", "stream_position", "stream_sequence"),
-        *("EntryDecoder", "RecordDecoder", "S2Decoder", "json_columns"),  # only the C kernel's
+        *(
+            "EntryDecoder",
+            "RecordDecoder",
+            "S2Decoder",
+            "avro_columns",
+            "json_columns",
+        ),  # only the C kernel's
     ):
         globals()[_name] = getattr(_implementation, _name, None)
     look = memoryview if IMPLEMENTATION == "c" else bytes

@@ -1,0 +1,269 @@
+"""Rows as datums of Avro, and the defaults of a schema, which are datums as well."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from jetspark.codecs.avro_schema import Field, Type, fields_of, in_words, parse_record
+from jetspark.codecs.decoder import Undecodable
+from jetspark.codecs.encoder import misfit
+from jetspark.codecs.framing import varint
+from jetspark.codecs.schema import PayloadSchema
+from jetspark.errors import ConfigError
+
+_Put: TypeAlias = Callable[[bytearray, Any], None]
+"""Appends a value, in the form of PyArrow's `as_py`. Raises ConfigError."""
+
+_EPOCH: Final = datetime(1970, 1, 1)
+_FIRST_DAY: Final = date(1970, 1, 1).toordinal()
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class AvroEncoder:
+    """Encodes rows as datums of a schema."""
+
+    def __init__(self, schema: PayloadSchema) -> None:
+        """Raises ConfigError for a schema that cannot be used."""
+        self.fields = fields_of(schema)
+        self._type = parse_record(schema)
+        self._puts = [put_of(one.type, one.name) for one in self._type.fields]
+
+    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+        """A payload for each row. A field without a column has its default, or is null."""
+        try:
+            columns = [self._column(one, rows).to_pylist() for one in self._type.fields]
+        except (ValueError, OverflowError):
+            raise ConfigError("A time is not of the years 1 to 9999.") from None
+        found = []
+        for row in range(len(rows)):
+            datum = bytearray()
+            for put, values in zip(self._puts, columns, strict=True):
+                put(datum, values[row])
+            found.append(bytes(datum))
+        return found
+
+    def _column(self, field: Field, rows: pa.RecordBatch) -> pa.Array:
+        if field.name in rows.schema.names:
+            return rows.column(field.name)
+        if field.type.may_be_null and not field.has_default:
+            return pa.nulls(len(rows), field.type.arrow)
+        return default_of(field, field.name).take(pa.repeat(0, len(rows)))
+
+
+def long(number: int) -> bytes:
+    """A whole number in Avro."""
+    return varint((number << 1) ^ (number >> 63))
+
+
+def put_of(type_: Type, name: str) -> _Put:
+    """What appends values of a type. `name`: of the field, for errors."""
+    if type_.kind == "union":
+        return _put_of_union(type_, name)
+    put = _put_of_kind(type_, name)
+    what = type_.logical or type_.kind
+    if type_.kind == "null":
+        return put
+
+    def put_value(datum: bytearray, value: Any) -> None:
+        if value is None:
+            raise ConfigError(f"Field {name} is null, and the schema has {what}.")
+        put(datum, value)
+
+    return put_value
+
+
+def _put_of_kind(type_: Type, name: str) -> _Put:
+    match type_.kind, type_.logical:
+        case "null", _:
+            return lambda datum, value: None
+        case "boolean", _:
+            return lambda datum, value: datum.append(value)
+        case "int" | "long", logical:
+            number = _number_of(logical)
+            return lambda datum, value: datum.extend(long(number(value)))
+        case ("float" | "double") as kind, _:
+            pack = struct.Struct("<f" if kind == "float" else "<d").pack
+            return lambda datum, value: datum.extend(pack(value))
+        case "enum", _:
+            return _put_of_enum(type_, name)
+        case (("bytes" | "fixed"), "decimal"):
+            return _put_of_decimal(type_, name)
+        case "fixed", _:
+            return _put_of_fixed(type_, name)
+        case "bytes", _:
+            return _put_bytes
+        case "string", _:
+            return lambda datum, value: _put_bytes(datum, value.encode())
+        case "array", _:
+            put = put_of(type_.parts[0], f"{name}.element")
+            return lambda datum, value: _put_block(datum, [put] * len(value), value)
+        case "map", _:
+            put = put_of(type_.parts[0], f"{name}.value")
+
+            def put_entry(datum: bytearray, entry: tuple[str, Any]) -> None:
+                _put_bytes(datum, entry[0].encode())
+                put(datum, entry[1])
+
+            return lambda datum, value: _put_block(datum, [put_entry] * len(value), value)
+    puts = [(one.name, put_of(one.type, f"{name}.{one.name}")) for one in type_.fields]
+
+    def put_record(datum: bytearray, value: Mapping[str, Any]) -> None:
+        for field, put in puts:
+            put(datum, value[field])
+
+    return put_record
+
+
+def _number_of(logical: str) -> Callable[[Any], int]:
+    """What makes a number of a value of a logical type."""
+    if logical == "date":
+        return lambda value: value.toordinal() - _FIRST_DAY
+    if not logical:
+        return int
+    unit = 1000 if logical.endswith("millis") else 1
+
+    def micros(value: datetime) -> int:
+        if value.tzinfo is not None:
+            value = value.astimezone(UTC).replace(tzinfo=None)
+        return (value - _EPOCH) // _MICROSECOND // unit
+
+    return micros
+
+
+def _put_bytes(datum: bytearray, value: bytes) -> None:
+    datum += long(len(value))
+    datum += value
+
+
+def _put_block(datum: bytearray, puts: Sequence[_Put], values: Sequence[Any]) -> None:
+    if values:
+        datum += long(len(values))
+        for put, value in zip(puts, values, strict=True):
+            put(datum, value)
+    datum.append(0)
+
+
+def _put_of_enum(type_: Type, name: str) -> _Put:
+    numbers = {symbol: long(at) for at, symbol in enumerate(type_.symbols)}
+
+    def put(datum: bytearray, value: str) -> None:
+        if value not in numbers:
+            raise misfit(name, value, f"one of {', '.join(type_.symbols)}")
+        datum += numbers[value]
+
+    return put
+
+
+def _put_of_fixed(type_: Type, name: str) -> _Put:
+    def put(datum: bytearray, value: bytes) -> None:
+        if len(value) != type_.size:
+            raise ConfigError(
+                f"Field {name} has {len(value)} bytes, and the schema has {type_.size}."
+            )
+        datum += value
+
+    return put
+
+
+def _put_of_decimal(type_: Type, name: str) -> _Put:
+    def put(datum: bytearray, value: Decimal) -> None:
+        number = int(value.scaleb(type_.digits[1]))
+        size = type_.size if type_.kind == "fixed" else (number.bit_length() + 8) // 8
+        try:
+            found = number.to_bytes(size, "big", signed=True)
+        except OverflowError:
+            raise ConfigError(f"Field {name}: a number needs more than {size} bytes.") from None
+        if type_.kind == "bytes":
+            datum += long(size)
+        datum += found
+
+    return put
+
+
+def _put_of_union(type_: Type, name: str) -> _Put:
+    """A row has the branch that is not null; of a union of numbers, the wider one."""
+    members = []
+    null: bytes | None = None
+    for at, one in enumerate(type_.parts):
+        if one.kind == "null":
+            null = long(at)
+        else:
+            members.append((long(at), one, put_of(one, name)))
+    if not type_.has_members:
+        members = [one for one in members if one[1].arrow == type_.arrow] or members
+
+    def put(datum: bytearray, value: Any) -> None:
+        given = [value] if not type_.has_members else list((value or {}).values())
+        there = [at for at, one in enumerate(given) if one is not None]
+        if len(there) > 1:
+            raise ConfigError(f"Field {name} has a value in more than one member.")
+        if there:
+            number, _, put_member = members[there[0]]
+            datum += number
+            put_member(datum, given[there[0]])
+        elif null is None:
+            raise ConfigError(f"Field {name} is null, and the schema has {in_words(type_)}.")
+        else:
+            datum += null
+
+    return put
+
+
+# -- defaults ------------------------------------------------------------------------------------
+
+
+def default_of(wanted: Field, name: str) -> pa.Array:
+    """An array with it."""
+    if not wanted.has_default:
+        raise Undecodable(f"Field {name} is missing, and has no default.")
+    try:
+        return pa.array([_value(wanted.type, wanted.default)], wanted.type.arrow)
+    except (pa.ArrowInvalid, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+        raise Undecodable(f"The default of {name} is of another type: {error}.") from None
+
+
+def _value(type_: Type, given: Any) -> Any:
+    """A default in JSON, for PyArrow."""
+    match type_.kind:
+        case "union":
+            return _value_of_union(type_, given)
+        case "record":
+            return {
+                one.name: _value(one.type, given.get(one.name, one.default)) for one in type_.fields
+            }
+        case "array":
+            return [_value(type_.parts[0], one) for one in given]
+        case "map":
+            return [(key, _value(type_.parts[0], one)) for key, one in given.items()]
+        case "bytes" | "fixed":
+            raw = given.encode("latin-1")
+            if type_.logical != "decimal":
+                return raw
+            return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-type_.digits[1])
+    if type_.logical.endswith("-millis"):
+        return 1000 * given
+    return given
+
+
+def _value_of_union(type_: Type, given: Any) -> Any:
+    """Of the first branch, or null."""
+    if given is None and type_.may_be_null:
+        return None
+    found = _value(type_.branches[0], given)
+    return {"member0": found} if type_.has_members else found
+
+
+def default_datum(wanted: Field, name: str) -> bytes:
+    """The default of a field as a datum of its type. Raises Undecodable."""
+    datum = bytearray()
+    try:
+        put_of(wanted.type, name)(datum, default_of(wanted, name)[0].as_py())
+    except ConfigError as error:
+        raise Undecodable(f"The default of {name} is of another type: {error}") from None
+    return bytes(datum)

@@ -1,0 +1,272 @@
+"""How datums of a writer's schema become columns of a reader's: Avro's "Schema Resolution".
+
+A plan is a tree of what the writer has written, in its order. A node says into which column its
+value goes, if anybody wants it. What is of no use in a schema is found here, when both are
+compared; what is wrong with a value, when it is decoded. The C kernel (`wire/_avro.h`) and
+`avro_plain` follow the same plan.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Final
+
+import pyarrow as pa
+
+from jetspark.codecs.avro_encoder import default_datum
+from jetspark.codecs.avro_schema import PROMOTIONS, Field, Type, in_words
+from jetspark.codecs.decoder import Undecodable
+from jetspark.codecs.kernel_columns import count_columns, fields_below
+
+_NODE: Final = struct.Struct("=BBBBiiIII")
+
+
+class Kind(IntEnum):
+    """What was written; the numbers are those of the C kernel."""
+
+    NULL = 0
+    BOOLEAN = 1
+    INT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTES = 6
+    FIXED = 7
+    ENUM = 8
+    """Its nodes are the symbols."""
+    RECORD = 9
+    """Its nodes are the fields, and behind them constants."""
+    ARRAY = 10
+    MAP = 11
+    UNION = 12
+    BRANCH = 13
+    """No union, but the reader has one."""
+    REFUSED = 14
+    """A branch or a symbol that the reader does not take; its name says why."""
+
+
+class Problem(IntEnum):
+    """Why a datum does not fit; the numbers are those of the C kernel."""
+
+    ENDS = 1
+    LEFT_OVER = 2
+    NUMBER = 3
+    SIZE = 4
+    BOOLEAN = 5
+    UTF8 = 6
+    BRANCH = 7
+    SYMBOL = 8
+    TIME = 9
+    DECIMAL = 10
+    NOT_TAKEN = 11
+
+
+_KINDS: Final = {
+    "null": Kind.NULL,
+    "boolean": Kind.BOOLEAN,
+    "int": Kind.INT,
+    "long": Kind.LONG,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "bytes": Kind.BYTES,
+    "string": Kind.BYTES,
+    "fixed": Kind.FIXED,
+    "enum": Kind.ENUM,
+    "record": Kind.RECORD,
+    "array": Kind.ARRAY,
+    "map": Kind.MAP,
+    "union": Kind.UNION,
+}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A column of the reader's, and its number in the plan of columns."""
+
+    number: int
+    kind: pa.DataType
+
+    def below(self, at: int) -> Slot:
+        """A column directly below."""
+        fields = fields_below(self.kind)
+        before = sum(count_columns(one.type) for one in fields[:at])
+        return Slot(self.number + 1 + before, fields[at].type)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a datum."""
+
+    kind: Kind
+    name: str = ""
+    slot: Slot | None = None
+    """None: nobody wants the value."""
+    nodes: tuple[Node, ...] = ()
+    constants: tuple[Node, ...] = ()
+    """Columns of a record that the writer does not have."""
+    constant: bytes | None = None
+    """A datum that stands for each record."""
+    is_millis: bool = False
+    scale: int = 0
+    size: int = 0
+    member: int = -1
+    """The number of its column in the reader's union; -1: it is the column of the union."""
+    key: str = field(default="", compare=False)
+    """Its column's name in the record around it."""
+
+
+@dataclass(frozen=True)
+class PackedPlan:
+    """A plan for the C kernel."""
+
+    nodes: bytes
+    names: tuple[bytes, ...]
+    constants: tuple[bytes, ...]
+
+
+def packed(root: Node) -> PackedPlan:
+    """The plan in the kernel's form."""
+    nodes, names, constants = bytearray(), [], []
+
+    def add(node: Node) -> None:
+        nodes.extend(
+            _NODE.pack(
+                *(node.kind, node.is_millis, node.scale, node.constant is not None),
+                *(-1 if node.slot is None else node.slot.number, node.member),
+                *(node.size, len(node.nodes), len(node.constants)),
+            )
+        )
+        names.append(node.name.encode())
+        if node.constant is not None:
+            constants.append(node.constant)
+        for one in (*node.nodes, *node.constants):
+            add(one)
+
+    add(root)
+    return PackedPlan(bytes(nodes), tuple(names), tuple(constants))
+
+
+def plan_datums(writer: Type, fields: Sequence[Field]) -> Node:
+    """What makes rows of these fields of the reader's from datums of a record. Raises
+    Undecodable."""
+    columns = pa.struct([pa.field(one.name, one.type.arrow) for one in fields])
+    return _record(writer, fields, Slot(0, columns), "")
+
+
+def _resolve(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
+    """Raises Undecodable if the reader takes no value of the writer's."""
+    if writer.kind == "union" or reader.kind == "union":
+        return _branches(writer, reader, slot, name)
+    if writer.kind != reader.kind and (writer.kind, reader.kind) not in PROMOTIONS:
+        raise Undecodable(f"{name} is {writer.kind}, not {reader.kind}.")
+    node = Node(_KINDS[writer.kind], slot=slot, size=writer.size)
+    match reader.kind:
+        case "record":
+            return _record(writer, reader.fields, slot, f"{name}.")
+        case "array":
+            item = _resolve(writer.parts[0], reader.parts[0], slot.below(0), name)
+            return replace(node, nodes=(item,))
+        case "map":
+            value = slot.below(0).below(1)
+            return replace(node, nodes=(_resolve(writer.parts[0], reader.parts[0], value, name),))
+        case "enum":
+            return replace(node, nodes=_symbols(writer, reader, name))
+        case "fixed" if writer.size != reader.size:
+            raise Undecodable(f"{name} has {writer.size} bytes, not {reader.size}.")
+    if (writer.logical == "decimal") != (reader.logical == "decimal"):
+        raise Undecodable(f"{name} is {writer.logical or writer.kind}, not {reader.kind}.")
+    unit = writer.logical if "timestamp" in writer.logical else reader.logical
+    is_millis = pa.types.is_timestamp(slot.kind) and unit.endswith("-millis")
+    return replace(node, is_millis=is_millis, scale=writer.digits[1])
+
+
+def _record(writer: Type, fields: Sequence[Field], slot: Slot, name: str) -> Node:
+    """`name`: of the record with a point, for errors."""
+    wanted: dict[int, Node] = {}
+    constants = []
+    for at, one in enumerate(fields):
+        place, below = _place(writer, one), slot.below(at)
+        if place is None:
+            datum = default_datum(one, f"{name}{one.name}")
+            constant = _resolve(one.type, one.type, below, f"{name}{one.name}")
+            constants.append(replace(constant, name=one.name, constant=datum, key=one.name))
+        elif place in wanted:
+            taken = writer.fields[place].name
+            raise Undecodable(f"{name}{taken} is two fields of the schema, by its aliases.")
+        else:
+            node = _resolve(writer.fields[place].type, one.type, below, f"{name}{one.name}")
+            wanted[place] = replace(node, name=one.name, key=one.name)
+    nodes = [
+        wanted.get(at) or replace(_skipped(one.type), name=one.name)
+        for at, one in enumerate(writer.fields)
+    ]
+    return Node(Kind.RECORD, slot=slot, nodes=tuple(nodes), constants=tuple(constants))
+
+
+def _place(writer: Type, wanted: Field) -> int | None:
+    """The field of the writer's, by its name, or by a former one."""
+    names = [one.name for one in writer.fields]
+    for name in (wanted.name, *sorted(wanted.aliases)):
+        if name in names:
+            return names.index(name)
+    return None
+
+
+def _skipped(type_: Type) -> Node:
+    """What nobody wants."""
+    inner = tuple(replace(_skipped(one.type), name=one.name) for one in type_.fields)
+    inner += tuple(map(_skipped, type_.parts))
+    inner += tuple(Node(Kind.NULL, name=symbol) for symbol in type_.symbols)
+    return Node(_KINDS[type_.kind], nodes=inner, size=type_.size)
+
+
+def _symbols(writer: Type, reader: Type, name: str) -> tuple[Node, ...]:
+    """Each symbol as the reader has it."""
+    known = ", ".join(reader.symbols)
+
+    def node(symbol: str) -> Node:
+        text = symbol if symbol in reader.symbols else reader.default
+        if text is not None:
+            return Node(Kind.NULL, name=text)
+        return Node(Kind.REFUSED, name=f"{name} is {symbol}; the schema has {known}.")
+
+    return tuple(map(node, writer.symbols))
+
+
+def _branches(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
+    """Each branch of the writer's becomes the first one of the reader's that takes it."""
+    given = writer.parts if writer.kind == "union" else (writer,)
+    nodes = [_branch(one, reader, slot, name) for one in given]
+    if writer.branches and all(
+        node.kind is Kind.REFUSED
+        for node, one in zip(nodes, given, strict=True)
+        if one.kind != "null"
+    ):
+        raise Undecodable(f"{name} is {in_words(writer)}, not {in_words(reader)}.")
+    if writer.kind == "union":
+        return Node(Kind.UNION, slot=slot, nodes=tuple(nodes))
+    (node,) = nodes
+    return node if node.member < 0 else Node(Kind.BRANCH, slot=slot, nodes=(node,))
+
+
+def _branch(one: Type, reader: Type, slot: Slot, name: str) -> Node:
+    """The branch of the reader's that takes a type: the same type rather than a wider one."""
+    if one.kind == "null":
+        if reader.may_be_null:
+            return Node(Kind.NULL, slot=slot)
+        return Node(Kind.REFUSED, name=f"{name} is null, not {in_words(reader)}.")
+    branches = reader.branches
+    order = sorted(
+        range(len(branches)),
+        key=lambda at: (branches[at].kind, branches[at].name) != (one.kind, one.name),
+    )
+    for at in order:
+        with suppress(Undecodable):
+            if reader.has_members:
+                return replace(_resolve(one, branches[at], slot.below(at), name), member=at)
+            return _resolve(one, branches[at], slot, name)
+    return Node(Kind.REFUSED, name=f"{name} is {in_words(one)}, not {in_words(reader)}.")

@@ -1,0 +1,54 @@
+/* Datums of Avro into columns, without Python: a plan says how a datum of the writer's schema
+   becomes a row of the reader's. See codecs/avro_plan.py. */
+
+#ifndef JETSPARK_AVRO_H
+#define JETSPARK_AVRO_H
+
+#include "_columns.h"
+
+/* What the writer has written. The numbers are those of codecs/avro_plan.py. */
+typedef enum {
+    AVRO_NULL, AVRO_BOOLEAN, AVRO_INT, AVRO_LONG, AVRO_FLOAT, AVRO_DOUBLE, AVRO_BYTES, AVRO_FIXED,
+    AVRO_ENUM,    /* its children are symbols: texts, and those that the reader lacks */
+    AVRO_RECORD,  /* its children are fields, and behind them constants of the reader's */
+    AVRO_ARRAY, AVRO_MAP, AVRO_UNION,
+    AVRO_BRANCH,  /* no union, but the reader has one: its child is what was written */
+    AVRO_REFUSED, /* a branch or a symbol that the reader lacks */
+    AVRO_KINDS,
+} AvroKind;
+
+typedef struct AvroNode {
+    AvroKind kind;
+    int is_millis;
+    int scale;      /* of a decimal of the writer's */
+    Column *column; /* NULL: nobody wants the value */
+    int32_t member; /* of a branch: the number of its column in the STRUCT of a union; or -1 */
+    uint32_t size;  /* of FIXED */
+    const uint8_t *name;
+    size_t name_size;
+    const uint8_t *constant; /* a datum, for each row */
+    size_t constant_size;
+    struct AvroNode *children;
+    size_t count, constants;
+} AvroNode;
+
+typedef enum {
+    AVRO_FITS, AVRO_ENDS, AVRO_LEFT_OVER, AVRO_BAD_NUMBER, AVRO_BAD_SIZE, AVRO_BAD_BOOLEAN,
+    AVRO_NO_UTF8, AVRO_NO_BRANCH, AVRO_NO_SYMBOL, AVRO_NO_TIME, AVRO_NO_DECIMAL, AVRO_NOT_TAKEN,
+} AvroProblem;
+
+#define AVRO_PATH 256
+
+/* Why a datum does not fit. */
+typedef struct {
+    AvroProblem problem;
+    char path[AVRO_PATH]; /* where, written backwards from its end */
+    size_t path_size;
+    const AvroNode *node; /* of AVRO_NOT_TAKEN and AVRO_NO_BRANCH */
+} AvroMisfit;
+
+/* Appends a row for one datum; 0 if it does not fit, or if there is no room, and then the columns
+   are as before. */
+int avro_row(Columns *all, const AvroNode *root, const uint8_t *at, size_t size, AvroMisfit *why);
+
+#endif
