@@ -39,7 +39,13 @@ def decoded(
     columns = fields_of(here)
     names = columns.names if fields is None else fields
     decoder = AvroDecoder(payload_schema(writer), here, names)
-    found, reasons = decoder.decode(pa.array(payloads, pa.binary()))
+    datums = pa.array(payloads, pa.binary())
+    found, reasons = decoder.decode(datums)
+    with pytest.MonkeyPatch.context() as patch:  # without the C kernel the same
+        patch.setattr("jetspark.codecs.avro.avro_columns", None)
+        plain, why = decoder.decode(datums)
+    assert repr([one.to_pylist() for one in plain]) == repr([one.to_pylist() for one in found])
+    assert why.to_pylist() == reasons.to_pylist()
     for reason in reasons.drop_null().to_pylist():
         raise Undecodable(reason)
     for one, field in zip(found, [columns.field(name) for name in names], strict=True):

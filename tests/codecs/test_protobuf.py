@@ -64,7 +64,8 @@ def decoded(
     payloads: Sequence[bytes], schema: PayloadSchema = ORDER, fields: Any = None
 ) -> list[dict[str, Any]]:
     writer = ProtobufWriter(schema, fields)
-    found = writer.decode(pa.array(payloads, pa.binary()))
+    found, reasons = writer.decode(pa.array(payloads, pa.binary()))
+    assert reasons.null_count == len(payloads)
     for one, field in zip(found, writer.fields, strict=True):
         assert one.type == field.type
         one.validate(full=True)

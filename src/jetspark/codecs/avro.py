@@ -10,12 +10,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from jetspark.codecs import avro_plain
+from jetspark.codecs import avro_plain, sizes
 from jetspark.codecs.avro_plan import Problem, packed, plan_datums
 from jetspark.codecs.avro_schema import MAX_DEPTH, parse_record, reader_record
 from jetspark.codecs.kernel_columns import arrays_of, buffers_of, plan_of
 from jetspark.codecs.schema import PayloadSchema
-from jetspark.codecs.sizes import MAX_DECODED_BYTES, too_large
 from jetspark.wire.kernel import avro_columns
 
 _WHOLE: Final = {
@@ -62,13 +61,13 @@ class AvroDecoder:
                 offsets,
                 columns_plan,
                 names,
-                MAX_DECODED_BYTES,
+                sizes.MAX_DECODED_BYTES,
                 plan.nodes,
                 plan.names,
                 plan.constants,
             )
             if found is None:
-                raise too_large()
+                raise sizes.too_large()
             misfits, buffers = found
             columns = arrays_of(self._fields, buffers)
         return columns, self._reasons(len(payloads), misfits)

@@ -158,7 +158,8 @@ class _Datum:
         each = 0 if item.slot is None else bytes_of_value(item.slot.kind)
         while count := self._long():
             if count < 0:
-                if self._long() > len(self.data) - self.at or count < -(1 << 62):
+                size = self._long()
+                if not 0 <= size <= len(self.data) - self.at or count == -(1 << 63):
                     raise _Misfit(Problem.SIZE)
                 count = -count
             if count > len(self.data) - self.at:

@@ -9,11 +9,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jetspark.codecs import sizes
 from jetspark.codecs.decoder import PAYLOAD, with_fields
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.json_decoder import JsonDecoder
 from jetspark.codecs.kernel_columns import arrays_of, buffers_of, plan_of
-from jetspark.codecs.sizes import MAX_DECODED_BYTES, too_large
 from jetspark.reserved_names import BARE_PAYLOAD
 from jetspark.wire.kernel import json_columns
 
@@ -76,9 +76,9 @@ class JsonFields:
             return self.decode_plainly(payloads)
         assert json_columns is not None  # noqa: S101
         rows = len(payloads)
-        found = json_columns(*buffers_of(payloads), *self.plan, MAX_DECODED_BYTES)
+        found = json_columns(*buffers_of(payloads), *self.plan, sizes.MAX_DECODED_BYTES)
         if found is None:
-            raise too_large()
+            raise sizes.too_large()
         left, buffers = found
         columns = arrays_of(list(self.fields), buffers)
         if not any(left):
