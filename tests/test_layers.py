@@ -113,7 +113,7 @@ LIBRARIES: dict[str, set[str]] = {
     "blocking": {"uvloop"},
     "metrics": {"prometheus_client"},
     "connection": {"nkeys", "nacl", "cryptography", "websockets"},
-    "codecs": {"pyarrow", "polars_avro", "ptars", "google", "grpc_tools"},
+    "codecs": {"pyarrow", "ptars", "google", "grpc_tools"},
     "registry": {"avro", "google", "grpc_tools", "jsonschema", "referencing"},
     "bulk": {"pyarrow"},
     "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
@@ -150,7 +150,6 @@ OTHERS_PRIVATE: dict[str, str] = {
     **dict.fromkeys(
         ("_jsparkSession", "_jdf", "_jsq"), "PySpark has no public way to the JVM's objects"
     ),
-    "_avro_rs": "of polars-avro, whose public functions make Polars' frames, without unions",
     **dict.fromkeys(
         ("_update_and_stage_table", "_load_file_io", "_fetch_config", "_delete_old_metadata"),
         "of PyIceberg's catalogs, for those that inherit from them",
@@ -437,7 +436,7 @@ def test_reading_a_stream_into_arrow_loads_no_client() -> None:
         ("pyspark", "jetspark.bulk.reader, jetspark.codecs.ddl, jetspark.spark.java"),
         ("pyarrow", "jetspark.cli.ingest, jetspark.cli.run, jetspark.cli.demo"),
         (
-            "polars_avro ptars google openlineage opentelemetry sqlglot",
+            "ptars google openlineage opentelemetry sqlglot",
             "jetspark.spark.source, jetspark.spark.ingest, jetspark.cli.ingest, jetspark.cli.run, "
             "jetspark.lakehouse.delta, jetspark.lakehouse.iceberg, jetspark.spark.direct, "
             "jetspark.full_client, jetspark.blocking",

@@ -6,17 +6,32 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from jetspark.codecs.avro_schema import Field, Type, fields_of, in_words, parse_record
+from jetspark.codecs.avro_schema import (
+    KINDS,
+    Field,
+    Kind,
+    Type,
+    fields_of,
+    in_words,
+    parse_record,
+)
 from jetspark.codecs.decoder import Undecodable
-from jetspark.codecs.encoder import misfit
+from jetspark.codecs.encoder import cast, elements, misfit, numbers_of, refuse_nulls
 from jetspark.codecs.framing import varint
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
+from jetspark.wire.kernel import avro_datums
 
+if TYPE_CHECKING:
+    from jetspark.wire.kernel import AvroPart
+
+_FEW: Final = 30
+"""Rows that are not worth the way by columns."""
 _Put: TypeAlias = Callable[[bytearray, Any], None]
 """Appends a value, in the form of PyArrow's `as_py`. Raises ConfigError."""
 
@@ -36,15 +51,30 @@ class AvroEncoder:
 
     def of(self, rows: pa.RecordBatch) -> list[bytes]:
         """A payload for each row. A field without a column has its default, or is null."""
+        columns = [self._column(one, rows) for one in self._type.fields]
+        if avro_datums is None or len(rows) < _FEW:
+            return self._one_by_one(columns, len(rows))
+        parts = [
+            part_of(one.type, values, one.name)
+            for one, values in zip(self._type.fields, columns, strict=True)
+        ]
+        data, ends = avro_datums(len(rows), _part(Kind.RECORD, parts=parts))
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+        found: list[bytes] = pa.Array.from_buffers(
+            pa.large_binary(), len(rows), buffers
+        ).to_pylist()
+        return found
+
+    def _one_by_one(self, columns: Sequence[pa.Array], rows: int) -> list[bytes]:
         try:
-            columns = [self._column(one, rows).to_pylist() for one in self._type.fields]
+            values = [one.to_pylist() for one in columns]
         except (ValueError, OverflowError):
             raise ConfigError("A time is not of the years 1 to 9999.") from None
         found = []
-        for row in range(len(rows)):
+        for row in range(rows):
             datum = bytearray()
-            for put, values in zip(self._puts, columns, strict=True):
-                put(datum, values[row])
+            for put, of_field in zip(self._puts, values, strict=True):
+                put(datum, of_field[row])
             found.append(bytes(datum))
         return found
 
@@ -174,7 +204,9 @@ def _put_of_fixed(type_: Type, name: str) -> _Put:
 def _put_of_decimal(type_: Type, name: str) -> _Put:
     def put(datum: bytearray, value: Decimal) -> None:
         number = int(value.scaleb(type_.digits[1]))
-        size = type_.size if type_.kind == "fixed" else (number.bit_length() + 8) // 8
+        size = (
+            type_.size if type_.kind == "fixed" else (number ^ number >> 127).bit_length() // 8 + 1
+        )
         try:
             found = number.to_bytes(size, "big", signed=True)
         except OverflowError:
@@ -213,6 +245,98 @@ def _put_of_union(type_: Type, name: str) -> _Put:
             datum += null
 
     return put
+
+
+# -- columns for the C kernel --------------------------------------------------------------------
+
+
+def _part(
+    kind: Kind,
+    first: pa.Buffer | None = None,
+    second: pa.Buffer | None = None,
+    begin: int = 0,
+    *,
+    size: int = 0,
+    is_decimal: bool = False,
+    parts: Sequence[AvroPart] = (),
+) -> AvroPart:
+    return kind, is_decimal, size, begin, first, second, tuple(parts)
+
+
+def part_of(type_: Type, values: pa.Array, name: str) -> AvroPart:
+    """The values of a type as the kernel writes them. Raises ConfigError for one that does not
+    fit."""
+    if type_.kind == "union":
+        return _part_of_union(type_, values, name)
+    if type_.kind == "null":
+        return _part(Kind.NULL)
+    refuse_nulls(values, name, type_.logical or type_.kind)
+    match type_.kind, type_.logical:
+        case "record", _:
+            fields = zip(type_.fields, values.flatten(), strict=True)
+            parts = [part_of(one.type, each, f"{name}.{one.name}") for one, each in fields]
+            return _part(Kind.RECORD, parts=parts)
+        case "array", _:
+            offsets, inner = elements(values)
+            part = part_of(type_.parts[0], inner, f"{name}.element")
+            return _part(Kind.ARRAY, offsets.buffers()[1], begin=offsets.offset, parts=[part])
+        case "map", _:
+            offsets, inner = elements(values)
+            keys, items = inner.flatten()
+            entry = [_leaf(Kind.BYTES, keys), part_of(type_.parts[0], items, f"{name}.value")]
+            return _part(Kind.MAP, offsets.buffers()[1], begin=offsets.offset, parts=entry)
+        case "enum", _:
+            return _leaf(Kind.INT, numbers_of(values, type_.symbols, name))
+        case "fixed", "decimal":
+            fixed = _fixed_decimals(type_, values, name)
+            return _leaf(Kind.FIXED, fixed, size=type_.size)
+        case "fixed", _:
+            return _leaf(Kind.FIXED, cast(values, pa.binary(type_.size), name), size=type_.size)
+        case _, "timestamp-millis" | "local-timestamp-millis":
+            floor = pc.floor_temporal(values, unit="millisecond")
+            return _leaf(Kind.LONG, floor.cast(pa.timestamp("ms", values.type.tz)))
+    return _leaf(KINDS[type_.kind], values, is_decimal=type_.logical == "decimal")
+
+
+def _leaf(kind: Kind, values: pa.Array, *, size: int = 0, is_decimal: bool = False) -> AvroPart:
+    _, first, *more = values.buffers()
+    second = more[0] if more else None
+    return _part(kind, first, second, values.offset, size=size, is_decimal=is_decimal)
+
+
+def _part_of_union(type_: Type, values: pa.Array, name: str) -> AvroPart:
+    """Each row has the branch that is not null; of a union of numbers, the wider one."""
+    rows, kind = len(values), type_.arrow
+    members = iter(values.flatten() if type_.has_members else [values] * len(type_.branches))
+    codes, places = pa.nulls(rows, pa.int8()), pa.nulls(rows, pa.int32())
+    parts = []
+    for code, one in enumerate(type_.parts):
+        if one.kind == "null":
+            member, mine = values, values.is_null()
+        else:
+            member = next(members)
+            if len(type_.branches) > 1 and not type_.has_members and one.arrow != kind:
+                member = pa.nulls(rows, one.arrow)
+            mine = member.is_valid()
+        if pc.any(pc.and_(mine, codes.is_valid())).as_py():
+            raise ConfigError(f"Field {name} has a value in more than one member.")
+        parts.append(part_of(one, member.filter(mine), name))
+        codes = pc.if_else(mine, pa.scalar(code, pa.int8()), codes)
+        order = pc.subtract(pc.cumulative_sum(mine.cast(pa.int32())), pa.scalar(1, pa.int32()))
+        places = pc.if_else(mine, order, places)
+    refuse_nulls(codes, name, in_words(type_))
+    return _part(Kind.UNION, codes.buffers()[1], places.buffers()[1], codes.offset, parts=parts)
+
+
+def _fixed_decimals(type_: Type, values: pa.Array, name: str) -> pa.Array:
+    put = _put_of_decimal(type_, name)
+
+    def fixed(value: Decimal) -> bytes:
+        datum = bytearray()
+        put(datum, value)
+        return bytes(datum)
+
+    return pa.array(map(fixed, values.to_pylist()), pa.binary(type_.size))
 
 
 # -- defaults ------------------------------------------------------------------------------------

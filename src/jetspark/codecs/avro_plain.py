@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.codecs.avro_plan import Kind, Node, Problem
+from jetspark.codecs.avro_plan import Node, Problem
+from jetspark.codecs.avro_schema import Kind
 from jetspark.codecs.sizes import bytes_of_value, check_decoded
 
 _FLOAT: Final = struct.Struct("<f")

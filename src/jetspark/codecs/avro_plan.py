@@ -18,35 +18,11 @@ from typing import Final
 import pyarrow as pa
 
 from jetspark.codecs.avro_encoder import default_datum
-from jetspark.codecs.avro_schema import PROMOTIONS, Field, Type, in_words
+from jetspark.codecs.avro_schema import KINDS, PROMOTIONS, Field, Kind, Type, in_words
 from jetspark.codecs.decoder import Undecodable
 from jetspark.codecs.kernel_columns import count_columns, fields_below
 
 _NODE: Final = struct.Struct("=BBBBiiIII")
-
-
-class Kind(IntEnum):
-    """What was written; the numbers are those of the C kernel."""
-
-    NULL = 0
-    BOOLEAN = 1
-    INT = 2
-    LONG = 3
-    FLOAT = 4
-    DOUBLE = 5
-    BYTES = 6
-    FIXED = 7
-    ENUM = 8
-    """Its nodes are the symbols."""
-    RECORD = 9
-    """Its nodes are the fields, and behind them constants."""
-    ARRAY = 10
-    MAP = 11
-    UNION = 12
-    BRANCH = 13
-    """No union, but the reader has one."""
-    REFUSED = 14
-    """A branch or a symbol that the reader does not take; its name says why."""
 
 
 class Problem(IntEnum):
@@ -63,24 +39,6 @@ class Problem(IntEnum):
     TIME = 9
     DECIMAL = 10
     NOT_TAKEN = 11
-
-
-_KINDS: Final = {
-    "null": Kind.NULL,
-    "boolean": Kind.BOOLEAN,
-    "int": Kind.INT,
-    "long": Kind.LONG,
-    "float": Kind.FLOAT,
-    "double": Kind.DOUBLE,
-    "bytes": Kind.BYTES,
-    "string": Kind.BYTES,
-    "fixed": Kind.FIXED,
-    "enum": Kind.ENUM,
-    "record": Kind.RECORD,
-    "array": Kind.ARRAY,
-    "map": Kind.MAP,
-    "union": Kind.UNION,
-}
 
 
 @dataclass(frozen=True)
@@ -163,7 +121,7 @@ def _resolve(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
         return _branches(writer, reader, slot, name)
     if writer.kind != reader.kind and (writer.kind, reader.kind) not in PROMOTIONS:
         raise Undecodable(f"{name} is {writer.kind}, not {reader.kind}.")
-    node = Node(_KINDS[writer.kind], slot=slot, size=writer.size)
+    node = Node(KINDS[writer.kind], slot=slot, size=writer.size)
     match reader.kind:
         case "record":
             return _record(writer, reader.fields, slot, f"{name}.")
@@ -221,7 +179,7 @@ def _skipped(type_: Type) -> Node:
     inner = tuple(replace(_skipped(one.type), name=one.name) for one in type_.fields)
     inner += tuple(map(_skipped, type_.parts))
     inner += tuple(Node(Kind.NULL, name=symbol) for symbol in type_.symbols)
-    return Node(_KINDS[type_.kind], nodes=inner, size=type_.size)
+    return Node(KINDS[type_.kind], nodes=inner, size=type_.size)
 
 
 def _symbols(writer: Type, reader: Type, name: str) -> tuple[Node, ...]:

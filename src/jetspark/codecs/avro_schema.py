@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final
 
@@ -56,6 +57,48 @@ _CHARS_OF_NODE: Final = 16
 """Characters of a default or symbol that count as one type."""
 _VALUE: Final = "value"
 """The one field of a schema that is no record."""
+
+
+class Kind(IntEnum):
+    """What was written; the numbers are those of the C kernel."""
+
+    NULL = 0
+    BOOLEAN = 1
+    INT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTES = 6
+    FIXED = 7
+    ENUM = 8
+    """Its nodes are the symbols."""
+    RECORD = 9
+    """Its nodes are the fields, and behind them constants."""
+    ARRAY = 10
+    MAP = 11
+    UNION = 12
+    BRANCH = 13
+    """No union, but the reader has one."""
+    REFUSED = 14
+    """A branch or a symbol that the reader does not take; its name says why."""
+
+
+KINDS: Final = {
+    "null": Kind.NULL,
+    "boolean": Kind.BOOLEAN,
+    "int": Kind.INT,
+    "long": Kind.LONG,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "bytes": Kind.BYTES,
+    "string": Kind.BYTES,
+    "fixed": Kind.FIXED,
+    "enum": Kind.ENUM,
+    "record": Kind.RECORD,
+    "array": Kind.ARRAY,
+    "map": Kind.MAP,
+    "union": Kind.UNION,
+}
 
 
 # -- schemas -------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ typedef enum {
 typedef struct AvroNode {
     AvroKind kind;
     int is_millis;
+    int is_nullable; /* a UNION of two, which both go into its own column */
     int scale;      /* of a decimal of the writer's */
     Column *column; /* NULL: nobody wants the value */
     int32_t member; /* of a branch: the number of its column in the STRUCT of a union; or -1 */

@@ -34,47 +34,165 @@ typedef struct Column {
     struct Column *children; /* fields of a STRUCT; the items of a LIST; a STRUCT of key and value of
                                 a MAP */
     size_t count;
+    size_t item_size; /* of a LIST or MAP: bytes of an item, without those of its texts */
     size_t rows;
     Bytes valid;   /* bits; empty as long as there is no null */
     Bytes values;  /* bits, numbers, or the bytes of texts */
     Bytes offsets; /* of texts, lists and maps: 32 bits each, one more than rows */
 } Column;
 
-/* The columns of a batch, and how large they may become together. */
+/* The columns of a batch, and how large they may become together. What can become large from a few
+   bytes are the items of lists, each of which has all columns of its type: they are counted. */
 typedef struct {
     Column root; /* a STRUCT: a row is a record */
     size_t size, limit;
     int no_memory, too_large;
 } Columns;
 
-/* Each appends one value; 0 if there is no room, which `Columns` tells. */
+/* -- how a column grows ------------------------------------------------------------------------- */
+
+int grow_bytes(Columns *all, Bytes *bytes, size_t more);
+int put_first_null(Columns *all, Column *column);
+
+static inline int has_room(const Columns *all) {
+    return !all->no_memory && !all->too_large;
+}
+
+static inline int grow(Columns *all, Bytes *bytes, size_t more) {
+    return bytes->room - bytes->size >= more || grow_bytes(all, bytes, more);
+}
+
+static inline int count_items(Columns *all, const Column *column, size_t count) {
+    if (count > (all->limit - all->size) / column->item_size) {
+        all->too_large = 1;
+        return 0;
+    }
+    all->size += count * column->item_size;
+    return 1;
+}
+
+static inline int put_bit(Columns *all, Bytes *bits, size_t row, int bit) {
+    if (row % 8 == 0) {
+        if (!grow(all, bits, 1))
+            return 0;
+        bits->at[bits->size++] = 0;
+    }
+    bits->at[row / 8] |= (uint8_t)(bit << row % 8);
+    return 1;
+}
+
+static inline int end_row(Columns *all, Column *column, int is_valid) {
+    if (column->valid.size == 0) {
+        if (!is_valid && !put_first_null(all, column))
+            return 0;
+    } else if (!put_bit(all, &column->valid, column->rows, is_valid)) {
+        return 0;
+    }
+    column->rows++;
+    return 1;
+}
+
+static inline int put_offset(Columns *all, Column *column, size_t end) {
+    Bytes *offsets = &column->offsets;
+    if (!grow(all, offsets, 8))
+        return 0;
+    if (offsets->size == 0) {
+        memset(offsets->at, 0, 4);
+        offsets->size = 4;
+    }
+    int32_t offset = (int32_t)end;
+    memcpy(offsets->at + offsets->size, &offset, 4);
+    offsets->size += 4;
+    return 1;
+}
+
+/* -- values. Each appends one; 0 if there is no room, which `Columns` tells. -------------------- */
+
 int put_null(Columns *all, Column *column);
-int put_truth(Columns *all, Column *column, int value);
-int put_fixed(Columns *all, Column *column, const void *value, size_t width);
-int put_text(Columns *all, Column *column, const uint8_t *text, size_t size);
-int put_whole(Columns *all, Column *column, int64_t value); /* INT8 to INT64, DATE, times */
+
+static inline int put_truth(Columns *all, Column *column, int value) {
+    return put_bit(all, &column->values, column->rows, value) && end_row(all, column, 1);
+}
+
+static inline int put_fixed(Columns *all, Column *column, const void *value, size_t width) {
+    if (!grow(all, &column->values, width))
+        return 0;
+    memcpy(column->values.at + column->values.size, value, width);
+    column->values.size += width;
+    return end_row(all, column, 1);
+}
+
+/* INT8 to INT64, DATE, times. */
+static inline int put_whole(Columns *all, Column *column, int64_t value) {
+    int8_t one = (int8_t)value;
+    int16_t two = (int16_t)value;
+    int32_t four = (int32_t)value;
+    switch (column->kind) {
+    case INT8:
+        return put_fixed(all, column, &one, 1);
+    case INT16:
+        return put_fixed(all, column, &two, 2);
+    case INT32:
+    case DATE:
+        return put_fixed(all, column, &four, 4);
+    default:
+        return put_fixed(all, column, &value, 8);
+    }
+}
+
 /* Units of so many places behind the point; also 0 if they are not exactly a DECIMAL of the column,
    or a day or a time is not of the years 1 to 9999. */
 int put_decimal(Columns *all, Column *column, uint64_t high, uint64_t low, int is_negative,
                 int places);
 int put_time(Columns *all, Column *column, int64_t value);
-/* Room for a text of this size; `end_text` follows when it is there. */
-uint8_t *text_room(Columns *all, Column *column, size_t size);
-int end_text(Columns *all, Column *column, size_t size);
-/* After the children have their values. */
-int end_list(Columns *all, Column *column); /* also of a MAP */
-int end_struct(Columns *all, Column *column);
 
+/* Room for a text of this size; `end_text` follows when it is there. */
+static inline uint8_t *text_room(Columns *all, Column *column, size_t size) {
+    if (size > INT32_MAX - column->values.size) {
+        all->too_large = 1;
+        return NULL;
+    }
+    return grow(all, &column->values, size + 1) ? column->values.at + column->values.size : NULL;
+}
+
+static inline int end_text(Columns *all, Column *column, size_t size) {
+    column->values.size += size;
+    return put_offset(all, column, column->values.size) && end_row(all, column, 1);
+}
+
+static inline int put_text(Columns *all, Column *column, const uint8_t *text, size_t size) {
+    uint8_t *to = text_room(all, column, size);
+    if (to == NULL)
+        return 0;
+    if (size <= 16)
+        for (size_t i = 0; i < size; i++) /* a call costs more */
+            to[i] = text[i];
+    else if (size)
+        memcpy(to, text, size);
+    return end_text(all, column, size);
+}
+
+/* After the children have their values. */
+static inline int end_list(Columns *all, Column *column) { /* also of a MAP */
+    return put_offset(all, column, column->children->rows) && end_row(all, column, 1);
+}
+
+static inline int end_struct(Columns *all, Column *column) {
+    return end_row(all, column, 1);
+}
+
+/* -- columns and texts -------------------------------------------------------------------------- */
+
+/* The bytes of a value, without those of its texts and items. */
+size_t value_size(const Column *column);
+/* Room for so many rows of what has a size. */
+int reserve_rows(Columns *all, Column *column, size_t rows);
 void cut_rows(Column *column, size_t rows);
 void free_column(Column *column);
 
 /* The bytes of one character of two to four bytes in UTF-8, or 0. */
 size_t wide_size(const uint8_t *at, const uint8_t *end);
 int is_utf8(const uint8_t *at, size_t size);
-
-static inline int has_room(const Columns *all) {
-    return !all->no_memory && !all->too_large;
-}
 
 static inline size_t items_of(const Column *column, size_t row) {
     int32_t offset;

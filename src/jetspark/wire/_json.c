@@ -539,7 +539,7 @@ static int list_value(Reader *r, Column *column, int depth) {
     if (!take(&r->c, ']')) {
         do {
             skip_space(&r->c);
-            if (!value(r, column->children, depth + 1))
+            if (!count_items(r->all, column, 1) || !value(r, column->children, depth + 1))
                 return 0;
             skip_space(&r->c);
         } while (take(&r->c, ','));
@@ -572,6 +572,7 @@ static int map_value(Reader *r, Column *column, int depth) {
             Text name;
             uint8_t *key;
             if (!name_of(&r->c, &name) || entries->rows - first == MOST_KEYS ||
+                !count_items(r->all, column, 1) ||
                 (key = text_room(r->all, keys, name.plain)) == NULL)
                 return 0;
             unescape(&name, key);

@@ -1603,6 +1603,7 @@ static PyMethodDef functions[] = {
     {"split_frames", (PyCFunction)(void (*)(void))split_frames, METH_VARARGS | METH_KEYWORDS, NULL},
     {"highway", highway, METH_VARARGS, NULL},
     {"header_pairs", header_pairs, METH_VARARGS, NULL},
+    {"avro_datums", avro_datums, METH_VARARGS, NULL},
     {"avro_columns", avro_columns, METH_VARARGS, NULL},
     {"json_columns", json_columns, METH_VARARGS, NULL},
     {"reply_fields", reply_fields, METH_O, NULL},

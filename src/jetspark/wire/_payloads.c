@@ -3,6 +3,7 @@
 #include "_payloads.h"
 
 #include "_avro.h"
+#include "_avro_writer.h"
 #include "_columns.h"
 #include "_json.h"
 
@@ -70,6 +71,8 @@ static int column_of(Plan *plan, Column *column, int depth) {
     for (size_t i = 0; i < count; i++)
         if (!column_of(plan, &column->children[i], depth + 1))
             return 0;
+    if (count == 1 && (column->kind == LIST || column->kind == MAP))
+        column->item_size = value_size(column->children);
     if (!has_right_children(column)) {
         PyErr_SetString(PyExc_ValueError, "no plan of columns");
         return 0;
@@ -79,16 +82,64 @@ static int column_of(Plan *plan, Column *column, int depth) {
 
 /* -- results ------------------------------------------------------------------------------------ */
 
-static PyObject *bytes_of(const Bytes *bytes) {
-    return PyBytes_FromStringAndSize((const char *)bytes->at, (Py_ssize_t)bytes->size);
+/* Memory of the kernel, which others read as a buffer. */
+typedef struct {
+    PyObject_HEAD
+    void *memory;
+    Py_ssize_t size;
+} Memory;
+
+static PyTypeObject *memory_type;
+
+static int memory_buffer(PyObject *self, Py_buffer *view, int flags) {
+    Memory *memory = (Memory *)self;
+    return PyBuffer_FillInfo(view, self, memory->memory, memory->size, 1, flags);
+}
+
+static void memory_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    free(((Memory *)self)->memory);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot memory_slots[] = {
+    {Py_tp_dealloc, memory_dealloc},
+    {Py_bf_getbuffer, memory_buffer},
+    {0, NULL},
+};
+
+static PyType_Spec memory_spec = {
+    .name = "jetspark.wire._kernel.Memory",
+    .basicsize = sizeof(Memory),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = memory_slots,
+};
+
+/* Takes the memory of some bytes. */
+static PyObject *memory_of(Bytes *bytes) {
+    if (bytes->at == NULL)
+        return PyBytes_FromStringAndSize(NULL, 0);
+    if (memory_type == NULL &&
+        (memory_type = (PyTypeObject *)PyType_FromSpec(&memory_spec)) == NULL)
+        return NULL;
+    allocfunc allocate = (allocfunc)PyType_GetSlot(memory_type, Py_tp_alloc);
+    Memory *memory = (Memory *)allocate(memory_type, 0);
+    if (memory != NULL) {
+        memory->memory = bytes->at;
+        memory->size = (Py_ssize_t)bytes->size;
+        *bytes = (Bytes){NULL, 0, 0};
+    }
+    return (PyObject *)memory;
 }
 
 /* Appends what a column and those below it have, each column before those below it. */
-static int append_buffers(PyObject *list, const Column *column) {
-    PyObject *valid = column->valid.size ? bytes_of(&column->valid) : Py_NewRef(Py_None);
-    PyObject *values = valid == NULL ? NULL : bytes_of(&column->values);
+static int append_buffers(PyObject *list, Column *column) {
+    PyObject *valid = column->valid.size ? memory_of(&column->valid) : Py_NewRef(Py_None);
+    PyObject *values = valid == NULL ? NULL : memory_of(&column->values);
     PyObject *offsets = values == NULL         ? NULL
-                        : column->offsets.size ? bytes_of(&column->offsets)
+                        : column->offsets.size ? memory_of(&column->offsets)
                                                : PyBytes_FromStringAndSize("\0\0\0\0", 4);
     PyObject *one = offsets == NULL ? NULL
                                     : Py_BuildValue("nOOO", (Py_ssize_t)column->rows, valid,
@@ -127,7 +178,16 @@ static int begin_batch(Batch *batch, Plan *plan, Py_ssize_t limit) {
         PyErr_SetString(PyExc_ValueError, "no plan of columns");
         return 0;
     }
-    return 1;
+    size_t rows = (size_t)rows_of(batch), size = value_size(&batch->all.root);
+    if (rows > batch->all.limit / size) {
+        batch->all.too_large = 1;
+    } else {
+        batch->all.size = rows * size;
+        reserve_rows(&batch->all, &batch->all.root, rows);
+    }
+    if (batch->all.no_memory)
+        PyErr_NoMemory();
+    return !batch->all.no_memory;
 }
 
 static int payload_of(const Batch *batch, Py_ssize_t row, const uint8_t **at, size_t *size) {
@@ -153,7 +213,7 @@ static int put_no_row(Batch *batch) {
 }
 
 /* What has been decoded, beside what is not a row; None if it becomes too large. */
-static PyObject *result_of(const Batch *batch, PyObject *others) {
+static PyObject *result_of(Batch *batch, PyObject *others) {
     if (batch->all.too_large)
         return Py_NewRef(Py_None);
     PyObject *result = NULL, *list = PyList_New(0);
@@ -186,7 +246,7 @@ static PyObject *decode_json(Batch *batch) {
         return NULL;
     char *bits = PyBytes_AsString(left);
     memset(bits, 0, (size_t)PyBytes_Size(left));
-    for (Py_ssize_t row = 0; row < rows; row++) {
+    for (Py_ssize_t row = 0; row < rows && has_room(&batch->all); row++) {
         const uint8_t *at;
         size_t size;
         if (!payload_of(batch, row, &at, &size))
@@ -337,6 +397,10 @@ static int avro_node(AvroPlan *avro, AvroNode *node, int depth) {
         if (i >= given.count && node->children[i].constant == NULL)
             return no_avro_plan();
     }
+    node->is_nullable = node->kind == AVRO_UNION && node->count == 2 && below == 2;
+    for (size_t i = 0; i < node->count; i++)
+        if (node->children[i].member >= 0 || node->children[i].kind == AVRO_REFUSED)
+            node->is_nullable = 0;
     int has_one = node->kind == AVRO_ARRAY || node->kind == AVRO_MAP || node->kind == AVRO_BRANCH;
     if ((has_one && below != 1) || !has_right_column(node))
         return no_avro_plan();
@@ -362,7 +426,8 @@ static int append_misfit(PyObject *list, Py_ssize_t row, const AvroMisfit *why) 
 /* Why payloads do not fit, with their rows. */
 static PyObject *decode_avro(Batch *batch, const AvroNode *root) {
     PyObject *misfits = PyList_New(0);
-    for (Py_ssize_t row = 0; misfits != NULL && row < rows_of(batch); row++) {
+    Py_ssize_t rows = rows_of(batch);
+    for (Py_ssize_t row = 0; misfits != NULL && row < rows && has_room(&batch->all); row++) {
         const uint8_t *at;
         size_t size;
         AvroMisfit why;
@@ -412,5 +477,116 @@ PyObject *avro_columns(PyObject *Py_UNUSED(self), PyObject *args) {
     free(avro.columns);
     free_avro(&root);
     end_batch(&batch);
+    return result;
+}
+
+/* -- writing Avro ------------------------------------------------------------------------------- */
+
+/* Fills a part, whose memory is zero, from (kind, is_decimal, size, begin, first, second, parts).
+   The buffers are held until `free_part`. */
+typedef struct {
+    Py_buffer *buffers;
+    size_t count, room;
+} Held;
+
+static int hold(Held *held, PyObject *object, const uint8_t **at, size_t *size) {
+    if (object == Py_None)
+        return 1;
+    if (held->count == held->room) {
+        size_t room = 2 * held->room + 16;
+        Py_buffer *more = realloc(held->buffers, room * sizeof *more);
+        if (more == NULL) {
+            PyErr_NoMemory();
+            return 0;
+        }
+        held->buffers = more;
+        held->room = room;
+    }
+    Py_buffer *view = &held->buffers[held->count];
+    if (PyObject_GetBuffer(object, view, PyBUF_SIMPLE) < 0)
+        return 0;
+    held->count++;
+    *at = view->buf;
+    *size = (size_t)view->len;
+    return 1;
+}
+
+static int avro_part(Held *held, AvroPart *part, PyObject *given, int depth) {
+    PyObject *first, *second, *parts;
+    int kind;
+    unsigned int size;
+    Py_ssize_t begin;
+    if (!PyArg_ParseTuple(given, "ipInOOO!", &kind, &part->is_decimal, &size, &begin, &first,
+                          &second, &PyTuple_Type, &parts))
+        return 0;
+    if (kind < 0 || kind >= AVRO_KINDS || begin < 0 || depth == MOST_AVRO_DEPTH) {
+        PyErr_SetString(PyExc_ValueError, "no part of a datum");
+        return 0;
+    }
+    part->kind = (AvroKind)kind;
+    part->size = size;
+    part->begin = (size_t)begin;
+    if (!hold(held, first, &part->first, &part->first_size) ||
+        !hold(held, second, &part->second, &part->second_size))
+        return 0;
+    Py_ssize_t count = PyTuple_Size(parts);
+    if (count > 0 && (part->children = calloc((size_t)count, sizeof *part)) == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        part->count++;
+        PyObject *child = PyTuple_GetItem(parts, i);
+        if (!PyTuple_Check(child)) {
+            PyErr_SetString(PyExc_TypeError, "a part of a datum is a tuple");
+            return 0;
+        }
+        if (!avro_part(held, &part->children[i], child, depth + 1))
+            return 0;
+    }
+    return 1;
+}
+
+static void free_part(AvroPart *part) {
+    for (size_t i = 0; i < part->count; i++)
+        free_part(&part->children[i]);
+    free(part->children);
+}
+
+PyObject *avro_datums(PyObject *Py_UNUSED(self), PyObject *args) {
+    PyObject *given, *result = NULL;
+    Py_ssize_t rows;
+    Held held = {NULL, 0, 0};
+    AvroPart root = {.count = 0};
+    Columns all = {.limit = SIZE_MAX};
+    Bytes data = {NULL, 0, 0}, offsets = {NULL, 0, 0};
+    if (!PyArg_ParseTuple(args, "nO!", &rows, &PyTuple_Type, &given))
+        return NULL;
+    if (avro_part(&held, &root, given, 0) && grow(&all, &offsets, 8 * ((size_t)rows + 1))) {
+        int done = 1;
+        for (Py_ssize_t row = 0; done && row <= rows; row++) {
+            int64_t end = (int64_t)data.size;
+            memcpy(offsets.at + 8 * row, &end, 8);
+            done = row == rows || avro_datum(&all, &data, &root, (size_t)row);
+        }
+        offsets.size = 8 * ((size_t)rows + 1);
+        if (all.too_large) {
+            PyErr_SetString(PyExc_ValueError, "a row that is not there");
+        } else if (done) {
+            PyObject *bytes = memory_of(&data), *ends = memory_of(&offsets);
+            if (bytes != NULL && ends != NULL)
+                result = Py_BuildValue("OO", bytes, ends);
+            Py_XDECREF(bytes);
+            Py_XDECREF(ends);
+        }
+    }
+    if (all.no_memory)
+        PyErr_NoMemory();
+    for (size_t i = 0; i < held.count; i++)
+        PyBuffer_Release(&held.buffers[i]);
+    free(held.buffers);
+    free(data.at);
+    free(offsets.at);
+    free_part(&root);
     return result;
 }

@@ -11,6 +11,7 @@
 #endif
 #include <Python.h>
 
+PyObject *avro_datums(PyObject *self, PyObject *args);
 PyObject *avro_columns(PyObject *self, PyObject *args);
 PyObject *json_columns(PyObject *self, PyObject *args);
 

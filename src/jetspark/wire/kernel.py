@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from enum import IntEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jetspark.errors import ConfigError
 from jetspark.wire._python_kernel import MAX_CONTROL_LINE as MAX_CONTROL_LINE
@@ -117,6 +117,15 @@ if TYPE_CHECKING:
     path of the value, and the name of the part of the plan), and the columns.
     """
 
+    AvroPart: TypeAlias = tuple[int, bool, int, int, Any, Any, tuple[Any, ...]]
+    avro_datums: Callable[[int, AvroPart], tuple[Memory, Memory]] | None
+    """So many rows as datums of Avro, and where each begins and the last ends (64 bits).
+
+    A part is (`avro_schema.Kind`, whether BYTES are numbers of 128 bits, the size of FIXED, the
+    place of row 0, a buffer of values, of offsets or of branches, one of bytes or of the branches'
+    rows, parts), without nulls, as Arrow has them. The kernel checks that each row is there.
+    """
+
     class S2Decoder:
         """Unpacks an S2 stream, or a Snappy stream, that comes in pieces."""
 
@@ -202,13 +211,9 @@ else:
     for _name in (
         *("Delivered", "Deliveries", "DeliveryDecoder", "MessageFrame", "deliver", "header_pairs"),
         *("reply_fields", "split_frames", "stream_position", "stream_sequence"),
-        *(
-            "EntryDecoder",
-            "RecordDecoder",
-            "S2Decoder",
-            "avro_columns",
-            "json_columns",
-        ),  # only the C kernel's
+        # The C kernel's alone.
+        *("EntryDecoder", "RecordDecoder", "S2Decoder"),
+        *("avro_columns", "avro_datums", "json_columns"),
     ):
         globals()[_name] = getattr(_implementation, _name, None)
     look = memoryview if IMPLEMENTATION == "c" else bytes
