@@ -27,6 +27,7 @@ from tests.support.campaign import Figures
 
 CAMPAIGNS = {
     "archives": ("fuzz", "Spoiled backups, for the C kernel and for the reader of backups."),
+    "avro_datums": ("fuzz", "Datums of Avro, many damaged, for the C kernel."),
     "backup": ("soak", "A large stream is backed up, restored and compared."),
     "backfill": ("chaos", "A range is read through a snapshot while its server or link breaks."),
     "both_ways": ("fuzz", "JSON gives the same rows through Spark and by tasks that write."),

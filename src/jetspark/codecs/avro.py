@@ -42,16 +42,16 @@ class AvroDecoder:
         there = parse_record(writer)
         known = {one.name: one for one in reader_record(reader).fields}
         wanted = [known[name] for name in fields]
-        self._fields = [pa.field(one.name, one.type.arrow) for one in wanted]
-        self._root = plan_datums(there, wanted)
+        self.fields = [pa.field(one.name, one.type.arrow) for one in wanted]
+        self.root = plan_datums(there, wanted)
         self._name = f"{there.name or 'datum'} in Avro"
-        self._columns = plan_of(self._fields, MAX_DEPTH)
-        self._datums = packed(self._root)
+        self._columns = plan_of(self.fields, MAX_DEPTH)
+        self._datums = packed(self.root)
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
         """The fields, and why payloads do not fit. Raises Undecodable for what is too large."""
         if avro_columns is None or self._columns is None:
-            columns, misfits = avro_plain.decode(self._root, self._fields, payloads)
+            columns, misfits = avro_plain.decode(self.root, self.fields, payloads)
         else:
             data, offsets = buffers_of(payloads)
             columns_plan, names = self._columns
@@ -69,10 +69,10 @@ class AvroDecoder:
             if found is None:
                 raise sizes.too_large()
             misfits, buffers = found
-            columns = arrays_of(self._fields, buffers)
-        return columns, self._reasons(len(payloads), misfits)
+            columns = arrays_of(self.fields, buffers)
+        return columns, self.reasons(len(payloads), misfits)
 
-    def _reasons(
+    def reasons(
         self, rows: int, misfits: Iterable[tuple[int, int, bytes, bytes]]
     ) -> pa.StringArray:
         reasons: list[str | None] = [None] * rows

@@ -169,7 +169,7 @@ class _Datum:
             check_decoded(self.size)
             for _ in range(count):
                 try:
-                    key = _text(self._take(self._size())) if is_map else ""
+                    key = self._key(node) if is_map else ""
                     value = self.value(item)
                 except _Misfit as error:
                     error.path = f"[{number}]{error.path}"
@@ -177,6 +177,10 @@ class _Datum:
                 found.append((key, value) if is_map else value)
                 number += 1
         return found
+
+    def _key(self, node: Node) -> str:
+        key = self._take(self._size())
+        return "" if node.slot is None else _text(key)
 
     def _member(self, node: Node, branch: Node) -> Any:
         if branch.member < 0 or node.slot is None:
