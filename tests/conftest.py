@@ -18,7 +18,7 @@ import sys
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import hypothesis
 import pytest
@@ -34,7 +34,7 @@ from jetspark.full_client import connect
 from jetspark.server import NatsServer, server_version
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 
     from pyspark.sql import SparkSession
     from tests.support.certificates import Certificates
@@ -138,6 +138,12 @@ def _uses_of_spark(file: Path) -> int:
     return len(_SHARES_SPARK.findall(file.read_text("utf-8")))
 
 
+Unique: TypeAlias = "Callable[[str], str]"
+NeedsServer: TypeAlias = "Callable[[str], None]"
+Reported: TypeAlias = "list[JetsparkError]"
+MakeStream: TypeAlias = "Callable[..., Awaitable[str]]"
+
+
 class MakeServer(Protocol):
     def __call__(self, conf: str | None = None, /, **options: Any) -> NatsServer: ...
 
@@ -181,7 +187,7 @@ def js(nc: Client) -> JetStream:
 
 
 @pytest.fixture
-def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]:
+def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> Reported:
     """What `nc` reports, instead of its log and its callback."""
     errors: list[JetsparkError] = []
     monkeypatch.setattr(nc, "report", errors.append)
@@ -189,19 +195,35 @@ def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]
 
 
 @pytest.fixture
-async def stream(
-    js: JetStream, shared_server: NatsServer, unique: Callable[[str], str]
-) -> AsyncIterator[str]:
-    """A stream in memory that listens to "<its name>.>"."""
-    name = unique("S")
-    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
-    yield name
+async def make_stream(
+    js: JetStream, shared_server: NatsServer, unique: Unique
+) -> AsyncIterator[MakeStream]:
+    """`await make_stream(max_msgs=5)`: the name of a stream that is deleted after the test.
+
+    It is in memory and listens to "<its name>.>", unless an option says otherwise.
+    """
+    made: list[str] = []
+
+    async def make(**options: Any) -> str:
+        made.append(unique("S"))
+        defaults = {"name": made[-1], "subjects": [f"{made[-1]}.>"], "storage": "memory"}
+        await js.create_stream(**defaults | options)
+        return made[-1]
+
+    yield make
     with RawClient(shared_server.url) as raw:  # the test may have closed its own connection
-        raw.api(f"STREAM.DELETE.{name}")
+        for name in made:
+            raw.api(f"STREAM.DELETE.{name}")
 
 
 @pytest.fixture
-def unique() -> Callable[[str], str]:
+async def stream(make_stream: MakeStream) -> str:
+    """A stream in memory that listens to "<its name>.>"."""
+    return await make_stream()
+
+
+@pytest.fixture
+def unique() -> Unique:
     """`unique("ORDERS")` is a name that nobody else uses: ORDERS_ and eight hex digits."""
 
     def make(prefix: str) -> str:
@@ -249,7 +271,7 @@ def nats_server(make_server: MakeServer) -> NatsServer:
 
 
 @pytest.fixture
-def needs_server() -> Callable[[str], None]:
+def needs_server() -> NeedsServer:
     """`needs_server("2.12")` skips the test when the nats-server of this run is older."""
 
     def check(version: str) -> None:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from typing import Any, Self
 
 from tests.support.raw_client import RawClient
 
+from jetspark.client.messages import Message
 from jetspark.documents.consumers import ConsumerInfo
 from jetspark.documents.document import Timestamp
-from jetspark.full_client import JetStream
+from jetspark.full_client import Client, JetStream
 from jetspark.jetstream import PullConsumer
 from jetspark.jetstream.api import Api
 from jetspark.wire import frames
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
-    from jetspark.client.messages import Message
-    from jetspark.full_client import Client
 
 _INFO = {
     "type": "io.nats.jetstream.api.v1.consumer_info_response",
@@ -64,12 +59,7 @@ class ScriptedConsumer:
         await self._nc.flush()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._raw.close()
 
     def say(self, inbox: str, *script: int | str) -> None:

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import Unique
 
 from jetspark import blocking, errors
-from jetspark.full_client import JetStream
+from jetspark.full_client import Client, JetStream
 from jetspark.jetstream import api
+from jetspark.server import NatsServer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
+Lines = Callable[[], list[str]]
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+def lines(caplog: pytest.LogCaptureFixture) -> Lines:
     caplog.set_level(logging.DEBUG, "jetspark.trace")
     return lambda: [r.getMessage() for r in caplog.records if r.name == "jetspark.trace"]
 
 
 async def test_each_request_and_its_answer_are_logged(
-    nc: Client, unique: Callable[[str], str], lines: Callable[[], list[str]]
+    nc: Client, unique: Unique, lines: Lines
 ) -> None:
     js = nc.jetstream(trace=True)
     name = unique("S")
@@ -44,9 +43,7 @@ async def test_each_request_and_its_answer_are_logged(
     await js.delete_stream(name)
 
 
-async def test_only_a_context_with_trace_is_logged(
-    nc: Client, lines: Callable[[], list[str]]
-) -> None:
+async def test_only_a_context_with_trace_is_logged(nc: Client, lines: Lines) -> None:
     loud, quiet = nc.jetstream(trace=True, timeout=20), nc.jetstream(timeout=21)
     await quiet.account_info()
     assert lines() == []
@@ -55,9 +52,7 @@ async def test_only_a_context_with_trace_is_logged(
     assert (loud.timeout, quiet.timeout) == (20, 21)
 
 
-async def test_a_request_without_answer_is_logged_with_its_error(
-    nc: Client, unique: Callable[[str], str], lines: Callable[[], list[str]]
-) -> None:
+async def test_a_request_without_answer_is_logged(nc: Client, unique: Unique, lines: Lines) -> None:
     prefix = unique("nowhere")
     with pytest.raises(errors.JetStreamNotEnabledError):
         await JetStream(nc, api_prefix=prefix, trace=True).account_info()
@@ -65,42 +60,28 @@ async def test_a_request_without_answer_is_logged_with_its_error(
 
 
 async def test_stored_messages_are_not_shown(
-    js: JetStream, nc: Client, stream: str, lines: Callable[[], list[str]]
+    js: JetStream, nc: Client, stream: str, lines: Lines
 ) -> None:
-    await js.publish(f"{stream}.a", b"the payload", headers={"the-header": "its value"})
-    await nc.jetstream(trace=True).get_msg(stream, 1, direct=False)
+    await js.update_stream(name=stream, allow_direct=True)
+    await js.publish(f"{stream}.a", b'{"the": "payload"}', headers={"the-header": "its value"})
+    worker = await js.create_consumer(stream, name="worker")
+    traced = nc.jetstream(trace=True)
+    await traced.get_msg(stream, 1, direct=False)
     answer = json.loads(lines()[1].split(" ", 2)[2])
     assert answer["message"]["subject"] == f"{stream}.a"
     assert answer["message"]["data"] == answer["message"]["hdrs"] == "***"
-
-
-async def test_pulls_are_logged_without_messages(
-    js: JetStream, nc: Client, stream: str, lines: Callable[[], list[str]]
-) -> None:
-    await js.publish(f"{stream}.a", b'{"the": "payload"}')
-    worker = await js.create_consumer(stream, name="worker")
-    traced = nc.jetstream(trace=True)
+    await traced.get_msg(stream, 1, direct=True)
+    assert lines()[2:] == [
+        f'>>> $JS.API.DIRECT.GET.{stream} {{"seq":1}}',
+        f"<<< $JS.API.DIRECT.GET.{stream} (18 bytes)",
+    ]
     assert len(await (await traced.consumer(stream, worker.name)).fetch(1, timeout=5)) == 1
     shown = "\n".join(lines())
     assert f">>> $JS.API.CONSUMER.MSG.NEXT.{stream}.worker " in shown
     assert "payload" not in shown
 
 
-async def test_direct_gets_are_logged_without_the_message(
-    js: JetStream, nc: Client, stream: str, lines: Callable[[], list[str]]
-) -> None:
-    await js.update_stream(name=stream, allow_direct=True)
-    await js.publish(f"{stream}.a", b'{"the": "payload"}')
-    await nc.jetstream(trace=True).get_msg(stream, 1, direct=True)
-    assert lines() == [
-        f'>>> $JS.API.DIRECT.GET.{stream} {{"seq":1}}',
-        f"<<< $JS.API.DIRECT.GET.{stream} (18 bytes)",
-    ]
-
-
-def test_the_blocking_context_traces_too(
-    shared_server: NatsServer, lines: Callable[[], list[str]]
-) -> None:
+def test_the_blocking_context_traces_too(shared_server: NatsServer, lines: Lines) -> None:
     with blocking.connect(shared_server.url) as nc:
         nc.jetstream(trace=True).account_info()
         nc.jetstream().account_info()

@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from tests.conftest import MakeServer, NeedsServer, Unique
 from tests.jetstream.eventually import eventually
+from tests.support.cluster import Cluster
 
-from jetspark.client.messages import PreparedMessage
-from jetspark.errors import (
-    BadSubjectError,
-    BatchError,
-    BrokenSocketError,
-    ConfigError,
-    JetStreamError,
-    MaxPayloadError,
-    NoStreamResponseError,
-    NotEnabledOnStreamError,
-    RequestTimeoutError,
-    UnsupportedByServerError,
-    WrongLastSequenceError,
-)
-from jetspark.full_client import JetStream, connect
+from jetspark import errors
+from jetspark.client.messages import Message, PreparedMessage
+from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream import AtomicBatch
 from jetspark.wire.documents import ServerInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tests.conftest import MakeServer
-    from tests.support.cluster import Cluster
-
-    from jetspark.client.messages import Message
-    from jetspark.full_client import Client
 
 LIMITED = """
 jetstream {
@@ -43,7 +25,7 @@ jetstream {
 
 
 @pytest.fixture(autouse=True)
-def _batches(needs_server: Callable[[str], None]) -> None:
+def _batches(needs_server: NeedsServer) -> None:
     needs_server("2.12")
 
 
@@ -54,27 +36,28 @@ async def atomic(js: JetStream, stream: str) -> str:
     return stream
 
 
-def has_failed(batch: AtomicBatch) -> Callable[[], Awaitable[bool]]:
+async def fails(batch: AtomicBatch) -> None:
     """And all the refusals that follow have come, too."""
 
-    async def asked() -> bool:
+    async def has_failed() -> bool:
         await batch._sender.client.flush()
         return batch._sender.window.ended is not None
 
-    return asked
+    await eventually(has_failed)
 
 
 async def stored(js: JetStream, stream: str) -> int:
     return (await js.stream_info(stream)).state.messages
 
 
-async def limited(make_server: MakeServer, needs_server: Callable[[str], None]) -> str:
-    """The URL of a server with small limits and a stream S for batches."""
+@pytest.fixture
+async def limited(make_server: MakeServer, needs_server: NeedsServer) -> AsyncIterator[JetStream]:
+    """A server with small limits, and a stream S for batches."""
     needs_server("2.14")
-    url = make_server(LIMITED).url
-    async with connect(url) as nc:
-        await nc.jetstream().create_stream(name="S", subjects=["s.>"], allow_atomic=True)
-    return url
+    async with connect(make_server(LIMITED).url) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name="S", subjects=["s.>"], allow_atomic=True)
+        yield js
 
 
 async def test_leaving_the_block_stores_all_in_order(js: JetStream, atomic: str) -> None:
@@ -91,7 +74,11 @@ async def test_leaving_the_block_stores_all_in_order(js: JetStream, atomic: str)
     assert [msg.data for msg in messages][1:] == [b"%d" % number for number in range(1, 101)]
 
 
-async def test_one_message_is_a_batch_too(js: JetStream, atomic: str) -> None:
+async def test_one_message_is_a_batch_too_and_none_is_not(js: JetStream, atomic: str) -> None:
+    async with js.atomic_batch() as batch:
+        with pytest.raises(errors.ConfigError, match="empty"):
+            await batch.commit()
+    assert batch.ack is None
     async with js.atomic_batch() as batch:
         await batch.add(f"{atomic}.a", b"x", headers={"K": "1"}, msg_id="m", ttl=60)
         ack = await batch.commit()
@@ -113,32 +100,27 @@ async def test_exception_in_the_block_abandons_the_atomic_batch(js: JetStream, a
     assert (await stored(js, atomic), batch.ack) == (0, None)
 
 
-async def test_empty_atomic_batch_has_no_ack_and_refuses_commit(js: JetStream, nc: Client) -> None:
-    async with js.atomic_batch() as batch:
-        with pytest.raises(ConfigError, match="empty"):
-            await batch.commit()
-    assert batch.ack is None
-
-
-async def test_expectations_of_a_batch_are_checked_at_its_commit(
-    js: JetStream, atomic: str
-) -> None:
+async def test_expectations_of_a_batch_are_checked_by_commit(js: JetStream, atomic: str) -> None:
     await js.publish(f"{atomic}.a")
     async with js.atomic_batch() as batch:
         await batch.add(f"{atomic}.a", expect_last_seq=1, expect_last_subject_seq=1)
         await batch.add(f"{atomic}.b", expect_last_subject_seq=0)
-    assert await stored(js, atomic) == 3
-    for wrong in ({"expect_last_seq": 2}, {"expect_last_subject_seq": 1}):
-        options: Any = wrong
-        with pytest.raises(WrongLastSequenceError):
+    wrong: tuple[Any, ...] = ({"expect_last_seq": 2}, {"expect_last_subject_seq": 1})
+    for options in wrong:
+        with pytest.raises(errors.WrongLastSequenceError):
             async with js.atomic_batch() as batch:
                 await batch.add(f"{atomic}.a", **options)
                 await batch.add(f"{atomic}.c")
+    with pytest.raises(errors.BatchError) as refused:
+        async with js.atomic_batch() as batch:
+            await batch.add(f"{atomic}.a", msg_id="m")
+            await batch.add(f"{atomic}.b", msg_id="m")
+    assert refused.value.err_code == 10201
     assert await stored(js, atomic) == 3
 
 
 async def test_commit_after_flush_stores_the_atomic_batch(
-    js: JetStream, atomic: str, needs_server: Callable[[str], None]
+    js: JetStream, atomic: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
     async with js.atomic_batch() as batch:
@@ -157,89 +139,70 @@ async def test_the_first_refusal_is_the_one_that_is_raised(
     js: JetStream, atomic: str, known_before_the_commit: bool
 ) -> None:
     await js.update_stream(name=atomic, max_msg_size=1000)
-    with pytest.raises(JetStreamError) as refused:
+    with pytest.raises(errors.APIError) as refused:
         async with js.atomic_batch() as batch:
             await batch.add(f"{atomic}.a")
             await batch.add(f"{atomic}.b", b"x" * 2000)
             for _ in range(5):
                 await batch.add(f"{atomic}.c")
             if known_before_the_commit:
-                await eventually(has_failed(batch))
-    assert getattr(refused.value, "err_code", None) == 10054
+                await fails(batch)
+    assert refused.value.err_code == 10054
     assert await stored(js, atomic) == 0
 
 
 async def test_batch_on_a_stream_without_batches_is_refused(js: JetStream, stream: str) -> None:
-    with pytest.raises(NotEnabledOnStreamError) as refused:
+    with pytest.raises(errors.NotEnabledOnStreamError) as refused:
         async with js.atomic_batch() as batch:
             await batch.add(f"{stream}.a")
             await batch.add(f"{stream}.a")
     assert refused.value.option == "allow_atomic"
+    for count in (1, 2):
+        with pytest.raises(errors.NoStreamResponseError):
+            async with js.atomic_batch(timeout=2) as batch:
+                for _ in range(count):
+                    await batch.add("nobody.listens")
 
 
-async def test_atomic_batch_with_a_repeated_message_id_is_refused(
-    js: JetStream, atomic: str
-) -> None:
-    with pytest.raises(BatchError) as refused:
-        async with js.atomic_batch() as batch:
-            await batch.add(f"{atomic}.a", msg_id="m")
-            await batch.add(f"{atomic}.b", msg_id="m")
-    assert refused.value.err_code == 10201
-    assert await stored(js, atomic) == 0
-
-
-async def test_atomic_batch_over_the_server_limits_is_refused(
-    make_server: MakeServer, needs_server: Callable[[str], None]
-) -> None:
-    url = await limited(make_server, needs_server)
-    async with connect(url) as nc:
-        js = nc.jetstream()
-        with pytest.raises(BatchError) as refused:
-            async with js.atomic_batch() as batch:
-                for _ in range(6):
-                    await batch.add("s.a")
-        assert refused.value.err_code == 10199
-        async with js.atomic_batch() as one, js.atomic_batch() as two:
-            for batch in (one, two):
+async def test_atomic_batch_over_the_server_limits_is_refused(limited: JetStream) -> None:
+    with pytest.raises(errors.BatchError) as refused:
+        async with limited.atomic_batch() as batch:
+            for _ in range(6):
                 await batch.add("s.a")
-                await batch.add("s.a")
-            with pytest.raises(BatchError) as refused:
-                async with js.atomic_batch() as third:
-                    await third.add("s.a")
-                    with pytest.raises(BatchError):
+    assert refused.value.err_code == 10199
+    async with limited.atomic_batch() as one, limited.atomic_batch() as two:
+        for batch in (one, two):
+            await batch.add("s.a")
+            await batch.add("s.a")
+        with pytest.raises(errors.BatchError) as refused:
+            async with limited.atomic_batch() as third:
+                await third.add("s.a")
+                for _ in range(2):  # and stays so
+                    with pytest.raises(errors.BatchError):
                         await third.add("s.a")
-                    with pytest.raises(BatchError):  # and stays so
-                        await third.add("s.a")
-                    assert third.size == 1
-            assert refused.value.err_code == 10210
-            await one.commit()
-            await two.commit()
-            with pytest.raises(ConfigError, match="committed already"):
-                await two.add("s.a")
-        assert await stored(js, "S") == 4
+                assert third.size == 1
+        assert refused.value.err_code == 10210
+        await one.commit()
+        await two.commit()
+        with pytest.raises(errors.ConfigError, match="committed already"):
+            await two.add("s.a")
+    assert await stored(limited, "S") == 4
 
 
-async def test_an_idle_batch_is_refused_by_its_next_message(
-    make_server: MakeServer, needs_server: Callable[[str], None]
-) -> None:
-    url = await limited(make_server, needs_server)
-    async with connect(url) as nc:
-        js = nc.jetstream()
-        advisories = nc.subscribe("$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S")
-        with pytest.raises(BatchError) as refused:
-            async with js.atomic_batch() as batch:
-                await batch.add("s.a")
-                await batch.add("s.a")
-                async with asyncio.timeout(20):
-                    assert b'"timeout"' in (await anext(advisories)).data
-        assert refused.value.err_code == 10176
-        assert await stored(js, "S") == 0
+async def test_an_idle_batch_is_refused_by_its_next_message(limited: JetStream) -> None:
+    advisories = limited.client.subscribe("$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S")
+    with pytest.raises(errors.BatchError) as refused:
+        async with limited.atomic_batch() as batch:
+            await batch.add("s.a")
+            await batch.add("s.a")
+            async with asyncio.timeout(20):
+                assert b'"timeout"' in (await anext(advisories)).data
+    assert refused.value.err_code == 10176
+    assert await stored(limited, "S") == 0
 
 
-async def test_atomic_batch_ends_unstored_when_the_connection_is_lost(
-    js: JetStream, atomic: str, nc: Client
-) -> None:
-    with pytest.raises(BrokenSocketError, match="nothing is stored"):
+async def test_a_lost_link_ends_an_atomic_batch(js: JetStream, atomic: str, nc: Client) -> None:
+    with pytest.raises(errors.BrokenSocketError, match="nothing is stored"):
         async with js.atomic_batch() as batch:
             await batch.add(f"{atomic}.a")
             await batch.add(f"{atomic}.a")
@@ -249,7 +212,7 @@ async def test_atomic_batch_ends_unstored_when_the_connection_is_lost(
 
 
 async def test_atomic_batch_over_a_leader_change_stores_all_or_nothing(
-    nats_cluster: Cluster, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    nats_cluster: Cluster, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.15")  # 2.14.6 can never delete the stream after that
     name = unique("S")
@@ -264,39 +227,25 @@ async def test_atomic_batch_over_a_leader_change_stores_all_or_nothing(
                     if number == 50:
                         await js.stream_leader_stepdown(name)
             outcomes = {100}
-        except RequestTimeoutError:  # of the commit, perhaps
+        except errors.RequestTimeoutError:  # of the commit, perhaps
             outcomes = {0, 100}
-        except (BatchError, NoStreamResponseError):
+        except (errors.BatchError, errors.NoStreamResponseError):
             pass
         assert await stored(js, name) in outcomes
         await js.delete_stream(name)
 
 
-async def test_batch_to_a_subject_of_no_stream_raises(
-    js: JetStream, nc: Client, atomic: str
-) -> None:
-    for count in (1, 2):
-        with pytest.raises(NoStreamResponseError):
-            async with js.atomic_batch(timeout=2) as batch:
-                for _ in range(count):
-                    await batch.add("nobody.listens")
-
-
-async def test_an_answer_that_does_not_come_is_a_timeout(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
-) -> None:
+async def test_a_missing_answer_is_a_timeout(js: JetStream, nc: Client, unique: Unique) -> None:
     subject = unique("silent")
     async with nc.subscribe(subject):
         for count, what in ((1, "may be stored or not"), (2, "which is not stored")):
-            with pytest.raises(RequestTimeoutError, match=what):
+            with pytest.raises(errors.RequestTimeoutError, match=what):
                 async with js.atomic_batch(timeout=0.05) as batch:
                     for _ in range(count):
                         await batch.add(subject)
 
 
-async def test_a_server_that_stores_the_first_message_gets_no_more(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
-) -> None:
+async def test_an_ordinary_stream_gets_only_one(js: JetStream, nc: Client, unique: Unique) -> None:
     subject = unique("ordinary")
     taken = []
 
@@ -305,7 +254,7 @@ async def test_a_server_that_stores_the_first_message_gets_no_more(
         await msg.respond(b'{"stream":"S","seq":5}')
 
     nc.subscribe(subject, callback=store)
-    with pytest.raises(JetStreamError, match="in S at sequence 5"):
+    with pytest.raises(errors.JetStreamError, match="in S at sequence 5"):
         async with js.atomic_batch() as batch:
             for _ in range(3):
                 await batch.add(subject)
@@ -317,28 +266,28 @@ async def test_mistakes_are_found_before_anything_is_sent(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = js.atomic_batch()
-    with pytest.raises(ConfigError, match="not open"):
+    with pytest.raises(errors.ConfigError, match="not open"):
         await batch.add("a")
-    with pytest.raises(ConfigError):
+    with pytest.raises(errors.ConfigError):
         js.atomic_batch(timeout=0)
     async with batch:
         await nc.flush()
         before = nc.stats.out_msgs
-        with pytest.raises(BadSubjectError):
+        with pytest.raises(errors.BadSubjectError):
             await batch.add("a.*")
         with pytest.raises(TypeError):
             await batch.add("a", "text")  # type: ignore[arg-type]
-        with pytest.raises(MaxPayloadError):
+        with pytest.raises(errors.MaxPayloadError):
             await batch.add("a", b"x" * nc.max_payload)
         await batch.add("a")
-        with pytest.raises(ConfigError, match="first message"):
+        with pytest.raises(errors.ConfigError, match="first message"):
             await batch.add("a", expect_last_seq=1)
         assert batch.size == 1
         batch._sender.window.sent = 0  # nothing to commit
     assert nc.stats.out_msgs == before
     old = ServerInfo(server_id="x", version="2.11.1", headers=True, max_payload=1_000_000)
     monkeypatch.setattr(nc._link, "info", old)
-    with pytest.raises(UnsupportedByServerError):
+    with pytest.raises(errors.UnsupportedByServerError):
         js.atomic_batch()
 
 
@@ -366,9 +315,7 @@ async def test_many_tasks_may_add(js: JetStream, atomic: str) -> None:
     assert await stored(js, atomic) == 50
 
 
-async def test_a_cancelled_add_leaves_the_batch_as_it_was(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
-) -> None:
+async def test_a_cancelled_add_changes_nothing(js: JetStream, nc: Client, unique: Unique) -> None:
     subject = unique("silent")
     taken = nc.subscribe(subject)
     async with taken, js.atomic_batch() as batch:
@@ -396,13 +343,9 @@ async def test_nothing_is_left_behind(js: JetStream, nc: Client, atomic: str) ->
     async with js.atomic_batch() as batch:
         await batch.add(f"{atomic}.a")
     assert len(nc._link.routes) == routes
-
-    async def gone() -> bool:
-        return len(asyncio.all_tasks()) == tasks
-
     tasks = len(asyncio.all_tasks())
     with pytest.raises(KeyError):
         async with js.atomic_batch() as batch:
             await batch.add(f"{atomic}.a")
             raise KeyError
-    await eventually(gone)
+    await eventually(lambda: len(asyncio.all_tasks()) == tasks)

@@ -3,54 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from typing import Any
 
 import pytest
-from tests.conftest import MakeServer
+from tests.conftest import MakeServer, Unique
 from tests.jetstream.eventually import eventually
 
 from jetspark import blocking
-from jetspark.errors import (
-    JetsparkError,
-    JetStreamError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-)
+from jetspark.errors import JetsparkError, JetStreamError, RequestTimeoutError, StreamNotFoundError
 from jetspark.full_client import JetStream, connect
 from jetspark.jetstream import OrderedMessages
 from jetspark.kv.watch import Watcher, WatchOptions
 from jetspark.server import NatsServer
 
-Unique = Callable[[str], str]
 
-
-@pytest.fixture
-async def stream(js: JetStream, unique: Unique) -> str:
-    name = unique("BEGIN")
-    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
-    await js.publish(f"{name}.a", b"before")
-    return name
-
-
-async def test_an_ordered_reader_of_new_messages_begins_with_its_block(
-    js: JetStream, stream: str
-) -> None:
-    async with js.ordered(stream, deliver_policy="new") as messages:
+async def test_readers_begin_with_their_blocks(js: JetStream, stream: str, unique: Unique) -> None:
+    bucket = await js.create_bucket(unique("B"), history=5, storage="memory")
+    store = await js.create_object_store(unique("O"), storage="memory")
+    await js.publish(f"{stream}.a", b"before")
+    await bucket.put("k", b"before")
+    async with (
+        js.ordered(stream, deliver_policy="new") as messages,
+        bucket.watch(updates_only=True) as changes,
+        store.watch(updates_only=True) as objects,
+    ):
         assert messages.name
         await js.publish(f"{stream}.a", b"after")
-        assert (await messages.next(10)).data == b"after"
-
-
-async def test_a_watch_of_updates_begins_with_its_block(js: JetStream, unique: Unique) -> None:
-    bucket = await js.create_bucket(unique("B"), history=5, storage="memory")
-    await bucket.put("k", b"before")
-    async with bucket.watch(updates_only=True) as changes:
         await bucket.put("k", b"after")
+        await store.put("o", b"after")
+        assert (await messages.next(10)).data == b"after"
         entries = [await changes.next(10), await changes.next(10)]
+        infos = [await objects.next(10), await objects.next(10)]
     assert [entry and entry.value for entry in entries] == [None, b"after"]
+    assert [info and info.name for info in infos] == [None, "o"]
 
 
 @pytest.mark.parametrize("options", [{}, {"updates_only": True}, {"include_history": True}])
@@ -78,17 +65,7 @@ def waiting(changes: Watcher, count: int) -> bool:
     return changes._messages is not None and changes._messages.pending_msgs == count
 
 
-async def test_a_watch_of_objects_begins_with_its_block(js: JetStream, unique: Unique) -> None:
-    store = await js.create_object_store(unique("O"), storage="memory")
-    async with store.watch(updates_only=True) as changes:
-        await store.put("o", b"after")
-        infos = [await changes.next(10), await changes.next(10)]
-    assert [info and info.name for info in infos] == [None, "o"]
-
-
-async def test_events_begin_with_their_block(
-    js: JetStream, shared_server: NatsServer, unique: Unique
-) -> None:
+async def test_events_begin_too(js: JetStream, shared_server: NatsServer, unique: Unique) -> None:
     name = unique("EVENT")
     other = await asyncio.to_thread(blocking.connect, shared_server.url)
     async with js.events(kinds="stream_action", stream=name) as events:
@@ -98,9 +75,7 @@ async def test_events_begin_with_their_block(
     await asyncio.to_thread(other.close)
 
 
-async def test_what_cannot_begin_raises_at_the_beginning_of_its_block(
-    js: JetStream, unique: Unique
-) -> None:
+async def test_what_cannot_begin_raises_when_it_is_entered(js: JetStream, unique: Unique) -> None:
     bucket = await js.create_bucket(unique("B"), storage="memory")
     store = await js.create_object_store(unique("O"), storage="memory")
     await js.delete_bucket(bucket.name)
@@ -112,9 +87,7 @@ async def test_what_cannot_begin_raises_at_the_beginning_of_its_block(
         assert not begins.active
 
 
-async def test_a_silent_server_ends_the_beginning_within_the_timeout(
-    make_server: MakeServer,
-) -> None:
+async def test_a_silent_server_ends_it_within_the_timeout(make_server: MakeServer) -> None:
     server = make_server()
     reported: list[JetsparkError] = []
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.documents.consumers import ConsumerConfig
+from jetspark.errors import JetsparkError
 from jetspark.jetstream.consume import ContinuousPull, StopReason, make_consume_options
 from jetspark.retries import PAUSE
 from jetspark.wire.kernel import MessageFrame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.errors import JetsparkError
 
 BODY = bytes(80)
 

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
+from tests.conftest import MakeStream, Unique
 from tests.support.server_lines import server_of
 
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.documents.streams import StreamConfig
 from jetspark.errors import NameInUseError
-from jetspark.full_client import connect
+from jetspark.full_client import JetStream, connect
 from jetspark.jetstream.streams import differing
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from jetspark.full_client import JetStream
-
-Unique = Callable[[str], str]
-
-
-@pytest.fixture
-async def js(shared_server: NatsServer) -> AsyncIterator[JetStream]:
-    async with connect(shared_server.url) as nc:
-        yield nc.jetstream()
 
 
 async def refused(call: Awaitable[object]) -> NameInUseError:
@@ -36,31 +24,26 @@ async def refused(call: Awaitable[object]) -> NameInUseError:
     return caught.value
 
 
-async def test_of_a_stream(js: JetStream, unique: Unique) -> None:
-    name = unique("S")
-    await js.create_stream(name=name, subjects=[name], max_msgs=7, max_age=timedelta(seconds=90))
-    error = await refused(js.create_stream(name=name, max_age=timedelta(seconds=60)))
+async def test_of_a_stream_and_a_consumer(js: JetStream, make_stream: MakeStream) -> None:
+    name = await make_stream(max_msgs=7, max_age=90)
+    subjects = [f"{name}.>"]
+    error = await refused(
+        js.create_stream(name=name, subjects=subjects, storage="memory", max_age=60)
+    )
     assert str(error) == (
         f'Stream "{name}" exists with another configuration (max_age is 0:01:30, not 0:01:00; '
         "max_msgs is 7, and was not given): update it, or take another name."
     )
     assert error.differences == {"max_age": (90 * 10**9, 60 * 10**9), "max_msgs": (7, None)}
-
-
-async def test_of_a_consumer(js: JetStream, unique: Unique) -> None:
-    name = unique("S")
-    await js.create_stream(name=name)
-    await js.create_consumer(name, name="w", ack_wait=timedelta(seconds=5))
-    error = await refused(js.create_consumer(name, name="w", ack_wait=timedelta(seconds=6)))
+    await js.create_consumer(name, name="w", ack_wait=5)
+    error = await refused(js.create_consumer(name, name="w", ack_wait=6))
     assert str(error) == (
         f'Consumer "w" of stream "{name}" exists with another configuration '
         "(ack_wait is 0:00:05, not 0:00:06): update it, or bind to it as it is."
     )
 
 
-async def test_of_a_bucket_and_an_object_store_in_their_words(
-    js: JetStream, unique: Unique
-) -> None:
+async def test_of_a_bucket_and_a_store_in_their_words(js: JetStream, unique: Unique) -> None:
     name = unique("B")
     await js.create_bucket(name, history=3)
     error = await refused(js.create_bucket(name, history=4, ttl=timedelta(seconds=9)))
@@ -72,26 +55,14 @@ async def test_of_a_bucket_and_an_object_store_in_their_words(
 
 
 def test_what_a_server_fills_in_is_no_difference() -> None:
-    wanted = {
-        "name": "S",
-        "subjects": ["a"],
-        "sources": [{"name": "T"}],
-        "metadata": {"k": "v"},
-        "placement": None,
-    }
-    existing = {
-        **wanted,
-        "retention": "limits",
-        "max_bytes": -1,
-        "num_replicas": 1,
-        "sources": [{"name": "T", "opt_start_seq": 0}],
-        "metadata": {"k": "v", "_nats.ver": "2.15"},
-        "duplicate_window": 10**9,
-    }
+    wanted: dict[str, Any] = {"name": "S", "sources": [{"name": "T"}], "metadata": {"k": "v"}}
+    wanted |= {"subjects": ["a"], "placement": None}
+    existing = {"retention": "limits", "max_bytes": -1, "num_replicas": 1, "duplicate_window": 9}
+    existing |= wanted | {"sources": [{"name": "T", "opt_start_seq": 0}]}
+    existing["metadata"] = {"k": "v", "_nats.ver": "2.15"}
     assert differing(StreamConfig, existing, wanted) == {}
-    assert differing(StreamConfig, existing, wanted | {"sources": [{"name": "U"}]}).keys() == {
-        "sources"
-    }
+    other = wanted | {"sources": [{"name": "U"}]}
+    assert differing(StreamConfig, existing, other).keys() == {"sources"}
 
 
 MOMENT = datetime(2024, 1, 2, 3, 4, 5, 600_000, tzinfo=UTC)
@@ -100,11 +71,7 @@ ELSEWHERE = MOMENT.astimezone(timezone(timedelta(hours=2)))
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "2024-01-02T03:04:05.6Z",
-        "2024-01-02T03:04:05.600000000Z",
-        "2024-01-02T05:04:05.60+02:00",
-    ],
+    ["2024-01-02T03:04:05.6Z", "2024-01-02T03:04:05.600000000Z", "2024-01-02T05:04:05.60+02:00"],
 )
 def test_a_moment_has_many_texts_and_another_text_is_no_difference(text: str) -> None:
     time = {"opt_start_time": text}
@@ -123,13 +90,11 @@ def test_a_moment_has_many_texts_and_another_text_is_no_difference(text: str) ->
     assert differing(ConsumerConfig, *described).keys() == {"description"}
 
 
-async def test_a_start_time_that_is_the_same_is_not_told(js: JetStream, unique: Unique) -> None:
-    name = unique("S")
-    await js.create_stream(name=name)
+async def test_a_start_time_that_is_the_same_is_not_told(js: JetStream, stream: str) -> None:
     start = ConsumerConfig(durable_name="w", deliver_policy="by_start_time", opt_start_time=MOMENT)
-    await js.create_consumer(name, start)
-    await js.create_consumer(name, start, opt_start_time=ELSEWHERE)
-    error = await refused(js.create_consumer(name, start, ack_wait=5))
+    await js.create_consumer(stream, start)
+    await js.create_consumer(stream, start, opt_start_time=ELSEWHERE)
+    error = await refused(js.create_consumer(stream, start, ack_wait=5))
     assert error.differences == {"ack_wait": (30 * 10**9, 5 * 10**9)}
 
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 from scripts import fields
+from tests.conftest import NeedsServer, Unique
 from tests.jetstream.eventually import eventually
-from tests.jetstream.peer_configs import (
-    CONSUMERS,
-    LATER,
-    STREAMS,
-    consumer_config,
-    stream_config,
-)
+from tests.jetstream.peer_configs import CONSUMERS, LATER, STREAMS, consumer_config, stream_config
+from tests.support.cluster import Cluster
+from tests.support.leaf import HubAndLeaf
 
 from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo, PauseState
 from jetspark.documents.document import Document, field_names, text_of_time, to_wire
@@ -32,17 +29,9 @@ from jetspark.documents.streams import (
     StoredMsg,
     StreamInfo,
 )
-from jetspark.full_client import connect
+from jetspark.full_client import Client, connect
+from jetspark.server import NatsServer
 from jetspark.wire import js_api
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.cluster import Cluster
-    from tests.support.leaf import HubAndLeaf
-
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
 
 DOCUMENTS = {cls.__name__: cls for cls in fields.documents()}
 
@@ -164,8 +153,8 @@ async def test_documents_of_a_live_server_have_no_unknown_field_and_all_known_on
     shared_server: NatsServer,
     nats_cluster: Cluster,
     hub_and_leaf: HubAndLeaf,
-    unique: Callable[[str], str],
-    needs_server: Callable[[str], None],
+    unique: Unique,
+    needs_server: NeedsServer,
 ) -> None:
     needs_server("2.15")
     walk = Walk()
@@ -197,7 +186,7 @@ async def see_stream(walk: Walk, nc: Client, name: str) -> dict[str, Any]:
     return info
 
 
-async def see_configurations(walk: Walk, nc: Client, unique: Callable[[str], str]) -> None:
+async def see_configurations(walk: Walk, nc: Client, unique: Unique) -> None:
     js = nc.jetstream()
     for case in STREAMS:
         name = unique("S")
@@ -231,13 +220,8 @@ async def see_states(walk: Walk, nc: Client, name: str) -> None:
     for _ in range(3):
         await js.publish(f"{name}.a", b"x", headers={"k": "v"})
     await js.delete_msg(name, 2)
-    await js.create_consumer(
-        name,
-        name="c",
-        inactive_threshold=None,
-        priority_groups=["g"],
-        priority_policy="pinned_client",
-    )
+    pinned = ConsumerConfig(name="c", priority_groups=["g"], priority_policy="pinned_client")
+    await js.create_consumer(name, pinned)
     request = json.dumps({"batch": 1, "group": "g", "expires": 1_000_000_000}).encode()
     async with nc.subscribe(nc.new_inbox()) as inbox:
         await nc.publish(f"$JS.API.CONSUMER.MSG.NEXT.{name}.c", request, reply=inbox.subject)
@@ -281,16 +265,17 @@ async def see_replicas(walk: Walk, nc: Client, name: str) -> None:
     await js.create_stream(name=f"{name}_M", mirror=Source(name=name))
     await js.update_stream(name=name, num_replicas=3, retention="interest")
 
-    async def moving() -> bool:
-        desired = (await see_stream(walk, nc, name))["cluster"].get("desired") or {}
-        return "status" in desired
+    async def cluster() -> dict[str, Any]:
+        found: dict[str, Any] = (await see_stream(walk, nc, name))["cluster"]
+        return found
 
-    await eventually(moving)
+    async def moving() -> bool:
+        return "status" in ((await cluster()).get("desired") or {})
 
     async def replicated() -> bool:
-        cluster = (await see_stream(walk, nc, name))["cluster"]
-        return len(cluster.get("replicas") or []) == 2
+        return len((await cluster()).get("replicas") or []) == 2
 
+    await eventually(moving)
     await eventually(replicated)
     walk.through(ConsumerInfo, await call(nc, js_api.CONSUMER_INFO, stream=name, consumer="c"))
     await js.delete_stream(f"{name}_M")

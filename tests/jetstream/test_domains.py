@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from tests.jetstream.eventually import eventually
+from tests.conftest import MakeServer, NeedsServer, Unique
+from tests.jetstream.conftest import holds
 from tests.support.js_peer import cache
 from tests.support.leaf import HubAndLeaf
 
@@ -20,15 +21,8 @@ from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
-from jetspark.documents.streams import External, Republish, Source, StreamConfig, SubjectTransform
-from jetspark.full_client import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
-
-    from jetspark.full_client import Client, JetStream
+from jetspark.documents.streams import External, Republish, Source, SubjectTransform
+from jetspark.full_client import Client, JetStream, connect
 
 
 async def filled(js: JetStream, name: str, *tails: str, **options: Any) -> None:
@@ -40,11 +34,7 @@ async def filled(js: JetStream, name: str, *tails: str, **options: Any) -> None:
 
 async def content(js: JetStream, name: str, messages: int) -> list[tuple[str, bytes]]:
     """Subject and payload of what a stream holds, once it has so many messages."""
-
-    async def has_all() -> bool:
-        return (await js.stream_info(name)).state.messages >= messages
-
-    await eventually(has_all)
+    await holds(js, name, messages)
     last = (await js.stream_info(name)).state.last_seq
     stored = [await js.get_msg(name, seq) for seq in range(1, last + 1)]
     return [(msg.subject, msg.data) for msg in stored]
@@ -53,29 +43,19 @@ async def content(js: JetStream, name: str, messages: int) -> list[tuple[str, by
 # -- contexts ------------------------------------------------------------------------------------
 
 
-async def test_one_connection_works_with_both_domains(
-    on_leaf: Client, unique: Callable[[str], str]
-) -> None:
+async def test_one_connection_works_with_both_domains(on_leaf: Client, unique: Unique) -> None:
     here, hub = on_leaf.jetstream(timeout=20), on_leaf.jetstream(domain="hub", timeout=21)
     assert (here.timeout, hub.timeout) == (20, 21)
-    names = unique("HERE"), unique("THERE")
-    await filled(here, names[0], "a")
-    await filled(hub, names[1], "a", "b")
+    name, there = unique("HERE"), unique("THERE")
+    await filled(here, name, "a")
+    await filled(hub, there, "a", "b")
     assert (await here.account_info()).domain == "leaf"
     assert (await hub.account_info()).domain == "hub"
     with pytest.raises(errors.StreamNotFoundError):
-        await here.stream_info(names[1])
-    assert (await hub.stream_info(names[1])).state.messages == 2
-    assert (await hub.publish(f"{names[1]}.c")).domain == "hub"
-
-
-async def test_a_consumer_of_another_domain_is_fetched_from_and_acked(
-    on_leaf: Client, unique: Callable[[str], str]
-) -> None:
-    name = unique("S")
-    hub = on_leaf.jetstream(domain="hub")
-    await filled(hub, name, "a", "b", "c")
-    worker = await hub.create_consumer(name, durable_name="worker")
+        await here.stream_info(there)
+    assert (await hub.stream_info(there)).state.messages == 2
+    assert (await hub.publish(f"{there}.c")).domain == "hub"
+    worker = await hub.create_consumer(there, durable_name="worker")
     for msg in await worker.fetch(3, timeout=20):
         await msg.ack_sync()
     info = await worker.info()
@@ -99,7 +79,7 @@ async def test_a_domain_of_the_options_is_the_default_of_every_context(
 
 
 async def test_a_range_is_read_from_another_domain(
-    hub_and_leaf: HubAndLeaf, on_hub: Client, unique: Callable[[str], str]
+    hub_and_leaf: HubAndLeaf, on_hub: Client, unique: Unique
 ) -> None:
     name = unique("S")
     await filled(on_hub.jetstream(), name, *(str(n) for n in range(100)))
@@ -121,20 +101,14 @@ async def test_creating_changes_no_consumer_of_an_old_server_behind_a_domain() -
         pytest.skip("no nats-server 2.9 in the cache: python scripts/servers.py 2.9")
     with HubAndLeaf(hub_binary=old) as both:
         async with connect(both.leaf.url) as nc:
-            hub = nc.jetstream(domain="hub")
-            await hub.create_stream(name="S", subjects=["s"])
-            await hub.create_consumer("S", durable_name="c", max_deliver=5)
-            with pytest.raises(errors.NameInUseError):
-                await hub.create_consumer("S", durable_name="c", max_deliver=6)
-            assert (await hub.consumer_info("S", "c")).config.max_deliver == 5
-            assert (await hub.create_consumer("S", durable_name="c", max_deliver=5)).name == "c"
+            await creates_and_changes_no_consumer(nc.jetstream(domain="hub"), "S")
 
 
-async def test_creating_changes_no_consumer_behind_a_domain(
-    on_leaf: Client, unique: Callable[[str], str]
-) -> None:
-    name = unique("S")
-    hub = on_leaf.jetstream(domain="hub")
+async def test_create_changes_no_consumer_behind_a_domain(on_leaf: Client, unique: Unique) -> None:
+    await creates_and_changes_no_consumer(on_leaf.jetstream(domain="hub"), unique("S"))
+
+
+async def creates_and_changes_no_consumer(hub: JetStream, name: str) -> None:
     await filled(hub, name)
     await hub.create_consumer(name, durable_name="c", max_deliver=5)
     with pytest.raises(errors.NameInUseError):
@@ -154,7 +128,7 @@ def test_a_domain_is_written_as_the_prefix_of_its_api() -> None:
 
 
 async def test_a_mirror_follows_a_stream_of_the_hub(
-    on_hub: Client, on_leaf: Client, unique: Callable[[str], str]
+    on_hub: Client, on_leaf: Client, unique: Unique
 ) -> None:
     name, mirror = unique("S"), unique("M")
     await filled(on_hub.jetstream(), name, "a", "b")
@@ -172,7 +146,7 @@ async def test_a_mirror_follows_a_stream_of_the_hub(
 
 
 async def test_stream_on_the_leaf_sources_two_streams_of_the_hub(
-    on_hub: Client, on_leaf: Client, unique: Callable[[str], str]
+    on_hub: Client, on_leaf: Client, unique: Unique
 ) -> None:
     first, second, both = unique("A"), unique("B"), unique("BOTH")
     await filled(on_hub.jetstream(), first, "a", "skipped", "x.a")
@@ -196,10 +170,7 @@ async def test_stream_on_the_leaf_sources_two_streams_of_the_hub(
 
 
 async def test_sources_transform_subjects(
-    on_hub: Client,
-    on_leaf: Client,
-    unique: Callable[[str], str],
-    needs_server: Callable[[str], None],
+    on_hub: Client, on_leaf: Client, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.10")
     name, aggregate = unique("S"), unique("AGG")
@@ -266,9 +237,7 @@ async def test_streams_of_another_account(make_server: MakeServer) -> None:
         assert (await worker.info()).ack_floor.stream_seq == 2
 
 
-async def test_an_import_that_gives_one_answer_to_a_request_is_told(
-    make_server: MakeServer,
-) -> None:
+async def test_an_import_with_one_answer_to_a_request_is_told(make_server: MakeServer) -> None:
     url = make_server(ACCOUNTS.replace(", response_type: stream", "")).url
     told: asyncio.Queue[errors.JetsparkError] = asyncio.Queue()
     async with (
@@ -290,7 +259,7 @@ async def test_an_import_that_gives_one_answer_to_a_request_is_told(
 
 
 async def test_a_stream_transforms_the_subjects_of_its_messages(
-    js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    js: JetStream, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.10")
     name = unique("S")
@@ -301,12 +270,12 @@ async def test_a_stream_transforms_the_subjects_of_its_messages(
 
 @pytest.mark.parametrize("headers_only", [False, True])
 async def test_stored_messages_are_republished(
-    js: JetStream, nc: Client, unique: Callable[[str], str], headers_only: bool
+    js: JetStream, nc: Client, unique: Unique, headers_only: bool
 ) -> None:
     name = unique("S")
     again = Republish(src=f"{name}.>", dest=f"again.{name}.>", headers_only=headers_only)
-    config = StreamConfig(name=name, subjects=[f"{name}.>"], storage="memory", republish=again)
-    assert (await js.create_stream(config)).config.republish is not None
+    await filled(js, name, republish=again)
+    assert (await js.stream_info(name)).config.republish is not None
     async with nc.subscribe(f"again.{name}.>") as sub:
         await nc.flush()
         ack = await js.publish(f"{name}.a", b"payload", headers={"k": "v"})
@@ -314,8 +283,6 @@ async def test_stored_messages_are_republished(
     assert msg.subject == f"again.{name}.a"
     assert msg.data == (b"" if headers_only else b"payload")
     assert msg.headers is not None
-    assert msg.headers["k"] == "v"
-    assert msg.headers["Nats-Stream"] == name
+    assert (msg.headers["k"], msg.headers["Nats-Stream"]) == ("v", name)
     assert int(msg.headers["Nats-Sequence"]) == ack.seq
-    if headers_only:
-        assert msg.headers["Nats-Msg-Size"] == "7"
+    assert msg.headers.get("Nats-Msg-Size") == ("7" if headers_only else None)

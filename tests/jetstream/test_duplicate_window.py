@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from tests.conftest import MakeStream, Unique
 from tests.support.ports import free_port
 
 import jetspark
@@ -15,8 +16,6 @@ from jetspark import blocking
 from jetspark.errors import MayBeStoredError, PublishFailedError
 from jetspark.full_client import JetStream
 from jetspark.server import NatsServer
-
-Unique = Callable[[str], str]
 
 
 class LateAcks:
@@ -47,39 +46,29 @@ class LateAcks:
 
 
 @asynccontextmanager
-async def late(url: str) -> AsyncIterator[LateAcks]:
+async def late(url: str) -> AsyncIterator[tuple[LateAcks, JetStream]]:
+    """What is between, and a client behind it."""
     between = LateAcks(int(url.rpartition(":")[2]))
     server = await asyncio.start_server(between.serve, "127.0.0.1", between.port)
     try:
-        yield between
+        async with jetspark.connect(f"nats://127.0.0.1:{between.port}") as nc:
+            yield between, nc.jetstream(timeout=5)
     finally:
         server.close()
 
 
-async def made(js: JetStream, unique: Unique, window: float) -> str:
-    name = unique("WINDOW")
-    await js.create_stream(
-        name=name, subjects=[f"{name}.>"], storage="memory", duplicate_window=window
-    )
-    return name
-
-
 @pytest.mark.parametrize("client", ["asyncio", "blocking"])
 async def test_a_message_is_not_sent_again_once_its_id_may_be_forgotten(
-    js: JetStream, shared_server: NatsServer, unique: Unique, client: str
+    js: JetStream, shared_server: NatsServer, make_stream: MakeStream, client: str
 ) -> None:
-    name = await made(js, unique, 1.0)
+    name = await make_stream(duplicate_window=1.0)
     options: dict[str, Any] = {"timeout": 0.3, "retry_for": 20}
-    async with late(shared_server.url) as between:
-        url = f"nats://127.0.0.1:{between.port}"
+    async with late(shared_server.url) as (between, far):
         if client == "asyncio":
-            async with jetspark.connect(url) as nc:
-                failed = await published(nc.jetstream(timeout=5), name, options, between)
+            failed = await published(far, name, options, between)
         else:
-            failed = await asyncio.to_thread(published_blocking, url, name, options, between)
-    info = await js.stream_info(name)
-    assert info.state.messages == 20
-    assert failed
+            failed = await asyncio.to_thread(published_blocking, name, options, between)
+    assert (await js.stream_info(name)).state.messages == 20
     error = failed[0].error
     assert isinstance(error, MayBeStoredError)
     assert (error.subject, error.msg_id, error.stream) == (f"{name}.a", "0", name)
@@ -96,8 +85,8 @@ async def published(js: JetStream, name: str, options: Any, between: LateAcks) -
     return raised.value.failures
 
 
-def published_blocking(url: str, name: str, options: Any, between: LateAcks) -> Any:
-    with blocking.connect(url) as nc:
+def published_blocking(name: str, options: Any, between: LateAcks) -> Any:
+    with blocking.connect(f"nats://127.0.0.1:{between.port}") as nc:
         between.seconds = 2.5
         with (
             pytest.raises(PublishFailedError) as raised,
@@ -109,58 +98,44 @@ def published_blocking(url: str, name: str, options: Any, between: LateAcks) -> 
 
 
 async def test_within_the_window_it_is_sent_again_and_stored_once(
-    js: JetStream, shared_server: NatsServer, unique: Unique
+    js: JetStream, shared_server: NatsServer, stream: str
 ) -> None:
-    name = await made(js, unique, 120)
-    async with (
-        late(shared_server.url) as between,
-        jetspark.connect(f"nats://127.0.0.1:{between.port}") as nc,
-    ):
+    async with late(shared_server.url) as (between, far):
         between.seconds = 0.6
-        own = nc.jetstream(timeout=5)
-        async with own.publisher(timeout=0.3, retry_for=20) as publisher:
+        async with far.publisher(timeout=0.3, retry_for=20) as publisher:
             for number in range(20):
-                await publisher.send(f"{name}.a", msg_id=str(number))
+                await publisher.send(f"{stream}.a", msg_id=str(number))
             await asyncio.sleep(1)
             between.seconds = 0
-    assert (await js.stream_info(name)).state.messages == 20
+    assert (await js.stream_info(stream)).state.messages == 20
     assert publisher.acked == 20
 
 
 async def test_a_window_that_was_made_smaller_counts(
-    js: JetStream, shared_server: NatsServer, unique: Unique
+    js: JetStream, shared_server: NatsServer, stream: str
 ) -> None:
-    name = await made(js, unique, 120)
-    async with (
-        late(shared_server.url) as between,
-        jetspark.connect(f"nats://127.0.0.1:{between.port}") as nc,
-    ):
-        publisher = nc.jetstream(timeout=5).publisher(timeout=0.3, retry_for=20)
+    async with late(shared_server.url) as (between, far):
         with pytest.raises(PublishFailedError) as raised:
-            async with publisher:
-                await publisher.send(f"{name}.a", msg_id="first")
+            async with far.publisher(timeout=0.3, retry_for=20) as publisher:
+                await publisher.send(f"{stream}.a", msg_id="first")
                 await publisher.flush()
                 between.seconds = 2.5
-                await js.update_stream(name=name, duplicate_window=1)
-                await publisher.send(f"{name}.a", msg_id="second")
+                await js.update_stream(name=stream, duplicate_window=1)
+                await publisher.send(f"{stream}.a", msg_id="second")
     assert [type(one.error) for one in raised.value.failures] == [MayBeStoredError]
-    assert (await js.stream_info(name)).state.messages == 2
+    assert (await js.stream_info(stream)).state.messages == 2
 
 
 async def test_without_the_window_it_is_not_sent_again_unless_it_is_given(
     nc: jetspark.Client, js: JetStream, unique: Unique
 ) -> None:
     subject, came = unique("elsewhere"), list[bytes]()  # no stream of this account has it
-
-    def take(message: jetspark.Message) -> None:
-        came.append(message.data)
-
-    nc.subscribe(subject, callback=take)
-    for window, least in ((None, 1), (120, 2)):
+    nc.subscribe(subject, callback=lambda message: came.append(message.data))
+    for window in (None, 120):
         came.clear()
         with pytest.raises(PublishFailedError) as raised:
             async with js.publisher(timeout=0.2, retry_for=1, duplicate_window=window) as publisher:
                 await publisher.send(subject, msg_id="1")
-        assert (len(came) >= 2) == (least == 2)
+        assert (len(came) >= 2) == (window is not None)
         unread = isinstance(raised.value.failures[0].error, MayBeStoredError)
         assert unread == (window is None)

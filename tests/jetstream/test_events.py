@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
+from tests.conftest import MakeServer, MakeStream, NeedsServer, Reported, Unique
 
-from jetspark import blocking
+from jetspark import blocking, errors
 from jetspark.documents import events as documents
 from jetspark.documents.events import Event
-from jetspark.errors import (
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    PermissionsError,
-    RequestTimeoutError,
-    SlowConsumerError,
-)
-from jetspark.full_client import JetStream, connect
+from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream import EventKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
-    from tests.support.leaf import HubAndLeaf
-
-    from jetspark.full_client import Client
-    from jetspark.jetstream.events import Events
-    from jetspark.server import NatsServer
+from jetspark.jetstream.events import Events
+from jetspark.server import NatsServer
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -67,21 +54,15 @@ async def api(nc: Client, tail: str, document: object = None) -> dict[str, Any]:
 # -- what a single server tells ------------------------------------------------------------------
 
 
-async def test_events_of_a_stream_created_updated_and_deleted(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_events_of_a_stream_made_updated_and_deleted(js: JetStream, unique: Unique) -> None:
     name = unique("S")
     async with js.events(kinds=["stream_action"], stream=name) as events:
         await js.create_stream(name=name, subjects=[name])
         await js.update_stream(name=name, description="changed")
         await js.delete_stream(name)
         said = [await told(events, documents.StreamActionEvent) for _ in range(3)]
-    assert [(event.stream, event.action) for event in said] == [
-        (name, "create"),
-        (name, "modify"),
-        (name, "delete"),
-    ]
-    assert said[0].kind == EventKind.STREAM_ACTION
+    assert [event.action for event in said] == ["create", "modify", "delete"]
+    assert {(event.stream, event.kind) for event in said} == {(name, EventKind.STREAM_ACTION)}
 
 
 async def test_events_of_a_consumer_created_and_deleted(js: JetStream, stream: str) -> None:
@@ -97,7 +78,7 @@ async def test_events_of_acks_naks_and_terminated_messages(js: JetStream, stream
     for number in range(4):
         await js.publish(f"{stream}.{number}")
     consumer = await js.create_consumer(
-        stream, durable_name="c", sample_freq="100%", max_deliver=2, ack_wait=timedelta(minutes=1)
+        stream, durable_name="c", sample_freq="100%", max_deliver=2, ack_wait=60
     )
     async with js.events(
         kinds=["consumer_ack", "nak", "terminated", "max_deliver"], stream=stream
@@ -121,19 +102,8 @@ async def test_events_of_acks_naks_and_terminated_messages(js: JetStream, stream
     assert (exceeded.consumer, exceeded.stream_seq, exceeded.deliveries) == ("c", 3, 2)
 
 
-async def test_the_event_of_a_terminated_message_has_the_reason(
-    js: JetStream, stream: str, needs_server: Callable[[str], None]
-) -> None:
-    needs_server("2.10.4")
-    await js.publish(f"{stream}.1")
-    consumer = await js.create_consumer(stream, durable_name="c")
-    async with js.events(kinds=["terminated"], stream=stream) as events:
-        await (await consumer.next()).term("broken")
-        assert (await told(events, documents.TerminatedEvent)).reason == "broken"
-
-
 async def test_events_of_a_consumer_paused_and_resumed(
-    js: JetStream, nc: Client, stream: str, needs_server: Callable[[str], None]
+    js: JetStream, nc: Client, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     await js.create_consumer(stream, durable_name="c")
@@ -149,7 +119,7 @@ async def test_events_of_a_consumer_paused_and_resumed(
 
 
 async def test_events_of_a_client_pinned_and_unpinned(
-    js: JetStream, nc: Client, stream: str, needs_server: Callable[[str], None]
+    js: JetStream, nc: Client, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     await js.create_consumer(
@@ -174,56 +144,36 @@ async def test_events_of_a_client_pinned_and_unpinned(
 
 
 async def test_abandoned_batch_publishes_its_event(
-    js: JetStream, nc: Client, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    js: JetStream, nc: Client, make_stream: MakeStream, needs_server: NeedsServer
 ) -> None:
     needs_server("2.12")
-    name = unique("S")
-    await js.create_stream(name=name, subjects=[name], allow_atomic=True)
+    name = await make_stream(allow_atomic=True)
     async with js.events(stream=name, kinds="stream_batch_abandoned") as events:
         for number in ("1", "3"):
             headers = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": number}
-            await nc.publish(name, b"", headers=headers)
+            await nc.publish(f"{name}.a", b"", headers=headers)
         abandoned = await told(events, documents.StreamBatchAbandonedEvent)
     assert (abandoned.stream, abandoned.batch, abandoned.reason) == (name, "b", "incomplete")
-    await js.delete_stream(name)
 
 
-async def test_events_of_backup_and_restore(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
-) -> None:
-    stream = unique("S")
-    await js.create_stream(name=stream, subjects=[f"{stream}.>"], storage="file")
+async def test_events_of_a_backup(js: JetStream, make_stream: MakeStream, tmp_path: Path) -> None:
+    stream = await make_stream(storage="file")
     await js.publish(f"{stream}.1", b"hello")
-    inbox = nc.new_inbox()
-    chunks: list[bytes] = []
-    async with (
-        js.events(stream=stream, kinds=["snapshot_create", "snapshot_complete"]) as events,
-        nc.subscribe(inbox) as parts,
-    ):
-        answer = await api(nc, f"STREAM.SNAPSHOT.{stream}", {"deliver_subject": inbox})
-        while (part := await parts.next(30)).data:
-            chunks.append(part.data)
-            if part.reply is not None:
-                await part.respond()
+    kinds = ["snapshot_create", "snapshot_complete", "restore_create", "restore_complete"]
+    async with js.events(stream=stream, kinds=kinds) as events:
+        made = await js.backup_stream(stream, tmp_path / "b")
         created = await told(events, documents.SnapshotCreateEvent)
         complete = await told(events, documents.SnapshotCompleteEvent)
+        await js.delete_stream(stream)
+        await js.restore_stream(tmp_path / "b")
+        begun = await told(events, documents.RestoreCreateEvent)
+        done = await told(events, documents.RestoreCompleteEvent)
     assert created.state.messages == 1
     assert created.client is not None
     assert created.client.acc == "$G"
     assert complete.start <= complete.end
     assert complete.error is None
-
-    await js.delete_stream(stream)
-    async with js.events(stream=stream, kinds=["restore_create", "restore_complete"]) as events:
-        request = {"config": answer["config"], "state": answer["state"]}
-        where = (await api(nc, f"STREAM.RESTORE.{stream}", request))["deliver_subject"]
-        for chunk in [*chunks, b""]:
-            await nc.request(where, chunk)
-        begun = await told(events, documents.RestoreCreateEvent)
-        done = await told(events, documents.RestoreCompleteEvent)
-    assert (begun.stream, done.stream) == (stream, stream)
-    assert done.bytes == sum(map(len, chunks))
-    await js.delete_stream(stream)
+    assert (begun.stream, done.stream, done.bytes) == (stream, stream, made.size)
 
 
 async def test_api_audits_have_the_whole_request_and_answer(
@@ -233,7 +183,7 @@ async def test_api_audits_have_the_whole_request_and_answer(
         await js.stream_names().all()  # about no stream
         await js.stream_info(stream, deleted_details=True)
         info = await told(events, documents.ApiAuditEvent)
-        with pytest.raises(JetsparkError):
+        with pytest.raises(errors.JetsparkError):
             await js.consumer_info(stream, "absent")
         failed = await told(events, documents.ApiAuditEvent)
         await js.create_consumer(stream, name="c", filter_subject=f"{stream}.a.b")
@@ -255,9 +205,7 @@ async def test_api_audits_have_the_whole_request_and_answer(
 # -- what only the system account is told ----------------------------------------------------------
 
 
-async def test_full_api_queue_publishes_its_event(
-    make_server: MakeServer, needs_server: Callable[[str], None]
-) -> None:
+async def test_a_full_api_queue_is_told(make_server: MakeServer, needs_server: NeedsServer) -> None:
     needs_server("2.12")
     server = make_server(f"jetstream {{ request_queue_limit: 1 }}\n{SYSTEM}", name="narrow")
     async with (
@@ -287,12 +235,12 @@ async def heard_from_everywhere(events: Events, urls: list[str], **user: Any) ->
                 await asyncio.sleep(0.05)
                 if events.pending:
                     break
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await events.next(0.01)  # it is of no kind that is wanted
 
 
 async def test_events_of_leaders_and_removed_servers(
-    make_cluster: Callable[..., Any], tmp_path: Any, needs_server: Callable[[str], None]
+    make_cluster: Callable[..., Any], tmp_path: Any, needs_server: NeedsServer
 ) -> None:
     needs_server("2.10")
     config = tmp_path / "cluster.conf"
@@ -333,29 +281,24 @@ async def test_events_of_leaders_and_removed_servers(
 # -- where events come from ------------------------------------------------------------------------
 
 
-async def test_a_context_with_a_domain_gets_its_events_only(
-    hub_and_leaf: HubAndLeaf, unique: Callable[[str], str]
-) -> None:
+async def test_a_context_with_a_domain_gets_its_events_only(on_hub: Client, unique: Unique) -> None:
     name = unique("S")
-    async with connect(hub_and_leaf.hub.url) as nc:
-        leaf, hub = nc.jetstream(domain="leaf"), nc.jetstream(domain="hub")
-        async with (
-            leaf.events(kinds=["stream_action"], stream=name) as of_leaf,
-            nc.jetstream().events(kinds=["stream_action"], stream=name) as of_both,
-        ):
-            await hub.create_stream(name=name, subjects=[f"hub.{name}"])
-            assert (await told(of_both, documents.StreamActionEvent)).domain == "hub"
-            # Interest has to reach the leaf before it tells.
-            while of_both.pending == 0:
-                await leaf.create_stream(name=name, subjects=[f"leaf.{name}"])
-                await leaf.delete_stream(name)
-            assert (await told(of_leaf, documents.StreamActionEvent)).domain == "leaf"
-        await hub.delete_stream(name)
+    leaf, hub = on_hub.jetstream(domain="leaf"), on_hub.jetstream(domain="hub")
+    async with (
+        leaf.events(kinds=["stream_action"], stream=name) as of_leaf,
+        on_hub.jetstream().events(kinds=["stream_action"], stream=name) as of_both,
+    ):
+        await hub.create_stream(name=name, subjects=[f"hub.{name}"])
+        assert (await told(of_both, documents.StreamActionEvent)).domain == "hub"
+        # Interest has to reach the leaf before it tells.
+        while of_both.pending == 0:
+            await leaf.create_stream(name=name, subjects=[f"leaf.{name}"])
+            await leaf.delete_stream(name)
+        assert (await told(of_leaf, documents.StreamActionEvent)).domain == "leaf"
+    await hub.delete_stream(name)
 
 
-async def test_events_of_another_account_come_on_the_prefix_they_were_imported_to(
-    make_server: MakeServer,
-) -> None:
+async def test_events_of_another_account_come_on_its_prefix(make_server: MakeServer) -> None:
     server = make_server("""
         accounts {
           A: { jetstream: enabled, users: [ { user: a, password: a } ],
@@ -379,7 +322,7 @@ async def test_events_of_another_account_come_on_the_prefix_they_were_imported_t
     [("METRIC.CONSUMER_ACK", "consumer_ack"), ("ADVISORY.MAX_DELIVERIES", "max_deliver")],
 )
 async def test_events_on_documented_subjects_are_received_too(
-    js: JetStream, nc: Client, unique: Callable[[str], str], tail: str, kind: str
+    js: JetStream, nc: Client, unique: Unique, tail: str, kind: str
 ) -> None:
     name = unique("S")
     event = {
@@ -413,37 +356,23 @@ async def publish_event(nc: Client, stream: str, consumer: str = "c", **fields: 
     )
 
 
-async def test_an_event_of_an_unknown_type_keeps_its_fields(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
+async def test_an_unknown_event_keeps_its_fields_and_what_is_none_is_reported_and_left_out(
+    js: JetStream, nc: Client, unique: Unique, reported: Reported
 ) -> None:
     name = unique("S")
     async with js.events(stream=name, consumer="c") as events:
+        await nc.publish(f"$JS.EVENT.ADVISORY.CONSUMER.NEW.{name}.c", b"no JSON")
         await publish_event(nc, name, id="1", level={"a": [1]})
         event = await events.next(30)
     assert type(event) is Event
     assert (event.kind, event.id, event.extra) == ("of_the_future", "1", {"level": {"a": [1]}})
-
-
-async def test_a_message_that_is_not_an_event_is_reported_and_left_out(
-    shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("S")
-    reported: list[JetsparkError] = []
-    async with (
-        connect(shared_server.url, error_callback=reported.append) as nc,
-        nc.jetstream().events(stream=name) as events,
-    ):
-        await nc.publish(f"$JS.EVENT.ADVISORY.CONSUMER.NEW.{name}.c", b"no JSON")
-        await publish_event(nc, name)
-        assert (await events.next(30)).kind == "of_the_future"
     assert [f"CONSUMER.NEW.{name}.c" in str(error) for error in reported] == [True]
 
 
 async def test_an_event_callback_gets_one_event_after_the_other_and_may_raise(
-    shared_server: NatsServer, unique: Callable[[str], str]
+    js: JetStream, nc: Client, unique: Unique, reported: Reported
 ) -> None:
     name = unique("S")
-    reported: asyncio.Queue[JetsparkError] = asyncio.Queue()
     seen: asyncio.Queue[str | None] = asyncio.Queue()
     running = 0
 
@@ -457,60 +386,54 @@ async def test_an_event_callback_gets_one_event_after_the_other_and_may_raise(
         if event.id == "0":
             raise ValueError("no zero, please")
 
-    async with connect(shared_server.url, error_callback=reported.put_nowait) as nc:
-        events = nc.jetstream().events(stream=name, callback=callback)
-        with pytest.raises(ConfigError, match="callback"):
-            aiter(events)
-        with pytest.raises(ConfigError, match="callback"):
-            await events.next()
-        for number in range(3):
-            await publish_event(nc, name, id=str(number))
-        assert [await seen.get() for _ in range(3)] == ["0", "1", "2"]
-        assert "no zero" in str(await reported.get())
+    events = js.events(stream=name, callback=callback)
+    with pytest.raises(errors.ConfigError, match="callback"):
+        aiter(events)
+    with pytest.raises(errors.ConfigError, match="callback"):
+        await events.next()
+    for number in range(3):
+        await publish_event(nc, name, id=str(number))
+    assert [await seen.get() for _ in range(3)] == ["0", "1", "2"]
+    assert "no zero" in str(reported[0])
+    await nc.close()
     assert not events.active
 
 
 async def test_a_slow_event_reader_is_reported_once_and_drops_are_counted(
-    shared_server: NatsServer, unique: Callable[[str], str]
+    js: JetStream, nc: Client, unique: Unique, reported: Reported
 ) -> None:
     name = unique("S")
-    reported: list[JetsparkError] = []
     async with (
-        connect(shared_server.url, error_callback=reported.append) as nc,
-        nc.jetstream().events(stream=name, pending_msgs_limit=2) as events,
-        nc.jetstream().events(stream=name, pending_bytes_limit=1) as none_fits,
+        js.events(stream=name, pending_msgs_limit=2) as events,
+        js.events(stream=name, pending_bytes_limit=1) as none_fits,
     ):
         for number in range(5):
             await publish_event(nc, name, id=str(number))
         await nc.flush()
         assert (events.pending, events.dropped, none_fits.dropped) == (2, 3, 5)
         assert [(await events.next(30)).id for _ in range(2)] == ["0", "1"]
-    assert [type(error) for error in reported] == [SlowConsumerError, SlowConsumerError]
+    assert [type(error) for error in reported] == [errors.SlowConsumerError] * 2
 
 
-async def test_events_received_are_given_out_after_close(
-    shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
+async def test_received_events_survive_close(js: JetStream, nc: Client, unique: Unique) -> None:
     name = unique("S")
-    async with connect(shared_server.url) as nc:
-        closed = nc.jetstream().events(stream=name)
-        with_client = nc.jetstream().events(stream=name)
-        await publish_event(nc, name, id="1")
-        await nc.flush()
-        closed.close()
-        await publish_event(nc, name, id="2")
-        await nc.flush()
+    closed, with_client = (js.events(stream=name) for _ in range(2))
+    await publish_event(nc, name, id="1")
+    await nc.flush()
+    closed.close()
+    await publish_event(nc, name, id="2")
+    await nc.flush()
+    await nc.close()
     assert [event.id async for event in closed] == ["1"]
     assert [event.id async for event in with_client] == ["1", "2"]
-    with pytest.raises(ConnectionClosedError):
-        await with_client.next()
-    with pytest.raises(ConnectionClosedError):
-        await closed.next()
+    for events in (closed, with_client):
+        with pytest.raises(errors.ConnectionClosedError):
+            await events.next()
 
 
 @pytest.mark.parametrize("whole", [True, False])
 async def test_drain_gives_an_event_callback_the_events_on_their_way(
-    shared_server: NatsServer, unique: Callable[[str], str], whole: bool
+    js: JetStream, nc: Client, unique: Unique, whole: bool
 ) -> None:
     name = unique("S")
     seen: list[str | None] = []
@@ -519,12 +442,11 @@ async def test_drain_gives_an_event_callback_the_events_on_their_way(
         await asyncio.sleep(0)
         seen.append(event.id)
 
-    async with connect(shared_server.url) as nc:
-        events = nc.jetstream().events(stream=name, callback=callback)
-        for number in range(5):
-            await publish_event(nc, name, id=str(number))
-        await (nc.drain() if whole else events.drain())
-        assert not events.active
+    events = js.events(stream=name, callback=callback)
+    for number in range(5):
+        await publish_event(nc, name, id=str(number))
+    await (nc.drain() if whole else events.drain())
+    assert not events.active
     assert seen == list("01234")
 
 
@@ -534,41 +456,36 @@ async def test_a_refused_subject_ends_the_events(make_server: MakeServer) -> Non
           subscribe: [ "$JS.EVENT.ADVISORY.STREAM.CREATED.>", "_INBOX.>" ] } } ] }""")
     async with connect(server.url, user="u", password="u") as nc:
         events = nc.jetstream().events(kinds=["stream_action"])
-        with pytest.raises(PermissionsError):
+        with pytest.raises(errors.PermissionsError):
             await events.next(30)
         assert not events.active
 
 
 async def test_wrong_event_options_are_refused(js: JetStream) -> None:
-    with pytest.raises(ConfigError, match="did you mean 'max_deliver'"):
-        js.events(kinds=["max_delivery"])
-    with pytest.raises(ConfigError, match="do not name a stream"):
-        js.events(kinds=["domain_leader_elected"], stream="S")
-    with pytest.raises(ConfigError, match="do not name a consumer"):
-        js.events(kinds=["stream_action"], consumer="c")
-    with pytest.raises(ConfigError, match="empty"):
-        js.events(kinds=[])
-    for wrong in ({"stream": "a.b"}, {"consumer": "*"}, {"prefix": "a..b"}):
-        with pytest.raises(ConfigError):
-            js.events(**wrong)  # type: ignore[arg-type]
-    for limit in ("pending_msgs_limit", "pending_bytes_limit"):
-        with pytest.raises(ConfigError, match=f"{limit} must be at least 1"):
-            js.events(**{limit: 0})  # type: ignore[arg-type]
+    wrong: list[tuple[dict[str, Any], str | None]] = [
+        ({"kinds": ["max_delivery"]}, "did you mean 'max_deliver'"),
+        ({"kinds": ["domain_leader_elected"], "stream": "S"}, "do not name a stream"),
+        ({"kinds": ["stream_action"], "consumer": "c"}, "do not name a consumer"),
+        ({"kinds": []}, "empty"),
+        ({"pending_msgs_limit": 0}, "pending_msgs_limit must be at least 1"),
+        ({"pending_bytes_limit": 0}, "pending_bytes_limit must be at least 1"),
+        *(({"stream": "a.b"}, None), ({"consumer": "*"}, None), ({"prefix": "a..b"}, None)),
+    ]
+    for options, said in wrong:
+        with pytest.raises(errors.ConfigError, match=said):
+            js.events(**options)
 
 
 # -- without async ---------------------------------------------------------------------------------
 
 
-def test_blocking_events_by_iterator_and_callback(
-    shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
+def test_blocking_events_both_ways(shared_server: NatsServer, unique: Unique) -> None:
     name = unique("S")
     with blocking.connect(shared_server.url) as nc:
         js = nc.jetstream()
         called: SimpleQueue[str] = SimpleQueue()
 
-        def callback(event: Event) -> None:
-            assert isinstance(event, documents.StreamActionEvent)
+        def callback(event: Any) -> None:
             js.account_info()  # the client may be used
             called.put(event.action)
 
@@ -576,14 +493,12 @@ def test_blocking_events_by_iterator_and_callback(
         with js.events(kinds=["stream_action"], stream=name) as events:
             js.create_stream(name=name)
             js.delete_stream(name)
-            first = next(events)
-            assert isinstance(first, documents.StreamActionEvent)
-            second = events.next(30)
-            assert isinstance(second, documents.StreamActionEvent)
+            first: Any = next(events)
+            second: Any = events.next(30)
             assert [first.action, second.action] == ["create", "delete"]
             assert watched.subjects == events.subjects
         assert list(events) == []
-        with pytest.raises(ConfigError, match="callback"):
+        with pytest.raises(errors.ConfigError, match="callback"):
             iter(watched)
         nc.drain()
         assert [called.get_nowait() for _ in range(2)] == ["create", "delete"]

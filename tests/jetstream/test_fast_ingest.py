@@ -5,50 +5,30 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import MakeServer, NeedsServer, Unique
+from tests.jetstream.conftest import Own
 from tests.jetstream.eventually import eventually
+from tests.support.cluster import Cluster
 
+from jetspark import errors
+from jetspark.client.messages import Message
 from jetspark.documents.streams import PubAck
-from jetspark.errors import (
-    APIError,
-    BadSubjectError,
-    BatchError,
-    BrokenSocketError,
-    ConfigError,
-    JetStreamError,
-    MaxPayloadError,
-    NoStreamResponseError,
-    NotEnabledOnStreamError,
-    NotStoredError,
-    PublishFailedError,
-    RequestTimeoutError,
-    UnsupportedByServerError,
-    WrongLastSequenceError,
-)
-from jetspark.full_client import JetStream, connect
+from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream.fast_ingest import Flow, Gap, Refusal, parse_reply
 from jetspark.jetstream.in_flight import sender_of
 from jetspark.wire.documents import ServerInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
-    from tests.support.cluster import Cluster
-
-    from jetspark.client.messages import Message
-    from jetspark.full_client import Client
 
 BOTH = pytest.mark.parametrize("gaps", ["fail", "ok"])
 Gaps = Literal["fail", "ok"]
 
 
 @pytest.fixture(autouse=True)
-def _batches(needs_server: Callable[[str], None]) -> None:
+def _batches(needs_server: NeedsServer) -> None:
     needs_server("2.14")
 
 
@@ -62,7 +42,7 @@ async def fast(js: JetStream, stream: str) -> str:
 async def payloads(js: JetStream, stream: str) -> list[bytes]:
     consumer = await js.create_consumer(stream, ack_policy="none")
     count = (await js.stream_info(stream)).state.messages
-    return [msg.data for msg in await consumer.fetch(count, timeout=5)]
+    return [msg.data for msg in await consumer.fetch(count, timeout=10)]
 
 
 def lose(nc: Client, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
@@ -125,7 +105,7 @@ async def test_one_message_and_none(js: JetStream, fast: str) -> None:
     assert (ingest.acked, ingest.ack and ingest.ack.count) == (1, 1)
     async with js.fast_ingest() as ingest:
         assert await ingest.commit() is None
-        with pytest.raises(ConfigError, match="ended already"):
+        with pytest.raises(errors.ConfigError, match="ended already"):
             await ingest.add(f"{fast}.a")
     assert (ingest.acked, ingest.ack) == (0, None)
 
@@ -134,15 +114,15 @@ async def test_fast_ingest_ends_at_a_lost_message(
     js: JetStream, nc: Client, fast: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose(nc, monkeypatch, 13)
-    with pytest.raises(PublishFailedError) as raised:
+    with pytest.raises(errors.PublishFailedError) as raised:
         async with js.fast_ingest() as ingest:
-            with pytest.raises(NotStoredError, match="ended after 12 messages"):
+            with pytest.raises(errors.NotStoredError, match="ended after 12 messages"):
                 for number in range(5000):
                     await ingest.add(f"{fast}.a", b"%d" % number)
     failures = raised.value.failures
     assert [failure.index for failure in failures] == list(range(12, ingest.sent))
     assert "Message 12 of the batch did not reach" in str(failures[0].error)
-    assert all(isinstance(failure.error, NotStoredError) for failure in failures)
+    assert all(isinstance(failure.error, errors.NotStoredError) for failure in failures)
     assert (ingest.acked, ingest.ack and ingest.ack.count) == (12, 12)
     assert await payloads(js, fast) == [b"%d" % number for number in range(12)]
 
@@ -163,41 +143,35 @@ async def test_lost_messages_are_listed_and_the_batch_goes_on(
 
 
 @BOTH
-async def test_fast_ingest_reports_a_failed_expectation(
-    js: JetStream, fast: str, gaps: Gaps
-) -> None:
+async def test_ingest_reports_a_failed_expectation(js: JetStream, fast: str, gaps: Gaps) -> None:
     async with js.fast_ingest(gaps=gaps) as ingest:
         for number in range(20):
             expected = 77 if number == 11 else None
             await ingest.add(f"{fast}.a", b"%d" % number, expect_last_seq=expected)
         await ingest.commit()
         failed = ingest.failed
-    assert (failed[0].index, type(failed[0].error)) == (11, WrongLastSequenceError)
+    assert (failed[0].index, type(failed[0].error)) == (11, errors.WrongLastSequenceError)
     if gaps == "ok":
         assert (len(failed), ingest.acked) == (1, 19)
     else:
         assert [failure.index for failure in failed] == list(range(11, 20))
-        assert {type(failure.error) for failure in failed[1:]} == {NotStoredError}
+        assert {type(failure.error) for failure in failed[1:]} == {errors.NotStoredError}
         assert ingest.acked == 11
     assert len(await payloads(js, fast)) == ingest.acked
 
 
 @BOTH
-async def test_fast_ingest_reports_messages_that_the_stream_refuses(
-    js: JetStream, fast: str, gaps: Gaps
-) -> None:
+async def test_ingest_reports_what_the_stream_refuses(js: JetStream, fast: str, gaps: Gaps) -> None:
     await js.update_stream(name=fast, max_msg_size=100)
     async with js.fast_ingest(gaps=gaps) as ingest:
         for number in range(20):
             await ingest.add(f"{fast}.{number}", b"x" * (200 if number in (5, 19) else 1))
         await ingest.commit()
         failed = ingest.failed
-    refused = [failure for failure in failed if isinstance(failure.error, APIError)]
-    assert [(one.index, one.subject) for one in refused][:1] == [(5, f"{fast}.5")]
-    if gaps == "ok":
-        assert [failure.index for failure in failed] == [5, 19]
-    else:
-        assert [failure.index for failure in failed] == list(range(5, 20))
+    refused = [failure for failure in failed if isinstance(failure.error, errors.APIError)]
+    assert (refused[0].index, refused[0].subject) == (5, f"{fast}.5")
+    indexes = [5, 19] if gaps == "ok" else list(range(5, 20))
+    assert [failure.index for failure in failed] == indexes
     assert len(await payloads(js, fast)) == ingest.acked == 20 - len(failed)
 
 
@@ -222,30 +196,33 @@ async def test_duplicates_are_acknowledged(js: JetStream, fast: str, gaps: Gaps)
 
 
 @BOTH
-async def test_batch_on_a_stream_without_batches_is_refused(
-    js: JetStream, stream: str, gaps: Gaps
-) -> None:
+async def test_a_stream_without_batches_refuses(js: JetStream, stream: str, gaps: Gaps) -> None:
     async with js.fast_ingest(gaps=gaps) as ingest:
         await ingest.add(f"{stream}.a")
-        with pytest.raises(NotEnabledOnStreamError) as refused:
+        with pytest.raises(errors.NotEnabledOnStreamError) as refused:
             await ingest.add(f"{stream}.a")
-        assert [type(one.error) for one in ingest.failed] == [NotEnabledOnStreamError]
+        assert [type(one.error) for one in ingest.failed] == [errors.NotEnabledOnStreamError]
     assert refused.value.option == "allow_batched"
 
 
-async def test_batch_to_a_subject_of_no_stream_raises(js: JetStream) -> None:
-    with pytest.raises(PublishFailedError) as raised:
+async def test_batch_to_a_subject_of_no_stream_raises(js: JetStream, fast: str) -> None:
+    with pytest.raises(errors.PublishFailedError) as raised:
         async with js.fast_ingest() as ingest:
             await ingest.add("nobody.listens")
-    error = raised.value.failures[0].error
-    assert isinstance(error, NoStreamResponseError)
-    assert error.subject == "nobody.listens"
     assert (ingest.sent, ingest.acked) == (1, 0)
+    async with js.fast_ingest(gaps="ok") as ingest:
+        await ingest.add(f"{fast}.a")
+        await ingest.add("nobody.listens")
+        await ingest.commit()
+        [later] = ingest.failed
+    for failure in (raised.value.failures[0], later):
+        assert isinstance(failure.error, errors.NoStreamResponseError)
+        assert failure.error.subject == failure.subject == "nobody.listens"
 
 
 @pytest.mark.parametrize("waiting", ["for space", "for the end"])
 async def test_the_first_message_is_repeated_while_no_stream_has_its_subject(
-    js: JetStream, nc: Client, unique: Callable[[str], str], waiting: str
+    js: JetStream, nc: Client, unique: Unique, waiting: str
 ) -> None:
     """As an ordinary publish: a server of a cluster may not know a new stream yet."""
     name = unique("LATER")
@@ -255,7 +232,6 @@ async def test_the_first_message_is_repeated_while_no_stream_has_its_subject(
         more = asyncio.create_task(
             ingest.add(name, b"1") if waiting == "for space" else ingest.commit()
         )
-
         await eventually(lambda: nc.stats.in_msgs > told)
         await js.create_stream(name=name, subjects=[name], allow_batched=True)
         await more
@@ -263,16 +239,6 @@ async def test_the_first_message_is_repeated_while_no_stream_has_its_subject(
     assert stored.headers is not None
     assert (stored.data, stored.headers["a"]) == (b"0", "b")
     assert (ingest.acked, ingest.failed) == (2 if waiting == "for space" else 1, [])
-
-
-async def test_a_later_message_that_nobody_took_names_its_subject(js: JetStream, fast: str) -> None:
-    async with js.fast_ingest(gaps="ok") as ingest:
-        await ingest.add(f"{fast}.a")
-        await ingest.add("nobody.listens")
-        await ingest.commit()
-        [failure] = ingest.failed
-    assert isinstance(failure.error, NoStreamResponseError)
-    assert failure.error.subject == failure.subject == "nobody.listens"
 
 
 async def test_leaving_raises_failures_that_were_not_read(js: JetStream, fast: str) -> None:
@@ -296,7 +262,6 @@ async def test_pings_keep_an_idle_batch_alive(make_server: MakeServer) -> None:
         async with js.fast_ingest(timeout=0.4) as ingest:
             await ingest.add("s.a")
             pinged = nc.stats.out_msgs + 12
-
             await eventually(lambda: nc.stats.out_msgs >= pinged)
             await ingest.add("s.a")
     assert (ingest.acked, (ingest.ack and ingest.ack.seq)) == (2, 2)
@@ -306,7 +271,6 @@ async def test_a_batch_goes_on_after_a_reconnect(js: JetStream, nc: Client, fast
     async with js.fast_ingest(ack_every=5) as ingest:
         for number in range(10):
             await ingest.add(f"{fast}.a", b"%d" % number)
-
         await eventually(lambda: ingest.pending == 0)
         await nc.force_reconnect()
         for number in range(10, 30):
@@ -326,40 +290,34 @@ async def test_what_was_lost_with_the_link_is_found_after_the_reconnect(
         before = nc.stats.out_msgs
         await nc.force_reconnect()
         assert nc.stats.out_msgs == before + 1  # it asks at once
-
         await eventually(lambda: [one.index for one in ingest.failed] == [8, 9])
     assert ingest.acked == 8
 
 
 @BOTH
-async def test_after_kill_9_every_message_is_stored_or_reported(
-    make_server: MakeServer, gaps: Gaps
-) -> None:
-    server = make_server()
-    async with connect(server.url, reconnect_wait=0.05) as nc:
-        js = nc.jetstream()
-        await js.create_stream(name="S", subjects=["s.>"], allow_batched=True)
-        with pytest.raises(JetStreamError):
-            async with js.fast_ingest(gaps=gaps) as ingest:
-                for number in range(1_000_000):
-                    await ingest.add("s.a", b"%d" % number)
-                    if number == 5000:
-                        await asyncio.to_thread(server.kill)
-                        restarting = asyncio.create_task(asyncio.to_thread(server.start))
-        await restarting
-        stored = {int(data) for data in await payloads(js, "S")}
-        failed = {failure.index for failure in ingest.failed}
-        assert ingest.sent == ingest.acked + len(failed)
-        assert set(range(ingest.sent)) - failed <= stored
-        # Which of the two errors comes depends on what the server answers first.
-        certain = {one.index for one in ingest.failed if isinstance(one.error, BatchError)}
-        assert failed
-        assert not certain & stored
+async def test_after_kill_9_every_message_is_stored_or_reported(own: Own, gaps: Gaps) -> None:
+    await own.js.update_stream(name="S", allow_batched=True)
+    with pytest.raises(errors.JetStreamError):
+        async with own.nc.jetstream().fast_ingest(gaps=gaps) as ingest:
+            for number in range(1_000_000):
+                await ingest.add("s", b"%d" % number)
+                if number == 5000:
+                    await asyncio.to_thread(own.server.kill)
+                    restarting = asyncio.create_task(asyncio.to_thread(own.server.start))
+    await restarting
+    stored = {int(data) for data in await payloads(own.js, "S")}
+    failed = {failure.index for failure in ingest.failed}
+    assert ingest.sent == ingest.acked + len(failed)
+    assert set(range(ingest.sent)) - failed <= stored
+    # Which of the two errors comes depends on what the server answers first.
+    certain = {one.index for one in ingest.failed if isinstance(one.error, errors.BatchError)}
+    assert failed
+    assert not certain & stored
 
 
 @BOTH
 async def test_fast_ingest_over_a_leader_change_reports_every_loss(
-    nats_cluster: Cluster, unique: Callable[[str], str], gaps: Gaps
+    nats_cluster: Cluster, unique: Unique, gaps: Gaps
 ) -> None:
     name = unique("S")
     async with connect(nats_cluster.urls) as nc:
@@ -374,81 +332,65 @@ async def test_fast_ingest_over_a_leader_change_reports_every_loss(
                     await ingest.add(name, b"%d" % number)
                     if number == 1000:
                         changing = asyncio.create_task(js.stream_leader_stepdown(name))
-        except JetStreamError:  # with gaps="fail" it may end there
+        except errors.JetStreamError:  # with gaps="fail" it may end there
             pass
         assert changing is not None, ingest.failed
         await changing
         failed = {failure.index: failure.error for failure in ingest.failed}
         assert ingest.sent == ingest.acked + len(failed)
-        consumer = await js.create_consumer(name, ack_policy="none")
-        held = (await js.stream_info(name)).state.messages
-        stored = {int(msg.data) for msg in await consumer.fetch(held, timeout=10)}
+        stored = {int(data) for data in await payloads(js, name)}
         await js.delete_stream(name)
     assert set(range(ingest.sent)) - failed.keys() <= stored
-    assert not {n for n, error in failed.items() if isinstance(error, NotStoredError)} & stored
+    certain = {n for n, error in failed.items() if isinstance(error, errors.NotStoredError)}
+    assert not certain & stored
     if gaps == "ok":
         assert ingest.sent == 5000
 
 
-async def test_fast_ingest_ends_at_once_when_the_server_lost_the_batch(
-    make_server: MakeServer,
-) -> None:
-    server = make_server()
-    async with connect(server.url, reconnect_wait=0.05) as nc:
-        js = nc.jetstream(timeout=60)
-        await js.create_stream(name="S", subjects=["s.>"], allow_batched=True)
-        async with js.fast_ingest(ack_every=1) as ingest:
-            for _ in range(3):
-                await ingest.add("s.a")
-
-            await eventually(lambda: ingest.pending == 0)
-            await asyncio.to_thread(server.kill)
-            await asyncio.to_thread(server.start)
-            async with asyncio.timeout(20):
-                assert await ingest.commit() is None
-        assert (ingest.acked, ingest.failed) == (3, [])
+async def test_fast_ingest_ends_at_once_when_the_server_lost_the_batch(own: Own) -> None:
+    await own.js.update_stream(name="S", allow_batched=True)
+    async with own.nc.jetstream(timeout=60).fast_ingest(ack_every=1) as ingest:
+        for _ in range(3):
+            await ingest.add("s")
+        await eventually(lambda: ingest.pending == 0)
+        await asyncio.to_thread(own.server.kill)
+        await asyncio.to_thread(own.server.start)
+        async with asyncio.timeout(20):
+            assert await ingest.commit() is None
+    assert (ingest.acked, ingest.failed) == (3, [])
 
 
-async def test_the_first_message_lost_with_the_link_is_reported(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
-) -> None:
+async def test_a_first_message_without_any_reply(js: JetStream, nc: Client, unique: Unique) -> None:
     subject = unique("silent")
-    async with nc.subscribe(subject), js.fast_ingest() as ingest:
-        await ingest.add(subject)
-        await nc.force_reconnect()
-        with pytest.raises(BrokenSocketError, match="not known whether"):
+    async with nc.subscribe(subject):
+        async with js.fast_ingest() as ingest:
             await ingest.add(subject)
-        assert [one.index for one in ingest.failed] == [0]
+            await nc.force_reconnect()
+            with pytest.raises(errors.BrokenSocketError, match="not known whether"):
+                await ingest.add(subject)
+            assert [one.index for one in ingest.failed] == [0]
+        async with js.fast_ingest(timeout=0.2) as ingest:
+            await ingest.add(subject)
+            with pytest.raises(errors.RequestTimeoutError):
+                await ingest.add(subject)
+            assert [type(one.error) for one in ingest.failed] == [errors.RequestTimeoutError]
 
 
 async def test_a_first_message_that_was_not_written_is_not_written_after_it_failed(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
+    js: JetStream, nc: Client, unique: Unique
 ) -> None:
     subject = unique("silent")
     async with nc.subscribe(subject) as sub:
-        with suppress(PublishFailedError):
+        with suppress(errors.PublishFailedError):
             async with js.fast_ingest() as ingest:
                 await ingest.add(subject)  # written at the end of this turn of the loop
                 sender_of(ingest)._on_disconnect()
-        assert [type(one.error) for one in ingest.failed] == [BrokenSocketError]
+        assert [type(one.error) for one in ingest.failed] == [errors.BrokenSocketError]
         await nc.publish(subject, b"after it")
         assert (await sub.next()).data == b"after it"
 
 
-async def test_fast_ingest_without_any_reply_times_out(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
-) -> None:
-    subject = unique("silent")
-    async with nc.subscribe(subject), js.fast_ingest(timeout=0.2) as ingest:
-        await ingest.add(subject)
-        with pytest.raises(RequestTimeoutError):
-            await ingest.add(subject)
-        assert [type(one.error) for one in ingest.failed] == [RequestTimeoutError]
-
-
-async def test_a_server_that_stores_the_first_message_gets_no_more(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
-) -> None:
+async def test_an_ordinary_stream_gets_only_one(js: JetStream, nc: Client, unique: Unique) -> None:
     subject = unique("ordinary")
     taken = []
 
@@ -459,15 +401,13 @@ async def test_a_server_that_stores_the_first_message_gets_no_more(
     nc.subscribe(subject, callback=store)
     async with js.fast_ingest() as ingest:
         await ingest.add(subject)
-        with pytest.raises(JetStreamError, match="in S at sequence 5"):
+        with pytest.raises(errors.JetStreamError, match="in S at sequence 5"):
             await ingest.add(subject)
     await nc.flush()
     assert (len(taken), ingest.acked) == (1, 1)
 
 
-async def test_fast_ingest_ignores_a_gap_beyond_its_last_message(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
-) -> None:
+async def test_a_gap_beyond_the_last_is_ignored(js: JetStream, nc: Client, unique: Unique) -> None:
     subject = unique("odd")
 
     async def answer(msg: Message) -> None:
@@ -478,11 +418,11 @@ async def test_fast_ingest_ignores_a_gap_beyond_its_last_message(
     async with js.fast_ingest() as ingest:
         await ingest.add(subject)
         await ingest.commit()
-        assert [type(one.error) for one in ingest.failed] == [NotStoredError]
+        assert [type(one.error) for one in ingest.failed] == [errors.NotStoredError]
 
 
 async def test_cancelling_the_block_does_not_wait(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
+    js: JetStream, nc: Client, unique: Unique
 ) -> None:
     subject = unique("silent")
     taken = nc.subscribe(subject)
@@ -507,27 +447,28 @@ async def test_mistakes_are_found_before_anything_is_sent(
 ) -> None:
     bad: Any
     for bad in ({"gaps": "maybe"}, {"ack_every": 0}, {"outstanding": 0}, {"timeout": 0}):
-        with pytest.raises(ConfigError):
+        with pytest.raises(errors.ConfigError):
             js.fast_ingest(**bad)
-    with pytest.raises(ConfigError, match="not open"):
+    with pytest.raises(errors.ConfigError, match="not open"):
         await js.fast_ingest().add("a")
     async with js.fast_ingest() as ingest:
         await nc.flush()
         before = nc.stats.out_msgs
-        for wrong in ("a.*", "a b"):
-            with pytest.raises(BadSubjectError):
-                await ingest.add(wrong)
-        with pytest.raises(MaxPayloadError):
-            await ingest.add("a", b"x" * (nc.max_payload + 1))
-        with pytest.raises(ConfigError):
-            await ingest.add("a", ttl=0.5)
-        with pytest.raises(TypeError):
-            await ingest.add("a", "text")  # type: ignore[arg-type]
+        text: Any = "text"
+        for error, adding in (
+            (errors.BadSubjectError, ingest.add("a.*")),
+            (errors.BadSubjectError, ingest.add("a b")),
+            (errors.MaxPayloadError, ingest.add("a", b"x" * (nc.max_payload + 1))),
+            (errors.ConfigError, ingest.add("a", ttl=0.5)),
+            (TypeError, ingest.add("a", text)),
+        ):
+            with pytest.raises(error):
+                await adding
         assert (ingest.sent, ingest.pending) == (0, 0)
     assert nc.stats.out_msgs == before
     old = ServerInfo(server_id="x", version="2.12.8", headers=True, max_payload=1_000_000)
     monkeypatch.setattr(nc._link, "info", old)
-    with pytest.raises(UnsupportedByServerError):
+    with pytest.raises(errors.UnsupportedByServerError):
         js.fast_ingest()
 
 
@@ -540,7 +481,7 @@ def test_replies_of_each_kind() -> None:
     error = {"code": 400, "err_code": 10071, "description": "wrong last sequence: 1"}
     refused = json.dumps({"type": "err", "seq": 4, "error": error})
     assert parse_reply(refused.encode()) == Refusal(4, error)
-    with pytest.raises(WrongLastSequenceError):
+    with pytest.raises(errors.WrongLastSequenceError):
         parse_reply(json.dumps({"stream": "S", "seq": 0, "error": error}).encode())
     last = parse_reply(b'{"stream":"S","seq":9,"batch":"b","count":5}')
     assert last == PubAck(stream="S", seq=9, batch="b", count=5)
@@ -558,5 +499,5 @@ JSON = st.recursive(
 def test_a_reply_that_cannot_be_read_is_a_jetstream_error(payload: bytes) -> None:
     wrong = [b'{"type":"%b","seq":"x"}' % kind for kind in (b"ack", b"gap", b"err")]
     for one in (payload, *wrong):
-        with suppress(JetStreamError):
+        with suppress(errors.JetStreamError):
             assert isinstance(parse_reply(one), Flow | Gap | Refusal | PubAck)

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import NeedsServer, Reported
+from tests.jetstream.conftest import has_consumers, waits
 from tests.jetstream.eventually import eventually
 from tests.support.frame_proxy import FrameProxy
 
-from jetspark.errors import (
-    JetsparkError,
-    MissedHeartbeatError,
-    RequestTimeoutError,
-    SequenceMismatchError,
-)
-from jetspark.full_client import connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from jetspark.full_client import Client, JetStream
-    from jetspark.server import NatsServer
-
-pytestmark = pytest.mark.server
+from jetspark import errors
+from jetspark.full_client import Client, JetStream, connect
+from jetspark.server import NatsServer
 
 BEAT = 0.5
 SLACK = 10.0
@@ -39,12 +30,12 @@ async def proxy(shared_server: NatsServer) -> AsyncIterator[FrameProxy]:
 
 
 @pytest.fixture
-def reported() -> list[JetsparkError]:
+def reported() -> list[errors.JetsparkError]:
     return []
 
 
 @pytest.fixture
-async def far(proxy: FrameProxy, reported: list[JetsparkError]) -> AsyncIterator[Client]:
+async def far(proxy: FrameProxy, reported: Reported) -> AsyncIterator[Client]:
     """A client behind the proxy."""
     async with connect(proxy.url, error_callback=reported.append) as client:
         yield client
@@ -63,14 +54,10 @@ async def publish_three(js: JetStream, stream: str) -> None:
         await js.publish(f"{stream}.a", data)
 
 
-async def told(reported: list[JetsparkError]) -> list[str]:
+async def told(reported: Reported) -> list[str]:
     """What was reported, once anything was."""
-
-    async def anything() -> bool:
-        return bool(reported)
-
-    await eventually(anything)
-    assert {type(error) for error in reported} == {SequenceMismatchError}
+    await eventually(lambda: reported)
+    assert {type(error) for error in reported} == {errors.SequenceMismatchError}
     return [str(error) for error in reported]
 
 
@@ -85,7 +72,7 @@ async def test_an_ordered_consumer_reads_a_lost_delivery_again_even_the_last(
         assert [(await messages.next(60)).data for _ in range(3)] == [b"1", b"2", b"3"]
         assert time.monotonic() - start < 2 * BEAT + SLACK
         assert fault.hit is not None
-        assert isinstance(messages.last_error, SequenceMismatchError)
+        assert isinstance(messages.last_error, errors.SequenceMismatchError)
 
 
 async def test_a_lost_last_delivery_of_a_request_is_noticed_by_silence(
@@ -97,15 +84,14 @@ async def test_a_lost_last_delivery_of_a_request_is_noticed_by_silence(
         start = time.monotonic()
         assert [(await messages.next(60)).data for _ in range(3)] == [b"1", b"2", b"3"]
         assert time.monotonic() - start < 2.25 * BEAT + SLACK
-        assert isinstance(messages.last_error, MissedHeartbeatError)
+        assert isinstance(messages.last_error, errors.MissedHeartbeatError)
 
 
 async def test_consume_goes_on_when_the_last_status_of_a_request_is_lost(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client
 ) -> None:
-    await js.create_consumer(stream, name="c")
+    consumer = await far.jetstream().create_consumer(stream, name="c")
     fault = proxy.arm(1, wanted=is_request_timeout)
-    consumer = await far.jetstream().consumer(stream, "c")
     async with consumer.consume(expires=1, heartbeat=BEAT, max_messages=1) as messages:
         await eventually(lambda: fault.hit is not None)
         start = time.monotonic()
@@ -121,13 +107,12 @@ async def test_consume_reports_a_lost_delivery(
     stream: str,
     proxy: FrameProxy,
     far: Client,
-    reported: list[JetsparkError],
+    reported: Reported,
     ack_policy: str,
     lost: int,
 ) -> None:
-    await js.create_consumer(stream, name="c", ack_policy=ack_policy)
+    consumer = await far.jetstream().create_consumer(stream, name="c", ack_policy=ack_policy)
     proxy.arm(lost, wanted=is_delivery)
-    consumer = await far.jetstream().consumer(stream, "c")
     async with consumer.consume(heartbeat=BEAT) as messages:
         start = time.monotonic()
         await publish_three(js, stream)
@@ -141,7 +126,7 @@ async def test_consume_reports_a_lost_delivery(
 
 
 async def test_consume_reports_no_deliveries_that_other_clients_got(
-    js: JetStream, stream: str, nc: Client, far: Client, reported: list[JetsparkError]
+    js: JetStream, stream: str, nc: Client, far: Client, reported: Reported
 ) -> None:
     await js.create_consumer(stream, name="c", ack_policy="none")
     clients = [await client.jetstream().consumer(stream, "c") for client in (nc, far)]
@@ -152,11 +137,7 @@ async def test_consume_reports_no_deliveries_that_other_clients_got(
         got += 1
 
     readers = [one.consume(heartbeat=BEAT, callback=count) for one in clients]
-
-    async def both_wait() -> bool:
-        return (await clients[0].info()).num_waiting == 2
-
-    await eventually(both_wait)
+    await waits(clients[0], 2)
     for _ in range(3):
         await publish_three(js, stream)
         await asyncio.sleep(2 * BEAT)  # heartbeats, and the time to doubt
@@ -167,24 +148,14 @@ async def test_consume_reports_no_deliveries_that_other_clients_got(
 
 
 async def test_an_abandoned_pull_request_does_not_count_as_another_client(
-    js: JetStream,
-    stream: str,
-    nc: Client,
-    proxy: FrameProxy,
-    far: Client,
-    reported: list[JetsparkError],
+    js: JetStream, stream: str, nc: Client, proxy: FrameProxy, far: Client, reported: Reported
 ) -> None:
-    await js.create_consumer(stream, name="c", ack_policy="none")
-    consumer = await far.jetstream().consumer(stream, "c")
+    consumer = await far.jetstream().create_consumer(stream, name="c", ack_policy="none")
     async with consumer.consume(heartbeat=BEAT) as messages:
         await js.publish(f"{stream}.a", b"0")
         await messages.next(60)
         proxy.arm(1, wanted=is_delivery)
-
-        async def waits() -> bool:
-            return (await consumer.info()).num_waiting == 1
-
-        await eventually(waits)
+        await waits(consumer)
         # As one of ours that the server has not given up yet; it ends by itself.
         inbox = nc.new_inbox()
         async with nc.subscribe(inbox):
@@ -201,18 +172,21 @@ async def test_a_fetch_reports_a_lost_delivery(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client, lost: int, batch: int
 ) -> None:
     await publish_three(js, stream)
-    await js.create_consumer(stream, name="c")
-    consumer = await far.jetstream().consumer(stream, "c")
+    consumer = await far.jetstream().create_consumer(stream, name="c")
     proxy.arm(lost, wanted=is_delivery)
     got = await consumer.fetch(batch, timeout=1)
     assert [msg.data for msg in got] == [b"%d" % number for number in (1, 2, 3) if number != lost]
     # A batch that is complete at the server is followed by no last word of it.
-    expected = RequestTimeoutError if batch == 3 else SequenceMismatchError
+    expected = errors.RequestTimeoutError if batch == 3 else errors.SequenceMismatchError
     assert isinstance(got.error, expected)
+    await js.publish(f"{stream}.a", b"the only one")
+    proxy.arm(1, wanted=is_delivery)
+    with pytest.raises(errors.SequenceMismatchError, match="1 message sent by consumer 'c'"):
+        await consumer.fetch(2, timeout=1)
 
 
 async def test_next_without_acks_on_a_shared_consumer_reports_nothing(
-    js: JetStream, stream: str, proxy: FrameProxy, far: Client, reported: list[JetsparkError]
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client, reported: Reported
 ) -> None:
     one = await js.create_consumer(stream, name="c", ack_policy="none")
     other = await far.jetstream().consumer(stream, "c")
@@ -220,13 +194,9 @@ async def test_next_without_acks_on_a_shared_consumer_reports_nothing(
         await publish_three(js, stream)
         assert [(await by.next(20)).data for by in (one, other, one)] == [b"1", b"2", b"3"]
     waiting = asyncio.create_task(one.next(60))
-
-    async def it_waits() -> bool:
-        return (await one.info()).num_waiting == 1
-
-    await eventually(it_waits)
+    await waits(one)
     fault = proxy.arm(1, wanted=is_request_timeout)  # so the other one gets no answer
-    with pytest.raises(RequestTimeoutError):
+    with pytest.raises(errors.RequestTimeoutError):
         await other.next(0.5)
     assert fault.hit is not None
     await js.publish(f"{stream}.a", b"4")
@@ -235,17 +205,10 @@ async def test_next_without_acks_on_a_shared_consumer_reports_nothing(
     assert js.client.last_error is None
 
 
-async def test_fetches_without_acks_that_share_a_consumer_report_nothing(
-    js: JetStream, stream: str
-) -> None:
-    await js.create_consumer(stream, name="c", ack_policy="none")
-    consumer = await js.consumer(stream, "c")
+async def test_fetches_that_share_a_consumer_report_nothing(js: JetStream, stream: str) -> None:
+    consumer = await js.create_consumer(stream, name="c", ack_policy="none")
     one, other = (asyncio.create_task(consumer.fetch(9, timeout=3)) for _ in range(2))
-
-    async def both_wait() -> bool:
-        return (await consumer.info()).num_waiting == 2
-
-    await eventually(both_wait)
+    await waits(consumer, 2)
     for number in range(6):  # in turns, so that each has gaps
         await js.publish(f"{stream}.a", b"%d" % number)
     found = [await one, await other]
@@ -253,25 +216,9 @@ async def test_fetches_without_acks_that_share_a_consumer_report_nothing(
     assert [result.error for result in found] == [None, None]
 
 
-async def test_a_fetch_whose_only_message_was_lost_raises(
-    js: JetStream, stream: str, proxy: FrameProxy, far: Client
-) -> None:
-    await js.publish(f"{stream}.a", b"1")
-    await js.create_consumer(stream, name="c")
-    consumer = await far.jetstream().consumer(stream, "c")
-    proxy.arm(1, wanted=is_delivery)
-    with pytest.raises(SequenceMismatchError, match="1 message sent by consumer 'c' did not come"):
-        await consumer.fetch(2, timeout=1)
-
-
 @pytest.mark.parametrize("lost", [1, 2, 3])
 async def test_a_push_consumer_reports_a_lost_delivery(
-    js: JetStream,
-    stream: str,
-    proxy: FrameProxy,
-    far: Client,
-    reported: list[JetsparkError],
-    lost: int,
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client, reported: Reported, lost: int
 ) -> None:
     options: dict[str, Any] = {"idle_heartbeat": timedelta(seconds=BEAT), "ack_policy": "none"}
     consumer = await far.jetstream().create_push_consumer(
@@ -289,12 +236,7 @@ async def test_a_push_consumer_reports_a_lost_delivery(
 
 @pytest.mark.parametrize("lost", [1, 2, 3, 4])
 async def test_a_batch_of_direct_gets_is_complete_whatever_is_lost(
-    js: JetStream,
-    stream: str,
-    proxy: FrameProxy,
-    far: Client,
-    needs_server: Callable[[str], None],
-    lost: int,
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client, needs_server: NeedsServer, lost: int
 ) -> None:
     needs_server("2.11")
     await js.update_stream(name=stream, allow_direct=True)
@@ -320,29 +262,21 @@ async def test_an_ordered_consumer_whose_creation_was_not_answered_is_deleted(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client
 ) -> None:
     await publish_three(js, stream)
-
-    async def none_is_left() -> bool:
-        return not await js.consumer_names(stream).all()
-
     fault = proxy.arm(1, wanted=is_created)
-    with pytest.raises(RequestTimeoutError):
+    with pytest.raises(errors.RequestTimeoutError):
         async with far.jetstream(timeout=0.5).ordered(stream):
             pass
     assert fault.hit is not None
-    await eventually(none_is_left)
+    await has_consumers(js, stream)
     async with far.jetstream(timeout=0.5).ordered(stream) as messages:
         assert (await messages.next(60)).data == b"1"
-
-        async def one_is_left() -> bool:
-            return await js.consumer_names(stream).all() == [messages.name]
-
         fault = proxy.arm(1, wanted=is_created)
         await far.force_reconnect()
         await js.publish(f"{stream}.a", b"4")
         assert [(await messages.next(60)).data for _ in range(3)] == [b"2", b"3", b"4"]
         assert fault.hit is not None
-        await eventually(one_is_left)
-    await eventually(none_is_left)
+        await has_consumers(js, stream, messages.name)
+    await has_consumers(js, stream)
 
 
 async def test_stopping_while_the_consumer_is_created_leaves_none(
@@ -354,10 +288,6 @@ async def test_stopping_while_the_consumer_is_created_leaves_none(
     taking = asyncio.create_task(messages.next())
     await eventually(lambda: fault.hit is not None)
     messages.stop()
-    with pytest.raises(JetsparkError):
+    with pytest.raises(errors.JetsparkError):
         await taking
-
-    async def none_is_left() -> bool:
-        return not await js.consumer_names(stream).all()
-
-    await eventually(none_is_left)
+    await has_consumers(js, stream)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,22 +14,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.support.switching import switching
 
+from jetspark import errors
 from jetspark.documents.streams import PubAck
-from jetspark.errors import BatchError, ConfigError, JetStreamError, PublishFailedError
 from jetspark.jetstream.atomic_batch import AtomicWindow, BatchMessage
 from jetspark.jetstream.fast_ingest import IngestWindow
 from jetspark.jetstream.in_flight import CLOSED, InFlight, link_lost
 from jetspark.jetstream.publisher import RetryWindow
 from jetspark.wire.headers import COMMIT, COMMIT_BEFORE, Headers
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.errors import JetsparkError
-
 SIZE, RETRY_FOR, TIMEOUT = 4, 30.0, 5.0
 FLOW, OUTSTANDING = 3, 2
-LOST, REFUSED, LEFT = (JetStreamError(text) for text in ("lost", "refused", "left"))
+LOST, REFUSED, LEFT = (errors.JetStreamError(text) for text in ("lost", "refused", "left"))
 ACK = PubAck(stream="S", seq=1)
 WITH_ID = Headers({"Nats-Msg-Id": "1"})
 
@@ -74,7 +70,7 @@ class InFlightMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.subjects) > 3)
     @rule(error=st.sampled_from([LEFT, LOST]))
-    def it_ends(self, error: JetsparkError) -> None:
+    def it_ends(self, error: errors.JetsparkError) -> None:
         ended = self.window.ended
         assert self.window.end(error) == (ended is None)
         assert self.window.ended is (ended or error)
@@ -270,7 +266,7 @@ class AtomicMachine(InFlightMachine):
     @rule()
     def it_is_committed(self) -> None:
         if not self.subjects:
-            with pytest.raises(ConfigError, match="empty"):
+            with pytest.raises(errors.ConfigError, match="empty"):
                 self.window.commit()
             return
         held = self.window.held
@@ -291,7 +287,7 @@ class AtomicMachine(InFlightMachine):
 
     @precondition(lambda self: self.window.committing or len(self.subjects) > 3)
     @rule(error=st.sampled_from([LEFT, LOST]))
-    def it_ends(self, error: JetsparkError) -> None:
+    def it_ends(self, error: errors.JetsparkError) -> None:
         if self.window.ack is None:
             super().it_ends(error)
         else:
@@ -397,7 +393,7 @@ def test_of_two_ends_that_meet_one_counts() -> None:
             both = threading.Barrier(2)
 
             def end_all(
-                error: JetStreamError,
+                error: errors.JetStreamError,
                 windows: list[AtomicWindow] = windows,
                 both: threading.Barrier = both,
             ) -> list[bool]:
@@ -538,8 +534,8 @@ def test_the_error_names_the_first_message_and_how_many_may_be_stored() -> None:
     window.open()
     for subject in ("a", "b", "c"):
         window.reserve(subject)
-    window.fail(2, BatchError(400, 10206, "unknown batch"))
+    window.fail(2, errors.BatchError(400, 10206, "unknown batch"))
     window.end(LOST)
-    said = str(PublishFailedError(window.failures))
+    said = str(errors.PublishFailedError(window.failures))
     assert said.startswith("3 messages were not acknowledged (2 may be stored); the first ")
     assert said.endswith("has index 0 and is for 'a': lost")

@@ -5,27 +5,17 @@ Needs node and npm, and the network the first time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from tests.jetstream.peer_configs import (
-    CONSUMERS,
-    STREAMS,
-    consumer_config,
-    differs,
-    stream_config,
-)
+from tests.conftest import NeedsServer, Unique
+from tests.jetstream.peer_configs import CONSUMERS, STREAMS, consumer_config, differs, stream_config
+from tests.support.js_peer import JsPeer
 
 from jetspark.documents.consumers import ConsumerInfo
 from jetspark.documents.document import Document, field_names, from_wire, to_wire
 from jetspark.documents.streams import StreamConfig, StreamInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.js_peer import JsPeer
-
-    from jetspark.full_client import JetStream
+from jetspark.full_client import JetStream
 
 
 def plain(config: Document) -> dict[str, Any]:
@@ -38,11 +28,7 @@ def plain(config: Document) -> dict[str, Any]:
 @pytest.mark.full
 @pytest.mark.parametrize("case", STREAMS)
 async def test_a_stream_of_ours_is_read_by_javascript_and_made_again(
-    js: JetStream,
-    js_peer: JsPeer,
-    unique: Callable[[str], str],
-    needs_server: Callable[[str], None],
-    case: str,
+    js: JetStream, js_peer: JsPeer, unique: Unique, needs_server: NeedsServer, case: str
 ) -> None:
     needs_server(STREAMS[case])
     name = unique("S")
@@ -65,7 +51,7 @@ async def test_a_stream_of_ours_is_read_by_javascript_and_made_again(
 @pytest.mark.full
 @pytest.mark.parametrize("case", CONSUMERS)
 async def test_a_consumer_of_ours_is_read_by_javascript_and_made_again(
-    js: JetStream, js_peer: JsPeer, stream: str, needs_server: Callable[[str], None], case: str
+    js: JetStream, js_peer: JsPeer, stream: str, needs_server: NeedsServer, case: str
 ) -> None:
     needs_server(CONSUMERS[case])
     options = consumer_config(case, stream)

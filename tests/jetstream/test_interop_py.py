@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import nats
 import nats.js.api as peer_api
 import pytest
-from tests.jetstream.peer_configs import (
-    CONSUMERS,
-    STREAMS,
-    consumer_config,
-    differs,
-    stream_config,
-)
+from tests.conftest import NeedsServer, Unique
+from tests.jetstream.peer_configs import CONSUMERS, STREAMS, consumer_config, differs, stream_config
+from tests.support.cluster import Cluster
 
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.documents.document import (
@@ -27,14 +25,7 @@ from jetspark.documents.document import (
 )
 from jetspark.documents.streams import Placement, StreamConfig
 from jetspark.full_client import JetStream, connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from tests.support.cluster import Cluster
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 @pytest.fixture
@@ -62,12 +53,8 @@ def plain(value: Any) -> Any:
 
 
 DURATIONS = {
-    "max_age",
-    "duplicate_window",
-    "subject_delete_marker_ttl",
-    "ack_wait",
-    "idle_heartbeat",
-    "inactive_threshold",
+    *("max_age", "duplicate_window", "subject_delete_marker_ttl"),
+    *("ack_wait", "idle_heartbeat", "inactive_threshold"),
 }
 
 
@@ -100,11 +87,7 @@ def known(ours: DocumentT, theirs: Any) -> DocumentT:
 
 @pytest.mark.parametrize("case", STREAMS)
 async def test_a_stream_of_ours_is_read_by_the_peer_and_made_again(
-    js: JetStream,
-    peer: Any,
-    unique: Callable[[str], str],
-    needs_server: Callable[[str], None],
-    case: str,
+    js: JetStream, peer: Any, unique: Unique, needs_server: NeedsServer, case: str
 ) -> None:
     needs_server(STREAMS[case])
     name = unique("S")
@@ -126,7 +109,7 @@ async def test_a_stream_of_ours_is_read_by_the_peer_and_made_again(
 
 @pytest.mark.parametrize("case", CONSUMERS)
 async def test_a_consumer_of_ours_is_read_by_the_peer_and_made_again(
-    js: JetStream, peer: Any, stream: str, needs_server: Callable[[str], None], case: str
+    js: JetStream, peer: Any, stream: str, needs_server: NeedsServer, case: str
 ) -> None:
     needs_server(CONSUMERS[case])
     options = consumer_config(case, stream)
@@ -144,28 +127,17 @@ async def test_a_consumer_of_ours_is_read_by_the_peer_and_made_again(
         assert again.extra == {}
 
 
-async def test_priority_groups_are_read_back(
-    js: JetStream, stream: str, needs_server: Callable[[str], None]
-) -> None:
+async def test_priorities_are_read(js: JetStream, stream: str, needs_server: NeedsServer) -> None:
     needs_server("2.11")
-    config = ConsumerConfig(
-        durable_name="c",
-        priority_groups=["g"],
-        priority_policy="pinned_client",
-        priority_timeout=timedelta(seconds=20),
-        max_batch=10,
-        max_expires=timedelta(seconds=30),
-        max_bytes=100_000,
-    )
+    options = consumer_config("pinned", stream) | consumer_config("limits of pulls", stream)
+    config = ConsumerConfig(**options)
     info = (await js.create_consumer(stream, config)).cached_info
     assert {name: to_wire(info.config)[name] for name in to_wire(config)} == to_wire(config)
     assert [state.group for state in info.priority_groups] == ["g"]
     assert info.extra == info.config.extra == {}
 
 
-async def test_where_a_stream_lives_is_read_back(
-    make_cluster: Callable[..., Cluster], tmp_path: Path
-) -> None:
+async def test_placement_is_read_back(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
     tags = tmp_path / "tags.conf"
     tags.write_text("server_tags: [ssd, eu]\n", "utf-8")
     cluster = make_cluster(3, extra=("--config", str(tags)))
@@ -186,20 +158,16 @@ async def test_where_a_stream_lives_is_read_back(
         assert plain(theirs.placement) == {"cluster": "C1", "tags": ["ssd", "eu"]}
 
 
-async def test_messages_cross_between_jetspark_and_nats_py(
-    js: JetStream, peer: Any, stream: str
-) -> None:
+async def test_messages_cross_between_both(js: JetStream, peer: Any, stream: str) -> None:
     await js.publish(f"{stream}.a", b"ours", headers={"K": "v"})
     await peer.publish(f"{stream}.a", b"theirs", headers={"K": "w"})
     consumer = await js.create_consumer(stream, durable_name="c")
     mine = await consumer.fetch(2)
-    assert [(msg.data, msg.headers and msg.headers["K"]) for msg in mine] == [
-        (b"ours", "v"),
-        (b"theirs", "w"),
-    ]
+    wanted = [(b"ours", "v"), (b"theirs", "w")]
+    assert [(msg.data, msg.headers and msg.headers["K"]) for msg in mine] == wanted
     subscription = await peer.pull_subscribe(f"{stream}.>", durable="d", stream=stream)
     other = await subscription.fetch(2)
-    assert [(msg.data, msg.headers["K"]) for msg in other] == [(b"ours", "v"), (b"theirs", "w")]
+    assert [(msg.data, msg.headers["K"]) for msg in other] == wanted
     # nats-py goes through a float and rounds.
     difference = mine[0].timestamp - other[0].metadata.timestamp
     assert abs(difference) <= timedelta(microseconds=1)

@@ -5,48 +5,18 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import MakeStream, NeedsServer, Reported, Unique
+from tests.jetstream.conftest import Own, fill_thirds, has_consumers
 from tests.jetstream.eventually import eventually
+from tests.support.cluster import Cluster
 
-from jetspark.errors import (
-    APIError,
-    BadNameError,
-    BadSubjectError,
-    BadSubscriptionError,
-    ConfigError,
-    ConnectionClosedError,
-    ConsumerDeletedError,
-    ConsumerNotFoundError,
-    JetsparkError,
-    MissedHeartbeatError,
-    RequestTimeoutError,
-    SequenceMismatchError,
-    StreamNotFoundError,
-    StreamRecreatedError,
-)
-from jetspark.full_client import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
-    from tests.support.cluster import Cluster
-    from tests.support.leaf import HubAndLeaf
-
-    from jetspark.full_client import Client, JetStream
-    from jetspark.jetstream import JsMsg, OrderedMessages
-    from jetspark.server import NatsServer
-
-pytestmark = pytest.mark.server
-
-
-async def fill(js: JetStream, stream: str, count: int) -> None:
-    """Subjects end in the sequence modulo 3."""
-    async with js.publisher() as publisher:
-        for seq in range(1, count + 1):
-            await publisher.send(f"{stream}.{seq % 3}", b"%d" % seq)
+from jetspark import errors
+from jetspark.full_client import Client, JetStream, connect
+from jetspark.jetstream import JsMsg, OrderedMessages
+from jetspark.server import NatsServer
 
 
 async def read(messages: OrderedMessages, count: int, within: float = 15) -> list[int]:
@@ -58,10 +28,8 @@ async def read(messages: OrderedMessages, count: int, within: float = 15) -> lis
 # -- what is read ----------------------------------------------------------------------------------
 
 
-async def test_an_ordered_consumer_reads_a_stream_from_start_to_end(
-    js: JetStream, stream: str
-) -> None:
-    await fill(js, stream, 5000)
+async def test_a_stream_is_read_in_order_from_start_to_end(js: JetStream, stream: str) -> None:
+    await fill_thirds(js, stream, 5000)
     expected = 1
     async for msg in js.ordered(stream):
         assert (msg.seq, msg.data) == (expected, b"%d" % expected)
@@ -72,10 +40,10 @@ async def test_an_ordered_consumer_reads_a_stream_from_start_to_end(
 
 
 async def test_an_ordered_consumer_gets_later_messages_too(js: JetStream, stream: str) -> None:
-    await fill(js, stream, 3)
+    await fill_thirds(js, stream, 3)
     async with js.ordered(stream) as messages:
         assert await read(messages, 3) == [1, 2, 3]
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await messages.next(0.01)
         await js.publish(f"{stream}.a")
         assert await read(messages, 1) == [4]
@@ -87,15 +55,15 @@ async def test_an_ordered_consumer_gets_later_messages_too(js: JetStream, stream
         assert await read(messages, 1) == [6]
         assert messages.active
     assert not messages.active
-    with pytest.raises(BadSubscriptionError):
+    with pytest.raises(errors.BadSubscriptionError):
         await messages.next()
     assert [msg async for msg in messages] == []
 
 
 async def test_an_ordered_consumer_reads_parts_of_a_stream(
-    js: JetStream, stream: str, needs_server: Callable[[str], None]
+    js: JetStream, stream: str, needs_server: NeedsServer
 ) -> None:
-    await fill(js, stream, 30)
+    await fill_thirds(js, stream, 30)
 
     async def first(count: int, **options: Any) -> list[int]:
         async with js.ordered(stream, **options) as messages:
@@ -118,21 +86,30 @@ async def test_an_ordered_consumer_reads_parts_of_a_stream(
     assert await first(4, subjects=[f"{stream}.0", f"{stream}.1"]) == [1, 3, 4, 6]
 
 
-async def test_ordered_consumer_with_deliver_new_skips_old_messages(
-    js: JetStream, stream: str
+async def test_ordered_consumer_with_deliver_new_skips_old_and_misses_no_new_messages(
+    js: JetStream, nc: Client, stream: str
 ) -> None:
-    await fill(js, stream, 3)
+    await fill_thirds(js, stream, 3)
     async with js.ordered(stream, deliver_policy="new") as messages:
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await messages.next(0.05)
         await js.publish(f"{stream}.a")
         assert await read(messages, 1) == [4]
+    async with js.ordered(stream, deliver_policy="new") as messages:
+        with pytest.raises(errors.RequestTimeoutError):
+            await messages.next(0.05)
+        messages._pull.stop()  # as if nobody were listening while it is made again
+        await js.publish(f"{stream}.a")
+        await nc.force_reconnect()
+        await js.delete_consumer(stream, messages.name)
+        messages._make_again()
+        assert await read(messages, 1) == [5]
 
 
 async def test_an_ordered_callback_gets_one_message_after_the_other(
-    js: JetStream, stream: str, reported: list[JetsparkError]
+    js: JetStream, stream: str, reported: Reported
 ) -> None:
-    await fill(js, stream, 100)
+    await fill_thirds(js, stream, 100)
     got: list[int] = []
     done = asyncio.Event()
 
@@ -147,18 +124,18 @@ async def test_an_ordered_callback_gets_one_message_after_the_other(
     await asyncio.wait_for(done.wait(), 30)
     assert got == list(range(1, 101))
     assert [str(error.__cause__) for error in reported] == ["no fifty"]
-    with pytest.raises(ConfigError, match="callback"):
+    with pytest.raises(errors.ConfigError, match="callback"):
         await messages.next()
-    with pytest.raises(ConfigError, match="callback"):
+    with pytest.raises(errors.ConfigError, match="callback"):
         aiter(messages)
     messages.stop()
 
 
 async def test_ordered_consumer_has_name_info_and_configuration(js: JetStream, stream: str) -> None:
-    await fill(js, stream, 2)
+    await fill_thirds(js, stream, 2)
     messages = js.ordered(stream, subjects=f"{stream}.>")
     assert (messages.name, messages.stream, messages.last_error) == ("", stream, None)
-    with pytest.raises(ConsumerNotFoundError, match="no consumer at the moment"):
+    with pytest.raises(errors.ConsumerNotFoundError, match="no consumer at the moment"):
         await messages.info()
     await read(messages, 1)
     info = await messages.info()
@@ -177,7 +154,7 @@ async def test_ordered_consumer_has_name_info_and_configuration(js: JetStream, s
 async def test_every_end_of_an_ordered_consumer_leaves_nothing_behind(
     js: JetStream, nc: Client, stream: str, leave: str
 ) -> None:
-    await fill(js, stream, 5000)
+    await fill_thirds(js, stream, 5000)
     routes, tasks = len(nc._link.routes), asyncio.all_tasks()
     messages = js.ordered(stream, max_messages=100)
     if leave == "break":
@@ -193,20 +170,15 @@ async def test_every_end_of_an_ordered_consumer_leaves_nothing_behind(
     else:
         await messages.next(30)
         await messages.drain() if leave == "drain" else messages.stop()
-
-    async def gone() -> bool:
-        return not messages.active and not await js.consumer_names(stream).all()
-
-    await eventually(gone)
+    await eventually(lambda: not messages.active)
+    await has_consumers(js, stream)
     assert len(nc._link.routes) == routes
     assert asyncio.all_tasks() == tasks
     assert messages.error is None
 
 
-async def test_draining_an_ordered_consumer_gives_out_buffered_messages(
-    js: JetStream, stream: str
-) -> None:
-    await fill(js, stream, 1000)
+async def test_draining_gives_out_buffered_messages(js: JetStream, stream: str) -> None:
+    await fill_thirds(js, stream, 1000)
     messages = js.ordered(stream, max_messages=100)
     await messages.next(30)
     await messages.drain()
@@ -219,9 +191,9 @@ async def test_draining_an_ordered_consumer_gives_out_buffered_messages(
 
 
 async def test_a_deleted_ordered_consumer_is_recreated(
-    js: JetStream, stream: str, reported: list[JetsparkError]
+    js: JetStream, stream: str, reported: Reported
 ) -> None:
-    await fill(js, stream, 1000)
+    await fill_thirds(js, stream, 1000)
     # A pull in the moment of the deletion is swallowed: then the missing heartbeats tell.
     async with js.ordered(stream, max_messages=50, heartbeat=0.5) as messages:
         got = await read(messages, 400)
@@ -230,7 +202,7 @@ async def test_a_deleted_ordered_consumer_is_recreated(
         got += await read(messages, 600)
         assert got == list(range(1, 1001))
         assert messages.name not in ("", first)
-        assert isinstance(messages.last_error, JetsparkError)
+        assert isinstance(messages.last_error, errors.JetsparkError)
         assert reported == [messages.last_error]
 
         async def a_pull_waits() -> bool:
@@ -240,13 +212,13 @@ async def test_a_deleted_ordered_consumer_is_recreated(
         await js.delete_consumer(stream, messages.name)
         await js.publish(f"{stream}.a")
         assert await read(messages, 1) == [1001]
-        assert isinstance(messages.last_error, ConsumerDeletedError)
+        assert isinstance(messages.last_error, errors.ConsumerDeletedError)
 
 
 async def test_consumers_of_an_ordered_reader_are_called_after_its_prefix(
     js: JetStream, stream: str
 ) -> None:
-    await fill(js, stream, 10)
+    await fill_thirds(js, stream, 10)
     async with js.ordered(stream, name_prefix="audit", max_messages=4, heartbeat=0.5) as messages:
         assert await read(messages, 1) == [1]
         first = messages.name
@@ -258,14 +230,14 @@ async def test_consumers_of_an_ordered_reader_are_called_after_its_prefix(
         assert first.startswith("audit_")
         assert second.startswith("audit_")
     for wrong in ("a.b", "", "a b"):
-        with pytest.raises(BadNameError):
+        with pytest.raises(errors.BadNameError):
             js.ordered(stream, name_prefix=wrong)
 
 
 async def test_missing_deliveries_are_read_again_in_order(
-    js: JetStream, stream: str, reported: list[JetsparkError]
+    js: JetStream, stream: str, reported: Reported
 ) -> None:
-    await fill(js, stream, 1000)
+    await fill_thirds(js, stream, 1000)
     async with js.ordered(stream, max_messages=100, subjects=f"{stream}.1") as messages:
         got = await read(messages, 10)
         await eventually(lambda: messages.pending_msgs > 20)
@@ -273,13 +245,9 @@ async def test_missing_deliveries_are_read_again_in_order(
         del messages._frames[7]
         got += await read(messages, 324)
         assert got == list(range(1, 1001, 3))
-        assert [type(error) for error in reported] == [SequenceMismatchError]
+        assert [type(error) for error in reported] == [errors.SequenceMismatchError]
         assert "after sequence 43" in str(messages.last_error)
-
-        async def the_old_one_is_deleted() -> bool:
-            return await js.consumer_names(stream).all() == [messages.name]
-
-        await eventually(the_old_one_is_deleted)
+        await has_consumers(js, stream, messages.name)
 
 
 @pytest.mark.parametrize("places", [[], [0], [1], [0, 1, 60, 99], [30, 31, 99, 102], [99, 101]])
@@ -299,7 +267,7 @@ async def test_after_the_last_message_of_each_subject_come_all_later_ones(
         got: list[int] = []
 
         async def it_is_deleted() -> bool:
-            with suppress(ConsumerNotFoundError):  # the one before was
+            with suppress(errors.ConsumerNotFoundError):  # the one before was
                 await js.delete_consumer(stream, messages.name)
                 return True
             return False
@@ -317,87 +285,66 @@ async def test_after_the_last_message_of_each_subject_come_all_later_ones(
     assert got == sorted({*got})
 
 
-async def test_an_ordered_consumer_is_recreated_before_the_first_message(
+async def test_an_ordered_consumer_is_recreated_before_the_first_message_and_after_a_purge(
     js: JetStream, stream: str
 ) -> None:
     async with js.ordered(stream) as messages:
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await messages.next(0.05)
-        await js.delete_consumer(stream, messages.name)
-        await js.publish(f"{stream}.a")
-        assert await read(messages, 1) == [1]
+        for seq in (1, 2):
+            await js.delete_consumer(stream, messages.name)
+            await js.publish(f"{stream}.a")
+            assert await read(messages, 1) == [seq]
+            await js.purge_stream(stream)
 
 
 async def test_a_missing_first_delivery_is_noticed(js: JetStream, stream: str) -> None:
-    await fill(js, stream, 20)
+    await fill_thirds(js, stream, 20)
     async with js.ordered(stream, start_seq=5) as messages:
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await messages.next(0)
         await eventually(lambda: messages.pending_msgs == 16)
         messages._frames.popleft()
         assert await read(messages, 16) == list(range(5, 21))
 
 
-async def test_missed_heartbeats_recreate_the_ordered_consumer(make_server: MakeServer) -> None:
-    server = make_server()
-    async with connect(server.url) as nc:
-        js = nc.jetstream(timeout=1)
-        await js.create_stream(name="S", subjects=["S.>"])
-        await fill(js, "S", 3)
-        async with js.ordered("S", heartbeat=0.5) as messages:
-            assert await read(messages, 3) == [1, 2, 3]
-            server.pause()
-
-            try:
-                await eventually(lambda: isinstance(messages.last_error, MissedHeartbeatError))
-            finally:
-                server.resume()
-            await js.publish("S.a")
-            assert await read(messages, 1) == [4]
+async def test_missed_heartbeats_recreate_the_ordered_consumer(own: Own) -> None:
+    await own.js.publish("s")
+    async with own.nc.jetstream(timeout=1).ordered("S", heartbeat=0.5) as messages:
+        assert await read(messages, 1) == [1]
+        own.server.pause()
+        try:
+            missed = errors.MissedHeartbeatError
+            await eventually(lambda: isinstance(messages.last_error, missed))
+        finally:
+            own.server.resume()
+        await own.js.publish("s")
+        assert await read(messages, 1) == [2]
 
 
 @pytest.mark.parametrize("restart", [False, True])
-async def test_an_ordered_consumer_goes_on_after_a_lost_link(
-    make_server: MakeServer, restart: bool
-) -> None:
-    server = make_server()
-    async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
-        js = nc.jetstream()
-        await js.create_stream(name="S", subjects=["S.>"])
-        await fill(js, "S", 2000)
-        async with js.ordered("S", max_messages=100) as messages:
-            got = await read(messages, 500)
-            if restart:
-                server.kill()
-                server.start()
-            else:
-                await nc.force_reconnect()
-            got += await read(messages, 1500)
-            assert got == list(range(1, 2001))
-            assert isinstance(messages.last_error, JetsparkError)
-            await js.publish("S.a")
-            assert await read(messages, 1) == [2001]
-
-
-async def test_new_messages_are_not_missed_while_the_consumer_is_recreated(
-    js: JetStream, nc: Client, stream: str
-) -> None:
-    await fill(js, stream, 3)
-    async with js.ordered(stream, deliver_policy="new") as messages:
-        with pytest.raises(RequestTimeoutError):
-            await messages.next(0.05)
-        messages._pull.stop()  # as if nobody were listening
-        await js.publish(f"{stream}.a")
-        await nc.force_reconnect()
-        await js.delete_consumer(stream, messages.name)
-        messages._make_again()
-        assert await read(messages, 1) == [4]
+async def test_an_ordered_consumer_goes_on_after_a_lost_link(own: Own, restart: bool) -> None:
+    async with own.js.publisher() as publisher:
+        for _ in range(2000):
+            await publisher.send("s")
+    async with own.js.ordered("S", max_messages=100) as messages:
+        got = await read(messages, 500)
+        if restart:
+            own.server.kill()
+            own.server.start()
+        else:
+            await own.nc.force_reconnect()
+        got += await read(messages, 1500)
+        assert got == list(range(1, 2001))
+        assert isinstance(messages.last_error, errors.JetsparkError)
+        await own.js.publish("s")
+        assert await read(messages, 1) == [2001]
 
 
 async def test_recreating_is_retried_until_it_works(
-    js: JetStream, stream: str, reported: list[JetsparkError]
+    js: JetStream, stream: str, reported: Reported
 ) -> None:
-    await fill(js, stream, 10)
+    await fill_thirds(js, stream, 10)
     async with js.ordered(stream) as messages:
         got = await read(messages, 5)
         create, calls = messages._create, 0
@@ -406,7 +353,9 @@ async def test_recreating_is_retried_until_it_works(
             nonlocal calls
             calls += 1
             if calls <= 2:
-                raise RequestTimeoutError(f"failure {calls}")
+                raise errors.RequestTimeoutError(f"failure {calls}")
+            if calls == 4:
+                await asyncio.Event().wait()  # as when a server that stops has taken it along
             return await create(*arguments)
 
         messages._create = fail_twice
@@ -416,73 +365,32 @@ async def test_recreating_is_retried_until_it_works(
         assert got == list(range(1, 12))
         assert str(messages.last_error) == "failure 2"
         assert len(reported) == 3
-
-
-async def test_a_lost_request_to_recreate_does_not_cost_the_whole_timeout(
-    js: JetStream, stream: str
-) -> None:
-    await fill(js, stream, 10)
-    async with js.ordered(stream) as messages:
-        got = await read(messages, 5)
-        create, calls = messages._create, 0
-
-        async def lose_first(*arguments: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls == 1:
-                await asyncio.Event().wait()  # as when a server that stops has taken it along
-            return await create(*arguments)
-
-        messages._create = lose_first
         await js.delete_consumer(stream, messages.name)
         await js.publish(f"{stream}.a")
-        async with asyncio.timeout(js.timeout - 1):
-            got += await read(messages, 6)
-        assert got == list(range(1, 12))
+        async with asyncio.timeout(js.timeout - 1):  # a lost request does not cost all of it
+            assert await read(messages, 1) == [12]
         assert str(messages.last_error) == "No consumer was made within 1 s."
 
 
-async def test_an_ordered_consumer_uses_the_inbox_prefix(
-    shared_server: NatsServer, stream: str
-) -> None:
-    async with connect(shared_server.url, inbox_prefix="_MINE") as nc:
-        js = nc.jetstream()
-        await js.publish(f"{stream}.a")
-        async with js.ordered(stream) as messages:
-            await read(messages, 1)
-            await js.delete_consumer(stream, messages.name)
-            await js.publish(f"{stream}.a")
-            await read(messages, 1)
-            subjects = [route.subject for route in nc._link.routes]
-    assert len(subjects) == 2
-    assert all(subject.startswith("_MINE.") for subject in subjects)
-
-
-async def test_ordered_consumer_of_another_domain_is_recreated_there(
-    hub_and_leaf: HubAndLeaf, unique: Callable[[str], str]
-) -> None:
+async def test_ordered_of_another_domain(on_hub: Client, on_leaf: Client, unique: Unique) -> None:
     stream = unique("S")
-    async with connect(hub_and_leaf.leaf.url) as nc:
-        js = nc.jetstream(domain="hub")
-        await js.create_stream(name=stream, subjects=[f"{stream}.>"])
-        async with connect(hub_and_leaf.hub.url) as hub:
-            await fill(hub.jetstream(), stream, 1000)
-        async with js.ordered(stream, max_messages=50, heartbeat=0.5) as messages:
-            got = await read(messages, 300)
-            await js.delete_consumer(stream, messages.name)
-            got += await read(messages, 700)
-        assert got == list(range(1, 1001))
-        await js.delete_stream(stream)
+    js = on_leaf.jetstream(domain="hub")
+    await js.create_stream(name=stream, subjects=[f"{stream}.>"])
+    await fill_thirds(on_hub.jetstream(), stream, 1000)
+    async with js.ordered(stream, max_messages=50, heartbeat=0.5) as messages:
+        got = await read(messages, 300)
+        await js.delete_consumer(stream, messages.name)
+        got += await read(messages, 700)
+    assert got == list(range(1, 1001))
+    await js.delete_stream(stream)
 
 
-async def test_an_ordered_consumer_survives_leader_changes(
-    nats_cluster: Cluster, unique: Callable[[str], str]
-) -> None:
+async def test_ordered_survives_leader_changes(nats_cluster: Cluster, unique: Unique) -> None:
     stream = unique("S")
     async with connect(nats_cluster.urls) as nc:
         js = nc.jetstream()
         await js.create_stream(name=stream, subjects=[f"{stream}.>"], num_replicas=3)
-        await fill(js, stream, 1000)
+        await fill_thirds(js, stream, 1000)
         async with js.ordered(stream, max_messages=50, heartbeat=0.5) as messages:
             got = await read(messages, 300)
             await js.stream_leader_stepdown(stream)
@@ -495,29 +403,28 @@ async def test_an_ordered_consumer_survives_leader_changes(
 
 
 async def test_a_deleted_stream_ends_the_ordered_consumer(
-    js: JetStream, unique: Callable[[str], str], reported: list[JetsparkError]
+    js: JetStream, stream: str, unique: Unique, reported: Reported
 ) -> None:
-    stream = unique("S")
-    await js.create_stream(name=stream, subjects=[f"{stream}.>"])
-    await fill(js, stream, 10)
+    await fill_thirds(js, stream, 10)
     got: list[int] = []
     messages = js.ordered(stream)
-    with pytest.raises(StreamNotFoundError, match=stream):
+    with pytest.raises(errors.StreamNotFoundError, match=stream):
         async for msg in messages:
             got.append(msg.seq)
             if msg.seq == 5:
                 await js.delete_stream(stream)
     assert got == list(range(1, 11))  # what was here is given out first
-    assert isinstance(messages.error, StreamNotFoundError)
+    assert isinstance(messages.error, errors.StreamNotFoundError)
     assert not messages.active
+    reported.clear()
+    called = js.ordered(unique("S"), callback=lambda msg: None)
+    await eventually(lambda: not called.active)
+    assert isinstance(called.error, errors.StreamNotFoundError)
+    assert called.error in reported
 
 
-async def test_a_recreated_stream_ends_the_ordered_consumer(
-    js: JetStream, unique: Callable[[str], str], reported: list[JetsparkError]
-) -> None:
-    stream = unique("S")
-    await js.create_stream(name=stream, subjects=[f"{stream}.>"])
-    await fill(js, stream, 10)
+async def test_a_recreated_stream_ends_the_ordered_consumer(js: JetStream, stream: str) -> None:
+    await fill_thirds(js, stream, 10)
     async with js.ordered(stream) as messages:
         assert await read(messages, 10) == list(range(1, 11))
         create, again = messages._create, asyncio.Event()
@@ -529,95 +436,60 @@ async def test_a_recreated_stream_ends_the_ordered_consumer(
         messages._create = create_late
         await js.delete_stream(stream)
         await js.create_stream(name=stream, subjects=[f"{stream}.>"])
-        await fill(js, stream, 3)
+        await fill_thirds(js, stream, 3)
         again.set()
-        with pytest.raises(StreamRecreatedError, match="recreated"):
+        with pytest.raises(errors.StreamRecreatedError, match="recreated"):
             await read(messages, 1)
-    await js.delete_stream(stream)
 
 
-async def test_an_ordered_consumer_goes_on_after_a_purge(js: JetStream, stream: str) -> None:
-    await fill(js, stream, 10)
-    async with js.ordered(stream) as messages:
-        assert await read(messages, 10) == list(range(1, 11))
-        await js.purge_stream(stream)
-        await js.delete_consumer(stream, messages.name)
-        await js.publish(f"{stream}.a")
-        assert await read(messages, 1) == [11]
-
-
-async def test_the_end_of_an_ordered_callback_is_reported(
-    js: JetStream, unique: Callable[[str], str], reported: list[JetsparkError]
-) -> None:
-    messages = js.ordered(unique("S"), callback=lambda msg: None)
-    await eventually(lambda: any(isinstance(error, StreamNotFoundError) for error in reported))
-    assert isinstance(messages.error, StreamNotFoundError)
-
-
-async def test_errors_of_the_first_attempt_are_raised(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
-    with pytest.raises(StreamNotFoundError):
+async def test_first_errors_raise(js: JetStream, make_stream: MakeStream, unique: Unique) -> None:
+    with pytest.raises(errors.StreamNotFoundError):
         await js.ordered(unique("S")).next()
-    stream = unique("W")
-    await js.create_stream(name=stream, subjects=[stream], retention="workqueue")
-    with pytest.raises(APIError, match=r"(?i)ack|work"):
-        async for _ in js.ordered(stream):
-            pass
-    await js.delete_stream(stream)
+    with pytest.raises(errors.APIError, match=r"(?i)ack|work"):
+        await js.ordered(await make_stream(retention="workqueue")).next()
 
 
-async def test_a_closed_connection_ends_the_ordered_consumer(make_server: MakeServer) -> None:
-    server = make_server()
-    for lost in (False, True):
-        async with connect(server.url, reconnect=not lost) as nc:
-            js = nc.jetstream()
-            await js.create_or_update_stream(name="S", subjects=["S.>"])
-            await js.publish("S.a")
-            messages = js.ordered("S", start_seq=1)
-            await messages.next(30)
-            if lost:
-                server.kill()
-                with pytest.raises(ConnectionClosedError):
-                    async for _ in messages:
-                        pass
-            else:
-                await nc.close()
-                assert [msg.seq async for msg in messages] == []
-
-
-async def test_wrong_ordered_options_are_refused_before_anything_is_sent(
-    js: JetStream, nc: Client
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_closed_connection_ends_the_ordered_consumer(
+    nats_server: NatsServer, lost: bool
 ) -> None:
+    async with connect(nats_server.url, reconnect=not lost) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name="S", subjects=["s"])
+        await js.publish("s")
+        messages = js.ordered("S", start_seq=1)
+        await messages.next(30)
+        if lost:
+            nats_server.kill()
+            with pytest.raises(errors.ConnectionClosedError):
+                await anext(messages)
+        else:
+            await nc.close()
+            assert [msg.seq async for msg in messages] == []
+
+
+async def test_wrong_ordered_options_are_not_sent(js: JetStream, nc: Client) -> None:
     before = nc.stats.out_msgs
     now = datetime.now(UTC)
     wrong: list[dict[str, Any]] = [
-        {"start_seq": 0},
-        {"start_seq": 1, "start_time": now},
-        {"start_seq": 1, "deliver_policy": "all"},
-        {"deliver_policy": "by_start_sequence"},
-        {"start_time": now.replace(tzinfo=None)},
-        {"max_messages": 0},
-        {"max_messages": 1, "max_bytes": 1},
-        {"heartbeat": 0.1},
-        {"expires": 0.5},
-        {"subjects": []},
+        *({"start_seq": 0}, {"start_seq": 1, "start_time": now}, {"subjects": []}),
+        *({"start_seq": 1, "deliver_policy": "all"}, {"deliver_policy": "by_start_sequence"}),
+        *({"start_time": now.replace(tzinfo=None)}, {"heartbeat": 0.1}, {"expires": 0.5}),
+        *({"max_messages": 0}, {"max_messages": 1, "max_bytes": 1}),
     ]
     for options in wrong:
-        with pytest.raises(ConfigError):
+        with pytest.raises(errors.ConfigError):
             js.ordered("S", **options)
-    with pytest.raises(ConfigError):
+    with pytest.raises(errors.ConfigError):
         js.ordered("a.b")
-    with pytest.raises(BadSubjectError):
+    with pytest.raises(errors.BadSubjectError):
         js.ordered("S", subjects=["a", "b..c"])
     js.ordered("S")
     assert nc.stats.out_msgs == before
 
 
-async def test_a_read_that_is_cancelled_at_the_start_leaves_no_consumer(
-    js: JetStream, stream: str
-) -> None:
-    await fill(js, stream, 1)
+async def test_a_read_that_is_cancelled_leaves_no_consumer(js: JetStream, stream: str) -> None:
+    await fill_thirds(js, stream, 1)
     for _ in range(400):  # of a DELETE just behind the CREATE, the server handled 2 in 100 first
         messages = js.ordered(stream)
         reading = asyncio.create_task(messages.next())
@@ -626,8 +498,4 @@ async def test_a_read_that_is_cancelled_at_the_start_leaves_no_consumer(
         reading.cancel()
         await asyncio.wait({reading})
         messages.stop()
-
-    async def none_left() -> bool:
-        return not await js.consumer_names(stream).all()
-
-    await eventually(none_left)
+    await has_consumers(js, stream)

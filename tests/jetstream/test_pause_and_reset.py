@@ -1,33 +1,18 @@
-"""Consumers are paused, resumed and reset."""
+"""Consumers are paused, resumed and reset; leaders of streams and consumers step down."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import NeedsServer, Unique
+from tests.jetstream.conftest import fill
+from tests.jetstream.eventually import eventually
+from tests.support.cluster import Cluster
 
-from jetspark.errors import (
-    APIError,
-    BadNameError,
-    ConfigError,
-    ConsumerNotFoundError,
-    StreamNotFoundError,
-    UnsupportedByServerError,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.full_client import Client, JetStream
-    from jetspark.jetstream import PullConsumer
-
-pytestmark = pytest.mark.server
-
-
-async def publish(js: JetStream, stream: str, count: int) -> None:
-    for number in range(1, count + 1):
-        await js.publish(f"{stream}.a", b"%d" % number)
+from jetspark import errors
+from jetspark.full_client import Client, JetStream, connect
+from jetspark.jetstream import PullConsumer
 
 
 async def taken(consumer: PullConsumer, count: int, *, ack: bool = True) -> list[int]:
@@ -39,20 +24,18 @@ async def taken(consumer: PullConsumer, count: int, *, ack: bool = True) -> list
 
 
 async def test_a_paused_consumer_delivers_when_it_is_resumed(
-    js: JetStream, stream: str, needs_server: Callable[[str], None]
+    js: JetStream, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    await publish(js, stream, 2)
+    await fill(js, stream, 2)
     consumer = await js.create_consumer(stream, durable_name="c")
     until = datetime.now(UTC) + timedelta(hours=1)
     state = await consumer.pause(until)
-    assert state.paused
-    assert state.pause_until == until
+    assert (state.paused, state.pause_until) == (True, until)
     assert state.pause_remaining is not None
     assert timedelta(minutes=59) < state.pause_remaining <= timedelta(hours=1)
     info = await consumer.info()
-    assert info.paused
-    assert info.config.pause_until == until
+    assert (info.paused, info.config.pause_until) == (True, until)
     assert await consumer.fetch(2) == []
     state = await js.resume_consumer(stream, "c")
     assert (state.paused, state.pause_until, state.pause_remaining) == (False, None, None)
@@ -64,10 +47,10 @@ async def test_a_paused_consumer_delivers_when_it_is_resumed(
 
 
 async def test_a_reset_consumer_delivers_again(
-    js: JetStream, stream: str, needs_server: Callable[[str], None]
+    js: JetStream, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
-    await publish(js, stream, 5)
+    await fill(js, stream, 5)
     consumer = await js.create_consumer(stream, durable_name="c", ack_wait=timedelta(hours=1))
     assert await taken(consumer, 5, ack=False) == [1, 2, 3, 4, 5]
     assert await consumer.fetch(1) == []
@@ -85,53 +68,54 @@ async def test_a_reset_consumer_delivers_again(
 
 
 async def test_a_reset_does_not_go_before_the_start(
-    js: JetStream, stream: str, needs_server: Callable[[str], None]
+    js: JetStream, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
-    await publish(js, stream, 5)
+    await fill(js, stream, 5)
     late = await js.create_consumer(
         stream, durable_name="late", deliver_policy="by_start_sequence", opt_start_seq=3
     )
     assert (await late.reset(4)).num_pending == 2
-    with pytest.raises(APIError, match="below start seq"):
+    with pytest.raises(errors.APIError, match="below start seq"):
         await late.reset(2)
     new = await js.create_consumer(stream, durable_name="new", deliver_policy="new")
-    with pytest.raises(APIError, match="not allowed"):
+    with pytest.raises(errors.APIError, match="not allowed"):
         await new.reset(2)
 
 
 async def test_pausing_and_resetting_what_does_not_exist_raises(
-    js: JetStream, stream: str, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    js: JetStream, stream: str, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
-    with pytest.raises(ConsumerNotFoundError, match="nobody"):
-        await js.pause_consumer(stream, "nobody", datetime.now(UTC))
-    with pytest.raises(ConsumerNotFoundError, match="nobody"):
-        await js.resume_consumer(stream, "nobody")
-    with pytest.raises(ConsumerNotFoundError, match="nobody"):
-        await js.reset_consumer(stream, "nobody")
-    with pytest.raises(StreamNotFoundError):
+    for call in (
+        js.pause_consumer(stream, "nobody", datetime.now(UTC)),
+        js.resume_consumer(stream, "nobody"),
+        js.reset_consumer(stream, "nobody"),
+    ):
+        with pytest.raises(errors.ConsumerNotFoundError, match="nobody"):
+            await call
+    with pytest.raises(errors.StreamNotFoundError):
         await js.reset_consumer(unique("S"), "nobody")
 
 
 async def test_wrong_pause_options_are_refused_before_anything_is_sent(
-    js: JetStream, nc: Client, needs_server: Callable[[str], None]
+    js: JetStream, nc: Client, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
     before = nc.stats.out_msgs
     now = datetime.now(UTC)
-    with pytest.raises(ConfigError, match="zone"):
+    with pytest.raises(errors.ConfigError, match="zone"):
         await js.pause_consumer("S", "c", now.replace(tzinfo=None))
-    with pytest.raises(ConfigError, match="seq"):
+    with pytest.raises(errors.ConfigError, match="seq"):
         await js.reset_consumer("S", "c", 0)
     for name in ("", "a.b"):
-        with pytest.raises((BadNameError, UnsupportedByServerError)):
+        with pytest.raises((errors.BadNameError, errors.UnsupportedByServerError)):
             await js.pause_consumer("S", name, now)
-        with pytest.raises((BadNameError, UnsupportedByServerError)):
+        with pytest.raises((errors.BadNameError, errors.UnsupportedByServerError)):
             await js.reset_consumer("S", name)
-        with pytest.raises(BadNameError):
+        with pytest.raises(errors.BadNameError):
             await js.stream_leader_stepdown(name)
-        with pytest.raises(BadNameError):
+        with pytest.raises(errors.BadNameError):
             await js.consumer_leader_stepdown("S", name)
     assert nc.stats.out_msgs == before
 
@@ -141,11 +125,51 @@ async def test_pause_and_reset_are_refused_for_older_servers(js: JetStream, nc: 
     assert info is not None
     before = nc.stats.out_msgs
     if not info.at_least(2, 11):
-        with pytest.raises(UnsupportedByServerError, match=r"2\.11"):
+        with pytest.raises(errors.UnsupportedByServerError, match=r"2\.11"):
             await js.pause_consumer("S", "c", datetime.now(UTC))
-        with pytest.raises(UnsupportedByServerError, match=r"2\.11"):
+        with pytest.raises(errors.UnsupportedByServerError, match=r"2\.11"):
             await js.stream_leader_stepdown("S", preferred="n1")
     if not info.at_least(2, 14):
-        with pytest.raises(UnsupportedByServerError, match=r"2\.14"):
+        with pytest.raises(errors.UnsupportedByServerError, match=r"2\.14"):
             await js.reset_consumer("S", "c")
     assert nc.stats.out_msgs == before
+
+
+# -- leaders step down -------------------------------------------------------------------------
+
+
+async def test_leaders_step_down(
+    nats_cluster: Cluster, unique: Unique, needs_server: NeedsServer
+) -> None:
+    stream = unique("S")
+    async with connect(nats_cluster.urls) as nc:
+        js = nc.jetstream()
+        brief = nc.jetstream(timeout=0.5)  # between two leaders nobody answers
+        await js.create_stream(name=stream, subjects=[stream], num_replicas=3)
+        await js.create_consumer(stream, durable_name="c")
+        before = (await js.stream_info(stream)).cluster
+        assert before is not None
+        await js.stream_leader_stepdown(stream)
+
+        async def led_by_another() -> bool:
+            try:
+                cluster = (await brief.stream_info(stream)).cluster
+            except errors.RequestTimeoutError:
+                return False
+            return cluster is not None and cluster.leader not in (None, "", before.leader)
+
+        async def consumer_stepped_down() -> bool:
+            try:
+                await brief.consumer_leader_stepdown(stream, "c")
+            except (errors.RequestTimeoutError, errors.APIError):
+                return False
+            return True
+
+        await eventually(led_by_another)
+        await eventually(consumer_stepped_down)
+        await js.delete_stream(stream)
+
+
+async def test_a_single_server_has_no_leader_to_step_down(js: JetStream, stream: str) -> None:
+    with pytest.raises(errors.APIError, match="cluster"):
+        await js.stream_leader_stepdown(stream)

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jetstream.eventually import eventually
-from tests.jetstream.scripted import ScriptedConsumer
+from tests.conftest import NeedsServer
+from tests.jetstream.conftest import Scripted, fill, waits
 
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.errors import APIError, ConfigError, RequestTimeoutError, UnsupportedByServerError
-from jetspark.full_client import JetStream, connect
+from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream import PullConsumer
 from jetspark.jetstream.fetch import Priority, make_priority
+from jetspark.server import NatsServer
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.kernel import MessageFrame
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
 
 
 @pytest.fixture
@@ -40,24 +35,11 @@ async def make(js: JetStream, stream: str, policy: str, **options: Any) -> PullC
     )
 
 
-async def fill(js: JetStream, stream: str, count: int) -> None:
-    async with js.publisher() as publisher:
-        for number in range(count):
-            await publisher.send(f"{stream}.a", b"%d" % number)
-
-
-def waits(consumer: PullConsumer, count: int) -> Any:
-    async def so_many() -> bool:
-        return (await consumer.info()).num_waiting == count
-
-    return eventually(so_many)
-
-
 # -- pinned_client -----------------------------------------------------------------------------
 
 
 @pytest.fixture
-async def pinned(js: JetStream, stream: str, needs_server: Callable[[str], None]) -> PullConsumer:
+async def pinned(js: JetStream, stream: str, needs_server: NeedsServer) -> PullConsumer:
     needs_server("2.11")
     return await make(js, stream, "pinned_client")
 
@@ -115,9 +97,7 @@ async def test_a_fetch_that_lost_its_pin_is_requested_again_without_it(
     assert [msg.data for msg in await waiting] == [b"2"]
 
 
-async def test_max_bytes_does_not_count_the_pin_header(
-    js: JetStream, stream: str, pinned: PullConsumer
-) -> None:
+async def test_max_bytes_without_the_pin(js: JetStream, stream: str, pinned: PullConsumer) -> None:
     for number in range(200):
         headers = {"k": "v"} if number % 2 else None
         await js.publish(f"{stream}.a", b"%d" % number, headers=headers)
@@ -134,9 +114,7 @@ async def test_max_bytes_does_not_count_the_pin_header(
     assert 1000 < owed <= 2000
 
 
-async def test_unpin_is_for_pinned_consumers(
-    js: JetStream, stream: str, pinned: PullConsumer
-) -> None:
+async def test_unpin_is_for_pinned_ones(js: JetStream, stream: str, pinned: PullConsumer) -> None:
     plain = await js.create_consumer(stream, durable_name="plain")
     with pytest.raises(ConfigError, match="pinned_client"):
         await plain.unpin("jobs")
@@ -147,9 +125,7 @@ async def test_unpin_is_for_pinned_consumers(
 # -- overflow ----------------------------------------------------------------------------------
 
 
-async def test_overflow_waits_for_enough_messages(
-    js: JetStream, stream: str, needs_server: Callable[[str], None]
-) -> None:
+async def test_overflow_has_limits(js: JetStream, stream: str, needs_server: NeedsServer) -> None:
     needs_server("2.11")
     consumer = await make(js, stream, "overflow")
     await fill(js, stream, 9)
@@ -160,28 +136,20 @@ async def test_overflow_waits_for_enough_messages(
     with pytest.raises(RequestTimeoutError):
         await consumer.next(0.2, group="jobs", min_ack_pending=4)
     assert len(await consumer.fetch(3, timeout=5, group="jobs")) == 3
-    assert (await consumer.next(5, group="jobs", min_ack_pending=4)).data
-
-
-async def test_overflow_consumes_only_above_its_limit(
-    js: JetStream, stream: str, needs_server: Callable[[str], None]
-) -> None:
-    needs_server("2.11")
-    consumer = await make(js, stream, "overflow")
-    await fill(js, stream, 20)
-    async with consumer.consume(group="jobs", min_pending=11, max_messages=4) as messages:
-        for number in range(10):
+    assert (await consumer.next(5, group="jobs", min_ack_pending=4)).data == b"5"
+    async with consumer.consume(group="jobs", min_pending=3, max_messages=4) as messages:
+        for number in (6, 7, 8, 0):
             assert (await messages.next(30)).data == b"%d" % number
         with pytest.raises(RequestTimeoutError):
             await messages.next(0.2)
-    assert (await consumer.info()).num_pending == 10
+    assert (await consumer.info()).num_pending == 2
 
 
 # -- prioritized -------------------------------------------------------------------------------
 
 
 async def test_lower_priorities_are_served_first(
-    js: JetStream, other: JetStream, stream: str, needs_server: Callable[[str], None]
+    js: JetStream, other: JetStream, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.12")
     near = await make(js, stream, "prioritized")
@@ -201,7 +169,9 @@ async def test_lower_priorities_are_served_first(
 # -- what is refused ---------------------------------------------------------------------------
 
 
-GROUPS = {"priority_groups": ["jobs", "b"]}
+GROUPS: dict[str, Any] = {"priority_groups": ["jobs", "b"]}
+OVERFLOW = {"priority_policy": "overflow"}
+_OPTIONS = ("group", "min_pending", "min_ack_pending", "priority")
 
 
 @pytest.mark.parametrize(
@@ -212,23 +182,11 @@ GROUPS = {"priority_groups": ["jobs", "b"]}
         ({}, {"priority": 1}, "'prioritized'"),
         (GROUPS, {}, "name one as group: 'jobs', 'b'"),
         (GROUPS, {"group": "job"}, "no priority group 'job'; it has 'jobs', 'b'"),
-        ({**GROUPS, "priority_policy": "overflow"}, {"group": "b", "min_pending": 0}, "at least 1"),
-        (
-            {**GROUPS, "priority_policy": "overflow"},
-            {"group": "b", "min_ack_pending": -1},
-            "at least 1",
-        ),
-        ({**GROUPS, "priority_policy": "overflow"}, {"group": "b", "priority": 1}, "prioritized"),
-        (
-            {**GROUPS, "priority_policy": "pinned_client"},
-            {"group": "b", "min_pending": 1},
-            "'overflow'",
-        ),
-        (
-            {**GROUPS, "priority_policy": "prioritized"},
-            {"group": "b", "priority": 10},
-            "priority must be at most 9",
-        ),
+        (GROUPS | OVERFLOW, {"group": "b", "min_pending": 0}, "at least 1"),
+        (GROUPS | OVERFLOW, {"group": "b", "min_ack_pending": -1}, "at least 1"),
+        (GROUPS | OVERFLOW, {"group": "b", "priority": 1}, "prioritized"),
+        (GROUPS | {"priority_policy": "pinned_client"}, {"group": "b", "min_pending": 1}, "'over"),
+        (GROUPS | {"priority_policy": "prioritized"}, {"group": "b", "priority": 10}, "at most 9"),
     ],
 )
 def test_group_options_that_do_not_fit_the_consumer_are_refused(
@@ -239,30 +197,24 @@ def test_group_options_that_do_not_fit_the_consumer_are_refused(
         make_priority(ConsumerConfig(**config), None, {}, **given_)
 
 
-_OPTIONS = ("group", "min_pending", "min_ack_pending", "priority")
-
-
 @pytest.mark.parametrize(
     ("version", "options", "needs"),
     [("2.10.9", {"group": "jobs"}, "2.11"), ("2.11.3", {"group": "a", "priority": 1}, "2.12")],
 )
-def test_priority_groups_are_refused_for_older_servers(
-    version: str, options: dict[str, Any], needs: str
-) -> None:
+def test_old_servers_have_no_priorities(version: str, options: dict[str, Any], needs: str) -> None:
     given_ = {name: options.get(name) for name in _OPTIONS}
     with pytest.raises(UnsupportedByServerError, match=needs):
         make_priority(ConsumerConfig(), ServerInfo(version=version), {}, **given_)
 
 
-async def test_nothing_is_sent_when_a_group_option_does_not_fit(
-    nc: Client, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    async with ScriptedConsumer(nc, shared_server.url, unique("api")) as peer:
-        for call in (peer.consumer.fetch, peer.consumer.consume, peer.consumer.next):
-            arguments = (1,) if call == peer.consumer.fetch else ()
-            with pytest.raises(ConfigError):
-                result: Any = call(*arguments, group="jobs")
-                await result
+async def test_nothing_is_sent_when_an_option_does_not_fit(scripted: Scripted, nc: Client) -> None:
+    async with scripted() as peer:
+        with pytest.raises(ConfigError):
+            await peer.consumer.fetch(1, group="jobs")
+        with pytest.raises(ConfigError):
+            peer.consumer.consume(group="jobs")
+        with pytest.raises(ConfigError):
+            await peer.consumer.next(group="jobs")
         await nc.flush()
         assert peer.requests == []
 
@@ -270,16 +222,10 @@ async def test_nothing_is_sent_when_a_group_option_does_not_fit(
 # -- the pin on the wire -----------------------------------------------------------------------
 
 
-async def test_the_pin_is_sent_until_it_is_refused(
-    nc: Client, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    async with ScriptedConsumer(
-        nc, shared_server.url, unique("api"), [6], ["423 Nats-Pin-Id mismatch"], [7], [8]
-    ) as peer:
-        peer.consumer.cached_info = msgspec.structs.replace(
-            peer.consumer.cached_info,
-            config=ConsumerConfig(priority_groups=["jobs"], priority_policy="pinned_client"),
-        )
+async def test_the_pin_is_sent_until_it_is_refused(scripted: Scripted) -> None:
+    async with scripted([6], ["423 Nats-Pin-Id mismatch"], [7], [8]) as peer:
+        config = ConsumerConfig(priority_groups=["jobs"], priority_policy="pinned_client")
+        peer.consumer.cached_info = peer.consumer.cached_info.replace(config=config)
         await peer.consumer.fetch(1, timeout=5, group="jobs")
         peer.consumer._pins["jobs"] = b"old"
         batch = await peer.consumer.fetch(1, timeout=5, group="jobs")
@@ -296,9 +242,7 @@ HEADERS = st.lists(
 
 
 @given(headers=HEADERS, pin=st.text("abcXYZ019", min_size=1, max_size=22), known=st.booleans())
-def test_the_pin_is_found_after_all_other_headers(
-    headers: list[tuple[str, str]], pin: str, known: bool
-) -> None:
+def test_the_pin_is_the_last_header(headers: list[tuple[str, str]], pin: str, known: bool) -> None:
     own = "".join(f"{name}: {value}\r\n" for name, value in headers)
     before = f"NATS/1.0\r\n{own}\r\n" if own else ""
     block = f"NATS/1.0\r\n{own}Nats-Pin-Id: {pin}\r\n\r\n".encode()

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
+from tests.conftest import MakeStream, NeedsServer, Unique
 
-from jetspark.client.messages import PreparedMessage
+from jetspark import errors
+from jetspark.client.messages import Message, PreparedMessage
 from jetspark.documents.streams import PubAck
-from jetspark.errors import (
-    APIError,
-    BadNameError,
-    BadSubjectError,
-    ConfigError,
-    JetStreamError,
-    NoStreamResponseError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-    WrongLastSequenceError,
-)
+from jetspark.full_client import Client, JetStream
 from jetspark.jetstream.publish_request import parse_pub_ack, plain_ack_head
 from jetspark.retries import PAUSE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.client.messages import Message
-    from jetspark.full_client import Client, JetStream
 
 
 @pytest.mark.parametrize(
@@ -54,7 +40,7 @@ def test_publish_ack_is_parsed(data: bytes, ack: PubAck) -> None:
     "data", [b"", b"+OK", b"[]", b'{"stream":"S"}', b'{"seq":"x"}', b'{"error":1}']
 )
 def test_what_is_no_ack_is_an_error(data: bytes) -> None:
-    with pytest.raises(JetStreamError):
+    with pytest.raises(errors.JetStreamError):
         parse_pub_ack(data)
 
 
@@ -73,12 +59,8 @@ async def test_a_message_is_stored_with_its_headers(js: JetStream, stream: str) 
     stored = await js.get_msg(stream, 1)
     assert stored.headers is not None
     assert stored.headers.to_dict() == {"K": ["1", "2"], "Nats-Msg-Id": ["m"]}
-
-
-async def test_a_message_id_is_stored_once(js: JetStream, stream: str) -> None:
-    first = await js.publish(f"{stream}.a", b"x", msg_id="m")
-    second = await js.publish(f"{stream}.a", b"x", msg_id="m")
-    assert (first.duplicate, second.duplicate, second.seq) == (False, True, first.seq)
+    again = await js.publish(f"{stream}.a", b"x", msg_id="m")
+    assert (again.duplicate, again.seq) == (True, 1)
 
 
 async def test_expectations_that_hold_and_that_do_not(js: JetStream, stream: str) -> None:
@@ -86,28 +68,28 @@ async def test_expectations_that_hold_and_that_do_not(js: JetStream, stream: str
     await js.publish(f"{stream}.b", b"2", msg_id="two", expect_last_seq=1)
     await js.publish(f"{stream}.a", b"3", expect_last_subject_seq=1, expect_last_msg_id="two")
     for wrong in (7, 0):
-        with pytest.raises(WrongLastSequenceError):
+        with pytest.raises(errors.WrongLastSequenceError):
             await js.publish(f"{stream}.a", b"x", expect_last_seq=wrong)
-        with pytest.raises(WrongLastSequenceError):
+        with pytest.raises(errors.WrongLastSequenceError):
             await js.publish(f"{stream}.a", b"x", expect_last_subject_seq=wrong)
-    with pytest.raises(WrongLastSequenceError) as other:
+    with pytest.raises(errors.WrongLastSequenceError) as other:
         await js.publish(f"{stream}.a", b"x", expect_last_msg_id="other")
     assert other.value.err_code == 10070
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(errors.APIError) as refused:
         await js.publish(f"{stream}.a", b"x", expect_stream="OTHER")
     assert refused.value.err_code == 10060
     assert (await js.stream_info(stream)).state.last_seq == 3
 
 
 async def test_the_subject_of_an_expectation_may_be_another_one(
-    js: JetStream, stream: str, needs_server: Callable[[str], None]
+    js: JetStream, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     one, other = f"{stream}.a", f"{stream}.b"
     await js.publish(one)
     await js.publish(other, expect_last_subject_seq=1, expect_last_subject_seq_of=one)
     await js.publish(one)
-    with pytest.raises(WrongLastSequenceError):
+    with pytest.raises(errors.WrongLastSequenceError):
         await js.publish(other, expect_last_subject_seq=1, expect_last_subject_seq_of=one)
 
 
@@ -118,7 +100,7 @@ async def test_a_prepared_message_is_published_with_its_headers(
     assert (await js.publish_msg(message)).seq == 1
     assert (await js.publish_msg(message, msg_id="m")).seq == 2
     assert message.headers.to_dict() == {"K": ["1"]}  # options are of one publish only
-    with pytest.raises(WrongLastSequenceError):
+    with pytest.raises(errors.WrongLastSequenceError):
         await js.publish_msg(message, expect_last_seq=1)
     stored = await js.get_msg(stream, 2)
     assert stored.headers is not None
@@ -126,110 +108,88 @@ async def test_a_prepared_message_is_published_with_its_headers(
 
 
 async def test_a_received_message_is_published_on_and_its_id_keeps_it_single(
-    js: JetStream, stream: str, unique: Callable[[str], str]
+    js: JetStream, stream: str, make_stream: MakeStream
 ) -> None:
-    copy = unique("COPY")
     await js.publish(f"{stream}.a", b"x", msg_id="m")
     consumer = await js.create_consumer(stream, ack_policy="none")
     (received,) = await consumer.fetch(1, timeout=5)
     await js.update_stream(name=stream, subjects=[f"{stream}.other"])
-    await js.create_stream(name=copy, subjects=[f"{stream}.a"], storage="memory")
+    copy = await make_stream(subjects=[f"{stream}.a"])
     first, again = await js.publish_msg(received), await js.publish_msg(received)
-    await js.delete_stream(copy)
     assert (first.stream, first.duplicate, again.duplicate) == (copy, False, True)
 
 
 async def test_a_refusal_of_the_stream_is_typed(js: JetStream, stream: str) -> None:
     await js.update_stream(name=stream, max_msgs=1, discard="new")
     await js.publish(f"{stream}.a")
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(errors.APIError) as refused:
         await js.publish(f"{stream}.a")
     assert refused.value.err_code == 10077
-    assert not isinstance(refused.value, StreamNotFoundError)
+    assert not isinstance(refused.value, errors.StreamNotFoundError)
 
 
 # -- ADR-22 --------------------------------------------------------------------------------------
 
 
-class LateLeader:
-    """A stream's leader that is elected late: nobody listens before the given attempt.
-
-    The server answers 503 by itself while there is no subscription; each 503 is counted by
-    `waits`, which also is where the leader appears.
-    """
-
-    def __init__(self, nc: Client, subject: str, attempt: int) -> None:
-        self._nc = nc
-        self._subject = subject
-        self._attempt = attempt
-        self.waits: list[float] = []
-
-    async def sleep(self, seconds: float) -> None:
-        """In place of asyncio.sleep."""
-        self.waits.append(seconds)
-        if len(self.waits) + 1 == self._attempt:
-            self._nc.subscribe(self._subject, callback=_store)
-
-
-async def _store(msg: Message) -> None:
-    await msg.respond(b'{"stream":"S","seq":5}')
-
-
 async def test_publish_without_responders_is_retried_twice(
-    js: JetStream, nc: Client, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    js: JetStream, nc: Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subject = unique("late")
-    leader = LateLeader(nc, subject, attempt=3)
-    monkeypatch.setattr("jetspark.client.client.asyncio.sleep", leader.sleep)
+    waits: list[float] = []
+
+    async def store(msg: Message) -> None:
+        await msg.respond(b'{"stream":"S","seq":5}')
+
+    async def sleep(seconds: float) -> None:
+        """In place of asyncio's. The stream has a leader before the third attempt."""
+        waits.append(seconds)
+        if len(waits) == 2:
+            nc.subscribe(subject, callback=store)
+
+    monkeypatch.setattr("jetspark.client.client.asyncio.sleep", sleep)
     assert (await js.publish(subject, b"x")).seq == 5
-    assert leader.waits == [PAUSE, PAUSE] == [0.25, 0.25]
+    assert waits == [PAUSE, PAUSE] == [0.25, 0.25]
 
 
 async def test_publish_without_responders_raises_after_three_attempts(
-    js: JetStream, nc: Client, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leader = LateLeader(nc, unique("late"), attempt=4)
-    monkeypatch.setattr("jetspark.client.client.asyncio.sleep", leader.sleep)
-    with pytest.raises(NoStreamResponseError) as nobody:
-        await js.publish("nobody.listens", b"x")
-    assert nobody.value.subject == "nobody.listens"
-    assert len(leader.waits) == 2
-
-
-async def test_the_attempts_share_one_deadline(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jetspark.jetstream.publish_request.PAUSE", 1.0)
     before = nc.stats.out_msgs
-    with pytest.raises(NoStreamResponseError):
+    with pytest.raises(errors.NoStreamResponseError) as nobody:
+        await js.publish("nobody.listens", b"x")
+    assert nobody.value.subject == "nobody.listens"
+    assert nc.stats.out_msgs - before == 3
+    before = nc.stats.out_msgs  # the attempts share one deadline
+    monkeypatch.setattr("jetspark.jetstream.publish_request.PAUSE", 1.0)
+    with pytest.raises(errors.NoStreamResponseError):
         await js.publish("nobody.listens", b"x", timeout=1.9)
     assert nc.stats.out_msgs - before == 2
 
 
-async def test_an_ack_that_does_not_come_is_a_timeout(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
-) -> None:
+async def test_a_missing_ack_is_a_timeout(js: JetStream, nc: Client, unique: Unique) -> None:
     subject = unique("silent")
+    told = r"0\.05 s: it is not known whether"
     async with nc.subscribe(subject):
-        with pytest.raises(
-            RequestTimeoutError, match=r"0\.05 s: it is not known whether"
-        ) as caught:
+        with pytest.raises(errors.RequestTimeoutError, match=told) as caught:
             await js.publish(subject, b"x", timeout=0.05)
-        assert caught.value.sent
+    assert caught.value.sent
 
 
 async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:
     before = nc.stats.out_msgs
-    with pytest.raises(BadSubjectError):
+    wrong: list[tuple[type[Exception], dict[str, Any]]] = [
+        (errors.BadNameError, {"expect_stream": "a.b"}),
+        (errors.ConfigError, {"timeout": 0}),
+        (errors.ConfigError, {"expect_last_seq": -1}),
+        (errors.ConfigError, {"expect_last_subject_seq_of": "b"}),
+        (
+            errors.BadSubjectError,
+            {"expect_last_subject_seq": 1, "expect_last_subject_seq_of": "b..c"},
+        ),
+    ]
+    for error, options in wrong:
+        with pytest.raises(error):
+            await js.publish("a", b"x", **options)
+    with pytest.raises(errors.BadSubjectError):
         await js.publish("a.*", b"x")
-    with pytest.raises(BadNameError):
-        await js.publish("a", b"x", expect_stream="a.b")
-    with pytest.raises(ConfigError):
-        await js.publish("a", b"x", timeout=0)
-    with pytest.raises(ConfigError):
-        await js.publish("a", b"x", expect_last_seq=-1)
-    with pytest.raises(ConfigError):
-        await js.publish("a", b"x", expect_last_subject_seq_of="b")
-    with pytest.raises(BadSubjectError):
-        await js.publish("a", expect_last_subject_seq=1, expect_last_subject_seq_of="b..c")
     assert nc.stats.out_msgs == before

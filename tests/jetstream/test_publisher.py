@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import MakeStream, Unique
+from tests.jetstream.conftest import Own, numbers
 from tests.jetstream.eventually import eventually
 from tests.support.proxies import HttpProxy
 
-from jetspark.errors import (
-    APIError,
-    BadSubjectError,
-    BrokenSocketError,
-    ConfigError,
-    ConnectionClosedError,
-    MaxPayloadError,
-    NoStreamResponseError,
-    PublishFailedError,
-    RequestTimeoutError,
-)
-from jetspark.full_client import JetStream, connect
+from jetspark import errors
+from jetspark.client.messages import Message
+from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream.in_flight import sender_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
-
-    from jetspark.client.messages import Message
-    from jetspark.full_client import Client
-    from jetspark.jetstream import Publisher
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 class WithholdingStream:
@@ -61,7 +45,7 @@ class WithholdingStream:
 
 
 @pytest.fixture
-async def withholding(nc: Client, unique: Callable[[str], str]) -> WithholdingStream:
+async def withholding(nc: Client, unique: Unique) -> WithholdingStream:
     stream = WithholdingStream(nc, unique("withheld"))
     await nc.flush()
     return stream
@@ -92,9 +76,7 @@ async def test_the_window_is_never_exceeded(
     assert (publisher.sent, publisher.acked, publisher.pending) == (6 * senders,) * 2 + (0,)
 
 
-async def test_a_sender_waits_only_while_the_window_is_full(
-    js: JetStream, withholding: WithholdingStream
-) -> None:
+async def test_senders_wait_while_it_is_full(js: JetStream, withholding: WithholdingStream) -> None:
     async with js.publisher(2) as publisher:
         assert [await publisher.send(withholding.subject) for _ in range(2)] == [0, 1]
         third = asyncio.create_task(publisher.send(withholding.subject))
@@ -106,9 +88,7 @@ async def test_a_sender_waits_only_while_the_window_is_full(
         await withholding.ack(2)
 
 
-async def test_a_cancelled_sender_gives_its_place_to_the_next(
-    js: JetStream, withholding: WithholdingStream
-) -> None:
+async def test_a_cancelled_sender_gives_way(js: JetStream, withholding: WithholdingStream) -> None:
     async with js.publisher(1) as publisher:
         await publisher.send(withholding.subject)
         first = asyncio.create_task(publisher.send(withholding.subject, b"first"))
@@ -172,7 +152,7 @@ async def test_one_result_for_one_message(js: JetStream, stream: str) -> None:
         bad = await publisher.submit(f"{stream}.a", b"x" * 200)
     assert (await good).seq == 2
     assert ((await again).duplicate, (await twice).duplicate) == (False, True)
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(errors.APIError) as refused:
         await bad
     assert refused.value.err_code == 10054
     assert publisher.failed == []  # its owner has the future
@@ -185,21 +165,19 @@ async def test_failures_are_listed_with_index_subject_and_error(js: JetStream, s
             await publisher.send(f"{stream}.{size}", b"x" * size)
         await publisher.flush()
         failed = publisher.failed
-    assert [(one.index, one.subject) for one in failed] == [
-        (1, f"{stream}.200"),
-        (3, f"{stream}.300"),
-    ]
-    assert all(isinstance(one.error, APIError) for one in failed)
+    subjects = [(one.index, one.subject) for one in failed]
+    assert subjects == [(1, f"{stream}.200"), (3, f"{stream}.300")]
+    assert all(isinstance(one.error, errors.APIError) for one in failed)
     assert publisher.acked == 2
 
 
 async def test_failures_have_the_order_of_the_messages(js: JetStream, stream: str) -> None:
-    with pytest.raises(PublishFailedError) as raised:
+    with pytest.raises(errors.PublishFailedError) as raised:
         async with js.publisher() as publisher:
             for name in "abc":
                 await publisher.send(f"{stream}.{name}")
             for index in (2, 0):
-                sender_of(publisher).window.fail(index, ConfigError("late"))
+                sender_of(publisher).window.fail(index, errors.ConfigError("late"))
             assert [one.index for one in sender_of(publisher).window.failures] == [2, 0]
     assert [one.index for one in raised.value.failures] == [0, 2]
     assert [one.index for one in publisher.failed] == [0, 2]
@@ -207,7 +185,7 @@ async def test_failures_have_the_order_of_the_messages(js: JetStream, stream: st
 
 async def test_leaving_raises_failures_that_were_not_read(js: JetStream, stream: str) -> None:
     await js.update_stream(name=stream, max_msg_size=100)
-    with pytest.raises(PublishFailedError) as raised:
+    with pytest.raises(errors.PublishFailedError) as raised:
         async with js.publisher() as publisher:
             await publisher.send(f"{stream}.a", b"x" * 200)
             await publisher.flush()
@@ -215,24 +193,14 @@ async def test_leaving_raises_failures_that_were_not_read(js: JetStream, stream:
             await publisher.send(f"{stream}.b", b"x" * 200)
     assert [one.index for one in raised.value.failures] == [1]
     assert f"{stream}.b" in str(raised.value)
-
-
-async def test_leaving_never_raises_with_that_option(js: JetStream, stream: str) -> None:
-    await js.update_stream(name=stream, max_msg_size=100)
     async with js.publisher(raise_failures=False) as publisher:
         await publisher.send(f"{stream}.a", b"x" * 200)
     assert len(publisher.failed) == 1
-
-
-async def test_publisher_block_adds_its_failures_as_a_note_to_an_exception(
-    js: JetStream, stream: str
-) -> None:
-    await js.update_stream(name=stream, max_msg_size=100)
-    with pytest.raises(KeyError) as raised:
+    with pytest.raises(KeyError) as noted:
         async with js.publisher() as publisher:
             await publisher.send(f"{stream}.a", b"x" * 200)
             raise KeyError("mine")
-    assert "1 message was not acknowledged" in raised.value.__notes__[0]
+    assert "1 message was not acknowledged" in noted.value.__notes__[0]
 
 
 async def test_cancelling_the_block_does_not_wait(
@@ -255,39 +223,30 @@ async def test_cancelling_the_block_does_not_wait(
     assert len(publisher.failed) == 1
 
 
-async def test_publisher_does_not_count_a_message_refused_by_send(
-    js: JetStream, stream: str, nc: Client
+async def test_a_message_refused_by_send_does_not_count_and_gives_its_place_to_the_next(
+    js: JetStream, withholding: WithholdingStream, nc: Client
 ) -> None:
     async with js.publisher(1) as publisher:
-        with pytest.raises(BadSubjectError):
+        with pytest.raises(errors.BadSubjectError):
             await publisher.send("a..b")
-        with pytest.raises(MaxPayloadError):
-            await publisher.send(f"{stream}.a", b"x" * (nc.max_payload + 1))
+        with pytest.raises(errors.MaxPayloadError):
+            await publisher.send(withholding.subject, b"x" * (nc.max_payload + 1))
         assert (publisher.sent, publisher.pending) == (0, 0)
-        await publisher.send(f"{stream}.a")
-    assert (publisher.sent, publisher.acked, publisher.failed) == (1, 1, [])
-
-
-async def test_a_refused_message_gives_its_place_to_the_next(
-    js: JetStream, withholding: WithholdingStream
-) -> None:
-    async with js.publisher(1) as publisher:
         await publisher.send(withholding.subject)
         bad = asyncio.create_task(publisher.send("a..b"))
         good = asyncio.create_task(publisher.send(withholding.subject))
         await withholding.holds(1)
         await withholding.ack()
-        with pytest.raises(BadSubjectError):
+        with pytest.raises(errors.BadSubjectError):
             await bad
         async with asyncio.timeout(20):
             await good
         await withholding.holds(1)
         await withholding.ack()
+    assert (publisher.sent, publisher.acked, publisher.failed) == (2, 2, [])
 
 
-async def test_headers_may_be_changed_after_sending(
-    js: JetStream, withholding: WithholdingStream
-) -> None:
+async def test_headers_may_change_later(js: JetStream, withholding: WithholdingStream) -> None:
     headers = {"N": "1"}
     async with js.publisher() as publisher:
         await publisher.send(withholding.subject, headers=headers, msg_id="a")
@@ -299,35 +258,21 @@ async def test_headers_may_be_changed_after_sending(
     assert sent.to_dict() == {"N": ["1"], "Nats-Msg-Id": ["a"]}
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+async def test_acks_of_every_form(js: JetStream, withholding: WithholdingStream) -> None:
+    acks = (
         b'{"stream":"S","domain":"hub","seq":1}',
         b'{"stream":"S", "seq":1, "moon":1}',
         b'{"seq":1,"stream":"S"}',
-    ],
-)
-async def test_acks_of_every_form(
-    js: JetStream, withholding: WithholdingStream, answer: bytes
-) -> None:
+    )
+    others = (b"+OK", b'{"stream":"S"}', b"")
     async with js.publisher(1) as publisher:
-        for _ in range(3):
-            await publisher.send(withholding.subject)
-            await withholding.holds(1)
-            await withholding.ack(answer=answer)
-    assert publisher.acked == 3
-
-
-async def test_a_reply_that_is_no_ack_is_a_failure(
-    js: JetStream, withholding: WithholdingStream
-) -> None:
-    async with js.publisher() as publisher:
-        for answer in (b"+OK", b'{"stream":"S"}', b""):
+        for answer in (*(ack for ack in acks for _ in range(3)), *others):
             await publisher.send(withholding.subject)
             await withholding.holds(1)
             await withholding.ack(answer=answer)
         await publisher.flush()
-        assert len(publisher.failed) == 3
+        assert [one.index for one in publisher.failed] == [9, 10, 11]
+    assert publisher.acked == 9
 
 
 # -- time --------------------------------------------------------------------------------------
@@ -345,13 +290,11 @@ async def test_an_ack_that_does_not_come_is_a_failure_and_frees_the_window(
         failed = publisher.failed
         await withholding.ack(2)  # too late
         await nc.flush()
-    assert [type(one.error) for one in failed] == [RequestTimeoutError] * 2
+    assert [type(one.error) for one in failed] == [errors.RequestTimeoutError] * 2
     assert publisher.acked == 0
 
 
-async def test_no_responders_is_retried_for_a_time_and_then_raised(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
-) -> None:
+async def test_no_responders_is_retried_a_while(js: JetStream, nc: Client, unique: Unique) -> None:
     subject = unique("nobody")
     before = nc.stats.out_msgs
     begin = nc.loop.time()
@@ -359,7 +302,7 @@ async def test_no_responders_is_retried_for_a_time_and_then_raised(
         await publisher.send(subject)
         await publisher.flush()
         (failure,) = publisher.failed
-    assert isinstance(failure.error, NoStreamResponseError)
+    assert isinstance(failure.error, errors.NoStreamResponseError)
     assert "Not stored" in str(failure.error)
     assert nc.loop.time() - begin >= 0.6
     assert 3 <= nc.stats.out_msgs - before <= 4  # every 250 ms
@@ -372,7 +315,7 @@ async def test_no_responders_is_retried_for_a_time_and_then_raised(
 
 
 async def test_publisher_retries_until_the_stream_has_a_leader(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
+    js: JetStream, nc: Client, unique: Unique
 ) -> None:
     subject = unique("late")
     async with js.publisher() as publisher:
@@ -398,49 +341,44 @@ async def test_closing_the_client_fails_what_waits(
         await eventually(lambda: len(withholding.taken) == 1)
         await nc.close()
         for ended in (future, stalled):
-            with pytest.raises(ConnectionClosedError):
+            with pytest.raises(errors.ConnectionClosedError):
                 await ended
 
 
 @pytest.mark.parametrize("policy", ["auto", "fail", "resend"])
 async def test_a_lost_connection_fails_or_sends_again_by_policy(
-    make_server: MakeServer, policy: Any
+    shared_server: NatsServer, withholding: WithholdingStream, policy: Any
 ) -> None:
-    server = make_server()
+    stream, subject = withholding, withholding.subject
     async with (
-        connect(server.url, reconnect_wait=0.05) as peer,
-        connect(server.url, reconnect_wait=0.05) as nc,
+        connect(shared_server.url, reconnect_wait=0.05) as nc,
+        JetStream(nc).publisher(2, on_disconnect=policy, duplicate_window=120) as publisher,
     ):
-        stream = WithholdingStream(peer, "withheld")
-        await peer.flush()
-        async with JetStream(nc).publisher(
-            2, on_disconnect=policy, duplicate_window=120
-        ) as publisher:
-            await publisher.send("withheld", b"with id", msg_id="m")
-            await publisher.send("withheld", b"without")
-            stalled = asyncio.create_task(publisher.send("withheld", b"stalled", msg_id="s"))
-            await eventually(lambda: len(stream.taken) == 2)
-            await nc.force_reconnect()
-            again = {"auto": 1, "fail": 0, "resend": 2}[policy]
-            stalled_too = policy != "resend"  # its window is still full
-            await eventually(lambda: len(stream.taken) == 2 + again + stalled_too)
-            assert publisher.pending == 2 if policy != "fail" else 1
-            stream.acked = 2
-            await stream.ack(again + stalled_too)
-            await stalled
-            if not stalled_too:
-                await eventually(lambda: len(stream.taken) == 5)
-                await stream.ack()
-            await publisher.flush()
-            failed = publisher.failed
-        assert [one.index for one in failed] == {"auto": [1], "fail": [0, 1], "resend": []}[policy]
-        assert all(isinstance(one.error, BrokenSocketError) for one in failed)
-        assert publisher.acked + len(failed) == publisher.sent == 3
+        await publisher.send(subject, b"with id", msg_id="m")
+        await publisher.send(subject, b"without")
+        stalled = asyncio.create_task(publisher.send(subject, b"stalled", msg_id="s"))
+        await eventually(lambda: len(stream.taken) == 2)
+        await nc.force_reconnect()
+        again = {"auto": 1, "fail": 0, "resend": 2}[policy]
+        stalled_too = policy != "resend"  # its window is still full
+        await eventually(lambda: len(stream.taken) == 2 + again + stalled_too)
+        assert publisher.pending == 2 if policy != "fail" else 1
+        stream.acked = 2
+        await stream.ack(again + stalled_too)
+        await stalled
+        if not stalled_too:
+            await eventually(lambda: len(stream.taken) == 5)
+            await stream.ack()
+        await publisher.flush()
+        failed = publisher.failed
+    assert [one.index for one in failed] == {"auto": [1], "fail": [0, 1], "resend": []}[policy]
+    assert all(isinstance(one.error, errors.BrokenSocketError) for one in failed)
+    assert publisher.acked + len(failed) == publisher.sent == 3
 
 
 @pytest.mark.parametrize("size", [1, 400_000])
 async def test_an_outage_changes_no_order(
-    shared_server: NatsServer, nc: Client, unique: Callable[[str], str], size: int
+    shared_server: NatsServer, nc: Client, unique: Unique, size: int
 ) -> None:
     """What was on its way, written or not, is sent again before what comes during the outage."""
     stream = WithholdingStream(nc, unique("withheld"))
@@ -475,74 +413,54 @@ async def test_an_outage_changes_no_order(
 
 @pytest.mark.full
 @pytest.mark.parametrize("identified", [True, False])
-async def test_after_kill_9_every_publish_is_stored_or_reported(
-    make_server: MakeServer, identified: bool
-) -> None:
-    server = make_server()
-    async with connect(server.url, reconnect_wait=0.05) as nc:
-        js = JetStream(nc, timeout=10)
-        await js.create_stream(name="S", subjects=["s"])
-        async with js.publisher(500, raise_failures=False) as publisher:
-            for number in range(30_000):
-                msg_id = str(number) if identified else None
-                await publisher.send("s", b"%d" % number, msg_id=msg_id)
-                if number % 10_000 == 5_000:
-                    await asyncio.to_thread(server.kill)
-                    await asyncio.to_thread(server.start)
-                    await eventually(lambda: nc.is_connected)
-        consumer = await js.create_consumer("S", ack_policy="none")
-        stored: list[int] = []
-        count = (await js.stream_info("S")).state.messages
-        while len(stored) < count:
-            batch = await consumer.fetch(min(count - len(stored), 5000), timeout=5)
-            assert batch
-            stored += [int(msg.data) for msg in batch]
-        reported = {one.index for one in publisher.failed}
-        assert set(stored) | reported == set(range(30_000))
-        assert publisher.acked + len(reported) == 30_000
-        if identified:
-            assert reported == set()
-            assert len(stored) == 30_000
-        else:
-            assert len(stored) == len(set(stored))
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{"window": 0}, {"timeout": 0}, {"on_disconnect": "hope"}, {"retry_for": -1}],
-)
-async def test_arguments_that_cannot_work(js: JetStream, arguments: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        js.publisher(**arguments)
+async def test_after_kill_9_every_publish_is_stored_or_reported(own: Own, identified: bool) -> None:
+    js = own.nc.jetstream(timeout=10)
+    async with js.publisher(500, raise_failures=False) as publisher:
+        for number in range(30_000):
+            msg_id = str(number) if identified else None
+            await publisher.send("s", b"%d" % number, msg_id=msg_id)
+            if number % 10_000 == 5_000:
+                await asyncio.to_thread(own.server.kill)
+                await asyncio.to_thread(own.server.start)
+                await eventually(lambda: own.nc.is_connected)
+    consumer = await js.create_consumer("S", ack_policy="none")
+    stored: list[int] = []
+    count = (await js.stream_info("S")).state.messages
+    while len(stored) < count:
+        batch = await consumer.fetch(min(count - len(stored), 5000), timeout=5)
+        assert batch
+        stored += numbers(batch)
+    reported = {one.index for one in publisher.failed}
+    assert set(stored) | reported == set(range(30_000))
+    assert publisher.acked + len(reported) == 30_000
+    assert len(stored) == len(set(stored))
+    assert not (identified and reported)
 
 
 async def test_a_publisher_works_only_inside_its_block(js: JetStream) -> None:
-    publisher: Publisher = js.publisher()
-    with pytest.raises(ConfigError, match="with block"):
+    publisher = js.publisher()
+    with pytest.raises(errors.ConfigError, match="with block"):
         await publisher.send("a")
     async with publisher:
         pass
-    with pytest.raises(ConfigError, match="with block"):
+    with pytest.raises(errors.ConfigError, match="with block"):
         await publisher.send("a")
+    wrong: list[dict[str, Any]] = [{"window": 0}, {"timeout": 0}, {"retry_for": -1}]
+    for arguments in [*wrong, {"on_disconnect": "hope"}]:
+        with pytest.raises(errors.ConfigError):
+            js.publisher(**arguments)
 
 
-async def test_acks_are_matched_behind_any_inbox_prefix(
-    shared_server: NatsServer, js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_any_inbox_prefix(shared_server: NatsServer, make_stream: MakeStream) -> None:
     """Subjects are bytes: a letter outside ASCII has several."""
-    name = unique("S")
-    await js.create_stream(
-        name=name, subjects=[f"{name}.>"], storage="memory", allow_atomic=True, allow_batched=True
-    )
+    name = await make_stream(allow_atomic=True, allow_batched=True)
     async with connect(shared_server.url, inbox_prefix="_é") as nc:
         mine = nc.jetstream(timeout=2)
         async with mine.publisher(retry_for=0) as publisher:
             futures = [await publisher.submit(f"{name}.p") for _ in range(3)]
         assert [future.result().seq for future in futures] == [1, 2, 3]
-        async with mine.atomic_batch() as batch:
+        async with mine.atomic_batch() as batch, mine.fast_ingest() as ingest:
             for _ in range(3):
                 await batch.add(f"{name}.b")
-        async with mine.fast_ingest() as ingest:
-            for _ in range(3):
                 await ingest.add(f"{name}.f")
         assert (batch.ack and batch.ack.count, ingest.acked, publisher.acked) == (3, 3, 3)

@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import Reported
+from tests.jetstream.conftest import fill
 from tests.jetstream.eventually import eventually
 from tests.support.raw_client import RawClient
 
-from jetspark.errors import (
-    APIError,
-    BadSubscriptionError,
-    ConfigError,
-    ConsumerNotFoundError,
-    JetsparkError,
-    MissedHeartbeatError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-)
-from jetspark.full_client import connect
-from jetspark.jetstream import consumers
+from jetspark import errors
+from jetspark.full_client import Client, JetStream
+from jetspark.jetstream import JsMsg, PushConsumer, consumers
+from jetspark.server import NatsServer
 from jetspark.wire import frames
-
-if TYPE_CHECKING:
-    from jetspark.client.messages import Message
-    from jetspark.full_client import Client, JetStream
-    from jetspark.jetstream import JsMsg, PushConsumer
-    from jetspark.server import NatsServer
-
-pytestmark = pytest.mark.server
-
-
-async def fill(js: JetStream, stream: str, count: int, size: int = 0) -> None:
-    async with js.publisher() as publisher:
-        for number in range(1, count + 1):
-            await publisher.send(f"{stream}.a", (b"%d" % number).ljust(size))
 
 
 async def controlled(js: JetStream, stream: str, heartbeat: float = 5) -> PushConsumer:
@@ -46,13 +24,11 @@ async def controlled(js: JetStream, stream: str, heartbeat: float = 5) -> PushCo
         deliver_subject=js.client.new_inbox(),
         ack_policy="none",
         flow_control=True,
-        idle_heartbeat=timedelta(seconds=heartbeat),
+        idle_heartbeat=heartbeat,
     )
 
 
-async def test_push_messages_are_acknowledged_by_the_user_only(
-    js: JetStream, nc: Client, stream: str
-) -> None:
+async def test_the_user_acknowledges_push_messages(js: JetStream, nc: Client, stream: str) -> None:
     await fill(js, stream, 10)
     consumer = await js.create_push_consumer(
         stream, durable_name="p", deliver_subject=nc.new_inbox()
@@ -64,18 +40,18 @@ async def test_push_messages_are_acknowledged_by_the_user_only(
         for msg in got[:4]:
             await msg.ack_sync()
         assert (await consumer.info()).num_ack_pending == 6
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await messages.next(0.01)
         assert messages.active
     assert not messages.active
-    with pytest.raises(BadSubscriptionError):
+    with pytest.raises(errors.BadSubscriptionError):
         await messages.next()
     messages.stop()
     assert [msg async for msg in messages] == []
 
 
 async def test_flow_control_lets_a_slow_reader_get_everything(
-    js: JetStream, stream: str, reported: list[JetsparkError]
+    js: JetStream, stream: str, reported: Reported
 ) -> None:
     count = 8000  # 8 MB; the server's first window is a part of it
     await fill(js, stream, count, 1024)
@@ -92,7 +68,7 @@ async def test_flow_control_lets_a_slow_reader_get_everything(
         await eventually(nothing_more_comes)
         assert messages.pending_msgs < count
         async with asyncio.timeout(60):
-            for expected in range(1, count + 1):
+            for expected in range(count):
                 assert int((await messages.next()).data) == expected
         assert messages.dropped == 0
         assert reported == []
@@ -117,23 +93,12 @@ async def test_plain_subscriptions_see_flow_control_and_answer_it(
     assert (got, asked > 0, beats > 0) == (8000, True, True)
 
 
-async def test_heartbeats_are_not_given_out(
-    js: JetStream, stream: str, reported: list[JetsparkError]
-) -> None:
-    consumer = await controlled(js, stream, 0.3)
-    async with consumer.subscribe() as messages:
-        await eventually(lambda: messages.pending_msgs >= 4)
-        await js.publish(f"{stream}.a", b"x")
-        assert (await messages.next(30)).data == b"x"
-        assert reported == []
-
-
 @pytest.mark.parametrize("heartbeat", [0.1, None])
 @pytest.mark.parametrize("what", ["consumer", "stream"])
 async def test_push_messages_end_when_their_consumer_or_stream_is_deleted(
     js: JetStream,
     stream: str,
-    reported: list[JetsparkError],
+    reported: Reported,
     monkeypatch: pytest.MonkeyPatch,
     heartbeat: float | None,
     what: str,
@@ -149,12 +114,12 @@ async def test_push_messages_end_when_their_consumer_or_stream_is_deleted(
         await asyncio.sleep(0.5)  # it is looked for, and there
         assert messages.active
         await (consumer.delete() if what == "consumer" else js.delete_stream(stream))
-        with pytest.raises(APIError) as raised:
+        with pytest.raises(errors.APIError) as raised:
             await anext(messages)
         await eventually(lambda: not called.active)
-    missing = ConsumerNotFoundError if what == "consumer" else StreamNotFoundError
+    missing = errors.ConsumerNotFoundError if what == "consumer" else errors.StreamNotFoundError
     assert type(raised.value) is missing
-    silences = [error for error in reported if not isinstance(error, MissedHeartbeatError)]
+    silences = [error for error in reported if not isinstance(error, errors.MissedHeartbeatError)]
     assert [type(error) for error in silences] == [missing]  # of the one with a callback
     assert len(reported) - len(silences) == (2 if heartbeat else 0)
     if what == "stream":
@@ -162,15 +127,19 @@ async def test_push_messages_end_when_their_consumer_or_stream_is_deleted(
 
 
 async def test_a_silent_push_consumer_that_is_made_again_goes_on(
-    js: JetStream, stream: str, reported: list[JetsparkError]
+    js: JetStream, stream: str, reported: Reported
 ) -> None:
-    consumer = await controlled(js, stream, 0.1)
+    consumer = await controlled(js, stream, 0.3)
     async with consumer.subscribe() as messages:
+        await eventually(lambda: messages.pending_msgs >= 4)  # heartbeats, which are not given out
+        await js.publish(f"{stream}.a", b"x")
+        assert (await messages.next(30)).data == b"x"
+        assert reported == []
         config = consumer.cached_info.config
         await consumer.delete()
         await js.create_push_consumer(stream, config)
-        await js.publish(f"{stream}.a", b"x")
-        assert (await messages.next(30)).data == b"x"
+        await js.publish(f"{stream}.a", b"y")
+        assert [(await messages.next(30)).data for _ in range(2)] == [b"x", b"y"]
         assert messages.active
 
 
@@ -190,13 +159,11 @@ async def test_a_lost_flow_control_answer_is_repeated(
             assert (await messages.next(30)).data == b"x"
             answer = await answers.next(30)
             assert (answer.data, answer.reply) == (b"", None)
-            with pytest.raises(RequestTimeoutError):
+            with pytest.raises(errors.RequestTimeoutError):
                 await answers.next(0.01)
 
 
-async def test_a_user_s_message_without_payload_is_given_out(
-    js: JetStream, nc: Client, stream: str
-) -> None:
+async def test_an_empty_message_is_given_out(js: JetStream, nc: Client, stream: str) -> None:
     await js.publish(f"{stream}.a", headers={"Status": "100", "Description": "Idle Heartbeat"})
     consumer = await js.create_push_consumer(stream, deliver_subject=nc.new_inbox())
     async with consumer.subscribe() as messages:
@@ -206,7 +173,7 @@ async def test_a_user_s_message_without_payload_is_given_out(
 
 
 async def test_members_of_a_deliver_group_share_the_messages(
-    js: JetStream, nc: Client, stream: str, reported: list[JetsparkError]
+    js: JetStream, nc: Client, stream: str, reported: Reported
 ) -> None:
     consumer = await js.create_push_consumer(
         stream,
@@ -214,36 +181,24 @@ async def test_members_of_a_deliver_group_share_the_messages(
         deliver_subject=nc.new_inbox(),
         deliver_group="g",
         ack_policy="none",
-        idle_heartbeat=timedelta(seconds=0.1),
+        idle_heartbeat=0.1,
     )
-    got: list[int] = []
-    done = asyncio.Event()
-    counts = [0, 0]
-
-    def member(index: int) -> object:
-        def take(msg: JsMsg) -> None:
-            counts[index] += 1
-            got.append(msg.seq)
-            if len(got) == 200:
-                done.set()
-
-        return consumer.subscribe(callback=take)
-
-    members = [member(0), member(1)]
+    got: list[list[int]] = [[], []]
+    members = [consumer.subscribe(callback=lambda msg: got[0].append(msg.seq))]
+    members.append(consumer.subscribe(callback=lambda msg: got[1].append(msg.seq)))
     await fill(js, stream, 200)
-    await asyncio.wait_for(done.wait(), 30)
-    assert sorted(got) == list(range(1, 201))
-    assert all(counts)
+    await eventually(lambda: len(got[0] + got[1]) == 200)
+    assert sorted(got[0] + got[1]) == list(range(1, 201))
+    assert all(got)
     await asyncio.sleep(0.5)  # the heartbeats go to one of them
-    assert len(members) == 2
+    assert all(member.active for member in members)
     assert reported == []
 
 
 async def test_a_push_callback_that_raises_is_reported(
-    js: JetStream, nc: Client, stream: str, shared_server: NatsServer
+    js: JetStream, nc: Client, stream: str, reported: Reported
 ) -> None:
     await fill(js, stream, 3)
-    errors: list[JetsparkError] = []
     got: list[int] = []
 
     async def take(msg: JsMsg) -> None:
@@ -251,24 +206,19 @@ async def test_a_push_callback_that_raises_is_reported(
         if msg.seq == 2:
             raise ValueError("two")
 
-    async with connect(shared_server.url, error_callback=errors.append) as other:
-        consumer = await other.jetstream().create_push_consumer(
-            stream, deliver_subject=nc.new_inbox()
-        )
-        messages = consumer.subscribe(callback=take)
-        with pytest.raises(ConfigError, match="callback"):
-            await messages.next()
-        with pytest.raises(ConfigError, match="callback"):
-            aiter(messages)
-        await eventually(lambda: len(got) == 3)
-        await messages.drain(30)
-        assert not messages.active
-    assert [str(error.__cause__) for error in errors] == ["two"]
+    consumer = await js.create_push_consumer(stream, deliver_subject=nc.new_inbox())
+    messages = consumer.subscribe(callback=take)
+    with pytest.raises(errors.ConfigError, match="callback"):
+        await messages.next()
+    with pytest.raises(errors.ConfigError, match="callback"):
+        aiter(messages)
+    await eventually(lambda: len(got) == 3)
+    await messages.drain(30)
+    assert not messages.active
+    assert [str(error.__cause__) for error in reported] == ["two"]
 
 
-async def test_draining_push_messages_gives_out_what_has_arrived(
-    js: JetStream, nc: Client, stream: str
-) -> None:
+async def test_draining_gives_out_what_has_arrived(js: JetStream, nc: Client, stream: str) -> None:
     await fill(js, stream, 20)
     consumer = await js.create_push_consumer(stream, deliver_subject=nc.new_inbox())
     messages = consumer.subscribe()
@@ -277,18 +227,11 @@ async def test_draining_push_messages_gives_out_what_has_arrived(
     assert [msg.seq async for msg in messages] == list(range(1, 21))
 
 
-async def test_every_end_of_push_messages_leaves_nothing_behind(
-    js: JetStream, nc: Client, stream: str
-) -> None:
+async def test_every_end_leaves_nothing_behind(js: JetStream, nc: Client, stream: str) -> None:
     consumer = await controlled(js, stream, 0.1)
     routes, tasks = len(nc._link.routes), asyncio.all_tasks()
-
-    def ignore(msg: Message) -> None:
-        pass
-
-    for callback in (None, ignore):
-        messages = consumer.subscribe(callback=callback)
-        messages.stop()
+    for callback in (None, lambda _: None):
+        consumer.subscribe(callback=callback).stop()
         async with consumer.subscribe(callback=callback) as messages:
             assert "active" in repr(messages)
         await consumer.subscribe(callback=callback).drain()

@@ -4,31 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
-import msgspec
 import pytest
+from tests.conftest import MakeServer, Unique
 
 import jetspark
+from jetspark.documents.streams import StreamInfo
 from jetspark.errors import DataLossError, JetsparkError, StreamRecreatedError
+from jetspark.full_client import Client, JetStream
 from jetspark.jetstream import ordered
-from jetspark.jetstream import ordered as same_stream
 from jetspark.jetstream.consumers import create_ephemeral
 from jetspark.jetstream.streams import stream_info
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from tests.conftest import MakeServer
-
-    from jetspark.documents.streams import StreamInfo
-    from jetspark.full_client import Client, JetStream
-
-pytestmark = pytest.mark.server
+from jetspark.server import NatsServer
 
 _SECONDS = 20.0
 _OLD, _NEW = 3, 5
+
+Reading = Callable[[JetStream, str], AsyncIterator[None]]
+
+
+class Past:
+    """A server whose store, as it was when it was copied, can come back."""
+
+    def __init__(self, server: NatsServer, folder: Path) -> None:
+        self.server, self.store, self.copied = server, folder / "store", folder / "copy"
+
+    def copy(self) -> None:
+        self.server.stop()
+        shutil.copytree(self.store, self.copied)
+        self.server.start()
+
+    def come_back(self) -> None:
+        self.server.stop()
+        shutil.rmtree(self.store)
+        self.copied.rename(self.store)
+        self.server.start()
+
+
+@pytest.fixture
+def past(make_server: MakeServer, tmp_path: Path) -> Past:
+    return Past(make_server(store_dir=tmp_path / "store"), tmp_path)
 
 
 @pytest.fixture
@@ -92,8 +110,14 @@ async def _watch_objects(js: JetStream, name: str) -> AsyncIterator[None]:
 
 async def _make(js: JetStream, name: str, count: int) -> None:
     await js.create_stream(name=name, subjects=[f"{name}.>"])
-    bucket, store = await js.create_bucket(name), await js.create_object_store(name)
-    for number in range(count):
+    await js.create_bucket(name)
+    await js.create_object_store(name)
+    await _fill(js, name, range(count))
+
+
+async def _fill(js: JetStream, name: str, numbers: range) -> None:
+    bucket, store = await js.bucket(name), await js.object_store(name)
+    for number in numbers:
         await js.publish(f"{name}.some", b"x")
         await bucket.put(f"key{number}", b"x")
         await store.put(f"object{number}", b"x")
@@ -108,22 +132,11 @@ async def _delete(js: JetStream, name: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize(
     "reading",
-    [
-        _read_ordered,
-        _read_empty_ordered,
-        _watch_bucket,
-        _watch_changes,
-        _live,
-        _watch_objects,
-    ],
+    [_read_ordered, _read_empty_ordered, _watch_bucket, _watch_changes, _live, _watch_objects],
 )
 @pytest.mark.parametrize("count", [1, _OLD, _NEW])
 async def test_another_stream_of_the_name_ends_every_reader(
-    js: JetStream,
-    unique: Callable[[str], str],
-    gate: asyncio.Event,
-    reading: Callable[[JetStream, str], AsyncIterator[None]],
-    count: int,
+    js: JetStream, unique: Unique, gate: asyncio.Event, reading: Reading, count: int
 ) -> None:
     name = unique("AGAIN")
     await _make(js, name, _OLD)
@@ -142,7 +155,7 @@ async def test_another_stream_of_the_name_ends_every_reader(
 
 @pytest.mark.parametrize("replicas", [1, 3])
 async def test_an_older_copy_of_a_stream_ends_its_readers(
-    make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replicas: int
+    past: Past, monkeypatch: pytest.MonkeyPatch, replicas: int
 ) -> None:
     """The only replica has what there is; with others, a new leader may be behind for a while."""
     looks = 0
@@ -151,37 +164,29 @@ async def test_an_older_copy_of_a_stream_ends_its_readers(
         nonlocal looks
         looks += 1
         info = await stream_info(*arguments)
-        config = msgspec.structs.replace(info.config, num_replicas=replicas)
-        return msgspec.structs.replace(info, config=config)
+        return info.replace(config=info.config.replace(num_replicas=replicas))
 
-    monkeypatch.setattr(same_stream, "stream_info", with_replicas)
+    monkeypatch.setattr(ordered, "stream_info", with_replicas)
     if replicas > 1:
-        monkeypatch.setattr(same_stream, "LAG_SECONDS", 1.0)
-    store, copy = tmp_path / "store", tmp_path / "copy"
-    server = make_server(store_dir=store)
+        monkeypatch.setattr(ordered, "LAG_SECONDS", 1.0)
 
     async def fill(nc: Client, count: int) -> None:
         for _ in range(count):
             await nc.jetstream().publish("s", b"x")
 
-    async with jetspark.connect(server.url) as nc:
+    async with jetspark.connect(past.server.url) as nc:
         await nc.jetstream().create_stream(name="S", subjects=["s"])
         await fill(nc, 3)
-    server.stop()
-    shutil.copytree(store, copy)
-    server.start()
+    past.copy()
     reported: list[JetsparkError] = []
-    async with jetspark.connect(server.url) as nc:
+    async with jetspark.connect(past.server.url) as nc:
         monkeypatch.setattr(nc, "report", reported.append)
         await fill(nc, 7)
         async with nc.jetstream().ordered("S") as messages, asyncio.timeout(_SECONDS):
             for _ in range(10):
                 await messages.next()
-            server.stop()
-            shutil.rmtree(store)
-            copy.rename(store)
             looks = 0
-            server.start()
+            past.come_back()
             with pytest.raises(DataLossError, match="ends at sequence 3, but had 10") as caught:
                 await messages.next()
     assert (caught.value.first, caught.value.last) == (4, 10)
@@ -192,39 +197,23 @@ async def test_an_older_copy_of_a_stream_ends_its_readers(
 
 @pytest.mark.parametrize("reading", [_read_ordered, _watch_bucket, _live, _watch_objects])
 async def test_an_older_copy_that_was_written_on_ends_every_reader(
-    make_server: MakeServer,
-    tmp_path: Path,
-    gate: asyncio.Event,
-    reading: Callable[[JetStream, str], AsyncIterator[None]],
+    past: Past, gate: asyncio.Event, reading: Reading
 ) -> None:
-    store, copy = tmp_path / "store", tmp_path / "copy"
-    server = make_server(store_dir=store)
-
     async def write(begin: int, end: int) -> None:
-        async with jetspark.connect(server.url) as other:
-            js = other.jetstream()
-            bucket, objects = await js.bucket("S"), await js.object_store("S")
-            for number in range(begin, end):
-                await js.publish("S.some", b"x")
-                await bucket.put(f"key{number}", b"x")
-                await objects.put(f"object{number}", b"x")
+        async with jetspark.connect(past.server.url) as other:
+            await _fill(other.jetstream(), "S", range(begin, end))
 
-    async with jetspark.connect(server.url) as nc:
+    async with jetspark.connect(past.server.url) as nc:
         await _make(nc.jetstream(), "S", 1)
-    server.stop()
-    shutil.copytree(store, copy)
-    server.start()
+    past.copy()
     await write(1, _OLD)
-    async with jetspark.connect(server.url, reconnect_wait=0.05) as nc:
+    async with jetspark.connect(past.server.url, reconnect_wait=0.05) as nc:
         reader = reading(nc.jetstream(), "S")
         async with asyncio.timeout(_SECONDS):
             for _ in range(_OLD):
                 await anext(reader)
             gate.clear()
-            server.stop()
-            shutil.rmtree(store)
-            copy.rename(store)
-            server.start()
+            past.come_back()
             await write(_OLD, _OLD + _NEW)
             gate.set()
             with pytest.raises(DataLossError, match="is another copy of the stream"):

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import MakeServer
 
 import jetspark
 from jetspark import blocking
 from jetspark.errors import JetsparkError, PullError
-
-if TYPE_CHECKING:
-    from tests.conftest import MakeServer
-
-    from jetspark.full_client import JetStream
-    from jetspark.server import NatsServer
-
-pytestmark = pytest.mark.server
+from jetspark.full_client import JetStream
+from jetspark.server import NatsServer
 
 WITHIN = 30.0
 VALUES = [b"%d" % number for number in range(250)]
@@ -43,10 +37,10 @@ async def limited(make_server: MakeServer) -> NatsServer:
 
 
 async def test_readers_stay_within_the_servers_own_limit(limited: NatsServer) -> None:
-    errors: list[JetsparkError] = []
+    told: list[JetsparkError] = []
     async with (
         asyncio.timeout(WITHIN),
-        jetspark.connect(limited.url, error_callback=errors.append) as nc,
+        jetspark.connect(limited.url, error_callback=told.append) as nc,
     ):
         js = nc.jetstream()
         async with js.ordered("S") as messages:
@@ -64,7 +58,7 @@ async def test_readers_stay_within_the_servers_own_limit(limited: NatsServer) ->
         store = await js.object_store("o")
         assert [info.name for info in await store.objects().all()] == ["large"]
         assert await store.get_bytes("large") == LARGE
-    assert errors == []
+    assert told == []
 
 
 async def test_blocking_readers_stay_within_the_servers_own_limit(limited: NatsServer) -> None:
@@ -79,9 +73,7 @@ async def test_blocking_readers_stay_within_the_servers_own_limit(limited: NatsS
     await asyncio.wait_for(asyncio.to_thread(read), WITHIN)
 
 
-async def test_consume_learns_of_a_limit_that_was_set_after_it_was_bound(
-    js: JetStream, stream: str
-) -> None:
+async def test_consume_learns_of_a_limit_that_was_set_later(js: JetStream, stream: str) -> None:
     consumer = await js.create_consumer(stream, durable_name="d")
     await js.update_consumer(stream, name="d", max_batch=7)
     for value in VALUES[:20]:
@@ -90,8 +82,8 @@ async def test_consume_learns_of_a_limit_that_was_set_after_it_was_bound(
         assert [(await messages.next()).data for _ in range(20)] == VALUES[:20]
 
 
-async def test_ordered_raises_for_a_message_larger_than_max_bytes(
-    js: JetStream, stream: str
+async def test_ordered_raises_for_a_message_larger_than_max_bytes_and_what_is_not_understood(
+    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await js.publish(f"{stream}.a", b"small")
     await js.publish(f"{stream}.a", bytes(5000))
@@ -100,11 +92,6 @@ async def test_ordered_raises_for_a_message_larger_than_max_bytes(
         with pytest.raises(PullError, match="Message Size Exceeds MaxBytes"):
             await messages.next()
         assert isinstance(messages.error, PullError)
-
-
-async def test_ordered_raises_what_the_server_does_not_understand(
-    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
     # No request that can be asked for is one; so one that cannot.
     monkeypatch.setattr("jetspark.wire.pull.PullRequest.encode", lambda self: b'{"batch":')
     async with asyncio.timeout(WITHIN), js.ordered(stream) as messages:

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import NeedsServer
 from tests.jetstream.eventually import eventually
 
-from jetspark.errors import (
-    APIError,
-    BadSubjectError,
-    ConfigError,
-    JetStreamError,
-    MessageNotFoundError,
-    NotEnabledOnStreamError,
-    UnsupportedByServerError,
-    WrongLastSequenceError,
-)
+from jetspark import errors
+from jetspark.full_client import Client, JetStream
 from jetspark.wire.documents import ServerInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.full_client import Client, JetStream
 
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
-def _schedules(needs_server: Callable[[str], None]) -> None:
+def _schedules(needs_server: NeedsServer) -> None:
     needs_server("2.12")
 
 
@@ -50,7 +38,7 @@ async def arrives(js: JetStream, stream: str, subject: str) -> bytes:
     async def is_there() -> bool:
         try:
             await js.get_msg(stream, last_by_subject=subject, direct=False)
-        except MessageNotFoundError:
+        except errors.MessageNotFoundError:
             return False
         return True
 
@@ -71,28 +59,27 @@ async def test_schedule_at_a_time_is_published_once(js: JetStream, planned: str)
     assert (headers["Nats-Scheduler"], headers["Nats-Schedule-Next"]) == ([plan], ["purge"])
     stored = await js.get_msg(planned, last_by_subject=target, direct=False)
     assert stored.time >= soon
-    with pytest.raises(MessageNotFoundError):  # it is gone
+    with pytest.raises(errors.MessageNotFoundError):  # it is gone
         await js.get_msg(planned, last_by_subject=plan, direct=False)
 
 
 async def test_a_time_that_has_passed_means_now(js: JetStream, planned: str) -> None:
-    past = datetime(2020, 1, 1, tzinfo=UTC)
-    await js.schedule(f"{planned}.plan", b"late", target=f"{planned}.done", at=past)
-    assert await arrives(js, planned, f"{planned}.done") == b"late"
+    plan, target = f"{planned}.plan", f"{planned}.done"
+    for _ in range(2):  # a new one replaces the old one
+        await js.schedule(plan, target=target, at=FAR)
+    assert (await js.stream_info(planned)).state.messages == 1
+    await js.schedule(plan, b"late", target=target, at=datetime(2020, 1, 1, tzinfo=UTC))
+    assert await arrives(js, planned, target) == b"late"
 
 
 async def test_a_repeated_schedule_publishes_until_it_is_cancelled(
-    js: JetStream, planned: str, needs_server: Callable[[str], None]
+    js: JetStream, planned: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
     plan, target = f"{planned}.plan", f"{planned}.done"
     await js.schedule(plan, b"tick", target=target, every=1, rollup=True)
-
-    async def came_twice() -> bool:
-        info = await js.stream_info(planned)
-        return info.state.last_seq >= 3
-
-    await eventually(came_twice)
+    async with js.ordered(planned, start_seq=3) as ticks:  # the plan and the first are before
+        assert (await ticks.next(20)).data == b"tick"
     assert (await headers_of(js, planned, target))["Nats-Rollup"] == ["sub"]
     assert await js.cancel_schedule(planned, plan) is True
     assert await js.cancel_schedule(planned, plan) is False
@@ -100,13 +87,12 @@ async def test_a_repeated_schedule_publishes_until_it_is_cancelled(
 
 
 async def test_schedule_with_a_source_publishes_its_last_message(
-    js: JetStream, planned: str, needs_server: Callable[[str], None]
+    js: JetStream, planned: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
-    await js.publish(f"{planned}.sensor", b"21")
-    every = timedelta(seconds=1)
     target, source = f"{planned}.sampled", f"{planned}.sensor"
-    await js.schedule(f"{planned}.plan", b"none", target=target, source=source, every=every)
+    await js.publish(source, b"21")
+    await js.schedule(f"{planned}.plan", b"none", target=target, source=source, every=1)
     assert await arrives(js, planned, target) == b"21"
 
 
@@ -123,12 +109,7 @@ async def test_schedule_with_a_source_publishes_its_last_message(
     ],
 )
 async def test_schedule_forms_are_accepted_by_the_server(
-    js: JetStream,
-    planned: str,
-    needs_server: Callable[[str], None],
-    options: Any,
-    header: str,
-    value: str,
+    js: JetStream, planned: str, needs_server: NeedsServer, options: Any, header: str, value: str
 ) -> None:
     if "at" not in options:
         needs_server("2.14")
@@ -136,54 +117,44 @@ async def test_schedule_forms_are_accepted_by_the_server(
     assert (await headers_of(js, planned, f"{planned}.plan"))[header] == [value]
 
 
-async def test_a_new_schedule_replaces_the_old_one(js: JetStream, planned: str) -> None:
-    for _ in range(2):
-        await js.schedule(f"{planned}.plan", target=f"{planned}.done", at=FAR)
-    assert (await js.stream_info(planned)).state.messages == 1
-
-
 async def test_a_message_ends_a_schedule_in_one_step(
-    js: JetStream, planned: str, needs_server: Callable[[str], None]
+    js: JetStream, planned: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
     plan, target = f"{planned}.plan", f"{planned}.done"
     ack = await js.schedule(plan, b"later", target=target, at=FAR)
-    with pytest.raises(WrongLastSequenceError):
+    with pytest.raises(errors.WrongLastSequenceError):
         await js.end_schedule(plan, target, b"early", schedule_seq=ack.seq + 7)
     await js.end_schedule(plan, target, b"early", schedule_seq=ack.seq)
     assert (await js.get_msg(planned, last_by_subject=target, direct=False)).data == b"early"
-    with pytest.raises(MessageNotFoundError):
+    with pytest.raises(errors.MessageNotFoundError):
         await js.get_msg(planned, last_by_subject=plan, direct=False)
-    with pytest.raises(WrongLastSequenceError):  # there is none any more
+    with pytest.raises(errors.WrongLastSequenceError):  # there is none any more
         await js.end_schedule(plan, target, b"early", schedule_seq=ack.seq)
 
 
 async def test_only_schedules_are_cancelled(js: JetStream, planned: str) -> None:
-    await js.publish(f"{planned}.orders", b"x")
-    await js.publish(f"{planned}.other", b"x", headers={"K": "1"})
-    for subject in (f"{planned}.orders", f"{planned}.other"):
-        with pytest.raises(JetStreamError, match="is not a schedule"):
+    for subject, headers in ((f"{planned}.orders", None), (f"{planned}.other", {"K": "1"})):
+        await js.publish(subject, b"x", headers=headers)
+        with pytest.raises(errors.JetStreamError, match="is not a schedule"):
             await js.cancel_schedule(planned, subject)
     assert (await js.stream_info(planned)).state.messages == 2
 
 
-async def test_schedule_on_a_stream_without_schedules_is_refused(
-    js: JetStream, stream: str
+async def test_the_stream_refuses_schedules_targets_elsewhere_and_wrong_patterns(
+    js: JetStream, stream: str, needs_server: NeedsServer
 ) -> None:
-    with pytest.raises(NotEnabledOnStreamError) as refused:
-        await js.schedule(f"{stream}.plan", target=f"{stream}.done", at=FAR)
-    assert refused.value.option == "allow_msg_schedules"
-
-
-async def test_the_stream_refuses_targets_elsewhere_and_wrong_patterns(
-    js: JetStream, planned: str, needs_server: Callable[[str], None]
-) -> None:
-    with pytest.raises(APIError) as refused:
-        await js.schedule(f"{planned}.plan", target="elsewhere", at=FAR)
+    plan, target = f"{stream}.plan", f"{stream}.done"
+    with pytest.raises(errors.NotEnabledOnStreamError) as not_enabled:
+        await js.schedule(plan, target=target, at=FAR)
+    assert not_enabled.value.option == "allow_msg_schedules"
+    await js.update_stream(name=stream, allow_msg_schedules=True, allow_msg_ttl=True)
+    with pytest.raises(errors.APIError) as refused:
+        await js.schedule(plan, target="elsewhere", at=FAR)
     assert refused.value.err_code == 10190
     needs_server("2.14")
-    with pytest.raises(APIError) as refused:  # seconds come first
-        await js.schedule(f"{planned}.plan", target=f"{planned}.done", cron="*/5 * * * *")
+    with pytest.raises(errors.APIError) as refused:  # seconds come first
+        await js.schedule(plan, target=target, cron="*/5 * * * *")
     assert refused.value.err_code == 10189
 
 
@@ -212,11 +183,11 @@ async def test_mistakes_are_found_before_anything_is_sent(
     newest = ServerInfo(server_id="x", version="2.15.0", headers=True, max_payload=1_000_000)
     monkeypatch.setattr(nc._link, "info", newest)
     before = nc.stats.out_msgs
-    with pytest.raises(ConfigError):
+    with pytest.raises(errors.ConfigError):
         await js.schedule("plan", **{"target": "done", **options})
-    with pytest.raises(BadSubjectError):
+    with pytest.raises(errors.BadSubjectError):
         await js.cancel_schedule("S", "plan.*")
-    with pytest.raises(ConfigError):
+    with pytest.raises(errors.ConfigError):
         await js.end_schedule("plan", "plan")
     assert nc.stats.out_msgs == before
 
@@ -236,7 +207,7 @@ async def test_schedule_on_an_older_server_is_refused_before_sending(
 ) -> None:
     old = ServerInfo(server_id="x", version=version, headers=True, max_payload=1_000_000)
     monkeypatch.setattr(nc._link, "info", old)
-    with pytest.raises(UnsupportedByServerError):
+    with pytest.raises(errors.UnsupportedByServerError):
         await js.schedule("plan", target="done", **options)
-    with pytest.raises(UnsupportedByServerError):
+    with pytest.raises(errors.UnsupportedByServerError):
         await js.end_schedule("plan", "done")

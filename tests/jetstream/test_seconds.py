@@ -1,25 +1,32 @@
-"""Times that callers give are seconds or a timedelta, in every call."""
+"""Times that callers give are seconds or a timedelta, and exact to the nanosecond."""
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import typing
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.blocking.test_twins import TWINS, surface
+from tests.conftest import Unique
 
 from jetspark.connection.options import ConnectOptions
 from jetspark.documents.configuration import config_to_wire
+from jetspark.documents.document import (
+    Duration,
+    Timestamp,
+    exact_ns,
+    text_of_time,
+    timestamp_of_text,
+)
 from jetspark.documents.streams import StreamConfig
 from jetspark.errors import BadTimeoutError, ConfigError, RequestTimeoutError
+from jetspark.full_client import Client, JetStream
 from jetspark.timestamps import in_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.full_client import Client, JetStream
 
 TIMES = {"timeout", "heartbeat", "expires", "stall", "resync", "retry_for", "delay", "every"}
 SHORT = timedelta(milliseconds=50)
@@ -56,9 +63,7 @@ def test_options_of_a_connection_keep_seconds() -> None:
 
 
 @pytest.mark.server
-async def test_every_time_of_a_call_may_be_a_timedelta(
-    nc: Client, js: JetStream, stream: str, unique: Callable[[str], str]
-) -> None:
+async def test_times_as_timedeltas(nc: Client, js: JetStream, stream: str, unique: Unique) -> None:
     sub = nc.subscribe(unique("nothing"))
     with pytest.raises(RequestTimeoutError, match=r"0\.05 s"):
         await sub.next(SHORT)
@@ -93,27 +98,19 @@ async def test_every_time_of_a_call_may_be_a_timedelta(
 
 
 @pytest.mark.server
-async def test_options_of_configurations_may_be_seconds(
-    js: JetStream, stream: str, unique: Callable[[str], str]
-) -> None:
+async def test_options_may_be_in_seconds(js: JetStream, stream: str, unique: Unique) -> None:
     info = await js.create_stream(name=unique("T"), max_age=3600, duplicate_window=1.5)
     assert info.config.max_age == timedelta(hours=1)
     assert info.config.duplicate_window == timedelta(seconds=1.5)
     info = await js.update_stream(name=info.name, max_age=7200.5)
     assert info.config.max_age == timedelta(seconds=7200.5)
+    three, four = timedelta(seconds=3), timedelta(seconds=4)
     consumer = await js.create_consumer(
-        stream,
-        ack_wait=3,
-        backoff=[3, timedelta(seconds=4)],
-        inactive_threshold=60,
-        max_deliver=3,
+        stream, ack_wait=3, backoff=[3, four], inactive_threshold=60, max_deliver=3
     )
     config = consumer.cached_info.config
-    assert config.backoff == [timedelta(seconds=3), timedelta(seconds=4)]
-    assert (config.ack_wait, config.inactive_threshold) == (
-        timedelta(seconds=3),
-        timedelta(minutes=1),
-    )
+    assert (config.ack_wait, config.backoff) == (three, [three, four])
+    assert config.inactive_threshold == timedelta(minutes=1)
     bucket = await js.create_bucket(unique("B"), ttl=600)
     assert (await bucket.status()).ttl == timedelta(minutes=10)
     await js.update_bucket(bucket.name, ttl=timedelta(minutes=11))
@@ -138,3 +135,48 @@ def test_plain_numbers_of_wire_documents_are_nanoseconds() -> None:
 def test_seconds_alias_equals_the_type_of_in_seconds() -> None:
     hints = typing.get_type_hints(in_seconds)
     assert set(typing.get_args(hints["value"])) == {float, timedelta, type(None)}
+
+
+# -- exact to the nanosecond -------------------------------------------------------------------
+
+
+LONGEST = 2**63 - 1  # Go's int64
+
+
+@given(st.integers(-LONGEST, LONGEST))
+def test_a_duration_keeps_its_nanoseconds(ns: int) -> None:
+    duration = Duration.from_ns(ns)
+    assert duration.ns == exact_ns(duration) == ns
+    assert duration // timedelta(microseconds=1) == ns // 1000
+    assert pickle.loads(pickle.dumps(duration)).ns == copy.deepcopy(duration).ns == ns
+
+
+@given(st.integers(0, LONGEST))
+def test_a_time_keeps_its_nanoseconds_through_its_text(ns: int) -> None:
+    time = Timestamp.from_ns(ns)
+    assert timestamp_of_text(text_of_time(time)).ns == time.ns == ns
+    assert pickle.loads(pickle.dumps(time)).ns == copy.copy(time).ns == ns
+
+
+def test_they_are_equal_to_what_people_write() -> None:
+    assert Duration.from_ns(5 * 10**9) == timedelta(seconds=5)
+    assert Timestamp.from_ns(1_000_000_000) == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert hash(Duration.from_ns(5 * 10**9)) == hash(timedelta(seconds=5))
+
+
+def test_nanoseconds_apart_is_not_equal() -> None:
+    assert Duration.from_ns(1001) != Duration.from_ns(1002)
+    assert Timestamp.from_ns(1001) != Timestamp.from_ns(1002)
+    assert len({Duration.from_ns(1001), Duration.from_ns(1001)}) == 1
+
+
+def test_arithmetic_and_zones_work() -> None:
+    time = Timestamp.from_ns(1_700_000_000_123_456_789)
+    later = time + Duration.from_ns(1_500)
+    assert exact_ns(later) == 1_700_000_000_123_457_000
+    assert exact_ns(time.astimezone(timezone(timedelta(hours=2)))) == 1_700_000_000_123_456_000
+    assert time.replace(year=2000).year == 2000
+
+
+def test_year_one_is_a_time() -> None:
+    assert timestamp_of_text("0001-01-01T00:00:00Z").year == 1

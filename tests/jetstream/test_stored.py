@@ -4,37 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import MakeStream, NeedsServer, Unique
+from tests.jetstream.conftest import fill_thirds, holds
 from tests.jetstream.eventually import eventually
-from tests.support.raw_client import RawClient
+from tests.support.cluster import Cluster
+from tests.support.frame_proxy import FrameProxy
 
-from jetspark.errors import (
-    BadNameError,
-    BadSubjectError,
-    ConfigError,
-    DirectGetError,
-    MessageNotFoundError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-    UnsupportedByServerError,
-)
-from jetspark.full_client import JetStream, connect
+from jetspark import errors
+from jetspark.client.messages import Message
+from jetspark.documents.streams import StoredMsg
+from jetspark.full_client import Client, JetStream, connect
+from jetspark.server import NatsServer
 from jetspark.wire import frames
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.cluster import Cluster
-    from tests.support.leaf import HubAndLeaf
-
-    from jetspark.client.messages import Message
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
-
-pytestmark = pytest.mark.server
 
 
 @pytest.fixture
@@ -44,11 +30,39 @@ async def open_stream(js: JetStream, stream: str) -> str:
     return stream
 
 
-async def fill(js: JetStream, stream: str, count: int, **options: Any) -> None:
-    """Payloads are the sequences of a new stream; subjects end in the sequence modulo 3."""
-    async with js.publisher() as publisher:
-        for seq in range(1, count + 1):
-            await publisher.send(f"{stream}.{seq % 3}", b"%d" % seq, **options)
+MISSING = b"NATS/1.0 404 Message Not Found\r\n\r\n"
+
+
+def stored(seq: int, before: int, pending: int) -> bytes:
+    """The headers of a message in a batch: after that one, and with so many to come."""
+    return (
+        b"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: s.%d\r\nNats-Sequence: %d\r\n"
+        b"Nats-Time-Stamp: 2026-01-01T00:00:00Z\r\nNats-Num-Pending: %d\r\n"
+        b"Nats-Last-Sequence: %d\r\n\r\n" % (seq, seq, pending, before)
+    )
+
+
+def end(last: int, pending: int) -> bytes:
+    return (
+        b"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n"
+        b"Nats-UpTo-Sequence: 9\r\n\r\n" % (pending, last)
+    )
+
+
+class ScriptedBatches:
+    """Direct gets from S are answered by a script of headers; `asked` are the requests."""
+
+    def __init__(self, nc: Client, prefix: str, *answers: list[bytes]) -> None:
+        self.nc, self.answers = nc, list(answers)
+        self.asked: list[dict[str, Any]] = []
+        self.js = nc.jetstream(api_prefix=prefix, timeout=2)
+        nc.subscribe(f"{prefix}.DIRECT.GET.S", callback=self._answer)
+
+    async def _answer(self, msg: Message) -> None:
+        self.asked.append(json.loads(msg.data))
+        assert msg.reply is not None
+        for block in self.answers.pop(0):
+            self.nc.publishing.link.outbox.put(frames.hpub(msg.reply, block, b""))
 
 
 @pytest.mark.parametrize("direct", [None, True, False])
@@ -56,7 +70,7 @@ async def test_a_stored_message_is_equal_by_direct_get_and_from_the_leader(
     js: JetStream, open_stream: str, direct: bool | None
 ) -> None:
     stream = open_stream
-    await fill(js, stream, 6)
+    await fill_thirds(js, stream, 6)
     ways: list[tuple[int, dict[str, Any]]] = [
         (4, {"seq": 4}),
         (4, {"last_by_subject": f"{stream}.1"}),
@@ -71,17 +85,15 @@ async def test_a_stored_message_is_equal_by_direct_get_and_from_the_leader(
         assert found.headers is None
         assert found == await js.get_msg(stream, found.seq, direct=False)
     for way in ({"seq": 7}, {"last_by_subject": f"{stream}.x"}, {"next_by_subject": "x"}):
-        with pytest.raises(MessageNotFoundError, match=stream):
+        with pytest.raises(errors.MessageNotFoundError, match=stream):
             await js.get_msg(stream, direct=direct, **way)
 
 
 async def test_stored_headers_are_only_the_publishers(js: JetStream, open_stream: str) -> None:
     headers = [("Nats-Sequence", "999"), ("Nats-Subject", "lie"), ("k", "vé"), ("k", "w")]
     await js.publish(f"{open_stream}.a", b"x", headers=headers)
-    for found in (
-        await js.get_msg(open_stream, 1, direct=True),
-        await js.get_msg(open_stream, 1, direct=False),
-    ):
+    for direct in (True, False):
+        found = await js.get_msg(open_stream, 1, direct=direct)
         assert (found.seq, found.subject) == (1, f"{open_stream}.a")
         assert found.headers is not None
         assert list(found.headers.items()) == headers
@@ -98,40 +110,37 @@ async def test_a_stream_without_direct_gets_is_read_from_its_leader(
 
 
 async def test_direct_gets_that_are_disabled_later_are_noticed(
-    js: JetStream, open_stream: str, needs_server: Callable[[str], None]
+    js: JetStream, open_stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.10")  # older ones say nothing
     await js.publish(f"{open_stream}.a", b"x")
     assert (await js.get_msg(open_stream, 1)).data == b"x"
     await js.update_stream(name=open_stream, allow_direct=False)
     assert (await js.get_msg(open_stream, 1)).data == b"x"
-    with pytest.raises(DirectGetError, match="allow_direct") as refused:
+    with pytest.raises(errors.DirectGetError, match="allow_direct") as refused:
         await js.get_msg(open_stream, 1, direct=True)
     assert refused.value.status == 503
 
 
 @pytest.mark.parametrize("direct", [None, True, False])
 async def test_reading_a_stream_that_does_not_exist_raises(
-    js: JetStream,
-    unique: Callable[[str], str],
-    needs_server: Callable[[str], None],
-    direct: bool | None,
+    js: JetStream, unique: Unique, needs_server: NeedsServer, direct: bool | None
 ) -> None:
     if direct:
         needs_server("2.10")
-    with pytest.raises(StreamNotFoundError):
+    with pytest.raises(errors.StreamNotFoundError):
         await js.get_msg(unique("S"), 1, direct=direct)
 
 
 async def test_a_direct_get_of_the_last_message_has_the_subject_in_its_subject(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
+    js: JetStream, nc: Client, unique: Unique
 ) -> None:
     prefix = unique("api")
     asked: list[tuple[str, bytes]] = []
     nc.subscribe(f"{prefix}.>", callback=lambda msg: asked.append((msg.subject, msg.data)))
     elsewhere = nc.jetstream(api_prefix=prefix, timeout=0.05)
     for subject in ("a.b", "a.*"):
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await elsewhere.get_msg("S", last_by_subject=subject, direct=True)
     await eventually(lambda: len(asked) == 2)
     assert asked == [
@@ -141,18 +150,15 @@ async def test_a_direct_get_of_the_last_message_has_the_subject_in_its_subject(
 
 
 async def test_a_message_missing_on_a_lagging_replica_is_read_from_the_leader(
-    js: JetStream, nc: Client, stream: str, unique: Callable[[str], str]
+    js: JetStream, nc: Client, stream: str, unique: Unique
 ) -> None:
     """A replica that lags is too rare to wait for: one answers in its place."""
-    await fill(js, stream, 5)
+    await fill_thirds(js, stream, 5)
     prefix = unique("api")
-    missing = b"NATS/1.0 404 Message Not Found\r\n\r\n"
 
     async def lag(msg: Message) -> None:
         assert msg.reply is not None
-        nc.publishing.link.outbox.put(
-            b"HPUB %b %d %d\r\n%b\r\n" % (msg.reply.encode(), 34, 34, missing)
-        )
+        nc.publishing.link.outbox.put(frames.hpub(msg.reply, MISSING, b""))
 
     async def lead(msg: Message) -> None:
         subject = msg.subject.replace(prefix, "$JS.API", 1)
@@ -164,18 +170,18 @@ async def test_a_message_missing_on_a_lagging_replica_is_read_from_the_leader(
     await js.update_stream(name=stream, allow_direct=True)
     behind = nc.jetstream(api_prefix=prefix)
     assert (await behind.get_msg(stream, 2)).data == b"2"
-    with pytest.raises(MessageNotFoundError):
+    with pytest.raises(errors.MessageNotFoundError):
         await behind.get_msg(stream, 2, direct=True)
     assert [msg.seq async for msg in behind.get_msgs(stream, 2)] == [2, 3, 4, 5]
     assert await behind.get_msgs(stream, 2, confirm=False).all() == []
 
 
 async def test_get_msgs_reads_ranges(
-    js: JetStream, open_stream: str, needs_server: Callable[[str], None]
+    js: JetStream, open_stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     stream = open_stream
-    await fill(js, stream, 30, headers={"h": "v"})
+    await fill_thirds(js, stream, 30, headers={"h": "v"})
     for gone in (1, 2, 10, 11, 12, 30):
         await js.delete_msg(stream, gone)
     held = [seq for seq in range(1, 31) if seq not in (1, 2, 10, 11, 12, 30)]
@@ -208,11 +214,11 @@ async def test_get_msgs_reads_ranges(
 
 
 async def test_get_last_msgs_of_many_subjects(
-    js: JetStream, stream: str, needs_server: Callable[[str], None]
+    js: JetStream, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     await js.update_stream(name=stream, allow_direct=True)
-    await fill(js, stream, 9)
+    await fill_thirds(js, stream, 9)
     await js.publish(f"{stream}.1.deep", b"10")
 
     async def read(subjects: str | list[str], **options: Any) -> list[int]:
@@ -230,14 +236,11 @@ async def test_get_last_msgs_of_many_subjects(
 
 @pytest.mark.parametrize("storage", ["file", "memory"])
 async def test_last_messages_up_to_a_sequence_to_come_are_those_of_now(
-    js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None], storage: str
+    js: JetStream, make_stream: MakeStream, needs_server: NeedsServer, storage: str
 ) -> None:
     """A file store answers with nothing there."""
     needs_server("2.11")
-    name = unique("S")
-    await js.create_stream(
-        name=name, subjects=[f"{name}.*"], storage=storage, allow_direct=True, max_msgs=3
-    )
+    name = await make_stream(storage=storage, allow_direct=True, max_msgs=3)
     for number in (1, 2, 1, 3):
         await js.publish(f"{name}.{number}")
     for batch in (1, 2, 1000):
@@ -248,10 +251,10 @@ async def test_last_messages_up_to_a_sequence_to_come_are_those_of_now(
 
 
 async def test_later_batches_belong_to_the_moment_of_the_first(
-    js: JetStream, open_stream: str, needs_server: Callable[[str], None]
+    js: JetStream, open_stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    await fill(js, open_stream, 6)
+    await fill_thirds(js, open_stream, 6)
     found = []
     async for msg in js.get_last_msgs(open_stream, f"{open_stream}.*", batch=1):
         found.append(msg.seq)
@@ -260,76 +263,50 @@ async def test_later_batches_belong_to_the_moment_of_the_first(
     assert found == [4, 5, 6]
 
 
-async def test_last_messages_are_complete_when_a_batch_is_broken_off(
-    nc: Client, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    def stored(seq: int, before: int, pending: int) -> bytes:
-        return (
-            b"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: s.%d\r\nNats-Sequence: %d\r\n"
-            b"Nats-Time-Stamp: 2026-01-01T00:00:00Z\r\nNats-Num-Pending: %d\r\n"
-            b"Nats-Last-Sequence: %d\r\n\r\n" % (seq, seq, pending, before)
-        )
-
-    def end(last: int, pending: int) -> bytes:
-        return (
-            b"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n"
-            b"Nats-UpTo-Sequence: 9\r\n\r\n" % (pending, last)
-        )
-
+async def test_messages_are_complete_when_a_batch_is_broken_off(nc: Client, unique: Unique) -> None:
     # As a server does when another client replaces a message that it was about to send.
-    gone = b"NATS/1.0 404 Message Not Found\r\n\r\n"
-    answers = [
-        [stored(1, 0, 3), gone],
+    peer = ScriptedBatches(
+        nc,
+        unique("api"),
+        [stored(1, 0, 3), MISSING],
         [stored(1, 0, 2), stored(2, 1, 1), end(2, 2)],
-        [stored(3, 0, 1), gone],
-        [gone],
+        [stored(3, 0, 1), MISSING],
+        [MISSING],
         [stored(5, 0, 0), end(5, 0)],
-    ]
-    asked: list[dict[str, Any]] = []
-    raw, prefix = RawClient(shared_server.url), unique("api")
-
-    async def answer(msg: Message) -> None:
-        asked.append(json.loads(msg.data))
-        assert msg.reply is not None
-        for block in answers.pop(0):
-            raw._send(frames.hpub(msg.reply, block, b""))
-
-    nc.subscribe(f"{prefix}.DIRECT.GET.S", callback=answer)
-    await nc.flush()
-    js = JetStream(nc, api_prefix=prefix, timeout=2)
-    try:
-        found = [msg.seq async for msg in js.get_last_msgs("S", "s.*")]
-    finally:
-        raw.close()
+    )
+    found = [msg.seq async for msg in peer.js.get_last_msgs("S", "s.*")]
     assert found == [1, 2, 3, 5]
-    where = [(one.get("seq"), one.get("up_to_seq")) for one in asked]
+    where = [(one.get("seq"), one.get("up_to_seq")) for one in peer.asked]
     assert where == [(None, None), (None, None), (3, 9), (4, 9), (4, 9)]
+    peer = ScriptedBatches(nc, unique("api"), [stored(1, 0, 1), stored(2, 1, 1)], [MISSING])
+    assert [msg.seq async for msg in peer.js.get_msgs("S", confirm=False)] == [1, 2]
+    assert peer.asked[1]["seq"] == 3
 
 
 async def test_get_last_msgs_of_too_many_subjects_is_an_error(
-    js: JetStream, open_stream: str, needs_server: Callable[[str], None]
+    js: JetStream, open_stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     async with js.publisher() as publisher:
         for number in range(1025):
             await publisher.send(f"{open_stream}.{number}")
-    with pytest.raises(DirectGetError, match="ask for fewer at once") as refused:
+    with pytest.raises(errors.DirectGetError, match="ask for fewer at once") as refused:
         await js.get_last_msgs(open_stream, f"{open_stream}.*").all()
     assert refused.value.status == 413
 
 
 async def test_get_msgs_of_a_stream_without_direct_gets_raises(
-    js: JetStream, stream: str, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    js: JetStream, stream: str, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    with pytest.raises(DirectGetError, match="allow_direct"):
+    with pytest.raises(errors.DirectGetError, match="allow_direct"):
         await js.get_msgs(stream).all()
-    with pytest.raises(StreamNotFoundError):
+    with pytest.raises(errors.StreamNotFoundError):
         await js.get_last_msgs(unique("S"), ">").all()
 
 
 async def test_get_msgs_is_refused_for_older_servers(
-    js: JetStream, nc: Client, open_stream: str, unique: Callable[[str], str]
+    js: JetStream, nc: Client, open_stream: str, unique: Unique
 ) -> None:
     assert nc.server_info is not None
     if nc.server_info.at_least(2, 11):
@@ -344,64 +321,29 @@ async def test_get_msgs_is_refused_for_older_servers(
 
         await js.publish(f"{open_stream}.a", b"x")
         nc.subscribe(f"{prefix}.DIRECT.GET.{open_stream}", callback=answer)
-        with pytest.raises(UnsupportedByServerError, match=r"2\.11"):
+        with pytest.raises(errors.UnsupportedByServerError, match=r"2\.11"):
             await nc.jetstream(api_prefix=prefix).get_msgs(open_stream).all()
         return
     before = nc.stats.out_msgs
-    with pytest.raises(UnsupportedByServerError, match=r"2\.11"):
+    with pytest.raises(errors.UnsupportedByServerError, match=r"2\.11"):
         js.get_msgs(open_stream)
-    with pytest.raises(UnsupportedByServerError, match=r"2\.11"):
+    with pytest.raises(errors.UnsupportedByServerError, match=r"2\.11"):
         js.get_last_msgs(open_stream, ">")
     assert nc.stats.out_msgs == before
 
 
-async def test_a_batch_that_loses_its_end_is_continued(
-    js: JetStream, nc: Client, open_stream: str, unique: Callable[[str], str]
-) -> None:
-    prefix = unique("api")
-    asked: list[bytes] = []
-
-    async def answer(msg: Message) -> None:
-        asked.append(msg.data)
-        assert msg.reply is not None
-        if len(asked) == 1:
-            for seq in (1, 2):
-                headers = {"Nats-Stream": "S", "Nats-Subject": "a", "Nats-Sequence": str(seq)}
-                headers |= {"Nats-Time-Stamp": "2026-01-01T00:00:00Z", "Nats-Num-Pending": "1"}
-                headers["Nats-Last-Sequence"] = str(seq - 1)
-                await nc.publish(msg.reply, b"x", headers=headers)
-        else:
-            block = b"NATS/1.0 404 Message Not Found\r\n\r\n"
-            nc.publishing.link.outbox.put(b"HPUB %b 34 34\r\n%b\r\n" % (msg.reply.encode(), block))
-
-    nc.subscribe(f"{prefix}.DIRECT.GET.S", callback=answer)
-    lossy = nc.jetstream(api_prefix=prefix, timeout=1)
-    found = await lossy.get_msgs("S", confirm=False).all()
-    assert [msg.seq for msg in found] == [1, 2]
-    assert b'"seq":3' in asked[1]
-
-
-async def test_a_mirror_answers_for_its_origin(
-    js: JetStream, open_stream: str, unique: Callable[[str], str]
-) -> None:
-    await fill(js, open_stream, 3)
-    name = unique("M")
-    await js.create_stream(
-        name=name, mirror={"name": open_stream}, mirror_direct=True, allow_direct=True
-    )
-
-    async def arrived() -> bool:
-        return (await js.stream_info(name)).state.messages == 3
-
-    await eventually(arrived)
+async def test_mirrors_answer_too(js: JetStream, open_stream: str, make_stream: MakeStream) -> None:
+    await fill_thirds(js, open_stream, 3)
+    mirror = {"name": open_stream}
+    name = await make_stream(subjects=None, mirror=mirror, mirror_direct=True, allow_direct=True)
+    await holds(js, name, 3)
     assert (await js.get_msg(name, 2, direct=True)).subject == f"{open_stream}.2"
     for _ in range(20):  # one of the two answers
         assert (await js.get_msg(open_stream, 2, direct=True)).data == b"2"
-    await js.delete_stream(name)
 
 
 async def test_every_acknowledged_message_is_read_on_a_cluster(
-    nats_cluster: Cluster, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    nats_cluster: Cluster, unique: Unique, needs_server: NeedsServer
 ) -> None:
     """Replicas lag; the leader has the last word."""
     needs_server("2.11")
@@ -420,57 +362,109 @@ async def test_every_acknowledged_message_is_read_on_a_cluster(
 
 
 async def test_stored_messages_of_another_domain(
-    hub_and_leaf: HubAndLeaf, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    on_hub: Client, on_leaf: Client, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    stream = unique("S")
-    async with connect(hub_and_leaf.leaf.url) as nc:
-        js = nc.jetstream(domain="hub")
-        await js.create_stream(name=stream, subjects=[f"{stream}.>"], allow_direct=True)
-        async with connect(hub_and_leaf.hub.url) as hub:
-            await fill(hub.jetstream(), stream, 5)
-        for direct in (None, True, False):
-            found = await js.get_msg(stream, last_by_subject=f"{stream}.1", direct=direct)
-            assert (found.seq, found.subject) == (4, f"{stream}.1")
-        assert [msg.seq async for msg in js.get_msgs(stream, 2, batch=2)] == [2, 3, 4, 5]
-        assert len(await js.get_last_msgs(stream, ">").all()) == 3
-        await js.update_stream(name=stream, allow_direct=False)
-        assert (await nc.jetstream(domain="hub").get_msg(stream, 5)).seq == 5
-        await js.delete_stream(stream)
+    stream, js = unique("S"), on_leaf.jetstream(domain="hub")
+    await js.create_stream(name=stream, subjects=[f"{stream}.>"], allow_direct=True)
+    await fill_thirds(on_hub.jetstream(), stream, 5)
+    for direct in (None, True, False):
+        found = await js.get_msg(stream, last_by_subject=f"{stream}.1", direct=direct)
+        assert (found.seq, found.subject) == (4, f"{stream}.1")
+    assert [msg.seq async for msg in js.get_msgs(stream, 2, batch=2)] == [2, 3, 4, 5]
+    assert len(await js.get_last_msgs(stream, ">").all()) == 3
+    await js.update_stream(name=stream, allow_direct=False)
+    assert (await on_leaf.jetstream(domain="hub").get_msg(stream, 5)).seq == 5
+    await js.delete_stream(stream)
 
 
-async def test_wrong_get_options_are_refused_before_anything_is_sent(
-    js: JetStream, nc: Client
-) -> None:
+async def test_wrong_get_options_are_not_sent(js: JetStream, nc: Client) -> None:
     before = nc.stats.out_msgs
-    wrong: list[Callable[[], object]] = [
-        lambda: js.get_msgs("S", 1, start_time=datetime.now(UTC)),
-        lambda: js.get_msgs("S", 5, up_to_seq=4),
-        lambda: js.get_last_msgs("S", []),
-        lambda: js.get_last_msgs("S", "a", up_to_seq=1, up_to_time=datetime.now(UTC)),
+    now = datetime.now(UTC)
+    wrong: list[tuple[type[Exception], Callable[[], object]]] = [
+        (errors.ConfigError, lambda: js.get_msgs("S", 1, start_time=now)),
+        (errors.ConfigError, lambda: js.get_msgs("S", 5, up_to_seq=4)),
+        (errors.ConfigError, lambda: js.get_last_msgs("S", [])),
+        (errors.ConfigError, lambda: js.get_last_msgs("S", "a", up_to_seq=1, up_to_time=now)),
+        (errors.BadNameError, lambda: js.get_msgs("a.b")),
+        (errors.BadSubjectError, lambda: js.get_msgs("S", subject="a..b")),
+        (errors.BadSubjectError, lambda: js.get_last_msgs("S", ["a", "b c"])),
     ]
-    for call in wrong:
-        with pytest.raises(ConfigError):
+    for error, call in wrong:
+        with pytest.raises(error):
             call()
-    with pytest.raises(BadNameError):
-        js.get_msgs("a.b")
-    with pytest.raises(BadSubjectError):
-        js.get_msgs("S", subject="a..b")
-    with pytest.raises(BadSubjectError):
-        js.get_last_msgs("S", ["a", "b c"])
-    with pytest.raises(BadNameError):
+    with pytest.raises(errors.BadNameError):
         await js.get_msg("a b", 1)
     assert nc.stats.out_msgs == before
 
 
 async def test_leaving_a_range_early_leaves_nothing_behind(
-    js: JetStream, nc: Client, open_stream: str, needs_server: Callable[[str], None]
+    js: JetStream, nc: Client, open_stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    await fill(js, open_stream, 10)
+    await fill_thirds(js, open_stream, 10)
     tasks = len(asyncio.all_tasks())
     async for msg in js.get_msgs(open_stream, batch=2):
         if msg.seq == 3:
             break
     assert len(nc.requests) == 0
     assert len(asyncio.all_tasks()) == tasks
+
+
+# -- links that are cut before, within and at the end of an answer -----------------------------
+
+
+async def range_of(js: JetStream, stream: str) -> list[StoredMsg]:
+    return await js.get_msgs(stream, 2, max_msgs=7, batch=4).all()
+
+
+async def last(js: JetStream, stream: str) -> list[StoredMsg]:
+    return await js.get_last_msgs(stream, f"{stream}.>", batch=2).all()
+
+
+async def together(js: JetStream, stream: str) -> list[StoredMsg]:
+    return (await js.get_last_msgs_together(stream, f"{stream}.>")).messages
+
+
+@pytest.mark.parametrize("position", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("read", [range_of, last, together])
+async def test_an_answer_that_is_cut_goes_on_over_the_next_link(
+    js: JetStream,
+    stream: str,
+    shared_server: NatsServer,
+    read: Any,
+    position: int,
+    needs_server: NeedsServer,
+) -> None:
+    needs_server("2.11")
+    await js.update_stream(name=stream, allow_direct=True)
+    for number in range(10):
+        await js.publish(f"{stream}.{number % 5}", b"%d" % number)
+    async with (
+        FrameProxy(shared_server.port) as proxy,
+        connect(proxy.url, reconnect_wait=0.05) as nc,
+    ):
+        far = nc.jetstream(timeout=60)
+        fault = proxy.arm(position, "cut")
+        begun = asyncio.get_running_loop().time()
+        assert await read(far, stream) == await read(js, stream)
+        assert asyncio.get_running_loop().time() - begun < 50  # no timeout
+        assert nc.stats.reconnects == 1
+    assert fault.hit is not None
+
+
+async def test_an_answer_that_is_cut_for_good_is_an_error_at_once(
+    js: JetStream, stream: str, shared_server: NatsServer, needs_server: NeedsServer
+) -> None:
+    needs_server("2.11")
+    await js.update_stream(name=stream, allow_direct=True)
+    await js.publish(f"{stream}.a", b"")
+    async with (
+        FrameProxy(shared_server.port) as proxy,
+        connect(proxy.url, reconnect=False) as nc,
+        asyncio.timeout(50),
+    ):
+        far = nc.jetstream(timeout=60)
+        proxy.arm(1, "cut")
+        with pytest.raises(errors.ConnectionClosedError):
+            await range_of(far, stream)

@@ -5,62 +5,47 @@ from __future__ import annotations
 import json
 import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.conftest import MakeStream, NeedsServer, Unique
 
-from jetspark import blocking, err_codes
+from jetspark import err_codes, errors
 from jetspark.documents.document import exact_ns
 from jetspark.documents.streams import StreamConfig
-from jetspark.errors import (
-    APIError,
-    BadNameError,
-    BadSubjectError,
-    ConfigError,
-    MessageNotFoundError,
-    NameInUseError,
-    StreamNotFoundError,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from jetspark.full_client import Client, JetStream
-    from jetspark.server import NatsServer
+from jetspark.full_client import Client, JetStream
 
 
-async def test_creating_a_stream_twice_makes_one(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_creating_a_stream_twice_makes_one(js: JetStream, unique: Unique) -> None:
     name = unique("S")
     config = StreamConfig(name=name, subjects=[f"{name}.>"], storage="memory")
     first = await js.create_stream(config)
     again = await js.create_stream(config)
     assert first.did_create
     assert exact_ns(first.created) == exact_ns(again.created)
-    with pytest.raises(NameInUseError, match=name):
+    with pytest.raises(errors.NameInUseError, match=name):
         await js.create_stream(config, max_msgs=5)
     await js.delete_stream(name)
-    with pytest.raises(StreamNotFoundError, match=name):
+    with pytest.raises(errors.StreamNotFoundError, match=name):
         await js.stream_info(name)
 
 
-async def test_a_stream_with_a_subject_of_another_is_told_which(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_a_stream_with_a_subject_of_another_is_told(js: JetStream, unique: Unique) -> None:
     name = unique("S")
     await js.create_stream(name=name, subjects=[f"{name}.a"], storage="memory")
     await js.create_stream(name=f"{name}_X", subjects=[f"{name}.x"], storage="memory")
     wanted = {"name": f"{name}_X", "subjects": [f"{name}.*"]}
     says = rf"^'{name}\.\*' overlaps with a subject of stream \"{name}\"\.$"
     for call in (js.update_stream, js.create_or_update_stream):
-        with pytest.raises(APIError, match=says) as refused:
+        with pytest.raises(errors.APIError, match=says) as refused:
             await call(wanted)
         assert refused.value.err_code == err_codes.SUBJECT_OVERLAP
-    with pytest.raises(APIError, match=says):
+    with pytest.raises(errors.APIError, match=says):
         await js.create_stream(wanted, name=f"{name}_Y", subjects=[f"{name}.*"])
-    with pytest.raises(APIError, match=rf"^'{name}' overlaps with a subject of stream \"{name}_Z"):
+    with pytest.raises(
+        errors.APIError, match=rf"^'{name}' overlaps with a subject of stream \"{name}_Z"
+    ):
         await js.create_stream(name=f"{name}_Z", subjects=[name])
         await js.create_stream(name=name.lower(), subjects=[name])
     for made in (name, f"{name}_X", f"{name}_Z"):
@@ -74,45 +59,27 @@ async def test_update_stream_keeps_options_not_given(js: JetStream, stream: str)
     after = await js.update_stream(name=stream, description="new")
     assert after.config == before.config.replace(description="new")
     assert after.config.max_age == timedelta(hours=1)
-    emptied = await js.update_stream(name=stream, description="", max_msgs=-1)
-    assert emptied.config.description is None
-    assert emptied.config.max_msgs == -1
-
-
-async def test_updating_a_stream_that_does_not_exist_raises(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
-    with pytest.raises(StreamNotFoundError):
-        await js.update_stream(name=unique("S"), max_msgs=1)
-
-
-async def test_create_or_update_stream_does_either(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
-    name = unique("S")
-    made = await js.create_or_update_stream(name=name, subjects=[name], storage="memory")
-    changed = await js.create_or_update_stream(name=name, max_msgs=5)
+    emptied = (await js.update_stream(name=stream, description="", max_msgs=-1)).config
+    assert (emptied.description, emptied.max_msgs) == (None, -1)
+    with pytest.raises(errors.StreamNotFoundError):
+        await js.update_stream(name=f"{stream}_NONE", max_msgs=1)
+    made = await js.create_or_update_stream(name=f"{stream}_X", storage="memory")
+    changed = await js.create_or_update_stream(name=f"{stream}_X", max_msgs=5)
     assert made.did_create
-    assert changed.config.subjects == [name]
-    assert changed.config.max_msgs == 5
-    await js.delete_stream(name)
+    assert (changed.config.storage, changed.config.max_msgs) == ("memory", 5)
+    await js.delete_stream(f"{stream}_X")
 
 
 async def test_a_purge_with_a_wrong_number_purges_nothing(js: JetStream, stream: str) -> None:
     await js.publish(f"{stream}.a", b"1")
     for number in (math.nan, math.inf):
         for what in ("keep", "seq"):
-            with pytest.raises(ConfigError, match="is a whole number"):
+            with pytest.raises(errors.ConfigError, match="is a whole number"):
                 await js.purge_stream(stream, **{what: number})  # type: ignore[arg-type]
-    assert (await js.stream_info(stream)).state.messages == 1
-
-
-async def test_nothing_is_before_the_first_sequence(js: JetStream, stream: str) -> None:
-    await js.publish(f"{stream}.a", b"")
-    for filter in (None, f"{stream}.a"):
+    for filter in (None, f"{stream}.a"):  # nothing is before the first
         assert await js.purge_stream(stream, filter=filter, seq=1) == 0
     assert (await js.stream_info(stream)).state.messages == 1
-    with pytest.raises(StreamNotFoundError):
+    with pytest.raises(errors.StreamNotFoundError):
         await js.purge_stream(f"{stream}_NONE", seq=1)
 
 
@@ -124,7 +91,7 @@ async def test_purge_by_filter_keep_and_seq(js: JetStream, stream: str) -> None:
     assert (await js.stream_info(stream)).state.first_seq == 7
     assert await js.purge_stream(stream, keep=3) == 3
     assert await js.purge_stream(stream) == 3
-    with pytest.raises(ConfigError, match="either keep or seq"):
+    with pytest.raises(errors.ConfigError, match="either keep or seq"):
         await js.purge_stream(stream, keep=1, seq=1)
 
 
@@ -138,11 +105,9 @@ async def test_stream_info_with_details(js: JetStream, stream: str) -> None:
     assert info.state.deleted == [2]
     assert info.state.subjects == {f"{stream}.0": 2, f"{stream}.1": 1}
     assert info.state.num_subjects == 2
-    assert info.extra == {}
-    assert info.state.extra == {}
+    assert info.extra == info.state.extra == {}
     plain = (await js.stream_info(stream)).state
-    assert plain.deleted is None
-    assert plain.subjects is None
+    assert (plain.deleted, plain.subjects) == (None, None)
 
 
 @pytest.mark.full
@@ -156,7 +121,7 @@ async def test_more_subjects_than_one_page(js: JetStream, stream: str) -> None:
     assert len(info.state.subjects) == count
 
 
-async def test_stream_lists_are_paged(js: JetStream, unique: Callable[[str], str]) -> None:
+async def test_stream_lists_are_paged(js: JetStream, unique: Unique) -> None:
     prefix = unique("P")
     names = [f"{prefix}_{number:03}" for number in range(300)]  # a page of infos is 256
     for name in names:
@@ -186,52 +151,48 @@ async def test_a_stored_message_is_read_by_sequence_and_subject(js: JetStream, s
     assert (await js.get_msg(stream, 2, next_by_subject=f"{stream}.*")).seq == 2
     empty = await js.get_msg(stream, 4)
     assert (empty.data, empty.headers) == (b"", None)
-    with pytest.raises(MessageNotFoundError, match=stream):
+    with pytest.raises(errors.MessageNotFoundError, match=stream):
         await js.get_msg(stream, 99)
     for arguments in ({}, {"seq": 1, "last_by_subject": "a"}):
-        with pytest.raises(ConfigError):
+        with pytest.raises(errors.ConfigError):
             await js.get_msg(stream, **arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("storage", ["file", "memory"])
 @pytest.mark.parametrize("erase", [False, True])
 async def test_deleting_a_message_twice_raises(
-    js: JetStream, unique: Callable[[str], str], storage: str, erase: bool
+    js: JetStream, make_stream: MakeStream, storage: str, erase: bool
 ) -> None:
-    stream = unique("S")
-    await js.create_stream(name=stream, subjects=[f"{stream}.>"], storage=storage)
+    stream = await make_stream(storage=storage)
     await js.publish(f"{stream}.a", b"1")
     await js.publish(f"{stream}.a", b"2")
     await js.delete_msg(stream, 1, erase=erase)
     for gone in (1, 99):
-        with pytest.raises(MessageNotFoundError, match=f"{gone}"):
+        with pytest.raises(errors.MessageNotFoundError, match=f"{gone}"):
             await js.delete_msg(stream, gone, erase=erase)
     await js.update_stream(name=stream, deny_delete=True)
-    with pytest.raises(APIError) as refused:
+    with pytest.raises(errors.APIError) as refused:
         await js.delete_msg(stream, 2)
-    assert not isinstance(refused.value, MessageNotFoundError)
-    await js.delete_stream(stream)
+    assert not isinstance(refused.value, errors.MessageNotFoundError)
 
 
-async def test_wrong_stream_options_are_refused_before_anything_is_sent(
-    js: JetStream, nc: Client
-) -> None:
+async def test_wrong_stream_options_are_not_sent(js: JetStream, nc: Client) -> None:
     before = nc.stats.out_msgs
     for name in ("", "a.b", "a b", "*"):
-        with pytest.raises(BadNameError):
+        with pytest.raises(errors.BadNameError):
             await js.create_stream(name=name)
-        with pytest.raises(BadNameError):
+        with pytest.raises(errors.BadNameError):
             await js.stream_info(name)
-    with pytest.raises(ConfigError, match="needs a name"):
+    with pytest.raises(errors.ConfigError, match="needs a name"):
         await js.create_stream(subjects=["a"])
-    with pytest.raises(BadSubjectError):
+    with pytest.raises(errors.BadSubjectError):
         await js.create_stream(name="S", subjects=["a..b"])
     with pytest.raises(TypeError, match="'subject'"):
         await js.create_stream(name="S", subject=["a"])  # type: ignore[call-arg]
     assert nc.stats.out_msgs == before
 
 
-# -- straight from JSON--------- -----------------------------------------------------------------
+# -- straight from JSON --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -242,20 +203,20 @@ async def test_wrong_stream_options_are_refused_before_anything_is_sent(
     ],
 )
 async def test_a_field_that_the_server_does_not_know_is_named_with_the_nearest(
-    js: JetStream, stream: str, needs_server: Callable[[str], None], config: Any, sentence: str
+    js: JetStream, stream: str, needs_server: NeedsServer, config: Any, sentence: str
 ) -> None:
     needs_server("2.12")  # older ones ignore it
     for call in (
         js.create_stream({"name": f"{stream}2", **config}),
         js.update_stream({"name": stream, **config}),
     ):
-        with pytest.raises(APIError) as raised:
+        with pytest.raises(errors.APIError) as raised:
             await call
         assert str(raised.value).endswith(sentence)
 
 
 async def test_stream_and_consumer_are_created_from_json_files(
-    js: JetStream, unique: Callable[[str], str], tmp_path: Path
+    js: JetStream, unique: Unique, tmp_path: Path
 ) -> None:
     name = unique("J")
     file = tmp_path / "stream.json"
@@ -267,16 +228,13 @@ async def test_stream_and_consumer_are_created_from_json_files(
     assert changed.config.max_msgs == 5
     consumer = tmp_path / "consumer.json"
     consumer.write_text('{"durable_name": "d", "ack_policy": "all", "max_waiting": 9}')
-    worker = await js.create_consumer(name, consumer)
-    assert (worker.cached_info.config.ack_policy, worker.cached_info.config.max_waiting) == (
-        "all",
-        9,
-    )
+    created = (await js.create_consumer(name, consumer)).cached_info.config
+    assert (created.ack_policy, created.max_waiting) == ("all", 9)
     await js.delete_stream(name)
 
 
 async def test_api_request_changes_neither_document_nor_answer(
-    js: JetStream, nc: Client, unique: Callable[[str], str], tmp_path: Path
+    js: JetStream, nc: Client, unique: Unique, tmp_path: Path
 ) -> None:
     name = unique("J")
     file = tmp_path / "stream.json"
@@ -302,22 +260,17 @@ async def test_api_request_changes_neither_document_nor_answer(
 
 
 async def test_api_request_raises_typed_errors(js: JetStream, nc: Client) -> None:
-    with pytest.raises(StreamNotFoundError, match="stream not found"):
+    with pytest.raises(errors.StreamNotFoundError, match="stream not found"):
         await js.api_request("STREAM.INFO.NO_SUCH")
-    with pytest.raises(APIError):
+    with pytest.raises(errors.APIError):
         await js.api_request("STREAM.CREATE.A", {"name": "B"})
     before = nc.stats.out_msgs
     for subject in ("", "STREAM.*", "STREAM INFO"):
-        with pytest.raises(BadSubjectError):
+        with pytest.raises(errors.BadSubjectError):
             await js.api_request(subject)
-    with pytest.raises(ConfigError, match="is not a document in JSON"):
+    with pytest.raises(errors.ConfigError, match="is not a document in JSON"):
         await js.api_request("STREAM.LIST", "[]")
     assert nc.stats.out_msgs == before
-
-
-def test_api_request_without_async(shared_server: NatsServer, unique: Callable[[str], str]) -> None:
-    with blocking.connect(shared_server.url) as nc, pytest.raises(StreamNotFoundError):
-        nc.jetstream().api_request(f"STREAM.INFO.{unique('NO')}")
 
 
 async def test_a_stream_can_be_sealed(js: JetStream, stream: str) -> None:
@@ -325,8 +278,8 @@ async def test_a_stream_can_be_sealed(js: JetStream, stream: str) -> None:
     sealed = await js.update_stream(name=stream, sealed=True)
     assert sealed.config.sealed
     assert sealed.config.deny_delete
-    with pytest.raises(APIError, match="sealed"):
+    with pytest.raises(errors.APIError, match="sealed"):
         await js.publish(f"{stream}.a", b"y")
-    with pytest.raises(APIError):
+    with pytest.raises(errors.APIError):
         await js.purge_stream(stream)
     assert (await js.stream_info(stream)).state.messages == 1

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from tests.conftest import Unique
 
 from jetspark import blocking
 from jetspark.errors import APIError, BadNameError, ConfigError, UnsupportedByServerError
+from jetspark.full_client import Client, JetStream
 from jetspark.jetstream.api import Api
+from jetspark.server import NatsServer
 from jetspark.wire.documents import ServerInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.full_client import Client, JetStream
-    from jetspark.server import NatsServer
 
 
 def has_templates(nc: Client | blocking.Client) -> bool:
@@ -23,7 +18,7 @@ def has_templates(nc: Client | blocking.Client) -> bool:
 
 
 async def test_a_template_creates_a_stream_for_each_new_subject(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
+    js: JetStream, nc: Client, unique: Unique
 ) -> None:
     name = unique("T")
     if not has_templates(nc):
@@ -50,9 +45,7 @@ async def test_a_template_creates_a_stream_for_each_new_subject(
         await js.template_info(name)
 
 
-def test_blocking_templates_are_refused_or_made(
-    shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
+def test_blocking_templates_are_refused_or_made(shared_server: NatsServer, unique: Unique) -> None:
     name = unique("T")
     with blocking.connect(shared_server.url) as nc:
         js = nc.jetstream()
@@ -73,12 +66,13 @@ async def test_templates_on_newer_servers_are_refused_before_sending(
         monkeypatch.setattr(Api, "server", ServerInfo(version="2.14.0"))
     before = nc.stats.out_msgs
     sentence = r"A stream template needs nats-server < 2\.14; this server is 2\."
-    with pytest.raises(UnsupportedByServerError, match=sentence):
-        await js.create_template("T", subjects=["t.*"], max_streams=1)
-    with pytest.raises(UnsupportedByServerError):
-        await js.template_info("T")
-    with pytest.raises(UnsupportedByServerError):
-        await js.delete_template("T")
+    for call in (
+        js.create_template("T", subjects=["t.*"], max_streams=1),
+        js.template_info("T"),
+        js.delete_template("T"),
+    ):
+        with pytest.raises(UnsupportedByServerError, match=sentence):
+            await call
     with pytest.raises(UnsupportedByServerError):
         js.template_names()
     assert nc.stats.out_msgs == before

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from tests.jetstream.eventually import eventually
+from tests.conftest import NeedsServer, Unique
+from tests.jetstream.conftest import holds
 
 from jetspark.errors import ConfigError, NotEnabledOnStreamError, UnsupportedByServerError
+from jetspark.full_client import Client, JetStream
 from jetspark.jetstream.publish_request import ttl_text
 from jetspark.wire.documents import ServerInfo
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.full_client import Client, JetStream
-
 
 @pytest.fixture
-async def mortal(js: JetStream, stream: str, needs_server: Callable[[str], None]) -> str:
+async def mortal(js: JetStream, stream: str, needs_server: NeedsServer) -> str:
     """A stream that lets messages have a time to live."""
     needs_server("2.11")
     await js.update_stream(name=stream, allow_msg_ttl=True)
@@ -27,8 +24,7 @@ async def mortal(js: JetStream, stream: str, needs_server: Callable[[str], None]
 
 
 @pytest.mark.parametrize(
-    ("ttl", "text"),
-    [(1, "1"), (90.0, "90"), (timedelta(hours=1), "3600"), ("never", "never")],
+    ("ttl", "text"), [(1, "1"), (90.0, "90"), (timedelta(hours=1), "3600"), ("never", "never")]
 )
 def test_a_message_ttl_is_whole_seconds_or_never(ttl: Any, text: str) -> None:
     assert ttl_text(ttl) == text
@@ -39,41 +35,35 @@ FAR = timedelta(days=365 * 250)
 
 
 async def test_what_would_end_later_than_the_server_counts_is_refused_before_it_is_sent(
-    js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    js: JetStream, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
-    bucket = await js.create_bucket(
-        unique("b"), limit_marker_ttl=timedelta(minutes=1), storage="memory"
-    )
-    stream = bucket.name
+    bucket = await js.create_bucket(unique("b"), limit_marker_ttl=60, storage="memory")
     before = js.client.stats.out_msgs
     for ttl in (FAR, FAR.total_seconds(), 10**10, timedelta.max):
-        with pytest.raises(ConfigError, match="ttl ends after the year 2262"):
-            await js.publish("a", ttl=ttl)
-        with pytest.raises(ConfigError, match="ttl ends after the year 2262"):
-            await bucket.create("k", b"v", ttl=ttl)
-        with pytest.raises(ConfigError, match="ttl ends after the year 2262"):
-            await bucket.purge("k", ttl=ttl)
-    with pytest.raises(ConfigError, match="target_ttl ends after"):
-        await js.schedule("a", target="b", every=60, target_ttl=FAR)
-    with pytest.raises(ConfigError, match="every ends after"):
-        await js.schedule("a", target="b", every=FAR)
-    with pytest.raises(ConfigError, match="limit_marker_ttl ends after"):
-        await js.create_bucket("b", limit_marker_ttl=FAR)
-    with pytest.raises(ConfigError, match="subject_delete_marker_ttl ends after"):
-        await js.create_stream(name="s", subject_delete_marker_ttl=FAR)
+        for call in (
+            js.publish("a", ttl=ttl),
+            bucket.create("k", b"v", ttl=ttl),
+            bucket.purge("k", ttl=ttl),
+        ):
+            with pytest.raises(ConfigError, match="ttl ends after the year 2262"):
+                await call
+    for option, given in (
+        ("target_ttl", js.schedule("a", target="b", every=60, target_ttl=FAR)),
+        ("every", js.schedule("a", target="b", every=FAR)),
+        ("limit_marker_ttl", js.create_bucket("b", limit_marker_ttl=FAR)),
+        ("subject_delete_marker_ttl", js.create_stream(name="s", subject_delete_marker_ttl=FAR)),
+    ):
+        with pytest.raises(ConfigError, match=f"{option} ends after"):
+            await given
     assert js.client.stats.out_msgs == before
-    await js.delete_bucket(stream)
+    await js.delete_bucket(bucket.name)
 
 
 async def test_ttl_of_two_hundred_years_is_kept(js: JetStream, mortal: str) -> None:
     ack = await js.publish(f"{mortal}.a", ttl=timedelta(days=365 * 200))
     await js.publish(f"{mortal}.b", ttl=1)
-
-    async def only_that() -> bool:
-        return (await js.stream_info(mortal)).state.messages == 1
-
-    await eventually(only_that)
+    await holds(js, mortal, 1)
     assert (await js.get_msg(mortal, ack.seq)).seq == ack.seq
 
 
@@ -93,18 +83,14 @@ async def test_a_message_with_ttl_expires_and_others_stay(js: JetStream, mortal:
     async with js.publisher() as publisher:
         await publisher.send(f"{mortal}.c", ttl=timedelta(seconds=1))
         await (await publisher.submit(f"{mortal}.d", ttl=60))
-
-    async def two_are_left() -> bool:
-        return (await js.stream_info(mortal)).state.messages == 2
-
-    await eventually(two_are_left)
+    await holds(js, mortal, 2)
     stored = await js.get_msg(mortal, 4)
     assert stored.headers is not None
     assert stored.headers.to_dict() == {"Nats-TTL": ["60"]}
 
 
 async def test_ttl_on_a_stream_without_ttl_is_refused(
-    js: JetStream, stream: str, needs_server: Callable[[str], None]
+    js: JetStream, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     with pytest.raises(NotEnabledOnStreamError, match="allow_msg_ttl is off") as refused:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
 from jetspark import JetStream
 from jetspark.documents import ConsumerConfig, Republish, StreamConfig, SubjectTransform
 from jetspark.documents.configuration import changes_to_wire, config_to_wire, merged
 from jetspark.documents.document import Document, field_names, to_wire
 
-Unique = Callable[[str], str]
 FORMS: Mapping[str, Callable[[StreamConfig, str], tuple[Any, dict[str, Any]]]] = {
     "option": lambda config, field: (None, {"name": config.name, field: None}),
     "mapping": lambda config, field: ({"name": config.name, field: None}, {}),
@@ -48,13 +48,11 @@ async def test_an_update_removes_what_is_none_and_keeps_the_rest(
         assert after.max_bytes == 10_000
 
 
-async def test_a_consumer_loses_its_filter(js: JetStream, unique: Unique) -> None:
-    name = unique("S")
-    await js.create_stream(name=name, subjects=[f"{name}.>"])
-    await js.create_consumer(name, name="c", filter_subject=f"{name}.a", description="d")
-    info = await js.update_consumer(name, name="c", filter_subject=None)
+async def test_a_consumer_loses_its_filter(js: JetStream, stream: str) -> None:
+    await js.create_consumer(stream, name="c", filter_subject=f"{stream}.a", description="d")
+    info = await js.update_consumer(stream, name="c", filter_subject=None)
     assert (info.config.filter_subject, info.config.description) == (None, "d")
-    info = await js.update_consumer(name, info.config.replace(description=None))
+    info = await js.update_consumer(stream, info.config.replace(description=None))
     assert not info.config.description
 
 
@@ -76,9 +74,7 @@ async def test_buckets_and_stores_get_their_own_defaults(js: JetStream, unique: 
     assert (await store.status()).stream_info.config.description == "d"
 
 
-async def test_a_mirror_is_restored_as_a_stream_of_its_own(
-    js: JetStream, unique: Unique, tmp_path: Path
-) -> None:
+async def test_a_mirror_restored_as_a_stream(js: JetStream, unique: Unique, tmp_path: Path) -> None:
     origin, mirror = unique("S"), unique("M")
     await js.create_stream(name=origin, subjects=[origin])
     await js.create_stream(name=mirror, mirror={"name": origin})
@@ -99,16 +95,12 @@ async def test_none_is_the_default_of_what_is_created(js: JetStream, unique: Uni
     await js.create_or_update_stream(**options | {"name": unique("T")})
 
 
-async def test_many_that_create_or_update_at_once_all_succeed(
-    js: JetStream, unique: Unique
-) -> None:
-    name = unique("S")
-    await js.create_stream(name=name, subjects=[f"{name}.>"])
+async def test_many_that_create_or_update_at_once_all_succeed(js: JetStream, stream: str) -> None:
+    name, to = stream, f"{stream}-to"
+    consumer = js.create_or_update_consumer
     calls: list[Callable[[int], Awaitable[object]]] = [
-        lambda n: js.create_or_update_consumer(name, name=f"c{n // 8}", max_ack_pending=10 + n),
-        lambda n: js.create_or_update_consumer(
-            name, durable_name=f"p{n // 8}", deliver_subject=f"{name}-to", ack_wait=30 + n
-        ),
+        lambda n: consumer(name, name=f"c{n // 8}", max_ack_pending=10 + n),
+        lambda n: consumer(name, durable_name=f"p{n // 8}", deliver_subject=to, ack_wait=30 + n),
         lambda n: js.create_or_update_stream(name=f"{name}-{n // 8}", max_msgs=100 + n),
         lambda n: js.create_or_update_bucket(f"{name}-{n // 8}", max_bucket_size=10_000 + n),
     ]
