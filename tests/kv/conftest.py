@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
-from jetspark.errors import BucketNotFoundError
-from jetspark.kv import Operation
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
-
-    from jetspark.full_client import JetStream
-    from jetspark.kv import Bucket, Entry, Watcher
+from jetspark.errors import BucketNotFoundError, JetsparkError
+from jetspark.full_client import JetStream
+from jetspark.kv import Bucket, Entry, Operation, Watcher
 
 
 @pytest.fixture
-async def bucket(js: JetStream, unique: Callable[[str], str]) -> AsyncIterator[Bucket]:
+async def bucket(js: JetStream, unique: Unique) -> AsyncIterator[Bucket]:
     """In memory, with a history of 5."""
     name = unique("B")
     yield await js.create_bucket(name, history=5, storage="memory")
-    try:
+    with suppress(BucketNotFoundError):
         await js.delete_bucket(name)
-    except BucketNotFoundError:
-        pass
 
 
 async def take(changes: Watcher, count: int) -> list[Entry | None]:
     """So many entries, within 30 s."""
     async with asyncio.timeout(30):
         return [await anext(changes) for _ in range(count)]
+
+
+async def put_at_last(bucket: Bucket, key: str, value: bytes) -> int:
+    """The revision of a put that is tried until it succeeds."""
+    while True:
+        with suppress(JetsparkError):
+            return await bucket.put(key, value)
+        await asyncio.sleep(0.02)
 
 
 def shown(entries: Iterable[Entry | None]) -> list[Any]:

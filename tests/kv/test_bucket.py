@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import NeedsServer, Unique
+from tests.support.cluster import Cluster
 
-from jetspark.errors import (
-    APIError,
-    BucketNotFoundError,
-    DirectGetError,
-    KeyExistsError,
-    KeyNotFoundError,
-    NotEnabledOnStreamError,
-    RequestTimeoutError,
-    WrongLastSequenceError,
-)
-from jetspark.full_client import connect
-from jetspark.kv import Entry, Operation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.cluster import Cluster
-
-    from jetspark.full_client import Client, JetStream
-    from jetspark.kv import Bucket
+from jetspark import errors
+from jetspark.full_client import Client, JetStream, connect
+from jetspark.kv import Bucket, Entry, Operation
 
 
 async def test_get_returns_what_was_put(bucket: Bucket) -> None:
@@ -38,44 +22,30 @@ async def test_get_returns_what_was_put(bucket: Bucket) -> None:
     assert abs(entry.created - before) < timedelta(seconds=5)
     assert entry.operation is Operation.PUT
     assert not entry.is_deleted
-    assert await bucket.get_value("eu.apples") == b"1.20"
-
-
-async def test_revisions_count_the_writes_of_the_bucket(bucket: Bucket) -> None:
-    assert [await bucket.put(key, b"") for key in ("a", "b", "a")] == [1, 2, 3]
-    assert (await bucket.get("a")).revision == 3
-    assert (await bucket.get("a", 1)).revision == 1
-
-
-async def test_a_revision_belongs_to_its_key(bucket: Bucket) -> None:
-    await bucket.put("a", b"1")
-    with pytest.raises(KeyNotFoundError, match="no revision 1") as caught:
-        await bucket.get("b", 1)
-    assert (caught.value.bucket, caught.value.key, caught.value.revision) == (bucket.name, "b", 1)
-    with pytest.raises(KeyNotFoundError):
-        await bucket.get("a", 2)
-
-
-async def test_values_may_be_any_bytes(bucket: Bucket) -> None:
     for value in (b"", b"\x00\r\n", bytes(range(256)) * 100):
         await bucket.put("k", value)
         assert await bucket.get_value("k") == value
 
 
+async def test_a_revision_belongs_to_its_key(bucket: Bucket) -> None:
+    assert [await bucket.put(key, b"") for key in ("a", "b", "a")] == [1, 2, 3]
+    assert (await bucket.get("a")).revision == 3
+    assert (await bucket.get("a", 1)).revision == 1
+    with pytest.raises(errors.KeyNotFoundError, match="no revision 1") as caught:
+        await bucket.get("b", 1)
+    assert (caught.value.bucket, caught.value.key, caught.value.revision) == (bucket.name, "b", 1)
+    with pytest.raises(errors.KeyNotFoundError):
+        await bucket.get("a", 4)
+
+
 @pytest.mark.parametrize("leader", [False, True])
-async def test_getting_a_missing_key_raises(bucket: Bucket, *, leader: bool) -> None:
-    with pytest.raises(KeyNotFoundError, match='Key "nobody" not found in bucket') as caught:
-        await bucket.get("nobody", leader=leader)
+async def test_a_deleted_key_is_not_found_but_its_history(bucket: Bucket, *, leader: bool) -> None:
+    with pytest.raises(errors.KeyNotFoundError, match='Key "k" not found in bucket') as caught:
+        await bucket.get("k", leader=leader)
     assert caught.value.operation is None
-
-
-@pytest.mark.parametrize("leader", [False, True])
-async def test_a_deleted_key_is_not_found_and_its_history_is(
-    bucket: Bucket, *, leader: bool
-) -> None:
     await bucket.put("k", b"1")
     assert await bucket.delete("k") == 2
-    with pytest.raises(KeyNotFoundError, match="was deleted") as caught:
+    with pytest.raises(errors.KeyNotFoundError, match="was deleted") as caught:
         await bucket.get("k", leader=leader)
     assert (caught.value.operation, caught.value.revision) == ("DEL", 2)
     assert (await bucket.get("k", 1, leader=leader)).value == b"1"
@@ -85,20 +55,20 @@ async def test_a_purged_key_has_no_history(bucket: Bucket) -> None:
     await bucket.put("k", b"1")
     await bucket.put("other", b"2")
     assert await bucket.purge("k") == 3
-    with pytest.raises(KeyNotFoundError) as caught:
+    with pytest.raises(errors.KeyNotFoundError) as caught:
         await bucket.get("k")
     assert caught.value.operation == "PURGE"
-    with pytest.raises(KeyNotFoundError):
+    with pytest.raises(errors.KeyNotFoundError):
         await bucket.get("k", 1)
     assert (await bucket.status()).values == 2
 
 
 async def test_create_is_for_keys_without_a_value(bucket: Bucket) -> None:
     assert await bucket.create("k", b"1") == 1
-    with pytest.raises(KeyExistsError) as caught:
+    with pytest.raises(errors.KeyExistsError) as caught:
         await bucket.create("k", b"2")
     assert (caught.value.key, caught.value.revision) == ("k", 1)
-    assert isinstance(caught.value, WrongLastSequenceError)
+    assert isinstance(caught.value, errors.WrongLastSequenceError)
     await bucket.delete("k")
     assert await bucket.create("k", b"3") == 3
     await bucket.purge("k")
@@ -106,34 +76,29 @@ async def test_create_is_for_keys_without_a_value(bucket: Bucket) -> None:
     assert await bucket.get_value("k") == b"4"
 
 
-async def test_one_of_many_creating_a_key_wins(bucket: Bucket) -> None:
-    await bucket.put("k")
-    await bucket.delete("k")
-    results = await asyncio.gather(
-        *(bucket.create("k", b"%d" % number) for number in range(20)), return_exceptions=True
-    )
-    [revision] = [one for one in results if isinstance(one, int)]
-    assert sum(isinstance(one, KeyExistsError) for one in results) == 19
-    assert await bucket.get_value("k") == b"%d" % results.index(revision)
-
-
 async def test_update_at_a_revision(bucket: Bucket) -> None:
     first = await bucket.put("k", b"1")
     second = await bucket.update("k", b"2", first)
-    with pytest.raises(WrongLastSequenceError):
+    with pytest.raises(errors.WrongLastSequenceError):
         await bucket.update("k", b"3", first)
     assert await bucket.get_value("k") == b"2"
     assert await bucket.update("k", b"3", second) == second + 1
 
 
-async def test_one_of_many_updating_a_key_wins(bucket: Bucket) -> None:
+@pytest.mark.parametrize("exists", [False, True])
+async def test_one_of_many_updating_a_key_wins(bucket: Bucket, *, exists: bool) -> None:
     revision = await bucket.put("k", b"")
-    results = await asyncio.gather(
-        *(bucket.update("k", b"%d" % number, revision) for number in range(20)),
-        return_exceptions=True,
-    )
+    if not exists:
+        await bucket.delete("k")
+
+    async def write(number: int) -> int:
+        value = b"%d" % number
+        return await (bucket.update("k", value, revision) if exists else bucket.create("k", value))
+
+    results = await asyncio.gather(*map(write, range(20)), return_exceptions=True)
     [winner] = [number for number, one in enumerate(results) if isinstance(one, int)]
-    assert sum(isinstance(one, WrongLastSequenceError) for one in results) == 19
+    kind = errors.WrongLastSequenceError if exists else errors.KeyExistsError
+    assert sum(isinstance(one, kind) for one in results) == 19
     assert await bucket.get_value("k") == b"%d" % winner
 
 
@@ -142,11 +107,11 @@ async def test_delete_and_purge_at_a_revision(bucket: Bucket, operation: str) ->
     remove = getattr(bucket, operation)
     first = await bucket.put("k", b"1")
     second = await bucket.put("k", b"2")
-    with pytest.raises(WrongLastSequenceError):
+    with pytest.raises(errors.WrongLastSequenceError):
         await remove("k", first)
     assert await bucket.get_value("k") == b"2"
     assert await remove("k", second) == second + 1
-    with pytest.raises(KeyNotFoundError):
+    with pytest.raises(errors.KeyNotFoundError):
         await bucket.get("k")
 
 
@@ -155,7 +120,7 @@ async def test_revert_puts_the_old_value(bucket: Bucket) -> None:
     await bucket.put("k", b"2")
     assert await bucket.revert("k", 1) == 3
     assert await bucket.get_value("k") == b"1"
-    with pytest.raises(KeyNotFoundError):
+    with pytest.raises(errors.KeyNotFoundError):
         await bucket.revert("k", 17)
 
 
@@ -166,22 +131,20 @@ async def test_a_bucket_without_direct_gets_asks_the_leader(nc: Client, bucket: 
     bound = await js.bucket(bucket.name)
     await bound.put("k", b"1")
     assert await bound.get_value("k") == b"1"
-    with pytest.raises(KeyNotFoundError):
+    with pytest.raises(errors.KeyNotFoundError):
         await bound.get("nobody")
     # The one that was bound before: nobody answers, which is not "no such key".
     server = nc.server_info
     if server is None or not server.at_least(2, 10):
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await bucket.get("k")
         return
-    with pytest.raises(DirectGetError, match="unavailable") as caught:
+    with pytest.raises(errors.DirectGetError, match="unavailable") as caught:
         await bucket.get("k")
     assert caught.value.status == 503
 
 
-async def test_read_your_write_over_three_servers(
-    nats_cluster: Cluster, unique: Callable[[str], str]
-) -> None:
+async def test_read_your_write_over_three_servers(nats_cluster: Cluster, unique: Unique) -> None:
     async with connect(nats_cluster.urls[0]) as nc:
         js = nc.jetstream(timeout=15)
         bucket = await js.create_bucket(unique("R3"), replicas=3)
@@ -203,36 +166,29 @@ async def test_calls_on_a_deleted_bucket_raise(nc: Client, js: JetStream, bucket
         bucket.delete("k"),
         bucket.status(),
     ):
-        with pytest.raises(BucketNotFoundError) as caught:
+        with pytest.raises(errors.BucketNotFoundError) as caught:
             await call
         assert caught.value.bucket == bucket.name
 
 
-async def test_a_value_that_is_too_large_raises(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_a_value_that_is_too_large_raises(js: JetStream, unique: Unique) -> None:
     bucket = await js.create_bucket(unique("B"), max_value_size=100, storage="memory")
     await bucket.put("k", b"x" * 50)
-    with pytest.raises(APIError, match="larger than max_value_size"):
+    with pytest.raises(errors.APIError, match="larger than max_value_size"):
         await bucket.put("k", b"x" * 200)
-    with pytest.raises(APIError, match=r'"lock": .* larger than max_value_size'):
+    with pytest.raises(errors.APIError, match=r'"lock": .* larger than max_value_size'):
         await bucket.lock("lock", holder="x" * 100).acquire(timeout=20)
     await js.delete_bucket(bucket.name)
 
 
-async def test_a_time_to_live_needs_limit_markers(
-    bucket: Bucket, needs_server: Callable[[str], None]
-) -> None:
+async def test_a_ttl_needs_limit_markers(bucket: Bucket, needs_server: NeedsServer) -> None:
     needs_server("2.11")
-    with pytest.raises(NotEnabledOnStreamError, match="no limit_marker_ttl"):
-        await bucket.create("k", b"", ttl=5)
-    with pytest.raises(NotEnabledOnStreamError, match="no limit_marker_ttl"):
-        await bucket.purge("k", ttl=5)
+    for call in (bucket.create("k", b"", ttl=5), bucket.purge("k", ttl=5)):
+        with pytest.raises(errors.NotEnabledOnStreamError, match="no limit_marker_ttl"):
+            await call
 
 
-async def test_entries_that_other_clients_may_write_are_read(bucket: Bucket, nc: Client) -> None:
-    js = nc.jetstream()
-    subject = f"$KV.{bucket.name}.k"
+async def test_entries_that_other_clients_may_write_are_read(js: JetStream, bucket: Bucket) -> None:
     for headers, operation in (
         ({"KV-Operation": "PUT"}, None),
         ({"X": "KV-Operation: DEL"}, None),
@@ -240,10 +196,10 @@ async def test_entries_that_other_clients_may_write_are_read(bucket: Bucket, nc:
         ({"KV-Operation": "PURGE"}, "PURGE"),
         ({"KV-Operation": "NEW-KIND"}, None),
     ):
-        await js.publish(subject, b"v", headers=headers)
-        try:
-            assert (await bucket.get("k")).value == b"v"
-            found = None
-        except KeyNotFoundError as error:
-            found = error.operation
-        assert found == operation
+        await js.publish(f"$KV.{bucket.name}.k", b"v", headers=headers)
+        if operation is None:
+            assert await bucket.get_value("k") == b"v"
+        else:
+            with pytest.raises(errors.KeyNotFoundError) as caught:
+                await bucket.get("k")
+            assert caught.value.operation == operation

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import NeedsServer, Unique
 from tests.support.raw_client import RawClient
 
+from jetspark import errors
 from jetspark.documents.streams import Placement, Republish
-from jetspark.errors import (
-    BadNameError,
-    BucketNotFoundError,
-    ConfigError,
-    JetsparkError,
-    KeyNotFoundError,
-    NameInUseError,
-    StreamNotFoundError,
-    UnsupportedByServerError,
-)
+from jetspark.full_client import JetStream
 from jetspark.kv import BucketConfig, Origin
 from jetspark.kv.config import bucket_config, stream_options
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from jetspark.full_client import JetStream
-    from jetspark.kv import Bucket
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 @pytest.fixture
-async def name(shared_server: NatsServer, unique: Callable[[str], str]) -> AsyncIterator[str]:
+async def name(shared_server: NatsServer, unique: Unique) -> AsyncIterator[str]:
     """A name that is free, and whose bucket goes after the test."""
     name = unique("B")
     yield name
@@ -42,24 +30,16 @@ async def name(shared_server: NatsServer, unique: Callable[[str], str]) -> Async
 async def test_bucket_stream_has_the_default_configuration(js: JetStream, name: str) -> None:
     await js.create_bucket(name)
     config = (await js.stream_info(f"KV_{name}")).config
-    wanted: dict[str, Any] = {
-        "subjects": [f"$KV.{name}.>"],
-        "max_msgs_per_subject": 1,
-        "discard": "new",
-        "allow_rollup_hdrs": True,
-        "deny_delete": True,
-        "allow_direct": True,
-        "storage": "file",
-        "retention": "limits",
-        "num_replicas": 1,
-        "duplicate_window": timedelta(minutes=2),
-    }
-    assert {option: getattr(config, option) for option in wanted} == wanted
+    assert (config.subjects, config.retention) == ([f"$KV.{name}.>"], "limits")
+    assert (config.max_msgs_per_subject, config.discard) == (1, "new")
+    assert (config.allow_rollup_hdrs, config.deny_delete) == (True, True)
     assert not config.deny_purge
+    assert (config.storage, config.num_replicas, config.allow_direct) == ("file", 1, True)
+    assert config.duplicate_window == timedelta(minutes=2)
 
 
 async def test_every_option_reaches_the_stream(
-    js: JetStream, name: str, needs_server: Callable[[str], None]
+    js: JetStream, name: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     options: dict[str, Any] = {
@@ -71,38 +51,36 @@ async def test_every_option_reaches_the_stream(
         "storage": "memory",
         "replicas": 1,
         "compression": True,
-        "metadata": {"owner": "me"},
         "republish": Republish(src=f"$KV.{name}.>", dest="told.>", headers_only=True),
         "limit_marker_ttl": timedelta(seconds=30),
     }
-    bucket = await js.create_bucket(name, **options)
+    bucket = await js.create_bucket(name, **options, metadata={"owner": "me"})
     config = (await js.stream_info(bucket.stream)).config
-    wanted: dict[str, Any] = {
-        "description": "prices of fruit",
-        "max_msg_size": 1000,
-        "max_msgs_per_subject": 64,
-        "max_age": timedelta(hours=1),
-        "duplicate_window": timedelta(minutes=2),
-        "max_bytes": 1_000_000,
-        "storage": "memory",
-        "compression": "s2",
-        "republish": options["republish"],
-        "allow_msg_ttl": True,
-        "subject_delete_marker_ttl": timedelta(seconds=30),
-    }
-    assert {option: getattr(config, option) for option in wanted} == wanted
-    assert config.metadata is not None
-    assert config.metadata["owner"] == "me"
+    assert (config.description, config.storage) == ("prices of fruit", "memory")
+    assert (config.max_msg_size, config.max_msgs_per_subject) == (1000, 64)
+    assert (config.max_age, config.duplicate_window) == (timedelta(hours=1), timedelta(minutes=2))
+    assert (config.max_bytes, config.compression) == (1_000_000, "s2")
+    assert (config.republish, config.allow_msg_ttl) == (options["republish"], True)
+    assert config.subject_delete_marker_ttl == timedelta(seconds=30)
     status = await bucket.status()
-    for option, value in options.items():
-        if option != "metadata":
-            assert getattr(status.config, option) == value, option
+    assert {option: getattr(status.config, option) for option in options} == options
+    for _ in range(3):
+        await bucket.put("k", b"1")
+    status = await bucket.status()
+    assert (status.bucket, status.values, status.history) == (name, 3, 64)
+    assert status.bytes == status.stream_state.bytes > 0
+    assert (status.ttl, status.limit_marker_ttl) == (options["ttl"], options["limit_marker_ttl"])
+    assert (status.is_compressed, status.backing_store) == (True, "JetStream")
+    assert status.metadata["owner"] == "me"
+    assert (status.mirror_name, status.mirror_domain) == (None, None)
+    assert (status.stream_config.name, status.stream_state.last_seq) == (f"KV_{name}", 3)
 
 
 async def test_a_short_ttl_shortens_the_duplicate_window(js: JetStream, name: str) -> None:
     bucket = await js.create_bucket(name, ttl=timedelta(seconds=30))
-    config = (await bucket.status()).stream_config
-    assert config.duplicate_window == timedelta(seconds=30)
+    status = await bucket.status()
+    assert status.stream_config.duplicate_window == timedelta(seconds=30)
+    assert status.limit_marker_ttl == timedelta(0)
     await js.update_bucket(name, ttl=timedelta(0))
     config = (await bucket.status()).stream_config
     assert (config.max_age, config.duplicate_window) == (timedelta(0), timedelta(minutes=2))
@@ -131,7 +109,7 @@ async def test_impossible_bucket_options_are_refused(
     js: JetStream, options: dict[str, Any], sentence: str
 ) -> None:
     for call in (js.create_bucket, js.update_bucket, js.create_or_update_bucket):
-        with pytest.raises(ConfigError, match=sentence):
+        with pytest.raises(errors.ConfigError, match=sentence):
             await call("B", **options)
 
 
@@ -144,16 +122,8 @@ async def test_impossible_bucket_names_are_refused(js: JetStream) -> None:
         js.update_bucket("a/b"),
         js.create_bucket_aggregate("a.b", [Origin("o")]),
     ):
-        with pytest.raises(BadNameError):
+        with pytest.raises(errors.BadNameError):
             await call
-
-
-async def test_creating_a_bucket_twice_binds_or_raises(js: JetStream, name: str) -> None:
-    await (await js.create_bucket(name, history=3)).put("k", b"1")
-    again = await js.create_bucket(name, BucketConfig(history=3))
-    assert await again.get_value("k") == b"1"
-    with pytest.raises(NameInUseError, match=f'Bucket "{name}" exists'):
-        await js.create_bucket(name, history=4)
 
 
 @pytest.mark.parametrize("history", [-1, 3])
@@ -165,10 +135,10 @@ async def test_a_stream_that_is_no_bucket_is_neither_taken_nor_changed(
     await js.publish(f"{name}.x", b"precious")
     before = await js.stream_info(stream)
     for create in (js.create_bucket, js.create_or_update_bucket):
-        with pytest.raises(NameInUseError, match=f'Bucket "{name}" exists'):
+        with pytest.raises(errors.NameInUseError, match=f'Bucket "{name}" exists'):
             await create(name, ttl=timedelta(hours=1))
     for call in (js.bucket, js.update_bucket, js.empty_bucket, js.delete_bucket):
-        with pytest.raises(BucketNotFoundError):
+        with pytest.raises(errors.BucketNotFoundError):
             await call(name)
     assert name not in [one.bucket async for one in js.buckets()]
     after = await js.stream_info(stream)
@@ -177,29 +147,27 @@ async def test_a_stream_that_is_no_bucket_is_neither_taken_nor_changed(
 
 
 async def test_update_bucket_keeps_options_not_given(js: JetStream, name: str) -> None:
-    with pytest.raises(BucketNotFoundError):
+    with pytest.raises(errors.BucketNotFoundError):
         await js.update_bucket(name, history=2)
-    await js.create_bucket(name, history=3, description="first", ttl=timedelta(hours=1))
+    await js.create_or_update_bucket(name, history=3, description="first", ttl=3600)
     bucket = await js.update_bucket(name, BucketConfig(history=9), description="second")
     config = (await bucket.status()).config
-    assert (config.history, config.description) == (9, "second")
-    assert config.ttl == timedelta(hours=1)
-
-
-async def test_create_or_update_bucket_does_either(js: JetStream, name: str) -> None:
-    await js.create_or_update_bucket(name, history=3, storage="memory")
-    bucket = await js.create_or_update_bucket(name, history=7)
-    status = await bucket.status()
-    assert (status.history, status.config.storage) == (7, "memory")
+    assert (config.history, config.description, config.ttl) == (9, "second", timedelta(hours=1))
+    status = await (await js.create_or_update_bucket(name, history=7)).status()
+    assert (status.history, status.config.description) == (7, "second")
 
 
 async def test_binding_to_a_bucket(js: JetStream, name: str) -> None:
-    with pytest.raises(BucketNotFoundError, match=f'Bucket "{name}" not found') as caught:
+    with pytest.raises(errors.BucketNotFoundError, match=f'Bucket "{name}" not found') as caught:
         await js.bucket(name)
-    assert isinstance(caught.value, StreamNotFoundError)
-    await js.create_bucket(name)
+    assert isinstance(caught.value, errors.StreamNotFoundError)
+    await (await js.create_bucket(name, history=3)).put("k", b"1")
     bucket = await js.bucket(name)
     assert (bucket.name, bucket.stream) == (name, f"KV_{name}")
+    again = await js.create_bucket(name, BucketConfig(history=3))
+    assert await again.get_value("k") == b"1"
+    with pytest.raises(errors.NameInUseError, match=f'Bucket "{name}" exists'):
+        await js.create_bucket(name, history=4)
 
 
 async def test_emptying_keeps_the_revisions_counting(js: JetStream, name: str) -> None:
@@ -207,12 +175,12 @@ async def test_emptying_keeps_the_revisions_counting(js: JetStream, name: str) -
     for number in range(3):
         await bucket.put("k", b"%d" % number)
     assert await js.empty_bucket(name) == 2
-    with pytest.raises(KeyNotFoundError):
+    with pytest.raises(errors.KeyNotFoundError):
         await bucket.get("k")
     assert await bucket.create("k", b"new") == 4
     await js.delete_bucket(name)
     for call in (js.empty_bucket(name), js.delete_bucket(name)):
-        with pytest.raises(BucketNotFoundError):
+        with pytest.raises(errors.BucketNotFoundError):
             await call
 
 
@@ -226,30 +194,6 @@ async def test_buckets_are_listed_with_names_and_status(js: JetStream, name: str
     await js.delete_stream(f"not_{name}")
 
 
-async def test_bucket_status_has_its_options_and_counts(
-    js: JetStream, name: str, needs_server: Callable[[str], None]
-) -> None:
-    needs_server("2.10")
-    bucket = await js.create_bucket(
-        name, history=5, ttl=timedelta(hours=1), compression=True, metadata={"a": "b"}
-    )
-    for number in range(3):
-        await bucket.put("k", b"%d" % number)
-    status = await bucket.status()
-    assert status.bucket == name
-    assert status.values == 3
-    assert status.bytes == status.stream_state.bytes > 0
-    assert status.history == 5
-    assert status.ttl == timedelta(hours=1)
-    assert status.is_compressed
-    assert status.backing_store == "JetStream"
-    assert status.metadata["a"] == "b"
-    assert status.limit_marker_ttl == timedelta(0)
-    assert (status.mirror_name, status.mirror_domain) == (None, None)
-    assert status.stream_config.name == f"KV_{name}"
-    assert status.stream_state.last_seq == 3
-
-
 async def test_limit_markers_need_a_server_that_has_them(
     js: JetStream, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,27 +203,13 @@ async def test_limit_markers_need_a_server_that_has_them(
         return (await account_info()).replace(api=None)
 
     monkeypatch.setattr(js, "account_info", old)
-    with pytest.raises(UnsupportedByServerError, match=r"limit_marker_ttl needs .* 2\.11"):
+    with pytest.raises(errors.UnsupportedByServerError, match=r"limit_marker_ttl needs .* 2\.11"):
         await js.create_bucket(name, limit_marker_ttl=timedelta(seconds=1))
 
 
-async def test_limit_markers_may_be_turned_on_later(
-    js: JetStream, name: str, needs_server: Callable[[str], None]
-) -> None:
+async def test_markers_may_come_later(js: JetStream, name: str, needs_server: NeedsServer) -> None:
     needs_server("2.11")
     await js.create_bucket(name)
     bucket = await js.update_bucket(name, limit_marker_ttl=timedelta(seconds=3))
     assert (await bucket.status()).limit_marker_ttl == timedelta(seconds=3)
     await bucket.create("k", b"1", ttl=timedelta(hours=1))
-
-
-async def test_a_read_only_aggregate_refuses_writes(
-    js: JetStream, bucket: Bucket, name: str, needs_server: Callable[[str], None]
-) -> None:
-    needs_server("2.10")
-    aggregate = await js.create_bucket_aggregate(name, [Origin(bucket.name)], writable=False)
-    for call in (aggregate.put("k"), aggregate.delete("k"), aggregate.create("k")):
-        with pytest.raises(ConfigError, match="read-only"):
-            await call
-    with pytest.raises(JetsparkError):
-        await js.publish(f"$KV.{name}.k", b"", timeout=0.3)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
+from tests.conftest import NeedsServer
 from tests.support.frame_proxy import FrameProxy
 
 from jetspark.errors import RequestTimeoutError
 from jetspark.full_client import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from jetspark.full_client import JetStream
-    from jetspark.kv import Bucket
-    from jetspark.server import NatsServer
+from jetspark.kv import Bucket
+from jetspark.server import NatsServer
 
 
 async def get(bucket: Bucket) -> bytes:
@@ -41,38 +38,28 @@ async def history(bucket: Bucket) -> bytes:
 
 @pytest.mark.parametrize("read", [get, get_many, watch, history])
 async def test_reading_survives_a_link_that_is_cut_at_its_first_answer(
-    js: JetStream,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    read: Callable[[Bucket], Awaitable[bytes]],
-    needs_server: Callable[[str], None],
+    bucket: Bucket, shared_server: NatsServer, read: Any, needs_server: NeedsServer
 ) -> None:
     if read is get_many:
         needs_server("2.11")
-    bucket = await js.create_bucket(unique("B"))
     await bucket.put("key", b"value")
     async with (
         FrameProxy(shared_server.port) as proxy,
-        connect(f"nats://127.0.0.1:{proxy.port}", reconnect_wait=0.05) as nc,
+        connect(proxy.url, reconnect_wait=0.05) as nc,
+        asyncio.timeout(50),  # no timeout of a call
     ):
         far = await nc.jetstream(timeout=60).bucket(bucket.name)
         fault = proxy.arm(1, "cut")
-        begun = asyncio.get_running_loop().time()
         assert await read(far) == b"value"
-        assert asyncio.get_running_loop().time() - begun < 50  # no timeout
     assert fault.hit is not None
 
 
 @pytest.mark.parametrize("leader", [False, True])
 async def test_a_silent_link_costs_one_timeout_and_the_request_is_named(
-    js: JetStream, shared_server: NatsServer, unique: Callable[[str], str], *, leader: bool
+    bucket: Bucket, shared_server: NatsServer, *, leader: bool
 ) -> None:
-    bucket = await js.create_bucket(unique("B"))
     await bucket.put("key", b"value")
-    async with (
-        FrameProxy(shared_server.port) as proxy,
-        connect(f"nats://127.0.0.1:{proxy.port}") as nc,
-    ):
+    async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as nc:
         far = await nc.jetstream(timeout=2).bucket(bucket.name)
         proxy.arm(1, "stalled", delay=60)
         with pytest.raises(RequestTimeoutError, match=r"MSG\.GET" if leader else r"DIRECT\.GET"):
@@ -80,9 +67,8 @@ async def test_a_silent_link_costs_one_timeout_and_the_request_is_named(
 
 
 async def test_a_write_without_an_ack_says_that_its_fate_is_unknown(
-    js: JetStream, shared_server: NatsServer, unique: Callable[[str], str]
+    bucket: Bucket, shared_server: NatsServer
 ) -> None:
-    bucket = await js.create_bucket(unique("B"))
     async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as nc:
         far = await nc.jetstream(timeout=1).bucket(bucket.name)
         writes: list[Callable[[], Awaitable[object]]] = [

@@ -5,34 +5,27 @@ A hub and a leaf node with a domain each; two accounts of one server, one import
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
 
 import pytest
+from tests.conftest import MakeServer, NeedsServer, Unique
+from tests.jetstream.conftest import holds
 from tests.jetstream.eventually import eventually
 from tests.kv.conftest import take
 
 from jetspark.documents.streams import Source, SubjectTransform
-from jetspark.errors import ConfigError, KeyNotFoundError, WrongLastSequenceError
-from jetspark.full_client import connect
-from jetspark.kv import Origin
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
-
-    from jetspark.full_client import Client, JetStream
-    from jetspark.kv import Bucket
+from jetspark.errors import ConfigError, JetsparkError, KeyNotFoundError, WrongLastSequenceError
+from jetspark.full_client import Client, JetStream, connect
+from jetspark.kv import Bucket, Origin
 
 
 async def has(bucket: Bucket, key: str, value: bytes | None) -> None:
     """Returns when the key has this value, or none."""
 
     async def holds() -> bool:
-        try:
-            return (await bucket.get(key)).value == value
-        except KeyNotFoundError:
-            return value is None
+        with suppress(KeyNotFoundError):
+            return await bucket.get_value(key) == value
+        return value is None
 
     await eventually(holds)
 
@@ -40,9 +33,7 @@ async def has(bucket: Bucket, key: str, value: bytes | None) -> None:
 # -- contexts ------------------------------------------------------------------------------------
 
 
-async def test_every_call_on_a_bucket_of_another_domain(
-    on_hub: Client, on_leaf: Client, unique: Callable[[str], str]
-) -> None:
+async def test_a_bucket_of_another_domain(on_hub: Client, on_leaf: Client, unique: Unique) -> None:
     name = unique("B")
     far = await on_leaf.jetstream(domain="hub").create_bucket(name, history=3)
     near = await on_hub.jetstream().bucket(name)
@@ -77,11 +68,18 @@ def js(on_leaf: Client) -> JetStream:
     return on_leaf.jetstream()
 
 
-async def test_a_writable_aggregate_of_some_keys_of_another_domain(
-    on_hub: Client, js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
-) -> None:
+@pytest.fixture
+async def hub(on_hub: Client, unique: Unique, needs_server: NeedsServer) -> Bucket:
+    """A bucket of the hub with "k"."""
     needs_server("2.10")
-    hub = await on_hub.jetstream().create_bucket(unique("HUB"))
+    hub = await on_hub.jetstream().create_bucket(unique("HUB"), history=3)
+    await hub.put("k", b"1")
+    return hub
+
+
+async def test_a_writable_aggregate_of_some_keys_of_another_domain(
+    hub: Bucket, js: JetStream, unique: Unique
+) -> None:
     await hub.put("new.a", b"1")
     await hub.put("old.a", b"2")
     leaf = await js.create_bucket_aggregate(
@@ -103,7 +101,7 @@ async def test_a_writable_aggregate_of_some_keys_of_another_domain(
 
 
 async def test_a_read_only_aggregate_of_several_origins(
-    js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    js: JetStream, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.10")
     one, two = [await js.create_bucket(unique("O")) for _ in range(2)]
@@ -119,14 +117,17 @@ async def test_a_read_only_aggregate_of_several_origins(
     await has(both, "ca.x.y", b"three")
     with pytest.raises(KeyNotFoundError):
         await both.get("left.out")
-    for bucket in (both, await js.bucket(both.name)):
+    bound = await js.bucket(both.name)
+    for call in (both.put("k"), both.delete("k"), both.create("k"), bound.put("eu.1", b"")):
         with pytest.raises(ConfigError, match="read-only"):
-            await bucket.put("eu.1", b"")
+            await call
+    with pytest.raises(JetsparkError):
+        await js.publish(f"$KV.{both.name}.k", b"", timeout=0.3)
     assert both.name in await js.bucket_names().all()
 
 
 async def test_an_aggregate_of_a_stream_that_is_not_a_bucket(
-    js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    js: JetStream, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.10")
     events, name = unique("EVENTS"), unique("AGG")
@@ -170,20 +171,14 @@ def test_a_filter_becomes_a_transform_that_keeps_every_token() -> None:
 
 
 async def test_a_mirror_answers_for_its_origin_and_cannot_be_bound(
-    on_hub: Client, js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    hub: Bucket, js: JetStream, unique: Unique
 ) -> None:
-    needs_server("2.10")
-    hub = await on_hub.jetstream().create_bucket(unique("HUB"))
     await hub.put("a.1", b"one")
     await hub.put("b.1", b"two")
     name = unique("MIRROR")
     info = await js.create_bucket_mirror(name, Origin(hub.name, keys=["a.*"], domain="hub"))
     assert info.config.mirror_direct
-
-    async def copied() -> bool:
-        return (await js.stream_info(name)).state.messages == 1
-
-    await eventually(copied)
+    await holds(js, name, 1)
     stored = await js.get_msg(name, last_by_subject=f"$KV.{hub.name}.a.1", direct=True)
     assert stored.data == b"one"
     assert name not in await js.bucket_names().all()
@@ -193,12 +188,7 @@ async def test_a_mirror_answers_for_its_origin_and_cannot_be_bound(
     await js.delete_stream(name)
 
 
-async def test_an_aggregate_of_a_mirror(
-    on_hub: Client, js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
-) -> None:
-    needs_server("2.10")
-    hub = await on_hub.jetstream().create_bucket(unique("HUB"))
-    await hub.put("k", b"1")
+async def test_an_aggregate_of_a_mirror(hub: Bucket, js: JetStream, unique: Unique) -> None:
     mirror = unique("MIRROR")
     await js.create_bucket_mirror(mirror, Origin(hub.name, domain="hub"))
     copy = await js.create_bucket_aggregate(
@@ -208,19 +198,17 @@ async def test_an_aggregate_of_a_mirror(
 
 
 async def test_the_deprecated_mirror_is_a_bucket_that_writes_to_its_origin(
-    on_hub: Client, js: JetStream, unique: Callable[[str], str]
+    hub: Bucket, js: JetStream, unique: Unique
 ) -> None:
-    hub = await on_hub.jetstream().create_bucket(unique("HUB"), history=3)
-    first = await hub.put("k", b"1")
     name = unique("COPY")
     await js.create_bucket(name, mirror_name=hub.name, mirror_domain="hub", history=3)
     copy = await js.bucket(name)
     await has(copy, "k", b"1")
-    assert await copy.update("k", b"2", first) == first + 1
+    assert await copy.update("k", b"2", 1) == 2
     await has(copy, "k", b"2")
     assert await hub.get_value("k") == b"2"
     assert await copy.keys().all() == ["k"]
-    assert [entry.revision for entry in await copy.history("k").all()] == [first, first + 1]
+    assert [entry.revision for entry in await copy.history("k").all()] == [1, 2]
     await copy.purge("k")
     await has(hub, "k", None)
     await has(copy, "k", None)
@@ -257,7 +245,7 @@ accounts {
 
 
 async def test_buckets_of_another_account(
-    make_server: MakeServer, needs_server: Callable[[str], None]
+    make_server: MakeServer, needs_server: NeedsServer
 ) -> None:
     needs_server("2.10")
     url = make_server(ACCOUNTS).url

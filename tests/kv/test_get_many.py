@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import NeedsServer
 from tests.support.frame_proxy import FrameProxy
 
 from jetspark.errors import DirectGetError
-from jetspark.full_client import connect
-from jetspark.kv import ReadOnlyBucket, ZlibCodec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.full_client import JetStream
-    from jetspark.kv import Bucket
-    from jetspark.server import NatsServer
+from jetspark.full_client import JetStream, connect
+from jetspark.kv import Bucket, ReadOnlyBucket, ZlibCodec
+from jetspark.server import NatsServer
 
 
 @pytest.fixture(autouse=True)
-def batches(needs_server: Callable[[str], None]) -> None:
+def batches(needs_server: NeedsServer) -> None:
     needs_server("2.11")
 
 
-async def test_many_keys_are_read_as_they_were_at_one_revision(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_many_keys_are_read_as_they_were_at_one_revision(bucket: Bucket) -> None:
     """A writer counts in one key after the other: at each revision they fit together."""
-    bucket = await js.create_bucket(unique("B"), storage="memory")
     keys = [f"k{number}" for number in range(20)]
-    revisions = {key: await bucket.put(key, b"0") for key in keys}
+    for key in keys:
+        await bucket.put(key, b"0")
 
     async def write() -> None:
         for turn in range(1, 10_000):
             for key in keys:
-                revisions[key] = await bucket.put(key, b"%d" % turn)
+                await bucket.put(key, b"%d" % turn)
 
     writing = asyncio.create_task(write())
     try:
@@ -48,7 +40,6 @@ async def test_many_keys_are_read_as_they_were_at_one_revision(
             assert found == list(range(snapshot.revision - 19, snapshot.revision + 1))
     finally:
         writing.cancel()
-    await js.delete_bucket(bucket.name)
 
 
 async def test_many_keys_have_no_entries_without_a_value(filled: Bucket) -> None:
@@ -66,9 +57,7 @@ async def test_many_keys_have_no_entries_without_a_value(filled: Bucket) -> None
     assert (await coded.get_many(["z"], leader=True))["z"].value == b"zzz"
 
 
-async def test_more_keys_than_a_server_answers_for_are_refused(
-    js: JetStream, bucket: Bucket
-) -> None:
+async def test_more_keys_than_a_server_gives_are_refused(js: JetStream, bucket: Bucket) -> None:
     keys = [f"k{number}" for number in range(1025)]
     too_many = f'More than 1,024 keys of bucket "{bucket.name}" were requested'
     for asked in (keys, [f"{number:0>1000}" for number in range(2000)]):
@@ -84,9 +73,7 @@ async def test_more_keys_than_a_server_answers_for_are_refused(
     assert len(await bucket.get_many(keys[1:])) == 1024
 
 
-async def test_many_keys_of_a_bucket_without_direct_gets_are_refused(
-    js: JetStream, bucket: Bucket
-) -> None:
+async def test_without_direct_gets_many_keys_are_refused(js: JetStream, bucket: Bucket) -> None:
     await js.update_stream(name=bucket.stream, allow_direct=False)
     without = await js.bucket(bucket.name)
     with pytest.raises(DirectGetError, match="does not allow direct gets"):
@@ -106,9 +93,8 @@ async def test_a_read_only_bucket_reads_and_has_no_calls_that_write(filled: Buck
 
 @pytest.mark.parametrize("lost", [1, 2, 3, 4])  # the fourth is the end
 async def test_many_keys_are_asked_for_again_when_a_frame_is_lost(
-    shared_server: NatsServer, js: JetStream, unique: Callable[[str], str], lost: int
+    shared_server: NatsServer, bucket: Bucket, lost: int
 ) -> None:
-    bucket = await js.create_bucket(unique("B"), storage="memory")
     for key in ("a", "b", "c"):
         await bucket.put(key, key.encode())
     async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as nc:
@@ -117,4 +103,3 @@ async def test_many_keys_are_asked_for_again_when_a_frame_is_lost(
         found = await far.get_many(["a", "b", "c"])
         assert fault.hit is not None
     assert {key: entry.value for key, entry in found.items()} == {"a": b"a", "b": b"b", "c": b"c"}
-    await js.delete_bucket(bucket.name)

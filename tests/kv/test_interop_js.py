@@ -5,21 +5,19 @@ Needs node and npm, and the network the first time.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import NeedsServer, Unique
 from tests.kv.conftest import take
+from tests.support.js_peer import JsPeer
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+from jetspark.full_client import JetStream
+from jetspark.kv import Bucket
 
-    from tests.support.js_peer import JsPeer
-
-    from jetspark.full_client import JetStream
-    from jetspark.kv import Bucket
-
-    Theirs = Callable[..., Awaitable[Any]]
+Theirs = Callable[..., Awaitable[Any]]
 
 
 @pytest.fixture
@@ -27,9 +25,8 @@ def theirs(js_peer: JsPeer, bucket: Bucket) -> Theirs:
     """A method of their object for our bucket: `await theirs("put", "k", "v")`."""
 
     async def call(name: str, *args: object) -> Any:
-        return (await js_peer.run("kv", bucket=bucket.name, call=name, args=list(args))).get(
-            "result"
-        )
+        answer = await js_peer.run("kv", bucket=bucket.name, call=name, args=list(args))
+        return answer.get("result")
 
     return call
 
@@ -48,9 +45,8 @@ async def test_they_read_what_we_write(bucket: Bucket, theirs: Theirs) -> None:
     assert (await theirs("get", "a.b"))["operation"] == "DEL"
     await bucket.create("a.b", b"3")
     await bucket.create("c", b"4")
-    assert [one["operation"] for one in await theirs("history", {"key": "a.b"})] == [
-        *("PUT", "PUT", "DEL", "PUT")
-    ]
+    history = [one["operation"] for one in await theirs("history", {"key": "a.b"})]
+    assert history == ["PUT", "PUT", "DEL", "PUT"]
     assert await theirs("keys") == ["a.b", "c"]
     await bucket.purge("a.b")
     assert [one["operation"] for one in await theirs("history", {"key": "a.b"})] == ["PURGE"]
@@ -59,20 +55,11 @@ async def test_they_read_what_we_write(bucket: Bucket, theirs: Theirs) -> None:
 
 
 async def test_buckets_of_theirs_and_of_ours(
-    js: JetStream,
-    js_peer: JsPeer,
-    unique: Callable[[str], str],
-    needs_server: Callable[[str], None],
+    js: JetStream, js_peer: JsPeer, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    options = {
-        "history": 3,
-        "ttl": 60_000,
-        "markerTTL": 2000,
-        "description": "a bucket",
-        "compression": True,
-        "maxValueSize": 100,
-    }
+    options: dict[str, object] = {"history": 3, "ttl": 60_000, "markerTTL": 2000}
+    options |= {"description": "a bucket", "compression": True, "maxValueSize": 100}
     name = unique("THEIRS")
     await js_peer.run("kv_create", bucket=name, options=options)
     config = (await (await js.bucket(name)).status()).config
@@ -98,10 +85,7 @@ async def test_buckets_of_theirs_and_of_ours(
 
 
 async def test_times_to_live_of_theirs_and_of_ours(
-    js: JetStream,
-    js_peer: JsPeer,
-    unique: Callable[[str], str],
-    needs_server: Callable[[str], None],
+    js: JetStream, js_peer: JsPeer, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     bucket = await js.create_bucket(unique("TTL"), limit_marker_ttl=timedelta(minutes=1))

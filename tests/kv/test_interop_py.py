@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import nats
 import pytest
 from tests.kv.conftest import take
 
 from jetspark.errors import KeyExistsError, KeyNotFoundError
-from jetspark.kv import Operation
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from jetspark.kv import Bucket
-    from jetspark.server import NatsServer
+from jetspark.kv import Bucket, Operation
+from jetspark.server import NatsServer
 
 
 @pytest.fixture

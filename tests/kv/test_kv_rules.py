@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from jetspark.errors import BadNameError, KeyExistsError
+from jetspark.full_client import JetStream
+from jetspark.kv import Bucket
 from jetspark.kv_rules import check_bucket, check_filter, check_key, operation_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.full_client import JetStream
-    from jetspark.kv import Bucket
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 @pytest.mark.parametrize(
@@ -33,9 +29,7 @@ if TYPE_CHECKING:
         ),
     ],
 )
-def test_names_of_buckets_and_filters(
-    check: Callable[[str], str], valid: list[str], invalid: list[str]
-) -> None:
+def test_valid_names(check: Callable[[str], str], valid: list[str], invalid: list[str]) -> None:
     for text in valid:
         assert check(text) == text
     for text in invalid:

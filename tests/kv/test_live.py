@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import Unique
 from tests.jetstream.eventually import eventually
+from tests.kv.conftest import put_at_last
 
-from jetspark.errors import (
-    BucketNotFoundError,
-    CodecError,
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-)
-from jetspark.full_client import connect
-from jetspark.kv import ZlibCodec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
-
-    from jetspark.full_client import JetStream
-    from jetspark.kv import Bucket, Entry, LiveBucket
-    from jetspark.server import NatsServer
+from jetspark import errors
+from jetspark.full_client import JetStream, connect
+from jetspark.kv import Bucket, Entry, LiveBucket, ZlibCodec
+from jetspark.server import NatsServer
 
 
 async def becomes(live: LiveBucket, wanted: dict[str, bytes]) -> None:
@@ -60,7 +47,7 @@ async def test_a_live_bucket_is_read_in_its_block_only(bucket: Bucket) -> None:
 
     def refuse() -> None:
         for read in (lambda: live.get("a"), lambda: len(live), lambda: "a" in live, live.snapshot):
-            with pytest.raises(ConfigError, match="inside its with block"):
+            with pytest.raises(errors.ConfigError, match="inside its with block"):
                 read()
         assert "not followed" in repr(live)
 
@@ -69,11 +56,11 @@ async def test_a_live_bucket_is_read_in_its_block_only(bucket: Bucket) -> None:
         assert live["a"] == b"1"
         assert other.snapshot() == {}
         assert "not followed" not in repr(live)
-        with pytest.raises(ConfigError, match="once"):
+        with pytest.raises(errors.ConfigError, match="once"):
             await live.__aenter__()
     refuse()
     assert seen == [b"1"]
-    with pytest.raises(ConfigError, match="resync"):
+    with pytest.raises(errors.ConfigError, match="resync"):
         bucket.live(resync=0)
 
 
@@ -85,7 +72,7 @@ async def test_a_value_that_cannot_be_decoded_is_not_the_one_before(bucket: Buck
         await becomes(live, {})
         assert "price" not in live
         for read in (live.__getitem__, live.entry):
-            with pytest.raises(CodecError):
+            with pytest.raises(errors.CodecError):
                 read("price")
         assert live.get("other") is None
         await packed.put("price", b"1.40")
@@ -102,11 +89,11 @@ async def test_items_and_values_of_a_live_bucket_are_snapshots(bucket: Bucket) -
     for number in range(10):
         await bucket.put(f"k{number}", b"1")
     async with bucket.live() as live:
-        keys, items, values = iter(live), iter(live.items()), iter(live.values())
+        views = (iter(live), iter(live.items()), iter(live.values()))
         for number in range(10):
             await bucket.purge(f"k{number}")
         await becomes(live, {})
-        assert len(list(keys)) == len(list(items)) == len(list(values)) == 10
+        assert [len(list(view)) for view in views] == [10, 10, 10]
 
 
 async def test_on_change_gets_every_entry(bucket: Bucket) -> None:
@@ -127,9 +114,7 @@ async def test_on_change_gets_every_entry(bucket: Bucket) -> None:
     assert "ZeroDivisionError" in str(bucket._js.client.last_error)
 
 
-async def test_a_live_bucket_notices_that_the_bucket_was_emptied(
-    js: JetStream, bucket: Bucket
-) -> None:
+async def test_a_live_bucket_notices_that_it_was_emptied(js: JetStream, bucket: Bucket) -> None:
     heard: list[tuple[str, str, int]] = []
     for number in range(3):
         await bucket.put(f"k{number}", b"")
@@ -147,9 +132,7 @@ async def test_a_live_bucket_notices_that_the_bucket_was_emptied(
         assert ("k1", "PURGE", 2) not in heard
 
 
-async def test_a_live_bucket_notices_expired_values(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_a_live_bucket_notices_expired_values(js: JetStream, unique: Unique) -> None:
     bucket = await js.create_bucket(unique("B"), ttl=timedelta(seconds=4), storage="memory")
     await bucket.put("k", b"1")
     async with bucket.live(resync=0.05) as live:
@@ -158,22 +141,16 @@ async def test_a_live_bucket_notices_expired_values(
     await js.delete_bucket(bucket.name)
 
 
-async def test_a_live_bucket_catches_up_after_a_restart(make_server: MakeServer) -> None:
-    server = make_server()
-    async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
+async def test_a_live_bucket_catches_up_after_a_restart(nats_server: NatsServer) -> None:
+    async with connect(nats_server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
         bucket = await nc.jetstream(timeout=5).create_bucket("B")
         await bucket.put("k", b"0")
         async with bucket.live() as live:
             for turn in range(1, 4):
-                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(nats_server.kill)
                 assert live["k"] == b"%d" % (turn - 1)
-                await asyncio.to_thread(server.start)
-                while True:
-                    try:
-                        await bucket.put("k", b"%d" % turn)
-                        break
-                    except JetsparkError:
-                        await asyncio.sleep(0.02)
+                await asyncio.to_thread(nats_server.start)
+                await put_at_last(bucket, "k", b"%d" % turn)
                 await becomes(live, {"k": b"%d" % turn})
 
 
@@ -183,23 +160,21 @@ async def test_a_live_bucket_that_cannot_follow_raises(js: JetStream, bucket: Bu
         await js.delete_bucket(bucket.name)
         await eventually(lambda: live.error is not None)
         for read in (lambda: live["k"], lambda: len(live), live.snapshot, lambda: list(live)):
-            with pytest.raises(BucketNotFoundError):
+            with pytest.raises(errors.BucketNotFoundError):
                 read()
-    with pytest.raises(BucketNotFoundError):
+    with pytest.raises(errors.BucketNotFoundError):
         async with bucket.live():
             pass
 
 
-async def test_closing_the_connection_ends_a_live_bucket(
-    shared_server: NatsServer, bucket: Bucket
-) -> None:
+async def test_closing_the_client_ends_it(shared_server: NatsServer, bucket: Bucket) -> None:
     await bucket.put("k", b"1")
     nc = await connect(shared_server.url)
     async with (await nc.jetstream().bucket(bucket.name)).live() as live:
         assert live["k"] == b"1"
         await nc.close()
         await eventually(lambda: live.error is not None)
-        with pytest.raises(ConnectionClosedError):
+        with pytest.raises(errors.ConnectionClosedError):
             live["k"]
 
 

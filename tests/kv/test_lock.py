@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.chaos.proxy import Proxy
+from tests.conftest import NeedsServer, Unique
 
 import jetspark
-from jetspark.errors import (
-    CodecError,
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    KeyNotFoundError,
-    LockLostError,
-    RequestTimeoutError,
-)
-from jetspark.kv import Operation
+from jetspark import errors
+from jetspark.full_client import JetStream
+from jetspark.kv import Bucket, Operation
 from jetspark.kv.lock import LockKey
 from jetspark.kv.stored import BucketStream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.full_client import JetStream
-    from jetspark.kv import Bucket
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 async def test_a_lock_is_held_by_one_at_a_time_with_tokens_that_grow(bucket: Bucket) -> None:
@@ -56,7 +44,7 @@ async def test_a_lock_is_held_by_one_at_a_time_with_tokens_that_grow(bucket: Buc
 async def test_a_lock_says_who_holds_it(bucket: Bucket) -> None:
     lock = bucket.lock("job", holder="ann", lease=timedelta(seconds=20))
     assert await lock.owner() is None
-    with pytest.raises(ConfigError, match="acquire it first"):
+    with pytest.raises(errors.ConfigError, match="acquire it first"):
         _ = lock.token
     async with lock:
         owner = await bucket.lock("job").owner()
@@ -64,15 +52,15 @@ async def test_a_lock_says_who_holds_it(bucket: Bucket) -> None:
         assert (owner.holder, owner.lease) == ("ann", 20)
         assert lock.held
         assert not lock.lost
-        with pytest.raises(ConfigError, match="make another one"):
+        with pytest.raises(errors.ConfigError, match="make another one"):
             await lock.acquire()
-        with pytest.raises(RequestTimeoutError, match="was held by others"):
+        with pytest.raises(errors.RequestTimeoutError, match="was held by others"):
             await bucket.lock("job").acquire(timeout=0.05)
     assert not lock.held
     assert await lock.owner() is None
     assert await lock.acquire() > 1
     await lock.release()
-    with pytest.raises(ConfigError, match="not held"):
+    with pytest.raises(errors.ConfigError, match="not held"):
         await lock.release()
 
 
@@ -82,7 +70,7 @@ async def test_waiting_contenders_wake_when_the_lock_is_released(bucket: Bucket)
         token = await holder.acquire()
         waiting = asyncio.create_task(contender.acquire())
         assert await anext(changes) is None
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await bucket.lock("job").acquire(timeout=0.5)
         await holder.release()
         assert await waiting > token
@@ -97,7 +85,7 @@ async def test_a_dead_holder_is_followed_by_another_after_its_lease_and_not_befo
         token = await dead.acquire()
     begun = time.monotonic()
     assert dead.lost
-    with pytest.raises(LockLostError, match="connection was closed"):
+    with pytest.raises(errors.LockLostError, match="connection was closed"):
         _ = dead.token
     async with asyncio.timeout(30), bucket.lock("job", lease=60) as lock:
         assert time.monotonic() - begun >= 1.4
@@ -105,10 +93,7 @@ async def test_a_dead_holder_is_followed_by_another_after_its_lease_and_not_befo
 
 
 async def test_the_server_removes_what_a_dead_holder_has_left(
-    js: JetStream,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    needs_server: Callable[[str], None],
+    js: JetStream, shared_server: NatsServer, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     bucket = await js.create_bucket(unique("B"), limit_marker_ttl=60, storage="memory")
@@ -126,39 +111,37 @@ async def test_the_server_removes_what_a_dead_holder_has_left(
 async def test_a_holder_that_is_cut_off_knows_it_before_another_holds_the_lock(
     nats_server: NatsServer,
 ) -> None:
-    async with AsyncExitStack() as stack:
-        proxy = stack.enter_context(Proxy(nats_server.port))
-        near = await stack.enter_async_context(jetspark.connect(nats_server.url))
-        far = await stack.enter_async_context(jetspark.connect(proxy.url))
-        bucket = await near.jetstream().create_bucket("B", storage="memory")
-        lock = (await far.jetstream().bucket("B")).lock("job", lease=2)
-        token = await lock.acquire()
-        contender = bucket.lock("job")
-        order: list[str] = []
+    with Proxy(nats_server.port) as proxy:
+        async with jetspark.connect(nats_server.url) as near, jetspark.connect(proxy.url) as far:
+            bucket = await near.jetstream().create_bucket("B", storage="memory")
+            lock = (await far.jetstream().bucket("B")).lock("job", lease=2)
+            token = await lock.acquire()
+            contender = bucket.lock("job")
+            order: list[str] = []
 
-        async def learn() -> None:
-            await lock.wait_lost()
-            order.append("lost")
+            async def learn() -> None:
+                await lock.wait_lost()
+                order.append("lost")
 
-        async def take() -> None:
-            assert await contender.acquire() > token
-            order.append("taken")
+            async def take() -> None:
+                assert await contender.acquire() > token
+                order.append("taken")
 
-        both = asyncio.gather(learn(), take())
-        proxy.half_open()
-        async with asyncio.timeout(60):
-            await both
-        assert order == ["lost", "taken"]
-        with pytest.raises(LockLostError, match="not renewed within its lease"):
-            _ = lock.token
-        await contender.release()
+            both = asyncio.gather(learn(), take())
+            proxy.half_open()
+            async with asyncio.timeout(60):
+                await both
+            assert order == ["lost", "taken"]
+            with pytest.raises(errors.LockLostError, match="not renewed within its lease"):
+                _ = lock.token
+            await contender.release()
 
 
 async def test_a_lock_is_renewed_and_lost_when_another_writes_its_key(bucket: Bucket) -> None:
     async with asyncio.timeout(60), bucket.watch("job", updates_only=True) as changes:
         assert await anext(changes) is None
         lock = bucket.lock("job", lease=3)
-        with pytest.raises(LockLostError, match="taken it over"):
+        with pytest.raises(errors.LockLostError, match="taken it over"):
             async with lock:
                 # The second one at a third of the lease, and so on.
                 seen = [await anext(changes) for _ in range(4)]
@@ -168,26 +151,24 @@ async def test_a_lock_is_renewed_and_lost_when_another_writes_its_key(bucket: Bu
                 await lock.wait_lost()
                 assert lock.lost
         assert (await bucket.get("job")).revision == last  # only our own record is released
-    with pytest.raises(CodecError, match="does not hold a lock's record"):
+    with pytest.raises(errors.CodecError, match="does not hold a lock's record"):
         await bucket.lock("job").acquire()
 
 
-async def test_an_error_in_the_block_is_raised_rather_than_that_the_lock_was_lost(
-    bucket: Bucket,
-) -> None:
+async def test_an_error_in_the_block_is_raised_rather_than_a_lost_lock(bucket: Bucket) -> None:
     with pytest.raises(KeyError):
         async with asyncio.timeout(30), bucket.lock("job", lease=1) as lock:
             await bucket.purge("job")
             await lock.wait_lost()
             raise KeyError
-    assert isinstance(bucket.client.last_error, LockLostError)
+    assert isinstance(bucket.client.last_error, errors.LockLostError)
 
 
 @pytest.mark.parametrize("done", [False, True])
 async def test_a_release_that_lost_its_link_is_tried_again(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, done: bool
 ) -> None:
-    delete, lost = LockKey.delete, [RequestTimeoutError("No reply.")]
+    delete, lost = LockKey.delete, [errors.RequestTimeoutError("No reply.")]
 
     async def losing(self: LockKey, last: int) -> None:
         if done or not lost:
@@ -214,13 +195,11 @@ async def test_draining_ends_the_wait_for_a_lock(
         while not await js.consumer_names(f"KV_{bucket.name}").all():  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # until it watches the key
         await nc.drain()
-        with pytest.raises(ConnectionClosedError, match=r"being drained|was closed"):
+        with pytest.raises(errors.ConnectionClosedError, match=r"being drained|was closed"):
             await waiting
 
 
-async def test_a_lock_in_a_bucket_that_was_emptied_is_lost_at_the_next_renewal(
-    bucket: Bucket, js: JetStream
-) -> None:
+async def test_emptying_the_bucket_loses_its_locks(bucket: Bucket, js: JetStream) -> None:
     lock = bucket.lock("job", lease=6)
     await lock.acquire()
     await js.empty_bucket(bucket.name)
@@ -228,7 +207,7 @@ async def test_a_lock_in_a_bucket_that_was_emptied_is_lost_at_the_next_renewal(
         async with asyncio.timeout(5):  # the lease has not ended
             await lock.wait_lost()
         assert other.held
-    with pytest.raises(LockLostError):
+    with pytest.raises(errors.LockLostError):
         await lock.release()
 
 
@@ -245,7 +224,7 @@ async def test_an_acquisition_that_is_cancelled_leaves_no_record(bucket: Bucket)
             await lock.release()
         async with bucket.lock("job") as again:
             await again.release()
-    with pytest.raises(KeyNotFoundError):
+    with pytest.raises(errors.KeyNotFoundError):
         await bucket.get("job", leader=True)
 
 
@@ -258,7 +237,7 @@ async def test_a_renewal_whose_answer_is_lost_is_found_to_be_our_own(
         revision = await write(*args, **options)
         if not stored.is_set():
             stored.set()
-            raise RequestTimeoutError("The answer was lost.")
+            raise errors.RequestTimeoutError("The answer was lost.")
         return revision
 
     lock = bucket.lock("job", lease=3)
@@ -273,12 +252,12 @@ async def test_a_renewal_whose_answer_is_lost_is_found_to_be_our_own(
         assert lock.token == first.revision
 
 
-async def test_impossible_locks_are_refused(js: JetStream, unique: Callable[[str], str]) -> None:
+async def test_impossible_locks_are_refused(js: JetStream, unique: Unique) -> None:
     bucket = await js.create_bucket(unique("B"), ttl=timedelta(seconds=5), storage="memory")
-    with pytest.raises(ConfigError, match="keeps values for 5 s"):
+    with pytest.raises(errors.ConfigError, match="keeps values for 5 s"):
         bucket.lock("job")
-    with pytest.raises(ConfigError, match="at least 1 second"):
+    with pytest.raises(errors.ConfigError, match="at least 1 second"):
         bucket.lock("job", lease=0.5)
-    with pytest.raises(JetsparkError, match="key"):
+    with pytest.raises(errors.JetsparkError, match="key"):
         bucket.lock("a b", lease=2)
     await js.delete_bucket(bucket.name)

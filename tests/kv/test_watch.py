@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import NeedsServer, Unique
+from tests.jetstream.conftest import has_consumers
 from tests.jetstream.eventually import eventually
-from tests.kv.conftest import ALL, HISTORY, shown, take
+from tests.kv.conftest import ALL, HISTORY, put_at_last, shown, take
+from tests.support.cluster import Cluster
 
-from jetspark.errors import (
-    APIError,
-    BadSubscriptionError,
-    BucketNotFoundError,
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    RequestTimeoutError,
-    UnsupportedByServerError,
-)
-from jetspark.full_client import connect
+from jetspark import errors
+from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream import watching
-from jetspark.kv import Base64Codec, Entry, ZlibCodec
+from jetspark.kv import Base64Codec, Bucket, Entry, ZlibCodec
 from jetspark.kv import watch as watch_module
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tests.conftest import MakeServer
-    from tests.support.cluster import Cluster
-
-    from jetspark.full_client import Client, JetStream
-    from jetspark.kv import Bucket
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 @pytest.mark.parametrize(
@@ -90,7 +77,7 @@ async def test_watch_with_several_filters_gives_matching_keys(filled: Bucket) ->
     assert server is not None
     if not server.at_least(2, 10):
         for call in (filled.watch, filled.keys, filled.history, filled.live):
-            with pytest.raises(UnsupportedByServerError, match="several filters"):
+            with pytest.raises(errors.UnsupportedByServerError, match="several filters"):
                 call(["b", "a.2"])
         return
     async with filled.watch(["b", "a.2"]) as changes:
@@ -101,26 +88,22 @@ async def test_watch_with_several_filters_gives_matching_keys(filled: Bucket) ->
     assert await filled.keys(["a.*", "b"]).all() == ["a.1", "b"]
 
 
-@pytest.mark.parametrize("options", [{}, {"updates_only": True}, {"include_history": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"updates_only": True}, {"include_history": True}, {"ignore_deletes": True}]
+)
 async def test_a_watch_on_an_empty_bucket_gives_none_at_once(
     bucket: Bucket, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if "ignore_deletes" in options:  # to this one it is empty
+        await bucket.delete("k")
     with monkeypatch.context() as never:
         never.setattr(watching, "LOOK_AFTER", 1000)
         async with asyncio.timeout(30), bucket.watch(**options) as changes:
             assert await anext(changes) is None
     async with bucket.watch(**options) as changes:
         assert await take(changes, 1) == [None]
-        await bucket.put("k", b"1")
-        assert shown(await take(changes, 1)) == [("k", b"1", 1)]
-
-
-async def test_watch_ignoring_deletes_gives_none_on_a_bucket_of_delete_markers(
-    bucket: Bucket,
-) -> None:
-    await bucket.delete("k")
-    async with bucket.watch(ignore_deletes=True) as changes:
-        assert await take(changes, 1) == [None]
+        revision = await bucket.put("k", b"1")
+        assert shown(await take(changes, 1)) == [("k", b"1", revision)]
 
 
 async def test_constant_writers_do_not_delay_the_end_of_the_initial_data(bucket: Bucket) -> None:
@@ -133,24 +116,19 @@ async def test_constant_writers_do_not_delay_the_end_of_the_initial_data(bucket:
 
     writing = asyncio.create_task(write())
     try:
-        async with bucket.watch() as changes:
+        async with bucket.watch() as changes, asyncio.timeout(30):
             entries = []
-            async with asyncio.timeout(30):
-                async for entry in changes:
-                    if entry is None:
-                        break
-                    entries.append(entry)
-            assert {entry.key for entry in entries} == {f"k{number}" for number in range(50)}
-            revisions = [entry.revision for entry in entries]
-            assert revisions == sorted(set(revisions))
+            while (entry := await anext(changes)) is not None:
+                entries.append(entry)
     finally:
         writing.cancel()
+    assert {entry.key for entry in entries} == {f"k{number}" for number in range(50)}
+    revisions = [entry.revision for entry in entries]
+    assert revisions == sorted(set(revisions))
 
 
 @pytest.fixture
-def before_creation(
-    js: JetStream, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Callable[[], Awaitable[None]]], None]:
+def before_creation(js: JetStream, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Awaits a function before each ordered consumer is created."""
 
     def patch(before: Callable[[], Awaitable[None]]) -> None:
@@ -177,11 +155,7 @@ async def test_the_initial_data_ends_when_its_last_entry_was_removed(
 ) -> None:
     await bucket.put("a", b"1")
     await bucket.put("b", b"2")
-
-    async def remove_last() -> None:
-        await js.purge_stream(bucket.stream, filter=f"$KV.{bucket.name}.b")
-
-    before_creation(remove_last)
+    before_creation(lambda: js.purge_stream(bucket.stream, filter=f"$KV.{bucket.name}.b"))
     async with bucket.watch() as changes:
         assert shown(await take(changes, 2)) == [("a", b"1", 1), None]
 
@@ -207,8 +181,8 @@ async def test_a_watch_whose_consumer_cannot_be_created_at_first(
     """Before anything was given out the caller hears of it; after that it is tried again."""
     if filled_before:
         await bucket.put("k", b"1")
-    error = RequestTimeoutError("slow")
-    failures: list[JetsparkError] = [error]
+    error = errors.RequestTimeoutError("slow")
+    failures: list[errors.JetsparkError] = [error]
 
     async def fail() -> None:
         if failures:
@@ -216,10 +190,10 @@ async def test_a_watch_whose_consumer_cannot_be_created_at_first(
 
     before_creation(fail)
     changes = bucket.watch()
-    with pytest.raises(RequestTimeoutError, match="slow"):
+    with pytest.raises(errors.RequestTimeoutError, match="slow"):
         await changes.__aenter__()
     assert changes.error is error
-    failures += [APIError(503, 10008, "JetStream system temporarily unavailable"), error]
+    failures += [errors.APIError(503, 10008, "JetStream system temporarily unavailable"), error]
     await bucket.put("k", b"1")
     revision = await bucket.put("k", b"2")
     async with bucket.watch(resume_from=revision) as changes:
@@ -255,24 +229,17 @@ async def test_a_consumer_lost_during_the_initial_data_repeats_no_entry(
     assert later == list(range(201, 381))
 
 
-async def test_a_watch_survives_a_server_restart(make_server: MakeServer) -> None:
-    server = make_server()
-    async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
-        js = nc.jetstream(timeout=5)
-        bucket = await js.create_bucket("B", history=10)
+async def test_a_watch_survives_a_server_restart(nats_server: NatsServer) -> None:
+    async with connect(nats_server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
+        bucket = await nc.jetstream(timeout=5).create_bucket("B", history=10)
         await bucket.put("k", b"0")
         async with bucket.watch() as changes, bucket.watch(updates_only=True) as updates:
             assert len(await take(changes, 2)) == 2
             assert await take(updates, 1) == [None]
             for turn in range(1, 4):
-                await asyncio.to_thread(server.kill)
-                await asyncio.to_thread(server.start)
-                while True:
-                    try:
-                        revision = await bucket.put("k", b"%d" % turn)
-                        break
-                    except JetsparkError:
-                        await asyncio.sleep(0.02)
+                await asyncio.to_thread(nats_server.kill)
+                await asyncio.to_thread(nats_server.start)
+                revision = await put_at_last(bucket, "k", b"%d" % turn)
                 async with asyncio.timeout(30):
                     for watched in (changes, updates):
                         last = await anext(watched)
@@ -290,7 +257,7 @@ async def test_a_watch_callback_gets_entries_none_and_changes(filled: Bucket) ->
             raise ZeroDivisionError
 
     watcher = filled.watch(callback=on_entry)
-    with pytest.raises(ConfigError, match="callback"):
+    with pytest.raises(errors.ConfigError, match="callback"):
         async for _ in watcher:
             pass
     async with asyncio.timeout(30):
@@ -304,54 +271,46 @@ async def test_a_watch_callback_gets_entries_none_and_changes(filled: Bucket) ->
     assert watcher.error is None
 
 
-async def test_stopping_a_watch_ends_the_iteration(filled: Bucket) -> None:
-    watcher = filled.watch()
+@pytest.mark.parametrize("end", ["stop", "close"])
+async def test_stopping_a_watch_or_closing_the_connection_ends_the_iteration(
+    shared_server: NatsServer, filled: Bucket, end: str
+) -> None:
+    nc = await connect(shared_server.url)
+    bucket = await nc.jetstream().bucket(filled.name)
+    watcher = bucket.watch()
     await take(watcher, 4)
     waiting = asyncio.ensure_future(anext(watcher, "end"))
     await asyncio.sleep(0)
-    watcher.stop()
+    if end == "stop":
+        watcher.stop()
+    else:
+        await nc.close()
     assert await asyncio.wait_for(waiting, 30) == "end"
+    await nc.close()
+    with pytest.raises(errors.ConnectionClosedError):
+        await bucket.keys().all()
 
 
 async def test_leaving_the_loop_deletes_the_consumer(filled: Bucket) -> None:
-    js = filled._js
     async for entry in filled.watch():
         if entry is None:
             break
     async for _ in filled.keys():
         break
-
-    async def gone() -> bool:
-        return await js.consumer_names(filled.stream).all() == []
-
-    await eventually(gone)
+    await has_consumers(filled._js, filled.stream)
 
 
 async def test_a_bucket_that_is_deleted_ends_the_watch(js: JetStream, filled: Bucket) -> None:
     async with filled.watch() as changes:
         await take(changes, 4)
         await js.delete_bucket(filled.name)
-        with pytest.raises(BucketNotFoundError) as caught:
+        with pytest.raises(errors.BucketNotFoundError) as caught:
             await take(changes, 1)
         assert changes.error is caught.value
-    with pytest.raises(BucketNotFoundError):
+    with pytest.raises(errors.BucketNotFoundError):
         await take(filled.watch(), 1)
-    with pytest.raises(BucketNotFoundError):
+    with pytest.raises(errors.BucketNotFoundError):
         await filled.keys().all()
-
-
-async def test_closing_the_connection_ends_the_watch(
-    shared_server: NatsServer, filled: Bucket
-) -> None:
-    async with connect(shared_server.url) as nc:
-        bucket = await nc.jetstream().bucket(filled.name)
-        watcher = bucket.watch()
-        await take(watcher, 4)
-        waiting = asyncio.ensure_future(anext(watcher, "end"))
-        await asyncio.sleep(0)
-    assert await asyncio.wait_for(waiting, 30) == "end"
-    with pytest.raises(ConnectionClosedError):
-        await bucket.keys().all()
 
 
 @pytest.mark.parametrize("drains", [True, False])
@@ -381,9 +340,7 @@ async def test_close_ends_watch_callbacks_and_drain_finishes_them(
     assert len(heard) == (21 if drains else 1)
 
 
-async def test_entries_that_cannot_be_decoded_are_reported_and_left_out(
-    nc: Client, bucket: Bucket
-) -> None:
+async def test_undecodable_entries_are_reported_and_left_out(nc: Client, bucket: Bucket) -> None:
     await bucket.put("k", b"plain")
     coded = bucket.with_codecs(keys=Base64Codec(), values=ZlibCodec())
     await bucket.put("cGxhaW4", b"no zlib")
@@ -395,31 +352,20 @@ async def test_entries_that_cannot_be_decoded_are_reported_and_left_out(
     assert await coded.keys("key").all() == ["key"]
 
 
-@pytest.mark.parametrize(
-    ("keys", "options"),
-    [
-        ("a b", {}),
-        ("", {}),
-        ([], {}),
-        (["a", "b.>.c"], {}),
-        (["a.*", "b", "a.1"], {}),
-        (["a", "a"], {}),
-        (">", {"include_history": True, "updates_only": True}),
-        (">", {"updates_only": True, "resume_from": 1}),
-        (">", {"resume_from": 0}),
-        (">", {"heartbeat": 0.4}),
-        (">", {"heartbeat": 16}),
-    ],
-)
-async def test_impossible_watch_options_are_refused(
-    bucket: Bucket, keys: Any, options: dict[str, Any]
-) -> None:
-    with pytest.raises(ConfigError):
-        bucket.watch(keys, **options)
+async def test_impossible_watch_options_are_refused(bucket: Bucket) -> None:
+    wrong: list[tuple[Any, dict[str, Any]]] = [
+        *(("a b", {}), ("", {}), ([], {}), (["a", "b.>.c"], {}), (["a.*", "b", "a.1"], {})),
+        *((["a", "a"], {}), (">", {"include_history": True, "updates_only": True})),
+        *((">", {"updates_only": True, "resume_from": 1}), (">", {"resume_from": 0})),
+        *((">", {"heartbeat": 0.4}), (">", {"heartbeat": 16})),
+    ]
+    for keys, options in wrong:
+        with pytest.raises(errors.ConfigError):
+            bucket.watch(keys, **options)
 
 
 async def test_limits_leave_markers_that_watchers_get(
-    js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    js: JetStream, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     second = timedelta(seconds=1)
@@ -449,41 +395,26 @@ async def test_limits_leave_markers_that_watchers_get(
     await js.delete_bucket(bucket.name)
 
 
-@pytest.mark.parametrize(
-    ("reason", "operation"), [("MaxAge", "PURGE"), ("Purge", "PURGE"), ("Remove", "DEL")]
-)
-async def test_operations_by_marker_reason(
-    js: JetStream, bucket: Bucket, reason: str, operation: str
-) -> None:
-    await js.publish(f"$KV.{bucket.name}.k", b"", headers={"Nats-Marker-Reason": reason})
-    [entry] = await bucket.history("k").all()
-    assert entry.operation == operation
-    assert await bucket.keys().all() == []
+async def test_operations_by_marker_reason(js: JetStream, bucket: Bucket) -> None:
+    for reason, operation in (("MaxAge", "PURGE"), ("Purge", "PURGE"), ("Remove", "DEL")):
+        await js.publish(f"$KV.{bucket.name}.k", b"", headers={"Nats-Marker-Reason": reason})
+        assert [entry.operation for entry in await bucket.history("k").all()][-1] == operation
+        assert await bucket.keys().all() == []
 
 
-async def test_a_watch_survives_leader_changes(
-    nats_cluster: Cluster, unique: Callable[[str], str]
-) -> None:
+async def test_a_watch_survives_leader_changes(nats_cluster: Cluster, unique: Unique) -> None:
     async with connect(nats_cluster.urls[0]) as nc:
         js = nc.jetstream(timeout=5)
         bucket = await js.create_bucket(unique("R3"), replicas=3, history=64)
         acknowledged: list[int] = []
 
-        async def write(key: str, value: bytes) -> None:
-            while True:
-                try:
-                    acknowledged.append(await bucket.put(key, value))
-                    return
-                except JetsparkError:
-                    await asyncio.sleep(0.02)
-
         async def write_all() -> None:
             for number in range(120):
-                await write("k", b"%d" % number)
+                acknowledged.append(await put_at_last(bucket, "k", b"%d" % number))
                 if number % 40 == 20:
-                    with suppress(APIError):  # no leader now: there will be a new one
+                    with suppress(errors.APIError):  # no leader now: there will be a new one
                         await js.stream_leader_stepdown(bucket.stream)
-            await write("end", b"")
+            acknowledged.append(await put_at_last(bucket, "end", b""))
 
         seen: list[int] = []
         async with bucket.watch() as changes, asyncio.timeout(60):
@@ -503,16 +434,64 @@ async def test_a_watch_survives_leader_changes(
 async def test_next_waits_for_an_entry_until_its_timeout(bucket: Bucket) -> None:
     await bucket.put("a", b"1")
     async with bucket.watch() as watch:
-        first = await watch.next(timedelta(seconds=20))
-        assert first is not None
-        assert (first.key, first.value) == ("a", b"1")
+        assert shown([await watch.next(timedelta(seconds=20))]) == [("a", b"1", 1)]
         assert await watch.next(20) is None
-        with pytest.raises(RequestTimeoutError, match=r"0\.1 s"):
+        with pytest.raises(errors.RequestTimeoutError, match=r"0\.1 s"):
             await watch.next(timeout=0.1)
         await bucket.put("b", b"2")
-        assert (await watch.next()).key == "b"  # type: ignore[union-attr]
+        assert shown([await watch.next()]) == [("b", b"2", 2)]
         watch.stop()
-        with pytest.raises(BadSubscriptionError):
+        with pytest.raises(errors.BadSubscriptionError):
             await watch.next(1)
-    with pytest.raises(ConfigError):
+    with pytest.raises(errors.ConfigError):
         await bucket.watch(callback=print).next(1)
+
+
+# -- keys, history, and the removal of old delete markers --------------------------------------
+
+
+async def test_keys_are_those_with_a_value(filled: Bucket) -> None:
+    assert await filled.keys().all() == ["b", "a.1"]
+    assert [key async for key in filled.keys("a.*")] == ["a.1"]
+    assert await filled.keys("nobody.>").all() == []
+    with pytest.raises(errors.BadNameError):
+        filled.keys("a b")
+
+
+async def test_history_of_a_key_and_of_many(filled: Bucket) -> None:
+    assert shown(await filled.history("a.1").all()) == [("a.1", b"1", 1), ("a.1", b"4", 4)]
+    assert shown(await filled.history("a.*").all()) == [*HISTORY[:2], *ALL[1:]]
+    entries = await filled.history().all()
+    assert [entry.delta for entry in entries] == [4, 3, 2, 1, 0]
+    assert await filled.history("nobody").all() == []
+
+
+async def test_purge_deletes_removes_old_markers(filled: Bucket) -> None:
+    await filled.put("c", b"")
+    await filled.purge("c")
+    assert await filled.purge_deletes() == 0
+    assert await filled.purge_deletes(older_than=math.inf) == 0
+    with pytest.raises(errors.BadTimeoutError):
+        await filled.purge_deletes(older_than=math.nan)
+    # Young markers stay, what was before them goes.
+    assert shown(await filled.history("a.2").all()) == [("a.2", "DEL")]
+    assert await filled.purge_deletes("c", older_than=timedelta(0)) == 1
+    assert await filled.purge_deletes(older_than=timedelta(0)) == 1
+    assert shown(await filled.history().all()) == [("a.1", b"1", 1), *ALL[:2]]
+
+
+@pytest.mark.parametrize("end", ["close", "drain"])
+@pytest.mark.parametrize("call", ["keys", "history", "watch"])
+async def test_a_listing_that_the_client_ends_early_raises(
+    shared_server: NatsServer, filled: Bucket, monkeypatch: pytest.MonkeyPatch, call: str, end: str
+) -> None:
+    monkeypatch.setattr(watching, "LOT", 0)
+    monkeypatch.setattr(watch_module, "PULL_AHEAD", 1)
+    async with connect(shared_server.url) as nc:
+        bucket = await nc.jetstream().bucket(filled.name)
+        entries = aiter(getattr(bucket, call)())
+        assert await anext(entries)
+        await getattr(nc, end)()
+        with pytest.raises(errors.ConnectionClosedError, match="before all entries came"):
+            async for entry in entries:
+                assert entry is not None
