@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
+from tests.conftest import Unique
 
 from jetspark.errors import ObjectStoreNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from jetspark.full_client import JetStream
-    from jetspark.objects import ObjectStore
+from jetspark.full_client import JetStream
+from jetspark.objects import ObjectStore
 
 
 async def messages(store: ObjectStore) -> int:
@@ -21,11 +19,9 @@ async def messages(store: ObjectStore) -> int:
 
 
 @pytest.fixture
-async def store(js: JetStream, unique: Callable[[str], str]) -> AsyncIterator[ObjectStore]:
+async def store(js: JetStream, unique: Unique) -> AsyncIterator[ObjectStore]:
     """In memory."""
     name = unique("F")
     yield await js.create_object_store(name, storage="memory")
-    try:
+    with suppress(ObjectStoreNotFoundError):
         await js.delete_object_store(name)
-    except ObjectStoreNotFoundError:
-        pass

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
+from tests.conftest import Unique
+from tests.support.js_peer import JsPeer
 
 from jetspark.errors import APIError, ObjectNotFoundError
-from jetspark.objects import ObjectLink
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tests.support.js_peer import JsPeer
-
-    from jetspark.full_client import JetStream
-    from jetspark.objects import ObjectStore
+from jetspark.full_client import JetStream
+from jetspark.objects import ObjectLink, ObjectStore
 
 Theirs: TypeAlias = "Callable[..., Awaitable[Any]]"
 
@@ -31,13 +27,12 @@ CONTENT_64 = base64.b64encode(CONTENT).decode()
 
 
 @pytest.fixture
-def theirs(js_peer: JsPeer, store: ObjectStore) -> Callable[..., Awaitable[Any]]:
+def theirs(js_peer: JsPeer, store: ObjectStore) -> Theirs:
     """A method of their object for our store: `await theirs("info", "name")`."""
 
     async def call(name: str, *args: object) -> Any:
-        return (await js_peer.run("obj", store=store.name, call=name, args=list(args))).get(
-            "result"
-        )
+        answer = await js_peer.run("obj", store=store.name, call=name, args=list(args))
+        return answer.get("result")
 
     return call
 
@@ -102,7 +97,7 @@ async def test_deleted_by_us_is_gone_for_them_and_back(store: ObjectStore, their
 
 
 async def test_links_lead_the_same_way(
-    store: ObjectStore, theirs: Theirs, js: JetStream, unique: Callable[[str], str]
+    store: ObjectStore, theirs: Theirs, js: JetStream, unique: Unique
 ) -> None:
     other = await js.create_object_store(unique("O"), storage="memory")
     ours = await store.put("a", CONTENT)
@@ -123,9 +118,7 @@ async def test_links_lead_the_same_way(
     await js.delete_object_store(other.name)
 
 
-async def test_metadata_changed_by_one_is_seen_by_the_other(
-    store: ObjectStore, theirs: Theirs
-) -> None:
+async def test_metadata_changed_by_one_are_seen_by_both(store: ObjectStore, theirs: Theirs) -> None:
     await store.put("a", CONTENT, description="old", metadata={"k": "v"})
     await store.update_meta("a", new_name="b", description="new", metadata={"l": "w"})
     found = await theirs("info", "b")
@@ -140,9 +133,7 @@ async def test_metadata_changed_by_one_is_seen_by_the_other(
     assert await store.get_bytes("c") == CONTENT
 
 
-async def test_watches_see_the_changes_of_the_other_client(
-    store: ObjectStore, theirs: Theirs, js_peer: JsPeer
-) -> None:
+async def test_watches_see_each_other(store: ObjectStore, theirs: Theirs, js_peer: JsPeer) -> None:
     await store.put("a", b"1")
     await js_peer.run("obj_watch", store=store.name, options={})
     async with store.watch() as watch:
@@ -154,24 +145,20 @@ async def test_watches_see_the_changes_of_the_other_client(
         assert (change.name, change.size) == ("b", 300_000)
         await store.delete("a")
         heard = [(await js_peer.hear())["info"] for _ in range(2)]
-        assert [(one["name"], one.get("deleted", False)) for one in heard] == [
-            *(("b", False), ("a", True))
-        ]
+        told = [(one["name"], one.get("deleted", False)) for one in heard]
+        assert told == [("b", False), ("a", True)]
 
 
 async def test_sealed_by_one_is_closed_for_the_other(
-    store: ObjectStore, theirs: Theirs, js_peer: JsPeer, js: JetStream, unique: Callable[[str], str]
+    store: ObjectStore, theirs: Theirs, js_peer: JsPeer, js: JetStream, unique: Unique
 ) -> None:
     await store.put("a", b"1")
     await store.seal()
     status = await theirs("status")
     assert (status["sealed"], status["storage"]) == (True, "memory")
     name = unique("T")
-    await js_peer.run(
-        "obj_create",
-        store=name,
-        options={"description": "d", "ttl": 10**9 * 3600, "storage": "memory"},
-    )
+    options = {"description": "d", "ttl": 10**9 * 3600, "storage": "memory"}
+    await js_peer.run("obj_create", store=name, options=options)
     made = await js.object_store(name)
     assert (await made.status()).description == "d"
     assert (await made.status()).ttl == timedelta(hours=1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import nats
 import nats.js.errors
@@ -11,12 +12,8 @@ import pytest
 from nats.js.api import ObjectMeta, ObjectMetaOptions
 
 from jetspark.errors import APIError, ObjectNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from jetspark.objects import ObjectStore
-    from jetspark.server import NatsServer
+from jetspark.objects import ObjectStore
+from jetspark.server import NatsServer
 
 CONTENT = os.urandom(300_000)
 NAMES = ("a", "two words/ä>*.", "日本語 €", "x" * 100)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
+from tests.conftest import MakeServer
 
 from jetspark import blocking
 from jetspark.errors import RequestTimeoutError
-from jetspark.full_client import connect
+from jetspark.full_client import Client, connect
 from jetspark.objects.reader import TransferRetry
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from tests.conftest import MakeServer
-
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 TIMEOUT = 0.5
 CONTENT = b"content" * 30_000

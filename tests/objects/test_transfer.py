@@ -5,35 +5,25 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.conftest import Unique
+from tests.jetstream.conftest import holds
 from tests.jetstream.eventually import eventually
 from tests.objects.conftest import messages
+from tests.support.cluster import Cluster
 from tests.support.frame_proxy import FrameProxy
 
+from jetspark import errors
 from jetspark.connection.events import Disconnected
-from jetspark.errors import (
-    APIError,
-    ConnectionClosedError,
-    ObjectDamagedError,
-    ObjectNotFoundError,
-    RequestTimeoutError,
-)
-from jetspark.full_client import connect
+from jetspark.full_client import Client, JetStream, connect
+from jetspark.objects import ObjectInfo, ObjectStore
 from jetspark.objects.store import CHUNK_SIZE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from tests.support.cluster import Cluster
-    from tests.support.leaf import HubAndLeaf
-
-    from jetspark.full_client import Client, JetStream
-    from jetspark.objects import ObjectStore
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 BIG = os.urandom(4_000_000)
 
@@ -53,86 +43,76 @@ class Stopper:
         yield BIG[half:]
 
 
+async def half(store: ObjectStore, source: Stopper, **options: Any) -> asyncio.Task[ObjectInfo]:
+    """A put of "a" that has got a half of the source."""
+    putting = asyncio.create_task(store.put("a", source, **options))
+    await source.half_given.wait()
+    return putting
+
+
 # -- broken off ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("was_there", [False, True])
-async def test_a_cancelled_put_leaves_the_store_unchanged(
-    store: ObjectStore, was_there: bool
-) -> None:
+async def test_a_put_that_ends_early_changes_nothing(store: ObjectStore, was_there: bool) -> None:
+    async def failing() -> AsyncIterator[bytes]:
+        yield BIG
+        raise ZeroDivisionError
+
     if was_there:
         await store.put("a", b"old")
     before = await messages(store)
-    source = Stopper()
-    putting = asyncio.create_task(store.put("a", source))
-    await source.half_given.wait()
+    putting = await half(store, Stopper())
     putting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await putting
+    with pytest.raises(ZeroDivisionError):
+        await store.put("a", failing())
     assert await messages(store) == before
     if was_there:
         assert await store.get_bytes("a") == b"old"
 
 
-async def test_a_put_whose_source_fails_leaves_the_store_unchanged(store: ObjectStore) -> None:
-    async def failing() -> AsyncIterator[bytes]:
-        yield BIG
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await store.put("a", failing())
-    assert await messages(store) == 0
-
-
 async def test_the_old_object_is_read_until_the_new_one_is_complete(store: ObjectStore) -> None:
     await store.put("a", b"old")
     source = Stopper()
-    putting = asyncio.create_task(store.put("a", source))
-    await source.half_given.wait()
+    putting = await half(store, source)
     assert await store.get_bytes("a") == b"old"
     source.goes_on.set()
     await putting
     assert await store.get_bytes("a") == BIG
 
 
-async def test_a_full_store_refuses_a_put_and_keeps_its_objects(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_a_full_store_keeps_its_objects(js: JetStream, unique: Unique) -> None:
     store = await js.create_object_store(unique("F"), storage="memory", max_bytes=1_000_000)
     await store.put("a", b"old")
     async with asyncio.timeout(30):
-        with pytest.raises(APIError, match="maximum bytes"):
+        with pytest.raises(errors.APIError, match="maximum bytes"):
             await store.put("a", BIG)
     assert await store.get_bytes("a") == b"old"
     assert await messages(store) == 2
     await js.delete_object_store(store.name)
 
 
-async def test_a_connection_that_is_closed_ends_a_put(
-    shared_server: NatsServer, store: ObjectStore
-) -> None:
+async def test_closing_the_client_ends_a_put(shared_server: NatsServer, store: ObjectStore) -> None:
     async with connect(shared_server.url) as nc:
         theirs = await nc.jetstream().object_store(store.name)
         source = Stopper()
-        putting = asyncio.create_task(theirs.put("a", source))
-        await source.half_given.wait()
+        putting = await half(theirs, source)
     source.goes_on.set()
-    with pytest.raises(ConnectionClosedError):
+    with pytest.raises(errors.ConnectionClosedError):
         await putting
-    with pytest.raises(ObjectNotFoundError):
+    with pytest.raises(errors.ObjectNotFoundError):
         await store.get("a")
 
 
-async def test_a_store_deleted_during_put_or_get_ends_them(
-    nc: Client, store: ObjectStore, js: JetStream
-) -> None:
+async def test_deleting_the_store_ends_both(nc: Client, store: ObjectStore, js: JetStream) -> None:
     store = await nc.jetstream(timeout=3).object_store(store.name)  # for a chunk without ack
     await store.put("b", BIG * 4)
     reader = await store.get("b")
     await reader.next_lot()
     source = Stopper()
-    putting = asyncio.create_task(store.put("a", source))
-    await source.half_given.wait()
+    putting = await half(store, source)
     await js.delete_object_store(store.name)
     source.goes_on.set()
     with pytest.raises(Exception, match=f'Object store "{store.name}" not found'):
@@ -147,9 +127,7 @@ async def test_a_store_deleted_during_put_or_get_ends_them(
 
 @pytest.mark.full
 @pytest.mark.parametrize("how", ["reconnect", "restart"])
-async def test_put_and_get_survive_a_lost_link(
-    nats_server: NatsServer, how: str, tmp_path: Path
-) -> None:
+async def test_both_survive_a_lost_link(nats_server: NatsServer, how: str, tmp_path: Path) -> None:
     async with connect(nats_server.url, reconnect_wait=0.05) as nc:
         store = await nc.jetstream().create_object_store("F")
         source = Stopper()
@@ -161,8 +139,7 @@ async def test_put_and_get_survive_a_lost_link(
             else:
                 await nc.force_reconnect()
 
-        putting = asyncio.create_task(store.put("a", source, chunk_size=10_000))
-        await source.half_given.wait()
+        putting = await half(store, source, chunk_size=10_000)
         await disturb()
         source.goes_on.set()
         assert (await putting).chunks == 400
@@ -177,9 +154,7 @@ async def test_put_and_get_survive_a_lost_link(
         assert await store.get_bytes("a") == BIG
 
 
-async def test_put_and_get_survive_leader_changes(
-    nats_cluster: Cluster, unique: Callable[[str], str]
-) -> None:
+async def test_put_and_get_survive_leader_changes(nats_cluster: Cluster, unique: Unique) -> None:
     """Of the stream with three replicas; both ways are busy when it changes."""
     async with connect(nats_cluster.urls) as nc:
         js = nc.jetstream(timeout=3)
@@ -204,7 +179,7 @@ async def test_put_and_get_survive_leader_changes(
         assert content == BIG
         await asyncio.gather(*changes, return_exceptions=True)
         # Servers do not answer this for seconds after a change of leader, 2.9 especially.
-        with suppress(RequestTimeoutError):
+        with suppress(errors.RequestTimeoutError):
             await js.delete_object_store(store.name)
 
 
@@ -213,13 +188,8 @@ async def test_a_put_waits_while_the_link_is_down(nats_server: NatsServer) -> No
     async with connect(nats_server.url, reconnect_wait=0.05, pending_size=1_000_000) as nc:
         store = await nc.jetstream().create_object_store("F")
         source = Stopper()
-        putting = asyncio.create_task(store.put("a", source))
-        await source.half_given.wait()
-
-        async def all_stored() -> bool:
-            return await messages(store) == len(BIG) // 2 // CHUNK_SIZE
-
-        await eventually(all_stored)
+        putting = await half(store, source)
+        await holds(nc.jetstream(), store.stream, len(BIG) // 2 // CHUNK_SIZE)
         await nc.flush()  # the last ack, too
         events = nc.events()
         nats_server.kill()
@@ -243,29 +213,25 @@ class Losing:
     async def publish(self, *args: Any, **kwargs: Any) -> Any:
         if self.messages:
             self.messages -= 1
-            raise RequestTimeoutError("The message was lost.")
+            raise errors.RequestTimeoutError("The message was lost.")
         ack = await self._publish(*args, **kwargs)
         if self.acks:
             self.acks -= 1
-            raise RequestTimeoutError("The ack was lost.")
+            raise errors.RequestTimeoutError("The ack was lost.")
         return ack
 
 
-@pytest.mark.parametrize(("messages_lost", "acks_lost"), [(1, 0), (0, 1), (2, 1)])
+@pytest.mark.parametrize(("lost", "unacked"), [(1, 0), (0, 1), (2, 1)])
 async def test_a_lost_ack_of_a_put_stores_nothing_twice(
-    store: ObjectStore,
-    js: JetStream,
-    monkeypatch: pytest.MonkeyPatch,
-    messages_lost: int,
-    acks_lost: int,
+    store: ObjectStore, js: JetStream, monkeypatch: pytest.MonkeyPatch, lost: int, unacked: int
 ) -> None:
     await store.put("a", b"old")
     losing = Losing(js, monkeypatch)
-    losing.messages, losing.acks = messages_lost, acks_lost
+    losing.messages, losing.acks = lost, unacked
     await store.put("a", b"new")
     assert await store.get_bytes("a") == b"new"
     assert await messages(store) == 2
-    losing.messages, losing.acks = messages_lost, acks_lost
+    losing.messages, losing.acks = lost, unacked
     await store.delete("a")
     assert await messages(store) == 1
 
@@ -280,7 +246,7 @@ async def test_an_object_that_was_replaced_before_its_ack_came_is_not_made_visib
     async def publish_and_be_replaced(*args: Any, **kwargs: Any) -> Any:
         try:
             return await publish(*args, **kwargs)
-        except RequestTimeoutError:
+        except errors.RequestTimeoutError:
             other.append(await store.put("a", b"other"))
             raise
 
@@ -333,10 +299,10 @@ async def test_a_rename_loses_against_a_faster_writer(
         return renamed
 
     monkeypatch.setattr(type(store._meta), "replace", lambda _, *args: replaced_meanwhile(*args))
-    with pytest.raises(ObjectNotFoundError):
+    with pytest.raises(errors.ObjectNotFoundError):
         await store.update_meta("a", new_name="b")
     assert await store.get_bytes("a") == b"new"
-    with pytest.raises(ObjectNotFoundError):
+    with pytest.raises(errors.ObjectNotFoundError):
         await store.info("b")
     assert await messages(store) == 3  # the object and the mark that is left of "b"
 
@@ -346,7 +312,7 @@ async def test_a_late_chunk_of_an_old_link_is_noticed(store: ObjectStore, js: Je
     await writer.begin()
     await writer.write(b"x" * 2000)
     await js.publish(f"$O.{store.name}.C.{writer._info.nuid}", b"x" * 1000)
-    with pytest.raises(ObjectDamagedError, match="3 chunks"):
+    with pytest.raises(errors.ObjectDamagedError, match="3 chunks"):
         await writer.finish()
     await writer.discard()
     assert await messages(store) == 0
@@ -361,7 +327,7 @@ async def test_chunks_without_an_ack_are_removed_and_sent_again_in_order(
     await writer.write(content[:5000])
     await writer._publisher.flush()
     lost: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    lost.set_exception(RequestTimeoutError("The ack was lost."))
+    lost.set_exception(errors.RequestTimeoutError("The ack was lost."))
     writer._sent[2] = (writer._sent[2][0], lost)
     await writer.write(content[5000:])
     await writer.finish()
@@ -375,18 +341,14 @@ async def test_a_put_cancelled_without_a_link_removes_its_chunks_later_or_report
     nats_server: NatsServer, end: str, *, comes_back: bool
 ) -> None:
     reported: list[str] = []
+    options: Any = {"error_callback": lambda error: reported.append(str(error))}
     async with (
         connect(nats_server.url, reconnect_wait=0.05) as other,
-        connect(
-            nats_server.url,
-            reconnect_wait=0.05,
-            error_callback=lambda error: reported.append(str(error)),
-        ) as nc,
+        connect(nats_server.url, reconnect_wait=0.05, **options) as nc,
     ):
         store = await nc.jetstream(timeout=2).create_object_store("F")
         source = Stopper()
-        putting = asyncio.create_task(store.put("a", source))
-        await source.half_given.wait()
+        putting = await half(store, source)
         seen = await other.jetstream().object_store("F")
         await eventually(lambda: messages(seen))
         await asyncio.to_thread(getattr(nats_server, end))
@@ -395,26 +357,22 @@ async def test_a_put_cancelled_without_a_link_removes_its_chunks_later_or_report
             with pytest.raises(asyncio.CancelledError):
                 await putting
         assert not any("are left" in text for text in reported)
+        come_back = nats_server.start if end == "kill" else nats_server.resume
         if comes_back:
-            await asyncio.to_thread(nats_server.start if end == "kill" else nats_server.resume)
-
-            async def nothing_left() -> bool:
-                return await messages(seen) == 0
-
-            await eventually(nothing_left)
+            await asyncio.to_thread(come_back)
+            await holds(other.jetstream(), seen.stream, 0)
         else:
             await nc.close()
             await eventually(lambda: any("are left" in text for text in reported))
-            await asyncio.to_thread(nats_server.start if end == "kill" else nats_server.resume)
+            await asyncio.to_thread(come_back)
 
 
 async def test_a_put_whose_last_step_is_unknown_says_so_and_nothing_else(
     nats_server: NatsServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     reported: list[str] = []
-    async with connect(
-        nats_server.url, error_callback=lambda error: reported.append(str(error))
-    ) as nc:
+    options: Any = {"error_callback": lambda error: reported.append(str(error))}
+    async with connect(nats_server.url, **options) as nc:
         store = await nc.jetstream(timeout=1).create_object_store("F")
         writer = store.writer("a", chunk_size=1000)
         await writer.begin()
@@ -437,24 +395,18 @@ async def test_a_put_whose_last_step_is_unknown_says_so_and_nothing_else(
     assert "never retrieved" not in caplog.text
 
 
-async def test_object_store_of_another_domain_is_written_and_read(
-    hub_and_leaf: HubAndLeaf, unique: Callable[[str], str]
-) -> None:
-    async with connect(hub_and_leaf.leaf.url) as nc:
-        js = nc.jetstream(domain="hub")
-        store = await js.create_object_store(unique("F"), storage="memory")
-        await store.put("a", BIG)
-        await store.update_meta("a", new_name="b")
-        assert await store.get_bytes("b") == BIG
-        async with connect(hub_and_leaf.hub.url) as there:
-            same = await there.jetstream().object_store(store.name)
-            assert [info.name async for info in same.objects()] == ["b"]
-        await js.delete_object_store(store.name)
+async def test_a_store_of_another_domain(on_hub: Client, on_leaf: Client, unique: Unique) -> None:
+    js = on_leaf.jetstream(domain="hub")
+    store = await js.create_object_store(unique("F"), storage="memory")
+    await store.put("a", BIG)
+    await store.update_meta("a", new_name="b")
+    assert await store.get_bytes("b") == BIG
+    same = await on_hub.jetstream().object_store(store.name)
+    assert [info.name async for info in same.objects()] == ["b"]
+    await js.delete_object_store(store.name)
 
 
-async def test_a_lost_info_answer_is_requested_again(
-    store: ObjectStore, shared_server: NatsServer
-) -> None:
+async def test_a_lost_info_is_asked_again(store: ObjectStore, shared_server: NatsServer) -> None:
     async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as far:
         there = await far.jetstream(timeout=1).object_store(store.name)
         fault = proxy.arm(1, wanted=lambda frame: b"stream_msg_get_response" in frame)
@@ -473,9 +425,7 @@ class Exhausted:
         raise StopIteration
 
 
-async def test_a_file_that_raises_stop_iteration_raises_in_the_waiting_call(
-    store: ObjectStore,
-) -> None:
+async def test_a_file_that_raises_stop_iteration_does_not_hang(store: ObjectStore) -> None:
     await store.put("a", bytes(300_000))
     with pytest.raises(RuntimeError, match="StopIteration"):
         await asyncio.wait_for(store.get_into("a", Exhausted()), 30)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
+from tests.conftest import Unique
 
 from jetspark.errors import DocumentError, ObjectNotFoundError
 from jetspark.full_client import JetStream
@@ -16,7 +16,7 @@ BAD = [b"", b"{", b"[]", b'{"name": 5}', b'{"name": "bad", "bucket": "b", "nuid"
 
 
 @pytest.fixture
-async def store(js: JetStream, unique: Callable[[str], str]) -> ObjectStore:
+async def store(js: JetStream, unique: Unique) -> ObjectStore:
     store = await js.create_object_store(unique("O"), storage="memory")
     await store.put("good", b"content")
     return store
@@ -49,9 +49,7 @@ async def test_headers_of_either_form_are_read(js: JetStream, store: ObjectStore
 
 
 @pytest.mark.parametrize("data", BAD)
-async def test_an_unreadable_info_blocks_nothing(
-    js: JetStream, store: ObjectStore, data: bytes
-) -> None:
+async def test_bad_infos_block_nothing(js: JetStream, store: ObjectStore, data: bytes) -> None:
     before = await chunks(js, store)
     await spoil(js, store, "bad", data)
     with pytest.raises(DocumentError):
@@ -77,9 +75,7 @@ async def test_an_unreadable_info_blocks_nothing(
     assert await store.get_bytes("good") == b"content"
 
 
-async def test_chunks_that_an_unreadable_info_may_name_are_no_orphans(
-    js: JetStream, store: ObjectStore
-) -> None:
+async def test_chunks_of_unreadable_infos_are_no_orphans(js: JetStream, store: ObjectStore) -> None:
     info = await store.put("kept", b"content")
     document = {"name": "kept", "bucket": store.name, "nuid": info.nuid, "size": "many"}
     await spoil(js, store, "kept", json.dumps(document).encode())
@@ -87,12 +83,3 @@ async def test_chunks_that_an_unreadable_info_may_name_are_no_orphans(
     assert chunk_subject(store.name, info.nuid) in await chunks(js, store)
     await store.delete("kept")
     assert await store.purge_orphans(older_than=0) == 1
-
-
-async def test_a_put_that_is_refused_leaves_no_chunks(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
-    store = await js.create_object_store(unique("O"), storage="memory", max_bytes=1000)
-    with pytest.raises(Exception, match="maximum bytes"):
-        await store.put("large", bytes(5000), chunk_size=100)
-    assert await chunks(js, store) == {}

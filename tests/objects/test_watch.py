@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import Reported, Unique
 
-from jetspark.errors import (
-    ConnectionClosedError,
-    DocumentError,
-    JetStreamError,
-    ObjectStoreNotFoundError,
-    RequestTimeoutError,
-)
-from jetspark.full_client import connect
-from jetspark.jetstream import watching
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.documents.consumers import ConsumerInfo
-    from jetspark.full_client import JetStream
-    from jetspark.jetstream import OrderedMessages
-    from jetspark.objects import ObjectInfo, ObjectStore, ObjectWatcher
-    from jetspark.server import NatsServer
+from jetspark import errors
+from jetspark.documents.consumers import ConsumerInfo
+from jetspark.full_client import JetStream, connect
+from jetspark.jetstream import OrderedMessages, watching
+from jetspark.objects import ObjectInfo, ObjectStore, ObjectWatcher
+from jetspark.server import NatsServer
 
 
 def names(infos: list[ObjectInfo | None]) -> list[str | None]:
@@ -72,9 +61,7 @@ async def test_a_watch_gives_current_infos_then_none_then_changes(store: ObjectS
     assert names([*await store.objects(include_deleted=True).all()]) == ["-b", "d", "-a", "c"]
 
 
-async def test_each_object_is_listed_once_even_if_its_writer_left_older_infos(
-    store: ObjectStore, js: JetStream
-) -> None:
+async def test_an_object_with_older_infos_is_listed_once(store: ObjectStore, js: JetStream) -> None:
     await store.put("b", b"1")
     await store.put("a", b"1")
     last = await js.get_msg(store.stream, last_by_subject=f"$O.{store.name}.M.*")
@@ -95,9 +82,7 @@ async def test_the_initial_data_ends_when_its_last_info_was_replaced(store: Obje
     watcher.stop()
 
 
-async def test_a_store_watch_misses_and_repeats_nothing_over_a_restart(
-    nats_server: NatsServer,
-) -> None:
+async def test_a_watch_misses_and_repeats_nothing_over_a_restart(nats_server: NatsServer) -> None:
     async with (
         connect(nats_server.url, reconnect_wait=0.05) as nc,
         connect(nats_server.url, reconnect_wait=0.05) as other,
@@ -118,16 +103,12 @@ async def test_the_initial_data_starts_anew_when_its_consumer_is_lost(store: Obj
     async with store._js.publisher() as publisher:
         # Older infos stay, as some clients write them: they are not to be seen.
         for number in (*range(2000), *range(1000), *range(1000)):
-            await publisher.send(
-                f"$O.{store.name}.M.{number}",
-                b'{"name":"%d","bucket":"%s"}' % (number, store.name.encode()),
-            )
+            info = b'{"name":"%d","bucket":"%s"}' % (number, store.name.encode())
+            await publisher.send(f"$O.{store.name}.M.{number}", info)
     seen: list[str | None] = []
     async with asyncio.timeout(20), store.watch() as watcher:
-        async for info in watcher:
-            if info is None:
-                break
-            seen.append(info.name)
+        while (found := await anext(watcher)) is not None:
+            seen.append(found.name)
             if len(seen) == 500:
                 assert watcher._messages is not None
                 await store._js.delete_consumer(store.stream, watcher._messages.name)
@@ -149,35 +130,32 @@ async def test_a_store_watch_whose_first_consumer_fails_raises(
         if made == 1:
 
             async def fail(*_: Any) -> ConsumerInfo:
-                raise RequestTimeoutError("slow")
+                raise errors.RequestTimeoutError("slow")
 
             messages._create = fail
         return messages
 
     monkeypatch.setattr(store._js, "ordered", failing_once)
     watcher = store.watch()
-    with pytest.raises(RequestTimeoutError, match="slow"):
+    with pytest.raises(errors.RequestTimeoutError, match="slow"):
         await take(watcher, 1)
-    assert isinstance(watcher.error, RequestTimeoutError)
+    assert isinstance(watcher.error, errors.RequestTimeoutError)
     assert (watcher.active, made) == (False, 1)
 
 
 async def test_infos_that_cannot_be_read_are_reported_and_left_out(
-    store: ObjectStore, js: JetStream, shared_server: NatsServer
+    store: ObjectStore, js: JetStream, reported: Reported
 ) -> None:
-    reported: list[Exception] = []
     await js.publish(f"$O.{store.name}.M.eA==", b"no JSON")
     await store.put("a", b"1")
-    async with connect(shared_server.url, error_callback=reported.append) as nc:
-        theirs = await nc.jetstream().object_store(store.name)
-        assert names([*await theirs.objects().all()]) == ["a"]
-    assert [type(error) for error in reported] == [DocumentError]
-    with pytest.raises(JetStreamError, match="Unreadable"):
+    assert names([*await store.objects().all()]) == ["a"]
+    assert [type(error) for error in reported] == [errors.DocumentError]
+    with pytest.raises(errors.JetStreamError, match="Unreadable"):
         await store.info("x")
 
 
 async def test_a_watch_ends_with_its_store_and_with_its_client(
-    store: ObjectStore, js: JetStream, shared_server: NatsServer, unique: Callable[[str], str]
+    store: ObjectStore, js: JetStream, shared_server: NatsServer, unique: Unique
 ) -> None:
     async with connect(shared_server.url) as nc:
         theirs = await nc.jetstream().object_store(store.name)
@@ -188,7 +166,7 @@ async def test_a_watch_ends_with_its_store_and_with_its_client(
         assert await take(watcher, 1) == [None]
         await js.delete_object_store(store.name)
         async with asyncio.timeout(20):
-            with pytest.raises(ObjectStoreNotFoundError):
+            with pytest.raises(errors.ObjectStoreNotFoundError):
                 await anext(watcher)
 
 
@@ -202,5 +180,5 @@ async def test_a_listing_of_objects_that_the_client_ends_early_raises(
         infos = aiter((await nc.jetstream().object_store(store.name)).objects())
         assert await anext(infos)
         await nc.close()
-        with pytest.raises(ConnectionClosedError, match="before all entries came"):
+        with pytest.raises(errors.ConnectionClosedError, match="before all entries came"):
             [info async for info in infos]
