@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
-from jetspark.full_client import connect
-
-if TYPE_CHECKING:
-    from jetspark.client.messages import Message
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
-    from jetspark.services import Request, Service, Services
+from jetspark.client.messages import Message
+from jetspark.full_client import Client, connect
+from jetspark.server import NatsServer
+from jetspark.services import Request, Service, Services
 
 Start = Callable[..., Awaitable["Service"]]
 
 
 async def echo(request: Request) -> None:
     await request.respond(request.data, request.headers)
+
+
+def ask(caller: Client, subject: str, count: int) -> list[asyncio.Task[Message]]:
+    """So many requests at once."""
+    return [asyncio.create_task(caller.request(subject, timeout=30)) for _ in range(count)]
 
 
 class Held:
@@ -63,7 +66,7 @@ def services(other: Client) -> Services:
 
 
 @pytest.fixture
-async def start(nc: Client, unique: Callable[[str], str]) -> AsyncIterator[Start]:
+async def start(nc: Client, unique: Unique) -> AsyncIterator[Start]:
     """`await start(**options)`: a service with a name of its own, stopped after the test."""
     async with AsyncExitStack() as stack:
 

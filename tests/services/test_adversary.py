@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
-from tests.services.conftest import Held, echo
+from tests.conftest import Unique
+from tests.services.conftest import Held, Start, echo
 from tests.support.frame_proxy import FrameProxy, Kind
 
 from jetspark.errors import NoRespondersError, RequestTimeoutError, ServiceError
-from jetspark.full_client import connect
-from jetspark.services import Request
-
-if TYPE_CHECKING:
-    from tests.services.conftest import Start
-
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
-    from jetspark.services import Services
+from jetspark.full_client import Client, connect
+from jetspark.server import NatsServer
+from jetspark.services import Request, Services
 
 
 @pytest.mark.parametrize("kind", ["drop", "twice", "cut", "torn"])
 async def test_spoiled_frame_costs_its_request_at_most(
-    shared_server: NatsServer, services: Services, unique: Callable[[str], str], kind: Kind
+    shared_server: NatsServer, services: Services, unique: Unique, kind: Kind
 ) -> None:
     subject = unique("s")
     async with (
         FrameProxy(shared_server.port) as proxy,
-        connect(f"nats://127.0.0.1:{proxy.port}", reconnect_wait=0.01) as nc,
+        connect(proxy.url, reconnect_wait=0.01) as nc,
         await nc.add_service(subject, "1.0.0") as service,
     ):
         await service.add_endpoint("e", echo, subject=subject)
@@ -52,7 +45,7 @@ async def test_spoiled_frame_costs_its_request_at_most(
 
 
 async def test_two_services_of_one_name_on_one_connection_are_two_instances(
-    start: Start, services: Services, unique: Callable[[str], str]
+    start: Start, services: Services, unique: Unique
 ) -> None:
     name = unique("svc")
     first, second = await start(name=name), await start(name=name, version="2.0.0")
@@ -68,9 +61,7 @@ async def test_two_services_of_one_name_on_one_connection_are_two_instances(
     assert [one.version for one in await services.ping(name).all()] == ["2.0.0"]
 
 
-async def test_burst_of_requests_is_answered_by_every_kind_of_handler(
-    start: Start, other: Client
-) -> None:
+async def test_every_kind_of_handler_answers_a_burst(start: Start, services: Services) -> None:
     service = await start()
     group = service.add_group(service.name)
 
@@ -87,7 +78,6 @@ async def test_burst_of_requests_is_answered_by_every_kind_of_handler(
     await group.add_endpoint("quick", echo, concurrency=16)
     await group.add_endpoint("waits", waits, concurrency=16)
     await group.add_endpoint("breaks", breaks)
-    services = other.services()
     for name in ("plain", "quick", "waits", "breaks"):
         asked = [services.request(f"{service.name}.{name}", b"%d" % n) for n in range(2000)]
         results = await asyncio.gather(*asked, return_exceptions=True)
@@ -101,9 +91,7 @@ async def test_burst_of_requests_is_answered_by_every_kind_of_handler(
     assert stats == {**dict.fromkeys(("plain", "quick", "waits"), (2000, 0)), "breaks": (2000, 200)}
 
 
-async def test_handler_that_hangs_leaves_the_rest_of_the_service_alive(
-    start: Start, services: Services
-) -> None:
+async def test_handler_that_hangs_leaves_the_rest_alive(start: Start, services: Services) -> None:
     service, held = await start(), Held()
     group = service.add_group(service.name)
     await group.add_endpoint("hang", held)

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
-from tests.services.conftest import echo
+from tests.conftest import MakeServer, Unique
+from tests.services.conftest import Start, echo
 
-from jetspark.errors import (
-    BadTimeoutError,
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    NoRespondersError,
-    RequestTimeoutError,
-    ServiceError,
-)
-from jetspark.full_client import connect
-from jetspark.services import error_headers
-
-if TYPE_CHECKING:
-    from tests.conftest import MakeServer
-    from tests.services.conftest import Start
-
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
-    from jetspark.services import Services
+from jetspark import errors
+from jetspark.full_client import Client, connect
+from jetspark.server import NatsServer
+from jetspark.services import Services, error_headers
 
 
 async def test_services_are_found_on_three_levels(
-    start: Start, services: Services, unique: Callable[[str], str]
+    start: Start, services: Services, unique: Unique
 ) -> None:
     name = unique("svc")
     instances = [await start(name=name, version=f"1.0.{number}") for number in range(3)]
@@ -53,24 +37,16 @@ async def test_services_are_found_on_three_levels(
     assert len(await services.ping(name, max_msgs=2).all()) == 2
 
 
-async def test_no_service_is_an_empty_list_at_once(make_server: MakeServer) -> None:
-    server = make_server()
-    async with connect(server.url) as nc:
+async def test_no_service_is_an_empty_list_at_once(nats_server: NatsServer) -> None:
+    async with connect(nats_server.url) as nc, asyncio.timeout(20):
         services = nc.services()
-        async with asyncio.timeout(20):
-            assert await services.ping(timeout=3600, stall=3600).all() == []
-            assert await services.info("nobody").all() == []
-            assert await services.stats("nobody", "x", timeout=3600).all() == []
-
-
-async def test_an_id_without_a_name_is_refused(services: Services) -> None:
-    for call in (services.ping, services.info, services.stats):
-        with pytest.raises(ConfigError, match="needs the service's name"):
-            call(id="x")
+        assert await services.ping(timeout=3600, stall=3600).all() == []
+        assert await services.info("nobody").all() == []
+        assert await services.stats("nobody", "x", timeout=3600).all() == []
 
 
 async def test_services_that_do_not_answer_are_not_waited_for_longer_than_the_timeout(
-    nc: Client, services: Services, unique: Callable[[str], str]
+    nc: Client, services: Services, unique: Unique
 ) -> None:
     silent = unique("silent")
     with closing(nc.listen(f"$SRV.PING.{silent}", lambda frame: None)):
@@ -79,7 +55,7 @@ async def test_services_that_do_not_answer_are_not_waited_for_longer_than_the_ti
 
 
 async def test_unreadable_answer_is_reported_and_left_out(
-    start: Start, nc: Client, other: Client, services: Services, unique: Callable[[str], str]
+    start: Start, nc: Client, other: Client, services: Services, unique: Unique
 ) -> None:
     service = await start()
 
@@ -114,19 +90,19 @@ async def test_prefix_finds_the_services_of_another_account(make_server: MakeSer
 
 
 async def test_call_raises_typed_errors(
-    start: Start, nc: Client, services: Services, unique: Callable[[str], str]
+    start: Start, nc: Client, services: Services, unique: Unique
 ) -> None:
     service = await start()
     await service.add_endpoint("echo", echo, subject=service.name)
     assert (await services.request(service.name, b"x", headers={"a": "b"})).data == b"x"
-    with pytest.raises(NoRespondersError):
+    with pytest.raises(errors.NoRespondersError):
         await services.request(unique("nobody"))
-    with pytest.raises(NoRespondersError):
+    with pytest.raises(errors.NoRespondersError):
         await services.request_json(unique("nobody"))
     silent = unique("silent")
     with closing(nc.listen(silent, lambda frame: None)):
         await nc.flush()
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await services.request(silent, timeout=0.05)
     plain = unique("plain")
 
@@ -136,26 +112,29 @@ async def test_call_raises_typed_errors(
 
     async with nc.subscribe(plain, callback=refuse):
         await nc.flush()
-        with pytest.raises(ServiceError) as raised:
+        with pytest.raises(errors.ServiceError) as raised:
             await services.request(plain)
     error = raised.value
     assert (error.code, error.description, error.data) == (403, "not you", b"why")
 
 
 async def test_wrong_limits_are_refused_before_anything_is_sent(services: Services) -> None:
-    with pytest.raises(BadTimeoutError):
+    with pytest.raises(errors.BadTimeoutError):
         services.ping(timeout=0)
-    with pytest.raises(BadTimeoutError):
+    with pytest.raises(errors.BadTimeoutError):
         services.info(stall=-1)
-    with pytest.raises(ConfigError, match="max_msgs"):
+    with pytest.raises(errors.ConfigError, match="max_msgs"):
         services.stats(max_msgs=-1)
+    for call in (services.ping, services.info, services.stats):
+        with pytest.raises(errors.ConfigError, match="needs the service's name"):
+            call(id="x")
 
 
 async def test_discovery_over_a_closed_connection_raises(shared_server: NatsServer) -> None:
     nc = await connect(shared_server.url)
     services = nc.services()
     await nc.close()
-    with pytest.raises(ConnectionClosedError):
+    with pytest.raises(errors.ConnectionClosedError):
         await services.ping().all()
-    with pytest.raises(JetsparkError):
+    with pytest.raises(errors.JetsparkError):
         await nc.add_service("s", "1.0.0")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
 from jetspark import Client, connect
 from jetspark.server import NatsServer
 from jetspark.services import Request
-
-Unique = Callable[[str], str]
 
 pytestmark = pytest.mark.skipif(
     not hasattr(asyncio, "eager_task_factory"), reason="Python 3.12 has eager tasks"
@@ -42,9 +41,7 @@ def without_async(request: Request) -> None:
 
 
 @pytest.mark.parametrize("handler", [plain, suspending, without_async])
-async def test_a_burst_of_requests_is_answered_in_order(
-    nc: Client, unique: Unique, handler: Any
-) -> None:
+async def test_a_burst_is_answered_in_order(nc: Client, unique: Unique, handler: Any) -> None:
     subject, inbox = unique("svc"), nc.new_inbox()
     answers = nc.subscribe(inbox)
     async with await nc.add_service("burst", "1.0.0") as service:

@@ -5,22 +5,17 @@ Needs node and npm, and the network the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from tests.services.conftest import echo
+from tests.conftest import Unique
+from tests.services.conftest import Start, echo
+from tests.support.js_peer import JsPeer
 
 from jetspark.errors import ServiceError
-from jetspark.services import Request
+from jetspark.services import Request, Services
 from jetspark.timestamps import parse_isotime
-
-if TYPE_CHECKING:
-    from tests.services.conftest import Start
-    from tests.support.js_peer import JsPeer
-
-    from jetspark.services import Services
 
 
 async def test_they_find_and_call_our_service(start: Start, js_peer: JsPeer) -> None:
@@ -49,21 +44,15 @@ async def test_they_find_and_call_our_service(start: Start, js_peer: JsPeer) -> 
     assert refused["failed"] == {"code": 409, "message": "refused by us"}
     assert (await ask("break"))["failed"] == {"code": 500, "message": "KeyError: 'k'"}
 
-    identity = {"name": service.name, "id": service.id, "version": "1.0.0", "metadata": {"a": "b"}}
+    identity: dict[str, Any] = {"name": service.name, "id": service.id, "version": "1.0.0"}
+    identity["metadata"] = {"a": "b"}
     assert service.id in {one["id"] for one in await call("ping")}
-    assert await call("ping", service.name) == [
-        {**identity, "type": "io.nats.micro.v1.ping_response"}
-    ]
-    assert await call("info", service.name, service.id) == [
-        {
-            **identity,
-            "type": "io.nats.micro.v1.info_response",
-            "description": "ours",
-            "endpoints": [
-                {"name": "echo", "subject": subject, "queue_group": "", "metadata": {"c": "d"}}
-            ],
-        }
-    ]
+    identity["type"] = "io.nats.micro.v1.ping_response"
+    assert await call("ping", service.name) == [identity]
+    shown = {"name": "echo", "subject": subject, "queue_group": "", "metadata": {"c": "d"}}
+    identity |= {"type": "io.nats.micro.v1.info_response", "description": "ours"}
+    identity["endpoints"] = [shown]
+    assert await call("info", service.name, service.id) == [identity]
     (stats,) = await call("stats", service.name)
     (endpoint,) = stats["endpoints"]
     assert (endpoint["num_requests"], endpoint["num_errors"]) == (3, 2)
@@ -77,7 +66,7 @@ async def test_they_find_and_call_our_service(start: Start, js_peer: JsPeer) -> 
 
 
 async def test_we_find_and_call_their_service(
-    js_peer: JsPeer, services: Services, unique: Callable[[str], str]
+    js_peer: JsPeer, services: Services, unique: Unique
 ) -> None:
     name = unique("js")
     config = {"name": name, "version": "2.0.0-rc.1", "description": "theirs"}
@@ -114,7 +103,7 @@ async def test_we_find_and_call_their_service(
 
 
 async def test_instances_of_both_share_the_requests(
-    start: Start, js_peer: JsPeer, services: Services, unique: Callable[[str], str]
+    start: Start, js_peer: JsPeer, services: Services, unique: Unique
 ) -> None:
     name = unique("both")
     config = {"name": name, "version": "1.0.0"}

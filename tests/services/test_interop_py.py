@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nats
 import pytest
@@ -14,15 +14,12 @@ from nats.micro.request import ServiceError as TheirError
 from nats.micro.service import ServiceInfo as TheirInfo
 from nats.micro.service import ServicePing as TheirPing
 from nats.micro.service import ServiceStats as TheirStats
+from tests.conftest import Unique
+from tests.services.conftest import Start
 
 from jetspark.errors import ServiceError
-from jetspark.services import Request
-
-if TYPE_CHECKING:
-    from tests.services.conftest import Start
-
-    from jetspark.server import NatsServer
-    from jetspark.services import Services
+from jetspark.server import NatsServer
+from jetspark.services import Request, Services
 
 
 @pytest.fixture
@@ -71,7 +68,7 @@ async def test_they_find_and_call_our_service(start: Start, peer: Any) -> None:
 
 
 async def test_we_find_and_call_their_service(
-    peer: Any, services: Services, unique: Callable[[str], str]
+    peer: Any, services: Services, unique: Unique
 ) -> None:
     name = unique("py")
     service = await micro.add_service(

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import MakeServer
 
 from jetspark import blocking
 from jetspark.documents.document import Duration
 from jetspark.errors import BadSubjectError, JetStreamError
 from jetspark.full_client import connect
+from jetspark.server import NatsServer
 from jetspark.services import Request, ServiceLatency
 from jetspark.services.discovery import parse_latency
-
-if TYPE_CHECKING:
-    from tests.conftest import MakeServer
-
-    from jetspark.server import NatsServer
 
 OF_ADR_3 = b"""{
   "type": "io.nats.server.metric.v1.service_latency", "id": "YBxAhpUFfs1rPGo323WcmQ",

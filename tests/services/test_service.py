@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
-from tests.services.conftest import Held, echo
+from tests.conftest import MakeServer, Reported, Unique
+from tests.services.conftest import Held, Start, ask, echo
 
 from jetspark.errors import (
     BadNameError,
@@ -23,16 +23,8 @@ from jetspark.errors import (
     PermissionsError,
     ServiceError,
 )
-from jetspark.full_client import connect
-from jetspark.services import Request
-
-if TYPE_CHECKING:
-    from tests.conftest import MakeServer
-    from tests.services.conftest import Start
-
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
-    from jetspark.services import Services
+from jetspark.full_client import Client, connect
+from jetspark.services import Request, Services
 
 
 class Sum(msgspec.Struct):
@@ -84,28 +76,22 @@ async def test_endpoints_and_groups_as_calls_and_as_decorators(
 
 
 @pytest.mark.parametrize(
-    ("of_service", "of_group", "of_endpoint", "answers", "shown"),
+    ("groups", "answers", "shown"),
     [
-        (None, None, None, 1, "q"),
-        ("s", None, None, 1, "s"),
-        ("s", "", None, 2, ""),
-        ("s", "", "e", 1, "e"),
-        ("", None, None, 2, ""),
-        ("", "g", None, 1, "g"),
-        (None, None, "", 2, ""),
+        ((None, None, None), 1, "q"),
+        (("s", None, None), 1, "s"),
+        (("s", "", None), 2, ""),
+        (("s", "", "e"), 1, "e"),
+        (("", None, None), 2, ""),
+        (("", "g", None), 1, "g"),
+        ((None, None, ""), 2, ""),
     ],
 )
 async def test_queue_group_of_endpoint_group_and_service(
-    start: Start,
-    other: Client,
-    unique: Callable[[str], str],
-    of_service: str | None,
-    of_group: str | None,
-    of_endpoint: str | None,
-    answers: int,
-    shown: str,
+    start: Start, other: Client, unique: Unique, groups: Any, answers: int, shown: str
 ) -> None:
     name = unique("svc")
+    of_service, of_group, of_endpoint = groups
     for _ in range(2):
         options = {} if of_service is None else {"queue_group": of_service}
         service = await start(name=name, **options)
@@ -131,7 +117,10 @@ async def test_request_has_json_of_a_type_and_so_has_the_answer(
     async def anything(request: Request) -> None:
         await request.respond_json(request.json())
 
-    await service.add_group(service.name).add_endpoint("infinite", infinite)
+    @group.endpoint()
+    async def infinite(request: Request) -> None:
+        await request.respond_json(float("inf"))
+
     subject = f"{service.name}.add"
     assert await services.request_json(subject, Sum(1, 2), type=Total) == Total(3)
     assert await services.request_json(subject, {"a": 1, "b": 2}) == {"total": 3}
@@ -151,62 +140,56 @@ async def test_request_has_json_of_a_type_and_so_has_the_answer(
         await services.request(f"{service.name}.infinite")
 
 
-async def infinite(request: Request) -> None:
-    await request.respond_json(float("inf"))
-
-
 async def test_error_answers_and_exceptions_of_handlers_are_counted_and_reported(
-    shared_server: NatsServer, start: Start, services: Services, unique: Callable[[str], str]
+    nc: Client, start: Start, services: Services, reported: Reported
 ) -> None:
-    reported: list[JetsparkError] = []
-    async with connect(shared_server.url, error_callback=reported.append) as nc:
-        service = await start(client=nc)
-        group = service.add_group(service.name)
+    service = await start()
+    group = service.add_group(service.name)
 
-        @group.endpoint()
-        async def answers(request: Request) -> None:
-            await request.respond_error(404, "no such\norder", b"body", {"Trace": "1"})
+    @group.endpoint()
+    async def answers(request: Request) -> None:
+        await request.respond_error(404, "no such\norder", b"body", {"Trace": "1"})
 
-        @group.endpoint()
-        async def raises(request: Request) -> None:
-            raise ServiceError(409, "twice", b"data")
+    @group.endpoint()
+    async def raises(request: Request) -> None:
+        raise ServiceError(409, "twice", b"data")
 
-        @group.endpoint()
-        def breaks(request: Request) -> None:
-            raise ValueError("a\nb")
+    @group.endpoint()
+    def breaks(request: Request) -> None:
+        raise ValueError("a\nb")
 
-        @group.endpoint()
-        async def cancels(request: Request) -> None:
-            raise asyncio.CancelledError
+    @group.endpoint()
+    async def cancels(request: Request) -> None:
+        raise asyncio.CancelledError
 
-        @group.endpoint()
-        def returns(request: Request) -> Any:
-            return b"answer"
+    @group.endpoint()
+    def returns(request: Request) -> Any:
+        return b"answer"
 
-        @group.endpoint()
-        async def returns_later(request: Request) -> Any:
-            return b"answer"
+    @group.endpoint()
+    async def returns_later(request: Request) -> Any:
+        return b"answer"
 
-        await nc.flush()
-        wanted = {
-            "answers": (404, "no such order", b"body"),
-            "raises": (409, "twice", b"data"),
-            "breaks": (500, "ValueError: a b", b""),
-            "cancels": (500, "CancelledError", b""),
-        }
-        for name, (code, description, data) in wanted.items():
-            for _ in range(2):
-                with pytest.raises(ServiceError) as raised:
-                    await services.request(f"{service.name}.{name}")
-                error = raised.value
-                assert (error.code, error.description, error.data) == (code, description, data)
-        for name in ("returns", "returns_later"):
-            with pytest.raises(ServiceError, match=r"ConfigError: The handler returned b'answer'"):
+    await nc.flush()
+    wanted = {
+        "answers": (404, "no such order", b"body"),
+        "raises": (409, "twice", b"data"),
+        "breaks": (500, "ValueError: a b", b""),
+        "cancels": (500, "CancelledError", b""),
+    }
+    for name, (code, description, data) in wanted.items():
+        for _ in range(2):
+            with pytest.raises(ServiceError) as raised:
                 await services.request(f"{service.name}.{name}")
-        stats = {one.name: one for one in service.stats().endpoints}
-        for name, (code, description, _) in wanted.items():
-            assert (stats[name].num_requests, stats[name].num_errors) == (2, 2)
-            assert stats[name].last_error == f"{code}:{description}"
+            error = raised.value
+            assert (error.code, error.description, error.data) == (code, description, data)
+    for name in ("returns", "returns_later"):
+        with pytest.raises(ServiceError, match=r"ConfigError: The handler returned b'answer'"):
+            await services.request(f"{service.name}.{name}")
+    stats = {one.name: one for one in service.stats().endpoints}
+    for name, (code, description, _) in wanted.items():
+        assert (stats[name].num_requests, stats[name].num_errors) == (2, 2)
+        assert stats[name].last_error == f"{code}:{description}"
     causes = [type(error.__cause__) for error in reported]
     assert causes == [ValueError] * 2 + [asyncio.CancelledError] * 2 + [ConfigError] * 2
     assert str(reported[0]).startswith(
@@ -214,9 +197,7 @@ async def test_error_answers_and_exceptions_of_handlers_are_counted_and_reported
     )
 
 
-async def test_task_of_a_handler_that_is_cancelled_is_answered_and_replaced(
-    start: Start, services: Services
-) -> None:
+async def test_a_cancelled_handler_is_replaced(start: Start, services: Services) -> None:
     service = await start()
 
     async def cancels_itself(request: Request) -> None:
@@ -265,7 +246,7 @@ async def test_concurrency_limits_how_many_are_handled_at_once(start: Start, oth
         await request.respond()
 
     await service.add_endpoint("e", handle, subject=service.name, concurrency=3)
-    asked = [asyncio.create_task(other.request(service.name, timeout=30)) for _ in range(10)]
+    asked = ask(other, service.name, 10)
     await asyncio.wait_for(full.wait(), 20)
     await other.flush()
     gate.set()
@@ -338,9 +319,9 @@ async def test_statistics_count_time_and_have_the_users_data(
     again = service.stats()
     assert again.started is not None
     assert again.started > found.started
-    assert again.endpoints[0].num_requests == 0
-    assert again.endpoints[0].processing_time == timedelta(0)
-    assert again.endpoints[0].average_processing_time == timedelta(0)
+    (stats,) = again.endpoints
+    assert (stats.num_requests, stats.processing_time) == (0, timedelta(0))
+    assert stats.average_processing_time == timedelta(0)
 
 
 @pytest.mark.parametrize("wrong", [lambda endpoint: 1 / 0, lambda endpoint: object()])
@@ -358,26 +339,22 @@ async def test_wrong_arguments_are_refused_with_a_sentence(start: Start, nc: Cli
     async def later(_: object) -> None:
         raise AssertionError
 
-    with pytest.raises(ConfigError, match="stats_handler is a plain function, not an async one"):
-        await start(stats_handler=later)
     service = await start()
-    with pytest.raises(BadNameError, match="Bad service name 'a b'"):
-        await nc.add_service("a b", "1.0.0")
-    with pytest.raises(ConfigError, match="semantic version"):
-        await nc.add_service("a", "1")
-    with pytest.raises(ConfigError, match="reserved"):
-        await nc.add_service("a", "1.0.0", metadata={"_nats.x": "y"})
-    with pytest.raises(BadQueueError):
-        await nc.add_service("a", "1.0.0", queue_group="a b")
-    with pytest.raises(BadNameError, match="Bad endpoint name"):
-        await service.add_endpoint("a.b", echo)
-    with pytest.raises(BadSubjectError):
-        await service.add_endpoint("a", echo, subject="a..b")
-    for wrong in (0, -1):
-        with pytest.raises(ConfigError, match="concurrency must be at least 1"):
-            await service.add_endpoint("a", echo, concurrency=wrong)
-        with pytest.raises(ConfigError, match="max_pending must be at least 1"):
-            await service.add_endpoint("a", echo, max_pending=wrong)
+    for error, said, awaited in (
+        (ConfigError, "stats_handler is a plain function, not an", start(stats_handler=later)),
+        (BadNameError, "Bad service name 'a b'", nc.add_service("a b", "1.0.0")),
+        (ConfigError, "semantic version", nc.add_service("a", "1")),
+        (ConfigError, "reserved", nc.add_service("a", "1.0.0", metadata={"_nats.x": "y"})),
+        (BadQueueError, None, nc.add_service("a", "1.0.0", queue_group="a b")),
+        (BadNameError, "Bad endpoint name", service.add_endpoint("a.b", echo)),
+        (BadSubjectError, None, service.add_endpoint("a", echo, subject="a..b")),
+        (ConfigError, "at least 1", service.add_endpoint("a", echo, concurrency=0)),
+        (ConfigError, "at least 1", service.add_endpoint("a", echo, concurrency=-1)),
+        (ConfigError, "max_pending must be", service.add_endpoint("a", echo, max_pending=0)),
+        (ConfigError, "max_pending must be", service.add_endpoint("a", echo, max_pending=-1)),
+    ):
+        with pytest.raises(error, match=said):
+            await awaited
     with pytest.raises(BadNameError, match="<lambda>"):
         service.endpoint()(lambda request: None)
     with pytest.raises(ConfigError, match="prefix"):
@@ -419,9 +396,7 @@ async def test_request_without_reply_subject_is_handled(nc: Client, start: Start
     assert nc.last_error is None
 
 
-async def test_handler_may_answer_several_times_and_after_it_has_returned(
-    start: Start, other: Client
-) -> None:
+async def test_handler_may_answer_often_and_after_its_return(start: Start, other: Client) -> None:
     service = await start()
     later = []
 
@@ -431,9 +406,8 @@ async def test_handler_may_answer_several_times_and_after_it_has_returned(
         later.append(request)
 
     await service.add_endpoint("e", handle, subject=service.name)
-    gathered = other.request_many(service.name, max_msgs=4, timeout=20)
     seen = []
-    async for reply in gathered:
+    async for reply in other.request_many(service.name, max_msgs=4, timeout=20):
         seen.append(reply.data)
         if len(seen) == 3:
             await service.stop()
@@ -453,16 +427,15 @@ async def test_answer_that_is_too_large_becomes_an_error(start: Start, services:
     async def wrong_code(request: Request) -> None:
         raise ServiceError("418", "no number")  # type: ignore[arg-type]
 
-    for handler in (large, large_error, wrong_code):
+    for handler, kind in (
+        (large, "MaxPayloadError"),
+        (large_error, "MaxPayloadError"),
+        (wrong_code, "ConfigError"),
+    ):
         subject = f"{service.name}.{handler.__name__}"
         await service.add_endpoint(handler.__name__, handler, subject=subject)
-    for name, kind in (
-        ("large", "MaxPayloadError"),
-        ("large_error", "MaxPayloadError"),
-        ("wrong_code", "ConfigError"),
-    ):
         with pytest.raises(ServiceError, match=f"500: {kind}"):
-            await services.request(f"{service.name}.{name}")
+            await services.request(subject)
 
 
 async def test_refused_subjects_are_raised_by_the_call_that_asked_for_them(
@@ -507,10 +480,8 @@ async def test_documents_of_a_service_are_what_it_answers(
         "version": "1.0.0",
         "metadata": {"a": "b"},
     }
-    assert (service.version, service.description, dict(service.metadata)) == (
-        *("1.0.0", "d"),
-        {"a": "b"},
-    )
+    assert (service.version, service.description) == ("1.0.0", "d")
+    assert service.metadata == {"a": "b"}
     with pytest.raises(TypeError):
         service.metadata["a"] = "c"  # type: ignore[index]
     for level in (f".{service.name}", f".{service.name}.{service.id}"):
