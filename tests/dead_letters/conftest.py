@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import Unique
 from tests.jetstream.eventually import eventually
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from jetspark.dead_letters import DeadLetters
-    from jetspark.full_client import JetStream
-    from jetspark.jetstream.message import JsMsg
+from jetspark.dead_letters import DeadLetter, DeadLetters
+from jetspark.full_client import JetStream
+from jetspark.jetstream.message import JsMsg
 
 
 class Orders:
@@ -49,6 +47,12 @@ class Orders:
         async with self.giving_up():
             await self.waiting(before + len(rests))
 
+    async def bury(self, *rests: str) -> list[DeadLetter]:
+        """The letters, with those of messages to these subjects."""
+        await self.give_up(*rests)
+        assert await self.dead.move() == len(rests)
+        return await self.dead.letters().all()
+
     async def waiting(self, count: int) -> None:
         async def so_many() -> bool:
             return await self.dead.waiting() >= count
@@ -70,9 +74,7 @@ class Orders:
 
 
 @pytest.fixture
-async def make_orders(
-    js: JetStream, unique: Callable[[str], str]
-) -> AsyncIterator[Callable[..., object]]:
+async def make_orders(js: JetStream, unique: Unique) -> AsyncIterator[Callable[..., object]]:
     made: list[Orders] = []
 
     async def make(retention: str | None = None) -> Orders:

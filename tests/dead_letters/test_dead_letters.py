@@ -7,35 +7,21 @@ import dataclasses
 import random
 import signal
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import Reported, Unique
 from tests.dead_letters.conftest import Orders
 from tests.jetstream.eventually import eventually
 from tests.support.processes import first_line, python
 
+from jetspark import errors
 from jetspark.dead_letters.worker import Mover
-from jetspark.errors import (
-    APIError,
-    ConfigError,
-    ConsumerDeletedError,
-    ConsumerNotFoundError,
-    JetsparkError,
-    MessageNotFoundError,
-    NoStreamResponseError,
-    NotStoredError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-)
-from jetspark.full_client import connect
+from jetspark.full_client import JetStream, connect
 from jetspark.jetstream.message import JsMsg
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.full_client import JetStream
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 async def test_a_message_that_is_given_up_is_stored_with_its_reason_and_place(
@@ -106,22 +92,19 @@ async def test_replay_publishes_again_without_marks_of_the_first_publish(orders:
     assert await orders.dead.letters().all() == []
 
 
-async def test_a_replay_to_another_subject_is_another_message(
-    orders: Orders, js: JetStream, unique: Callable[[str], str]
-) -> None:
-    await orders.give_up("eu")
-    await orders.dead.move()
+async def test_a_replay_to_another_subject_is_another_message(orders: Orders) -> None:
+    await orders.bury("eu")
     assert await orders.dead.replay(to=orders.subject("test"), keep=True) == (1, 0, 0, 0)
+    with pytest.raises(errors.NoStreamResponseError):
+        await orders.dead.replay(to="nobody.listens.here")
+    assert len(await orders.dead.letters().all()) == 1
     assert await orders.dead.replay() == (1, 0, 0, 0)
-    assert (await js.get_msg(orders.name, 3)).subject == orders.subject("eu")
+    assert (await orders.js.get_msg(orders.name, 3)).subject == orders.subject("eu")
     assert await orders.dead.letters().all() == []
 
 
-async def test_a_letter_stays_when_a_duplicate_of_its_message_is_not_there(
-    orders: Orders, reported: list[JetsparkError]
-) -> None:
-    await orders.give_up("eu", "us")
-    await orders.dead.move()
+async def test_a_letter_stays_if_its_duplicate_is_gone(orders: Orders, reported: Reported) -> None:
+    await orders.bury("eu", "us")
     assert await orders.dead.replay(keep=True) == (2, 0, 0, 0)
     await orders.js.delete_msg(orders.name, 3)
     assert await orders.dead.replay() == (0, 0, 1, 1)
@@ -131,14 +114,12 @@ async def test_a_letter_stays_when_a_duplicate_of_its_message_is_not_there(
     # Its id, and other content: somebody else's message.
     letter = dataclasses.replace(left, data=b"another", subject=orders.subject("us"))
     await orders.dead.replay_letter(left, to=orders.subject("x"), keep=True)
-    with pytest.raises(NotStoredError, match="Letter 1 stays"):
+    with pytest.raises(errors.NotStoredError, match="Letter 1 stays"):
         await orders.dead.replay_letter(letter, to=orders.subject("x"))
     assert len(await orders.dead.letters().all()) == 1
 
 
-async def test_an_original_is_not_removed_when_its_letter_is_not_there(
-    orders: Orders, reported: list[JetsparkError]
-) -> None:
+async def test_an_original_stays_if_its_letter_is_gone(orders: Orders, reported: Reported) -> None:
     await orders.give_up("eu")
     (advisory,) = await (await orders.js.consumer(orders.dead.advisories, "worker")).fetch(1)
     mover = Mover(orders.js, orders.dead.name, remove_originals=False)
@@ -151,9 +132,7 @@ async def test_an_original_is_not_removed_when_its_letter_is_not_there(
     assert (await orders.js.get_msg(orders.name, 1)).data == b"x"
 
 
-async def test_a_message_that_is_no_letter_is_reported_and_left_out(
-    orders: Orders, reported: list[JetsparkError]
-) -> None:
+async def test_other_messages_are_reported_and_left_out(orders: Orders, reported: Reported) -> None:
     await orders.js.publish(f"_dead.{orders.dead.name}.a.b.c", b"no letter")
     await orders.give_up("eu")
     await orders.dead.move()
@@ -162,55 +141,43 @@ async def test_a_message_that_is_no_letter_is_reported_and_left_out(
     assert str(reported[0]) == why
 
 
-async def test_letters_are_not_replayed_to_letters_or_to_the_server(
-    js: JetStream, orders: Orders
-) -> None:
-    await orders.give_up("eu")
-    await orders.dead.move()
-    (letter,) = await orders.dead.letters().all()
+async def test_letters_are_not_replayed_to_letters_or_api(js: JetStream, orders: Orders) -> None:
+    (letter,) = await orders.bury("eu")
     dead = orders.dead.name
     advisory = f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{orders.name}.worker"
     own = (await js.get_msg(dead, letter.seq)).subject
     for to in (own, f"_dead.{dead}.foo", "_dead.OTHER.a.b.c", advisory):
-        with pytest.raises(ConfigError, match=r"Messages are not replayed to .* a stream that"):
+        with pytest.raises(
+            errors.ConfigError, match=r"Messages are not replayed to .* a stream that"
+        ):
             await orders.dead.replay(to=to)
-        with pytest.raises(ConfigError, match="Messages are not replayed to"):
+        with pytest.raises(errors.ConfigError, match="Messages are not replayed to"):
             await orders.dead.replay_letter(letter, to=to)
     # A letter that was given up itself: in its own place it would be no letter any more.
-    with pytest.raises(ConfigError, match="a subject of dead letters"):
+    with pytest.raises(errors.ConfigError, match="a subject of dead letters"):
         await orders.dead.replay_letter(dataclasses.replace(letter, subject=own))
     assert await orders.dead.letters().all() == [letter]
     assert (await js.stream_info(dead)).state.last_seq == letter.seq
     assert await orders.dead.waiting() == 0
 
 
-async def test_a_stream_or_consumer_that_is_not_watched_and_has_no_letter_is_refused(
-    js: JetStream, orders: Orders
-) -> None:
+async def test_a_choice_without_watch_and_letter_is_refused(js: JetStream, orders: Orders) -> None:
     dead = orders.dead
     refusal = rf"have no letter of stream 'NOPE', .*\(stream > consumer\): {orders.name} > \*\."
     for call in (dead.replay(stream="NOPE"), dead.letters(stream="NOPE").all()):
-        with pytest.raises(ConfigError, match=refusal):
+        with pytest.raises(errors.ConfigError, match=refusal):
             await call
     await orders.give_up("eu")
     await dead.move()
-    with pytest.raises(ConfigError, match=refusal):
+    with pytest.raises(errors.ConfigError, match=refusal):
         await dead.replay(stream="NOPE")
     assert await dead.replay(consumer="other") == (0, 0, 0, 0)
     await js.create_dead_letters(dead.name, orders.name, consumers="other", storage="memory")
     assert len(await dead.letters(consumer="worker").all()) == 1  # of a consumer watched before
-    with pytest.raises(ConfigError, match=r"no letter of consumer 'slip', .* > other\."):
+    with pytest.raises(errors.ConfigError, match=r"no letter of consumer 'slip', .* > other\."):
         await dead.replay(consumer="slip")
     assert await dead.replay(stream=orders.name) == (1, 0, 0, 0)
     assert await dead.replay(stream=dead.advisories, consumer="worker") == (0, 0, 0, 0)
-
-
-async def test_a_replay_that_fails_leaves_the_letters(orders: Orders) -> None:
-    await orders.give_up("eu")
-    await orders.dead.move()
-    with pytest.raises(NoStreamResponseError):
-        await orders.dead.replay(to="nobody.listens.here")
-    assert len(await orders.dead.letters().all()) == 1
 
 
 async def test_a_message_that_is_gone_leaves_its_place(orders: Orders) -> None:
@@ -221,7 +188,7 @@ async def test_a_message_that_is_gone_leaves_its_place(orders: Orders) -> None:
     assert (gone.missing, gone.subject, gone.data) == ("gone", None, b"")
     assert (gone.stream, gone.consumer, gone.stream_seq) == (orders.name, "worker", 1)
     assert there.missing is None
-    with pytest.raises(MessageNotFoundError, match="has no payload"):
+    with pytest.raises(errors.MessageNotFoundError, match="has no payload"):
         await orders.dead.replay_letter(gone)
     assert await orders.dead.replay() == (1, 1, 0, 0)
     assert await orders.dead.letters().all() == [gone]
@@ -229,16 +196,13 @@ async def test_a_message_that_is_gone_leaves_its_place(orders: Orders) -> None:
     assert await orders.dead.letters().all() == []
 
 
-async def test_a_sequence_of_a_younger_message_is_gone(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_younger_message_is_gone(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream was made anew meanwhile: its message 1 is another one."""
     monkeypatch.setattr("jetspark.dead_letters.worker._CLOCKS", timedelta(0))
     await orders.give_up("eu")
-    js = orders.js
-    await js.delete_stream(orders.name)
-    await js.create_stream(name=orders.name, subjects=[f"{orders.name}.>"], storage="memory")
-    await js.publish(orders.subject("new"), b"another")
+    await orders.js.delete_stream(orders.name)
+    await orders.js.create_stream(name=orders.name, subjects=[f"{orders.name}.>"])
+    await orders.js.publish(orders.subject("new"), b"another")
     assert await orders.dead.move() == 1
     (letter,) = await orders.dead.letters().all()
     assert (letter.missing, letter.data) == ("gone", b"")
@@ -264,20 +228,18 @@ async def test_a_message_without_room_for_headers_is_stored_without_payload(
 
 async def test_originals_are_removed_on_request(make_orders: Any) -> None:
     orders: Orders = await make_orders(retention="workqueue")
-    await orders.give_up("eu")
-    await orders.dead.move()
+    await orders.bury("eu")
     assert (await orders.js.stream_info(orders.name)).state.messages == 1
     await orders.give_up("us")
     await orders.dead.move(remove_originals=True)
     assert [one.data for one in await orders.dead.letters().all()] == [b"x", b"x"]
-    with pytest.raises(MessageNotFoundError):
+    with pytest.raises(errors.MessageNotFoundError):
         await orders.js.get_msg(orders.name, 2)
 
 
 async def test_a_replay_into_a_work_queue_takes_the_place_of_the_original(make_orders: Any) -> None:
     orders: Orders = await make_orders(retention="workqueue")
-    await orders.give_up("eu", "us")
-    assert await orders.dead.move() == 2
+    await orders.bury("eu", "us")
     assert (await orders.dead.replay(subject=orders.subject("eu"))).replayed == 1
     assert (await orders.dead.replay(subject=orders.subject("us"), keep=True)).replayed == 1
     state = (await orders.js.stream_info(orders.name, subjects_filter=">")).state
@@ -287,19 +249,17 @@ async def test_a_replay_into_a_work_queue_takes_the_place_of_the_original(make_o
 
 async def test_a_replay_deletes_no_other_message_of_that_sequence(make_orders: Any) -> None:
     orders: Orders = await make_orders(retention="workqueue")
-    await orders.give_up("eu")
-    await orders.dead.move()
+    await orders.bury("eu")
     await orders.js.delete_stream(orders.name)
-    await orders.js.create_stream(
-        name=orders.name, subjects=[f"{orders.name}.>"], retention="workqueue"
-    )
+    subjects = [f"{orders.name}.>"]
+    await orders.js.create_stream(name=orders.name, subjects=subjects, retention="workqueue")
     await orders.js.publish(orders.subject("new"), b"x")
     assert (await orders.dead.replay()).replayed == 1
     assert (await orders.js.stream_info(orders.name)).state.messages == 2
 
 
 async def test_a_letter_whose_advisory_was_not_acknowledged_is_not_repeated(
-    orders: Orders, reported: list[JetsparkError], monkeypatch: pytest.MonkeyPatch
+    orders: Orders, reported: Reported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker ends between storing the letter and acknowledging, for longer than the server
     remembers message ids."""
@@ -310,7 +270,7 @@ async def test_a_letter_whose_advisory_was_not_acknowledged_is_not_repeated(
     with monkeypatch.context() as patch:
 
         async def lost(self: JsMsg, *, timeout: object = None) -> None:
-            raise RequestTimeoutError("lost")
+            raise errors.RequestTimeoutError("lost")
 
         patch.setattr(JsMsg, "ack_sync", lost)
         assert await dead.move() == 1
@@ -322,13 +282,11 @@ async def test_a_letter_whose_advisory_was_not_acknowledged_is_not_repeated(
     assert len(await dead.letters().all()) == 1
 
 
-async def test_what_fails_is_reported_and_tried_again(
-    orders: Orders, reported: list[JetsparkError]
-) -> None:
+async def test_what_fails_is_reported_and_tried_again(orders: Orders, reported: Reported) -> None:
     await orders.js.update_stream(name=orders.dead.name, max_msg_size=10)
     await orders.give_up("eu", data=b"a long payload of some bytes")
     async with orders.dead.worker() as worker:
-        await eventually(lambda: bool(reported))
+        await eventually(lambda: reported)
         assert worker.moved == 0
         await orders.js.update_stream(name=orders.dead.name, max_msg_size=-1)
         await eventually(lambda: worker.moved == 1)
@@ -336,9 +294,7 @@ async def test_what_fails_is_reported_and_tried_again(
     assert len(await orders.dead.letters().all()) == 1
 
 
-async def test_what_is_no_advisory_is_reported_and_becomes_a_letter_itself(
-    orders: Orders, reported: list[JetsparkError]
-) -> None:
+async def test_what_is_no_advisory_becomes_a_letter(orders: Orders, reported: Reported) -> None:
     subject = f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{orders.name}.worker"
     death = (
         b'{"type": "io.nats.jetstream.advisory.v1.terminated", "id": "i", "stream": "%b", '
@@ -351,9 +307,7 @@ async def test_what_is_no_advisory_is_reported_and_becomes_a_letter_itself(
         await orders.js.publish(subject, forged, headers={"Trace": "1"})
     assert await orders.dead.move() == len(all_forged)
     assert await orders.dead.waiting() == 0
-    place = (
-        f'Message 1 of "{orders.dead.advisories}" is not an advisory, and is now a letter itself: '
-    )
+    place = f'Message 1 of "{orders.dead.advisories}" is not an advisory, and is now a letter'
     assert str(reported[0]).startswith(place)
     assert len(reported) == len(all_forged)
     letters = await orders.dead.letters(stream=orders.dead.advisories, consumer="worker").all()
@@ -423,74 +377,40 @@ async def test_several_workers_share(orders: Orders) -> None:
     assert len(await orders.dead.letters().all()) == 60
 
 
-async def test_dead_letters_made_again_take_in_more_streams(
-    js: JetStream, orders: Orders, unique: Callable[[str], str]
-) -> None:
-    other = unique("OTHER")
-    await js.create_stream(name=other, subjects=[f"{other}.>"], storage="memory")
-    await js.create_consumer(other, durable_name="worker", max_deliver=1)
+async def test_made_again_they_take_in_more(js: JetStream, orders: Orders, stream: str) -> None:
+    await js.create_consumer(stream, durable_name="worker", max_deliver=1)
     await orders.give_up("eu")
-    dead = await js.create_dead_letters(orders.dead.name, [orders.name, other], storage="memory")
-    both = Orders(js, other, dead)
-    await both.give_up("us")
+    dead = await js.create_dead_letters(orders.dead.name, [orders.name, stream], storage="memory")
+    await Orders(js, stream, dead).give_up("us")
     assert await dead.move() == 2
-    assert [one.stream for one in await dead.letters().all()] == [orders.name, other]
-    await js.delete_stream(other)
+    assert [one.stream for one in await dead.letters().all()] == [orders.name, stream]
 
 
 async def test_only_dead_letters_of_the_chosen_consumers(
-    js: JetStream, unique: Callable[[str], str]
+    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = unique("S")
-    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
-    dead = await js.create_dead_letters(f"{name}_DEAD", name, consumers="a", storage="memory")
-    assert dead.advisories == f"{name}_DEAD_ADVISORIES"
-    subjects = (await js.stream_info(dead.advisories)).config.subjects or []
-    assert all(subject.endswith(f".{name}.a") for subject in subjects)
-    await js.delete_dead_letters(dead.name)
-    with pytest.raises(StreamNotFoundError):
-        await js.dead_letters(dead.name)
-    await js.delete_stream(name)
-
-
-async def test_a_stream_that_does_not_exist_is_not_watched(js: JetStream, orders: Orders) -> None:
-    name = f"{orders.name}_TYPO"
-    with pytest.raises(StreamNotFoundError, match=f'Stream "{name}" not found'):
-        await js.create_dead_letters(f"{name}_DEAD", name)
-    with pytest.raises(StreamNotFoundError):
-        await js.stream_info(f"{name}_DEAD")
-
-
-async def test_a_stream_named_twice_is_watched_once(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
-    name = unique("S")
-    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
-    dead = await js.create_dead_letters(
-        f"{name}_DEAD", [name, name], consumers=["a", "a"], storage="memory"
-    )
-    subjects = (await js.stream_info(dead.advisories)).config.subjects or []
-    assert len(subjects) == len(set(subjects)) > 0
-    await js.delete_dead_letters(dead.name)
-    await js.delete_stream(name)
-
-
-async def test_what_cannot_be_made_whole_leaves_nothing(
-    js: JetStream, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = unique("S")
-    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    name = f"{stream}_DEAD"
+    for streams, consumers in ((stream, "a"), ([stream, stream], ["a", "a"])):
+        dead = await js.create_dead_letters(name, streams, consumers=consumers, storage="memory")
+        assert dead.advisories == f"{name}_ADVISORIES"
+        subjects = (await js.stream_info(dead.advisories)).config.subjects or []
+        assert all(subject.endswith(f".{stream}.a") for subject in subjects)
+        assert len(subjects) == len(set(subjects)) > 0
+        await js.delete_dead_letters(name)
+        with pytest.raises(errors.StreamNotFoundError):
+            await js.dead_letters(name)
 
     async def refused(*_: object, **__: object) -> None:
-        raise APIError(500, 10023, "insufficient resources")
+        raise errors.APIError(500, 10023, "insufficient resources")
 
     monkeypatch.setattr(js, "create_or_update_consumer", refused)
-    with pytest.raises(APIError, match="insufficient"):
-        await js.create_dead_letters(f"{name}_DEAD", name, storage="memory")
-    for stream in (f"{name}_DEAD", f"{name}_DEAD_ADVISORIES"):
-        with pytest.raises(StreamNotFoundError):
-            await js.stream_info(stream)
-    await js.delete_stream(name)
+    with pytest.raises(errors.APIError, match="insufficient"):
+        await js.create_dead_letters(name, stream, storage="memory")
+    with pytest.raises(errors.StreamNotFoundError, match=f'Stream "{stream}_TYPO" not found'):
+        await js.create_dead_letters(name, f"{stream}_TYPO")
+    for left in (name, f"{name}_ADVISORIES"):
+        with pytest.raises(errors.StreamNotFoundError):
+            await js.stream_info(left)
 
 
 @pytest.mark.parametrize(
@@ -504,17 +424,17 @@ async def test_what_cannot_be_made_whole_leaves_nothing(
     ],
 )
 async def test_another_stream_of_the_name_is_neither_taken_nor_deleted(
-    js: JetStream, orders: Orders, unique: Callable[[str], str], retention: str, subjects: list[str]
+    js: JetStream, orders: Orders, unique: Unique, retention: str, subjects: list[str]
 ) -> None:
     name = unique("D")
     foreign: dict[str, Any] = {"retention": retention, "storage": "memory"}
     taken = [subject.format(name) for subject in subjects]
     await js.create_stream(name=f"{name}_ADVISORIES", subjects=taken, **foreign)
     before = (await js.stream_info(f"{name}_ADVISORIES")).config
-    with pytest.raises(ConfigError, match=f'another stream "{name}_ADVISORIES"'):
+    with pytest.raises(errors.ConfigError, match=f'another stream "{name}_ADVISORIES"'):
         await js.create_dead_letters(name, orders.name, storage="memory")
     assert (await js.stream_info(f"{name}_ADVISORIES")).config == before
-    with pytest.raises(StreamNotFoundError):
+    with pytest.raises(errors.StreamNotFoundError):
         await js.stream_info(name)
     # One that was made in place of the advisories.
     await js.delete_stream(orders.dead.advisories)
@@ -527,64 +447,60 @@ async def test_another_stream_of_the_name_is_neither_taken_nor_deleted(
 
 
 async def test_dead_letters_that_would_come_back_to_themselves_are_refused(
-    js: JetStream, orders: Orders, unique: Callable[[str], str]
+    js: JetStream, orders: Orders, unique: Unique
 ) -> None:
     one, two, three = (unique("D") for _ in range(3))
     for own in (one, f"{one}_ADVISORIES"):
-        with pytest.raises(ConfigError, match=f'"{one}" cannot watch stream "{own}"'):
+        with pytest.raises(errors.ConfigError, match=f'"{one}" cannot watch stream "{own}"'):
             await js.create_dead_letters(one, own)
-    with pytest.raises(StreamNotFoundError):
+    with pytest.raises(errors.StreamNotFoundError):
         await js.stream_info(one)
     first = orders.dead.name
     await js.create_dead_letters(two, first, storage="memory")
     await js.create_dead_letters(three, f"{two}_ADVISORIES", storage="memory")
     for dead, watched in ((first, three), (two, three), (first, two)):
-        with pytest.raises(ConfigError, match=f'"{dead}" cannot watch stream "{watched}"'):
+        with pytest.raises(errors.ConfigError, match=f'"{dead}" cannot watch stream "{watched}"'):
             await js.create_dead_letters(dead, watched, storage="memory")
     for name in (two, three):
         await js.delete_dead_letters(name)
 
 
-async def test_another_stream_is_never_taken_for_dead_letters(
-    js: JetStream, orders: Orders
-) -> None:
-    stream = orders.name
-    for call in (js.dead_letters, js.delete_dead_letters):
-        with pytest.raises(ConfigError, match="is not a stream of dead letters"):
-            await call(stream)
-    with pytest.raises(ConfigError, match="is not a stream of dead letters"):
-        await js.create_dead_letters(stream, "ORDERS")
-    with pytest.raises(ConfigError, match="stores advisories on"):
-        await js.create_dead_letters(f"{orders.name}_MORE", [orders.name])
-    with pytest.raises(StreamNotFoundError):
-        await js.stream_info(f"{orders.name}_MORE")
-    with pytest.raises(ConfigError, match="decides on subjects itself"):
-        await js.create_dead_letters("D", "ORDERS", subjects=["x"])  # type: ignore[call-arg]
-    with pytest.raises(ConfigError, match="streams is empty"):
-        await js.create_dead_letters("D", [])
+async def test_no_other_stream_is_taken_for_dead_letters(js: JetStream, orders: Orders) -> None:
+    stream, more = orders.name, f"{orders.name}_MORE"
+    mistake: Any = {"subjects": ["x"]}
+    for said, call in (
+        ("is not a stream of dead letters", js.dead_letters(stream)),
+        ("is not a stream of dead letters", js.delete_dead_letters(stream)),
+        ("is not a stream of dead letters", js.create_dead_letters(stream, "ORDERS")),
+        ("stores advisories on", js.create_dead_letters(more, [stream])),
+        ("decides on subjects itself", js.create_dead_letters("D", "ORDERS", **mistake)),
+        ("streams is empty", js.create_dead_letters("D", [])),
+    ):
+        with pytest.raises(errors.ConfigError, match=said):
+            await call
+    with pytest.raises(errors.StreamNotFoundError):
+        await js.stream_info(more)
 
 
-async def test_what_ends_a_worker_is_raised_by_wait_or_at_the_end_of_its_block(
-    orders: Orders, reported: list[JetsparkError]
-) -> None:
-    with pytest.raises(ConsumerDeletedError):
+async def test_what_ends_a_worker_is_raised_at_its_end(orders: Orders, reported: Reported) -> None:
+    with pytest.raises(errors.ConsumerDeletedError):
         async with orders.dead.worker():
             await orders.delete_pulled_consumer()
-            await eventually(lambda: bool(reported))
-    with pytest.raises(ConsumerNotFoundError):
+            await eventually(lambda: reported)
+    with pytest.raises(errors.ConsumerNotFoundError):
         await orders.dead.worker().__aenter__()
     dead = await orders.js.create_dead_letters(orders.dead.name, orders.name, storage="memory")
     worker = dead.worker()
-    with pytest.raises(ConfigError, match="begins when its block is entered"):
+    with pytest.raises(errors.ConfigError, match="begins when its block is entered"):
         await worker.wait()
     async with worker:
         await orders.delete_pulled_consumer()
-        with pytest.raises(ConsumerDeletedError):
+        with pytest.raises(errors.ConsumerDeletedError):
             await asyncio.wait_for(worker.wait(), 30)
-    with pytest.raises(ConfigError, match="only once"):
+    with pytest.raises(errors.ConfigError, match="only once"):
         await worker.__aenter__()
     await orders.js.delete_stream(dead.advisories)
-    with pytest.raises(StreamNotFoundError):
+    with pytest.raises(errors.StreamNotFoundError):
         await dead.move()
     dead = await orders.js.create_dead_letters(dead.name, orders.name, storage="memory")
     assert await dead.move() == 0

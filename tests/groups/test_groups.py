@@ -4,54 +4,63 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 import pytest
+from tests.conftest import MakeStream, NeedsServer
 from tests.jetstream.eventually import eventually
 from tests.support.frame_proxy import FrameProxy
 
 import jetspark
-from jetspark.errors import (
-    APIError,
-    ConfigError,
-    ConsumerGroupNotFoundError,
-    ConsumerNotFoundError,
-    NameInUseError,
-    StreamNotFoundError,
-)
-from jetspark.groups import ElasticConfig, PartitioningFilter
+from jetspark import errors
+from jetspark.full_client import JetStream
+from jetspark.groups import ElasticConfig, ElasticGroup, GroupMember, GroupMsg, PartitioningFilter
 from jetspark.groups.member import MemberConsumer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from jetspark.full_client import JetStream
-    from jetspark.groups import ElasticGroup, GroupMember, GroupMsg
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 KEYS = [f"k{number}" for number in range(12)]
 
 
 @pytest.fixture(autouse=True)
-def groups(needs_server: Callable[[str], None]) -> None:
+def groups(needs_server: NeedsServer) -> None:
     needs_server("2.11")
 
 
 @pytest.fixture
-async def elastic(js: JetStream, unique: Callable[[str], str]) -> AsyncIterator[ElasticGroup]:
+async def elastic(js: JetStream, make_stream: MakeStream) -> AsyncIterator[ElasticGroup]:
     """Six partitions by the second token, no members."""
-    stream = unique("S")
-    await js.create_stream(name=stream, subjects=[f"{stream}.*"], storage="memory")
+    stream = await make_stream()
     group = await js.create_elastic_group(
         stream, "cg", max_members=6, filters=[PartitioningFilter(f"{stream}.*", [1])]
     )
     yield group
-    try:
+    with suppress(errors.ConsumerGroupNotFoundError):
         await group.delete()
-    except ConsumerGroupNotFoundError:
-        pass
-    await js.delete_stream(stream)
+
+
+@pytest.fixture
+async def one_member(js: JetStream, elastic: ElasticGroup) -> ElasticGroup:
+    """The member is m1, and each key has a message."""
+    await elastic.add_members("m1")
+    await publish(js, elastic.stream, 0, 1)
+    return elastic
+
+
+@pytest.fixture
+async def elsewhere(
+    shared_server: NatsServer, one_member: ElasticGroup, told: list[str]
+) -> AsyncIterator[ElasticGroup]:
+    """The group of another client, whose reports are `told`."""
+    options: Any = {"error_callback": lambda error: told.append(str(error))}
+    async with jetspark.connect(shared_server.url, **options) as other:
+        yield await other.jetstream().elastic_group(one_member.stream, "cg")
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
 
 
 async def publish(js: JetStream, stream: str, first: int, last: int) -> None:
@@ -109,7 +118,7 @@ async def test_partitions_go_over_when_members_come_and_go(
         two = await stack.enter_async_context(elastic.consume("m2", ack_wait=2))
         await elastic.add_members("m1")
         await publish(js, elastic.stream, 0, 1)
-        assert len(await take(one, len(KEYS))) == len(KEYS)
+        await take(one, len(KEYS))
         assert not two.joined
         await elastic.add_members("m2")
         await publish(js, elastic.stream, 1, 2)
@@ -117,13 +126,13 @@ async def test_partitions_go_over_when_members_come_and_go(
         assert set(theirs) <= {3, 4, 5}
         assert await elastic.drop_members("m2") == ["m1"]
         await publish(js, elastic.stream, 2, 3)
-        assert len(await take(one, len(KEYS))) == len(KEYS)
+        await take(one, len(KEYS))
         await elastic.drop_members("m1")
         await elastic.set_mappings({"m2": range(6)})
-        with pytest.raises(ConfigError, match="has mappings"):
+        with pytest.raises(errors.ConfigError, match="has mappings"):
             await elastic.add_members("m1")
         await publish(js, elastic.stream, 3, 4)
-        assert len(await take(two, len(KEYS))) == len(KEYS)
+        await take(two, len(KEYS))
         await elastic.delete_mappings()
         assert isinstance(elastic.config, ElasticConfig)
         assert elastic.config.member_mappings is None
@@ -131,54 +140,47 @@ async def test_partitions_go_over_when_members_come_and_go(
 
 async def _rest(one: GroupMember, two: GroupMember) -> list[GroupMsg]:
     """What two members take of a round; those of the second."""
-    taken: list[GroupMsg] = []
-    count = 0
+    taken: dict[GroupMember, list[GroupMsg]] = {one: [], two: []}
 
-    async def of(member: GroupMember, into: list[GroupMsg]) -> None:
-        nonlocal count
+    async def of(member: GroupMember) -> None:
         async for message in member:
             await message.ack_sync()
-            into.append(message)
-            count += 1
-            if count == len(KEYS):
+            taken[member].append(message)
+            if sum(map(len, taken.values())) == len(KEYS):
                 return
 
-    both = [asyncio.create_task(of(one, [])), asyncio.create_task(of(two, taken))]
+    both = [asyncio.create_task(of(member)) for member in taken]
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     for task in both:
         task.cancel()
     await asyncio.gather(*both, return_exceptions=True)
-    return taken
+    return taken[two]
 
 
 async def test_another_instance_takes_over_within_twice_ack_wait_when_one_dies(
-    js: JetStream, shared_server: NatsServer, elastic: ElasticGroup
+    shared_server: NatsServer, one_member: ElasticGroup
 ) -> None:
-    await elastic.add_members("m1")
-    await publish(js, elastic.stream, 0, 2)
     wait = 2.0
     async with jetspark.connect(shared_server.url) as other:
-        group = await other.jetstream().elastic_group(elastic.stream, "cg")
+        group = await other.jetstream().elastic_group(one_member.stream, "cg")
         dying = await group.consume("m1", ack_wait=wait).__aenter__()
         first = await dying.next(30)
     died = time.monotonic()  # with a message that it has not acknowledged
-    async with elastic.consume("m1", ack_wait=wait) as standby:
+    async with one_member.consume("m1", ack_wait=wait) as standby:
         again = await standby.next(30)
         assert time.monotonic() - died < 2 * wait + 10  # of a busy machine
         assert (again.subject, again.data) == (first.subject, first.data)
         await again.ack()
-        assert len(await take(standby, 2 * len(KEYS) - 1)) == 2 * len(KEYS) - 1
+        await take(standby, len(KEYS) - 1)
 
 
 async def test_an_instance_that_leaves_or_steps_down_is_followed_at_once(
-    js: JetStream, elastic: ElasticGroup
+    one_member: ElasticGroup,
 ) -> None:
-    await elastic.add_members("m1")
-    await publish(js, elastic.stream, 0, 3)
     async with (
         asyncio.timeout(60),
-        elastic.consume("m1", ack_wait=60) as one,
-        elastic.consume("m1", ack_wait=60) as other,
+        one_member.consume("m1", ack_wait=60) as one,
+        one_member.consume("m1", ack_wait=60) as other,
     ):
         waiting = {asyncio.create_task(anext(each)): each for each in (one, other)}
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -187,98 +189,78 @@ async def test_an_instance_that_leaves_or_steps_down_is_followed_at_once(
         ((standing_by, standby),) = waiting.items()
         await (await task).ack_sync()
         message = await anext(pinned)  # the server has sent it already
-        await elastic.step_down("m1")
+        await one_member.step_down("m1")
         await message.ack_sync()
         await (await standing_by).ack_sync()
         resuming = asyncio.create_task(anext(pinned))
         await standby.stop()  # with one that was sent, and is not taken
         await (await resuming).ack_sync()
-        assert len(await take(pinned, 3 * len(KEYS) - 4)) == 3 * len(KEYS) - 4
+        await take(pinned, len(KEYS) - 4)
 
 
-async def test_an_instance_whose_leaving_is_cancelled_is_followed_at_once(
-    js: JetStream, elastic: ElasticGroup
-) -> None:
-    await elastic.add_members("m1")
-    await publish(js, elastic.stream, 0, 1)
-    async with asyncio.timeout(30), elastic.consume("m1", ack_wait=60) as one:
+async def test_an_instance_with_a_cancelled_end_is_followed(one_member: ElasticGroup) -> None:
+    async with asyncio.timeout(30), one_member.consume("m1", ack_wait=60) as one:
         await (await anext(one)).ack_sync()
         leaving = asyncio.create_task(one.stop())
         await asyncio.sleep(0)
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
-        async with elastic.consume("m1", ack_wait=60) as following:
-            assert len(await take(following, len(KEYS) - 1)) == len(KEYS) - 1
+        async with one_member.consume("m1", ack_wait=60) as following:
+            await take(following, len(KEYS) - 1)
 
 
 async def test_a_message_on_its_way_to_an_instance_that_leaves_is_handled_at_once(
-    js: JetStream, shared_server: NatsServer, elastic: ElasticGroup
+    shared_server: NatsServer, one_member: ElasticGroup
 ) -> None:
-    await elastic.add_members("m1")
-    await publish(js, elastic.stream, 0, 1)
     async with (
         asyncio.timeout(30),
         FrameProxy(shared_server.port) as proxy,
         jetspark.connect(proxy.url) as client,
     ):
-        group = await client.jetstream().elastic_group(elastic.stream, "cg")
+        group = await client.jetstream().elastic_group(one_member.stream, "cg")
         async with group.consume("m1", ack_wait=60) as leaving:
             message = await anext(leaving)
             sent = proxy.arm(1, "stalled", delay=0.2, wanted=lambda frame: b"$JS.ACK." in frame)
             await message.ack()
-
-            async def is_on_its_way() -> bool:
-                return sent.hit is not None
-
-            await eventually(is_on_its_way)
-        async with elastic.consume("m1", ack_wait=60) as following:
-            assert len(await take(following, len(KEYS) - 1)) == len(KEYS) - 1
+            await eventually(lambda: sent.hit is not None)
+        async with one_member.consume("m1", ack_wait=60) as following:
+            await take(following, len(KEYS) - 1)
 
 
 async def _next_has_come(member: GroupMember) -> None:
     """A message is in its buffer."""
     messages = member._messages
     assert messages is not None
-
-    async def has_come() -> bool:
-        return messages.pending_msgs > 0
-
-    await eventually(has_come)
+    await eventually(lambda: messages.pending_msgs > 0)
 
 
 async def test_what_came_before_a_pause_is_not_handed_out_when_another_instance_had_it(
-    js: JetStream, shared_server: NatsServer, elastic: ElasticGroup
+    js: JetStream, one_member: ElasticGroup, elsewhere: ElasticGroup
 ) -> None:
-    await elastic.add_members("m1")
-    await publish(js, elastic.stream, 0, 2)
-    count = 2 * len(KEYS)
-    async with asyncio.timeout(60), jetspark.connect(shared_server.url) as other:
-        group = await other.jetstream().elastic_group(elastic.stream, "cg")
-        async with elastic.consume("m1", ack_wait=1) as one:
-            await (await anext(one)).ack_sync()
-            await _next_has_come(one)
-            async with group.consume("m1", ack_wait=1) as standby:
-                await elastic.step_down("m1")
-                assert len(await take(standby, count - 1)) == count - 1
-                with pytest.raises(jetspark.RequestTimeoutError):
-                    await one.next(0.5)
-                await publish(js, elastic.stream, 2, 3)
-                assert len(await take(standby, len(KEYS))) == len(KEYS)
-                waiting = asyncio.create_task(anext(one))
-            await publish(js, elastic.stream, 3, 4)
-            message = await waiting
-            assert message.data == b"3"
-            await message.ack_sync()
-            assert len(await take(one, len(KEYS) - 1)) == len(KEYS) - 1
+    await publish(js, one_member.stream, 1, 2)
+    async with asyncio.timeout(60), one_member.consume("m1", ack_wait=1) as one:
+        await (await anext(one)).ack_sync()
+        await _next_has_come(one)
+        async with elsewhere.consume("m1", ack_wait=1) as standby:
+            await one_member.step_down("m1")
+            await take(standby, 2 * len(KEYS) - 1)
+            with pytest.raises(jetspark.RequestTimeoutError):
+                await one.next(0.5)
+            await publish(js, one_member.stream, 2, 3)
+            await take(standby, len(KEYS))
+            waiting = asyncio.create_task(anext(one))
+        await publish(js, one_member.stream, 3, 4)
+        message = await waiting
+        assert message.data == b"3"
+        await message.ack_sync()
+        await take(one, len(KEYS) - 1)
 
 
 async def test_a_message_that_came_again_while_it_was_handled_is_not_handed_out_after_its_ack(
-    js: JetStream, elastic: ElasticGroup
+    one_member: ElasticGroup,
 ) -> None:
-    await elastic.add_members("m1")
-    await publish(js, elastic.stream, 0, 1)
-    async with asyncio.timeout(60), elastic.consume("m1", ack_wait=1) as member:
+    async with asyncio.timeout(60), one_member.consume("m1", ack_wait=1) as member:
         first = await anext(member)
         await _next_has_come(member)
         await first.ack_sync()
@@ -286,133 +268,95 @@ async def test_a_message_that_came_again_while_it_was_handled_is_not_handed_out_
         assert len({message.subject for message in [first, *rest]}) == len(KEYS)
 
 
-async def test_a_message_that_was_not_acknowledged_comes_again_to_its_instance(
-    js: JetStream, elastic: ElasticGroup
-) -> None:
-    await elastic.add_members("m1")
-    await publish(js, elastic.stream, 0, 1)
-    async with asyncio.timeout(60), elastic.consume("m1", ack_wait=1) as member:
-        first = await anext(member)
-        again = await anext(member)
+async def test_a_message_without_ack_comes_again_to_its_instance(one_member: ElasticGroup) -> None:
+    async with asyncio.timeout(60), one_member.consume("m1", ack_wait=1) as member:
+        first, again = await anext(member), await anext(member)
         assert (again.subject, again.metadata.deliveries) == (first.subject, 2)
         await again.ack_sync()
         await asyncio.sleep(1)  # longer than ack_wait: the next one is asked about
-        assert len(await take(member, len(KEYS) - 1)) == len(KEYS) - 1
+        await take(member, len(KEYS) - 1)
 
 
 async def test_what_other_instances_got_is_not_reported_as_missing(
-    js: JetStream, shared_server: NatsServer, elastic: ElasticGroup
+    js: JetStream, one_member: ElasticGroup, elsewhere: ElasticGroup, told: list[str]
 ) -> None:
-    await elastic.add_members("m1")
-    reports: list[jetspark.JetsparkError] = []
-    async with (
-        asyncio.timeout(60),
-        jetspark.connect(shared_server.url, error_callback=reports.append) as other,
-    ):
-        group = await other.jetstream().elastic_group(elastic.stream, "cg")
-        async with elastic.consume("m1", ack_wait=2) as one:
-            await publish(js, elastic.stream, 0, 1)
-            await (await anext(one)).ack_sync()
-            async with group.consume("m1", ack_wait=2) as standby:
-                await asyncio.sleep(1)  # it has heard from the consumer
-                await take(one, len(KEYS) - 1)
-                await one.stop()
-                await publish(js, elastic.stream, 1, 2)
-                await take(standby, len(KEYS))
-                await asyncio.sleep(2)  # longer than it takes to be certain
-    assert reports == []
+    async with asyncio.timeout(60), one_member.consume("m1", ack_wait=2) as one:
+        await (await anext(one)).ack_sync()
+        async with elsewhere.consume("m1", ack_wait=2) as standby:
+            await asyncio.sleep(1)  # it has heard from the consumer
+            await take(one, len(KEYS) - 1)
+            await one.stop()
+            await publish(js, one_member.stream, 1, 2)
+            await take(standby, len(KEYS))
+            await asyncio.sleep(2)  # longer than it takes to be certain
+    assert told == []
 
 
-async def test_options_that_cannot_work_are_refused_at_once(
-    js: JetStream, elastic: ElasticGroup
-) -> None:
+async def test_options_that_cannot_work_are_refused(js: JetStream, elastic: ElasticGroup) -> None:
     await elastic.add_members("m1")
     wrong: list[dict[str, Any]] = [
-        {"max_ack_pending": 0},
-        {"max_ack_pending": -2},
-        {"ack_wait": 0},
+        *({"max_ack_pending": 0}, {"max_ack_pending": -2}, {"ack_wait": 0}),
         {"ack_policy": "none"},
     ]
     for options in wrong:
         for member in ("m1", "nobody"):
-            with pytest.raises(ConfigError):
+            with pytest.raises(errors.ConfigError):
                 elastic.consume(member, **options)
-    with pytest.raises(ConfigError, match="delete_mappings"):
+    with pytest.raises(errors.ConfigError, match="delete_mappings"):
         await elastic.set_mappings({})
     nobody: list[dict[str, Any]] = [{}, {"members": [], "mappings": {}}]
     for members in nobody:
-        with pytest.raises(ConfigError, match="needs members or mappings"):
+        with pytest.raises(errors.ConfigError, match="needs members or mappings"):
             await js.create_static_group(elastic.stream, "s", max_members=2, **members)
-    negative: list[dict[str, Any]] = [{"max_buffered_msgs": -5}, {"max_buffered_bytes": -5}]
-    for limit in negative:
-        with pytest.raises(ConfigError, match="cannot be negative"):
-            await js.create_elastic_group(elastic.stream, "e", max_members=2, **limit)
+    for limit in ("max_buffered_msgs", "max_buffered_bytes"):
+        negative: dict[str, Any] = {limit: -5}
+        with pytest.raises(errors.ConfigError, match="cannot be negative"):
+            await js.create_elastic_group(elastic.stream, "e", max_members=2, **negative)
     assert await js.static_group_names(elastic.stream).all() == []
 
 
-async def test_misspelt_members_and_filters_are_errors(
-    js: JetStream, elastic: ElasticGroup
-) -> None:
+async def test_misspelt_members_and_filters_raise(js: JetStream, elastic: ElasticGroup) -> None:
     await elastic.add_members(["m1", "m2"])
-    for misspelt in (elastic.drop_members("M1"), _partitions(elastic, "M1")):
-        with pytest.raises(ConfigError, match=r'"M1" is not a member .*: did you mean "m1"\?'):
-            await misspelt
-    with pytest.raises(ConfigError, match=r'filter "meter\.\*" matches none of the subjects'):
-        await js.create_elastic_group(
-            elastic.stream, "no", max_members=2, filters=[PartitioningFilter("meter.*", [1])]
-        )
+    misspelt = r'"M1" is not a member .*: did you mean "m1"\?'
+    with pytest.raises(errors.ConfigError, match=misspelt):
+        await elastic.drop_members("M1")
+    with pytest.raises(errors.ConfigError, match=misspelt):
+        elastic.partitions("M1")
+    filters = [PartitioningFilter("meter.*", [1])]
+    with pytest.raises(errors.ConfigError, match=r'filter "meter\.\*" matches none'):
+        await js.create_elastic_group(elastic.stream, "no", max_members=2, filters=filters)
     assert await js.elastic_group_names(elastic.stream).all() == ["cg"]
 
 
-async def _partitions(group: ElasticGroup, member: str) -> list[int]:
-    return group.partitions(member)
-
-
 async def test_who_is_none_of_the_members_waits_and_is_told_once(
-    shared_server: NatsServer, js: JetStream, elastic: ElasticGroup
+    one_member: ElasticGroup, elsewhere: ElasticGroup, told: list[str]
 ) -> None:
-    await elastic.add_members("m1")
-    await publish(js, elastic.stream, 0, 1)
-    told = asyncio.Event()
-    reports: list[jetspark.JetsparkError] = []
-
-    def report(error: jetspark.JetsparkError) -> None:
-        reports.append(error)
-        told.set()
-
-    async with (
-        asyncio.timeout(60),
-        jetspark.connect(shared_server.url, error_callback=report) as nc,
-    ):
-        group = await nc.jetstream().elastic_group(elastic.stream, "cg")
-        async with group.consume("M1") as member:
-            await told.wait()
-            await elastic.add_members("M1")
-            await elastic.drop_members("m1")
-            assert len(await take(member, len(KEYS))) == len(KEYS)
-    assert [str(error) for error in reports] == [
-        f'"M1" is not a member of consumer group "cg" of stream "{elastic.stream}": '
+    async with asyncio.timeout(60), elsewhere.consume("M1") as member:
+        await eventually(lambda: told)
+        await one_member.add_members("M1")
+        await one_member.drop_members("m1")
+        await take(member, len(KEYS))
+    assert told == [
+        f'"M1" is not a member of consumer group "cg" of stream "{one_member.stream}": '
         'did you mean "m1"?'
     ]
 
 
 async def test_members_end_when_their_group_is_deleted(
-    js: JetStream, elastic: ElasticGroup
+    js: JetStream, one_member: ElasticGroup
 ) -> None:
-    await elastic.add_members("m1")
-    async with asyncio.timeout(60), elastic.consume("m1") as member:
-        ending = asyncio.create_task(_all(member))
-        await elastic.delete()
-        with pytest.raises(ConsumerGroupNotFoundError):
-            await ending
-        with pytest.raises(ConsumerGroupNotFoundError):
-            await member.wait_ended()
-    with pytest.raises(ConsumerGroupNotFoundError):
-        await js.elastic_group(elastic.stream, "cg")
-    with pytest.raises(ConsumerGroupNotFoundError):
-        await elastic.add_members("m2")
-    with pytest.raises(StreamNotFoundError):
-        await js.stream_info(f"{elastic.stream}-cg")
+    group = one_member
+    async with asyncio.timeout(60), group.consume("m1") as member:
+        ending = asyncio.create_task(take(member, len(KEYS) + 1))
+        await group.delete()
+        for ended in (ending, member.wait_ended()):
+            with pytest.raises(errors.ConsumerGroupNotFoundError):
+                await ended
+    for call in (js.elastic_group(group.stream, "cg"), group.add_members("m2")):
+        with pytest.raises(errors.ConsumerGroupNotFoundError):
+            await call
+    with pytest.raises(errors.StreamNotFoundError):
+        await js.stream_info(f"{group.stream}-cg")
 
 
 async def test_a_refused_group_leaves_nothing_and_a_stream_of_its_name_is_not_deleted(
@@ -420,26 +364,21 @@ async def test_a_refused_group_leaves_nothing_and_a_stream_of_its_name_is_not_de
 ) -> None:
     stream, foreign = elastic.stream, f"{elastic.stream}-other"
     filters = [PartitioningFilter(f"{stream}.*", [1])]
-    await js.create_stream(
-        name=foreign, subjects=[foreign], retention="workqueue", storage="memory"
-    )
+    options: dict[str, Any] = {"retention": "workqueue", "storage": "memory"}
+    await js.create_stream(name=foreign, subjects=[foreign], **options)
     await js.publish(foreign, b"precious")
-    with pytest.raises(NameInUseError, match=f'"{foreign}" exists'):
+    with pytest.raises(errors.NameInUseError, match=f'"{foreign}" exists'):
         await js.create_elastic_group(stream, "other", max_members=6, filters=filters)
     assert await js.elastic_group_names(stream).all() == ["cg"]
-    with pytest.raises(APIError):
+    with pytest.raises(errors.APIError):
         # More than the server has.
         await js.create_elastic_group(stream, "huge", max_members=6, max_buffered_bytes=1 << 60)
     assert await js.elastic_group_names(stream).all() == ["cg"]
     # A group whose stream was deleted, and its name taken.
     await js.delete_stream(f"{stream}-cg")
-    await js.create_stream(
-        name=f"{stream}-cg",
-        retention="workqueue",
-        storage="memory",
-        sources=[{"name": stream, "subject_transforms": [{"src": ">", "dest": "mine.>"}]}],
-    )
-    with pytest.raises(NameInUseError):
+    source = {"name": stream, "subject_transforms": [{"src": ">", "dest": "mine.>"}]}
+    await js.create_stream(name=f"{stream}-cg", sources=[source], **options)
+    with pytest.raises(errors.NameInUseError):
         await js.create_elastic_group(stream, "cg", max_members=6, filters=filters)
     assert await js.elastic_group_names(stream).all() == ["cg"]  # it was there before
     await elastic.delete()
@@ -448,12 +387,13 @@ async def test_a_refused_group_leaves_nothing_and_a_stream_of_its_name_is_not_de
 
 
 async def test_a_failure_of_the_server_itself_is_reported_and_tried_again_while_the_group_exists(
-    js: JetStream, shared_server: NatsServer, elastic: ElasticGroup, monkeypatch: pytest.MonkeyPatch
+    one_member: ElasticGroup,
+    elsewhere: ElasticGroup,
+    told: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await elastic.add_members("m1")
-    await publish(js, elastic.stream, 0, 1)
-    failure = APIError(500, 10012, "open obs/m1/meta.inf.tmp: no such file or directory")
-    pull, failing = MemberConsumer.pull, True
+    failure = errors.APIError(500, 10012, "open obs/m1/meta.inf.tmp: no such file or directory")
+    pull, failing, asked = MemberConsumer.pull, True, asyncio.Event()
 
     async def fails(self: MemberConsumer, filters: list[str]) -> Any:
         if failing:
@@ -462,79 +402,58 @@ async def test_a_failure_of_the_server_itself_is_reported_and_tried_again_while_
         return await pull(self, filters)
 
     monkeypatch.setattr(MemberConsumer, "pull", fails)
-    reports: list[jetspark.JetsparkError] = []
-    async with (
-        asyncio.timeout(60),
-        jetspark.connect(shared_server.url, error_callback=reports.append) as nc,
-    ):
-        group = await nc.jetstream().elastic_group(elastic.stream, "cg")
-        asked = asyncio.Event()
-        async with group.consume("m1") as member:
-            for _ in range(2):
-                await asked.wait()
-                asked.clear()
-            failing = False
-            assert len(await take(member, len(KEYS))) == len(KEYS)
-            assert reports == [failure]
-            failing = True
-            async with group.consume("m1") as standby:
-                asked.clear()
-                await asked.wait()
-                await elastic.delete()
-                with pytest.raises(ConsumerGroupNotFoundError):
-                    await standby.wait_ended()
-            with pytest.raises(ConsumerGroupNotFoundError):
-                await member.wait_ended()
-
-
-async def _all(member: GroupMember) -> list[GroupMsg]:
-    return [message async for message in member]
+    async with asyncio.timeout(60), elsewhere.consume("m1") as member:
+        for _ in range(2):
+            await asked.wait()
+            asked.clear()
+        failing = False
+        await take(member, len(KEYS))
+        assert told == [str(failure)]
+        failing = True
+        async with elsewhere.consume("m1") as standby:
+            asked.clear()
+            await asked.wait()
+            await one_member.delete()
+            with pytest.raises(errors.ConsumerGroupNotFoundError):
+                await standby.wait_ended()
+        with pytest.raises(errors.ConsumerGroupNotFoundError):
+            await member.wait_ended()
 
 
 async def test_a_static_group_reads_a_stream_with_partitions(
-    js: JetStream, unique: Callable[[str], str]
+    js: JetStream, make_stream: MakeStream
 ) -> None:
-    stream = unique("S")
-    await js.create_stream(
-        name=stream,
-        subjects=[f"{stream}.*"],
-        storage="memory",
-        subject_transform={
-            "src": f"{stream}.*",
-            "dest": "{{partition(4,1)}}." + stream + ".{{wildcard(1)}}",
-        },
-    )
+    stream = await make_stream()
+    dest = "{{partition(4,1)}}." + stream + ".{{wildcard(1)}}"
+    await js.update_stream(name=stream, subject_transform={"src": f"{stream}.*", "dest": dest})
     await publish(js, stream, 0, 3)
     group = await js.create_static_group(stream, "cg", max_members=4, members=["a", "b"])
     assert await js.static_group_names(stream).all() == ["cg"]
     assert await js.elastic_group_names(stream).all() == []
     again = await js.create_static_group(stream, "cg", max_members=4, members=["a", "b"])
     assert again.config == group.config
-    with pytest.raises(ConfigError, match="exists with other options"):
+    with pytest.raises(errors.ConfigError, match="exists with other options"):
         await js.create_static_group(stream, "cg", max_members=4, members=["a"])
-    with pytest.raises(ConfigError, match=r"not a member .*: its members are a, b\."):
+    with pytest.raises(errors.ConfigError, match=r"not a member .*: its members are a, b\."):
         group.consume("c")
-    with pytest.raises(ConfigError, match=r'not a member .*: did you mean "a"\?'):
+    with pytest.raises(errors.ConfigError, match=r'not a member .*: did you mean "a"\?'):
         group.consume("A")
-    with pytest.raises(ConfigError, match="decides on durable_name"):
+    with pytest.raises(errors.ConfigError, match="decides on durable_name"):
         group.consume("a", durable_name="x")  # type: ignore[call-arg]
     found: list[GroupMsg] = []
     async with asyncio.timeout(60), group.consume("a") as a, group.consume("b") as b:
         for member in (a, b):
-            while True:
-                try:
+            with suppress(jetspark.RequestTimeoutError):
+                while True:
                     found.append(message := await member.next(1 if found else 30))
-                except jetspark.RequestTimeoutError:
-                    break
-                await message.ack_sync()
+                    await message.ack_sync()
         assert await group.active_members() == ["a", "b"]
         assert (await js.consumer_info(stream, "cg-a")).config.durable_name == "cg-a"
         await group.delete()
-        with pytest.raises(ConsumerGroupNotFoundError):
+        with pytest.raises(errors.ConsumerGroupNotFoundError):
             await a.wait_ended()
     assert sorted(message.subject for message in found) == sorted(
         f"{stream}.{key}" for key in KEYS for _ in range(3)
     )
-    with pytest.raises(ConsumerNotFoundError):
+    with pytest.raises(errors.ConsumerNotFoundError):
         await js.consumer_info(stream, "cg-a")
-    await js.delete_stream(stream)
