@@ -10,48 +10,33 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.conftest import MakeServer, MakeStream, NeedsServer, Unique
+from tests.jetstream.conftest import has_consumers, holds
 from tests.jetstream.eventually import eventually
 from tests.support import archives
+from tests.support.cluster import Cluster
 from tests.support.frame_proxy import FrameProxy
 from tests.support.processes import finish, first_document, python
 from tests.support.raw_client import RawClient
 from tests.support.s2 import decompress, entries
 
-from jetspark import blocking
+from jetspark import blocking, errors
 from jetspark.backup import BackupProgress, restore, save, verify_backup
 from jetspark.backup.folder import BackupWriter
 from jetspark.bulk.backup import open_backup
-from jetspark.errors import (
-    APIError,
-    BackupError,
-    BadNameError,
-    ConfigError,
-    NameInUseError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-    UnsupportedByServerError,
-)
-from jetspark.full_client import JetStream, connect
+from jetspark.client.messages import Message
+from jetspark.documents.streams import PubAck, StoredMsg
+from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream.api import Api
+from jetspark.server import NatsServer
 from jetspark.wire import frames
 from jetspark.wire.documents import ServerInfo
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from tests.conftest import MakeServer
-    from tests.support.cluster import Cluster
-    from tests.support.leaf import HubAndLeaf
-
-    from jetspark.client.messages import Message
-    from jetspark.documents.streams import PubAck, StoredMsg
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
 
 ALL = 300
 FILES = ["backup.json", "stream.tar.s2"]
@@ -65,7 +50,7 @@ async def elsewhere(make_server: MakeServer) -> AsyncIterator[JetStream]:
 
 
 @pytest.fixture
-async def filled(js: JetStream, unique: Callable[[str], str]) -> str:
+async def filled(js: JetStream, unique: Unique) -> str:
     """A stream on disk with headers, gaps and a consumer that has acknowledged some."""
     name = unique("B")
     await fill(js, name)
@@ -92,7 +77,7 @@ async def fill_large(js: JetStream, name: str, count: int = 40) -> None:
 
 
 @pytest.fixture
-async def large(js: JetStream, unique: Callable[[str], str]) -> str:
+async def large(js: JetStream, unique: Unique) -> str:
     name = unique("L")
     await fill_large(js, name)
     return name
@@ -125,7 +110,7 @@ async def restore_again(js: JetStream, folder: Path) -> None:
     async def done() -> bool:
         try:
             await js.restore_stream(folder)
-        except APIError:
+        except errors.APIError:
             return False
         return True
 
@@ -135,9 +120,9 @@ async def restore_again(js: JetStream, folder: Path) -> None:
 async def gone(js: JetStream, name: str) -> bool:
     try:
         await js.stream_info(name)
-    except StreamNotFoundError:
+    except errors.StreamNotFoundError:
         return True
-    except RequestTimeoutError:  # a cluster's leader may be changing
+    except errors.RequestTimeoutError:  # a cluster's leader may be changing
         pass
     return False
 
@@ -189,11 +174,11 @@ async def test_progress_may_be_a_coroutine_function_which_is_waited_for(
 
 
 async def test_the_folder_is_what_the_nats_tool_writes(
-    js: JetStream, filled: str, tmp_path: Path
+    js: JetStream, elsewhere: JetStream, filled: str, tmp_path: Path
 ) -> None:
-    await js.backup_stream(filled, tmp_path / "new" / "b")
     folder = tmp_path / "new" / "b"
-    assert sorted(one.name for one in folder.iterdir()) == ["backup.json", "stream.tar.s2"]
+    await js.backup_stream(filled, folder)
+    assert sorted(one.name for one in folder.iterdir()) == FILES
     document = json.loads((folder / "backup.json").read_text())
     assert document["config"]["name"] == filled
     assert document["state"]["messages"] == ALL - 1
@@ -202,15 +187,13 @@ async def test_the_folder_is_what_the_nats_tool_writes(
     for message in await content(js, filled):
         assert message.data in everything
     assert any("worker" in part.name for part in parts)
-
-
-async def test_a_backup_of_the_nats_tool_is_restored(
-    js: JetStream, elsewhere: JetStream, filled: str, tmp_path: Path
-) -> None:
-    await js.backup_stream(filled, tmp_path / "b")
-    strip(tmp_path / "b")
-    await elsewhere.restore_stream(tmp_path / "b")
+    strip(folder)
+    await elsewhere.restore_stream(folder)
     assert await content(elsewhere, filled) == await content(js, filled)
+    await js.backup_stream(filled, tmp_path / "c", consumers=False, check=True)
+    await elsewhere.delete_stream(filled)
+    await restore_again(elsewhere, tmp_path / "c")
+    assert await elsewhere.consumer_names(filled).all() == []
 
 
 def strip(folder: Path) -> None:
@@ -220,30 +203,12 @@ def strip(folder: Path) -> None:
     (folder / "backup.json").write_text(json.dumps(document))
 
 
-async def test_consumers_may_be_left_out(
-    js: JetStream, elsewhere: JetStream, filled: str, tmp_path: Path
-) -> None:
-    await js.backup_stream(filled, tmp_path / "b", consumers=False, check=True)
-    await elsewhere.restore_stream(tmp_path / "b")
-    assert await elsewhere.consumer_names(filled).all() == []
-
-
-async def test_backup_of_an_empty_stream_is_restored(
-    js: JetStream, elsewhere: JetStream, unique: Callable[[str], str], tmp_path: Path
-) -> None:
-    name = unique("E")
-    await js.create_stream(name=name, subjects=[name])
-    await js.backup_stream(name, tmp_path / "b")
-    info = await elsewhere.restore_stream(tmp_path / "b")
-    assert (info.name, info.state.messages) == (name, 0)
-
-
 async def test_streams_in_memory_from_2_15_on(
     js: JetStream, nc: Client, stream: str, elsewhere: JetStream, tmp_path: Path
 ) -> None:
     await js.publish(f"{stream}.a", b"x")
     if nc.server_info is None or not nc.server_info.at_least(2, 15):
-        with pytest.raises(APIError, match="snapshot failed"):
+        with pytest.raises(errors.APIError, match="snapshot failed"):
             await js.backup_stream(stream, tmp_path / "b")
         assert nothing_in(tmp_path)
         return
@@ -257,45 +222,39 @@ async def test_the_configuration_may_be_changed_on_the_way_but_not_the_name(
 ) -> None:
     folder = tmp_path / "b"
     await js.backup_stream(filled, folder)
-    with pytest.raises(ConfigError, match="the name cannot be changed"):
+    with pytest.raises(errors.ConfigError, match="the name cannot be changed"):
         await elsewhere.restore_stream(folder, name="OTHER")  # type: ignore[call-arg]
     info = await elsewhere.restore_stream(folder, {"description": "new"}, max_msgs=ALL * 2)
     assert (info.config.description, info.config.max_msgs) == ("new", ALL * 2)
-    with pytest.raises(NameInUseError, match=f'"{filled}" exists already'):
-        await elsewhere.restore_stream(folder)
     await elsewhere.delete_stream(filled)
     await elsewhere.create_stream(name=f"{filled}_X", subjects=info.config.subjects)
-    with pytest.raises(APIError, match=f'overlaps with a subject of stream "{filled}_X"'):
+    with pytest.raises(errors.APIError, match=f'overlaps with a subject of stream "{filled}_X"'):
         await elsewhere.restore_stream(folder)
 
 
 async def test_what_is_over_when_it_is_restored_keeps_its_sequences(
-    js: JetStream, elsewhere: JetStream, unique: Callable[[str], str], tmp_path: Path
+    js: JetStream, elsewhere: JetStream, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    name = unique("OLD")
-    await js.create_stream(name=name, subjects=[name], max_age=timedelta(seconds=0.5))
+    name = await make_stream(storage="file", max_age=0.5)
+    await js.backup_stream(name, tmp_path / "empty")
+    assert (await elsewhere.restore_stream(tmp_path / "empty")).state.messages == 0
+    await elsewhere.delete_stream(name)
     for _ in range(5):
-        await js.publish(name, b"x")
+        await js.publish(f"{name}.a", b"x")
     await js.delete_msg(name, 5)
     await js.backup_stream(name, tmp_path / "b")
-
-    async def expired() -> bool:
-        return (await js.stream_info(name)).state.messages == 0
-
-    await eventually(expired)
-    info = await elsewhere.restore_stream(tmp_path / "b")
-    assert info.state.last_seq == 5
-    assert (await elsewhere.publish(name, b"x")).seq == 6
+    await holds(js, name, 0)
+    await restore_again(elsewhere, tmp_path / "b")
+    assert (await elsewhere.publish(f"{name}.a", b"x")).seq == 6
 
 
 async def test_restored_work_queue_has_the_unacknowledged_messages(
-    js: JetStream, elsewhere: JetStream, unique: Callable[[str], str], tmp_path: Path
+    js: JetStream, elsewhere: JetStream, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    name = unique("WQ")
-    await js.create_stream(name=name, subjects=[name], retention="workqueue")
+    name = await make_stream(storage="file", retention="workqueue")
     worker = await js.create_consumer(name, durable_name="worker")
     for number in range(6):
-        await js.publish(name, b"%d" % number)
+        await js.publish(f"{name}.a", b"%d" % number)
     for message in await worker.fetch(4, timeout=5):
         await message.ack_sync()
     await js.backup_stream(name, tmp_path / "b")
@@ -306,18 +265,17 @@ async def test_restored_work_queue_has_the_unacknowledged_messages(
 
 
 async def test_backup_of_a_stream_that_is_written_to_is_restored(
-    js: JetStream, elsewhere: JetStream, unique: Callable[[str], str], tmp_path: Path
+    js: JetStream, elsewhere: JetStream, make_stream: MakeStream, tmp_path: Path
 ) -> None:
-    name = unique("LIVE")
-    await js.create_stream(name=name, subjects=[name])
+    name = await make_stream(storage="file")
     payload = os.urandom(50_000)
     for _ in range(100):
-        await js.publish(name, payload)
+        await js.publish(f"{name}.a", payload)
     stop = asyncio.Event()
 
     async def write() -> None:
         while not stop.is_set():
-            await js.publish(name, payload)
+            await js.publish(f"{name}.a", payload)
 
     writing = asyncio.create_task(write())
     made = await js.backup_stream(name, tmp_path / "b", chunk_size=16_000)
@@ -329,26 +287,20 @@ async def test_backup_of_a_stream_that_is_written_to_is_restored(
 
 
 async def test_restore_to_a_full_server_creates_no_stream(
-    js: JetStream,
-    large: str,
-    make_server: MakeServer,
-    tmp_path: Path,
-    needs_server: Callable[[str], None],
+    js: JetStream, large: str, make_server: MakeServer, tmp_path: Path, needs_server: NeedsServer
 ) -> None:
     needs_server("2.10")  # older ones look only at what is stored already
     await js.backup_stream(large, tmp_path / "b")
     small = make_server("jetstream { max_file_store: 1MB, max_memory_store: 1MB }")
     async with connect(small.url) as nc:
         there = JetStream(nc)
-        with pytest.raises(APIError, match=r"insufficient|exceeded|resources"):
+        with pytest.raises(errors.APIError, match=r"insufficient|exceeded|resources"):
             await there.restore_stream(tmp_path / "b")
         assert await gone(there, large)
         await there.create_stream(name=large, subjects=[large])  # the connection still works
 
 
-async def test_on_a_cluster_with_three_replicas(
-    nats_cluster: Cluster, unique: Callable[[str], str], tmp_path: Path
-) -> None:
+async def test_with_three_replicas(nats_cluster: Cluster, unique: Unique, tmp_path: Path) -> None:
     name = unique("R3")
     async with connect(nats_cluster.urls) as nc:
         js = JetStream(nc)
@@ -359,31 +311,25 @@ async def test_on_a_cluster_with_three_replicas(
         with pytest.raises(KeyError):
             await js.restore_stream(tmp_path / "b", progress=raising)
         await eventually(lambda: gone(js, name))
-
         await restore_again(js, tmp_path / "b")
-
-        async def has_worker() -> bool:
-            return await js.consumer_names(name).all() == ["worker"]
-
-        await eventually(has_worker)
+        await has_consumers(js, name, "worker")
         assert await content(js, name) == before
         await js.delete_stream(name)
 
 
 async def test_backup_and_restore_work_over_domains(
-    hub_and_leaf: HubAndLeaf, unique: Callable[[str], str], tmp_path: Path
+    on_leaf: Client, unique: Unique, tmp_path: Path
 ) -> None:
     name = unique("D")
-    async with connect(hub_and_leaf.leaf.url) as nc:
-        hub, leaf = JetStream(nc, domain="hub"), JetStream(nc)
-        await fill(hub, name)
-        await hub.backup_stream(name, tmp_path / "b")
-        before = await content(hub, name)
-        await hub.delete_stream(name)
-        for js in (leaf, hub):
-            await restore_again(js, tmp_path / "b")
-            assert await content(js, name) == before
-            await js.delete_stream(name)
+    hub, leaf = JetStream(on_leaf, domain="hub"), JetStream(on_leaf)
+    await fill(hub, name)
+    await hub.backup_stream(name, tmp_path / "b")
+    before = await content(hub, name)
+    await hub.delete_stream(name)
+    for js in (leaf, hub):
+        await restore_again(js, tmp_path / "b")
+        assert await content(js, name) == before
+        await js.delete_stream(name)
 
 
 # -- what cannot work --------------------------------------------------------------------------
@@ -398,35 +344,30 @@ async def test_mistakes_are_found_before_anything_is_sent(
     await js.backup_stream(filled, tmp_path / "b")
     before = nc.stats.out_msgs
     for target in ("full", "file", "b"):
-        with pytest.raises(ConfigError, match="exists already"):
+        with pytest.raises(errors.ConfigError, match="exists already"):
             await js.backup_stream(filled, tmp_path / target)
-    with pytest.raises(BadNameError):
+    with pytest.raises(errors.BadNameError):
         await js.backup_stream("a.b", tmp_path / "c")
     for folder in ("no", "full", "file"):
-        with pytest.raises(ConfigError, match="is not a backup of a stream"):
+        with pytest.raises(errors.ConfigError, match="is not a backup of a stream"):
             await js.restore_stream(tmp_path / folder)
     (tmp_path / "b" / "backup.json").write_text("{")
-    with pytest.raises(BackupError, match="damaged"):
+    with pytest.raises(errors.BackupError, match="damaged"):
         await js.restore_stream(tmp_path / "b")
     os.truncate(tmp_path / "b" / "backup.json", 20 << 30)  # it costs who makes it nothing
-    with pytest.raises(BackupError, match="larger than 64 MiB"):
+    with pytest.raises(errors.BackupError, match="larger than 64 MiB"):
         await js.restore_stream(tmp_path / "b")
     (tmp_path / "b" / "backup.json").write_text('{"config": {"name": "S"}}')
-    with pytest.raises(BackupError, match="missing required field `state`"):
+    with pytest.raises(errors.BackupError, match="missing required field `state`"):
         await js.restore_stream(tmp_path / "b")
     assert nc.stats.out_msgs == before
+    with pytest.raises(errors.StreamNotFoundError, match="NO_SUCH"):
+        await js.backup_stream("NO_SUCH", tmp_path / "c")
     assert not (tmp_path / "c").exists()
+    assert not hidden_in(tmp_path)
 
 
-async def test_no_such_stream_leaves_nothing(js: JetStream, tmp_path: Path) -> None:
-    with pytest.raises(StreamNotFoundError, match="NO_SUCH"):
-        await js.backup_stream("NO_SUCH", tmp_path / "b")
-    assert nothing_in(tmp_path)
-
-
-async def test_backup_into_an_empty_folder_is_allowed(
-    js: JetStream, filled: str, tmp_path: Path
-) -> None:
+async def test_an_empty_folder_is_taken(js: JetStream, filled: str, tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "link").symlink_to("b")
     await js.backup_stream(filled, tmp_path / "link")
@@ -444,17 +385,17 @@ async def test_restore_of_a_changed_archive_is_refused_before_sending(
     before = nc.stats.out_msgs
     for damaged in (whole[:-1], whole[:-9] + b"123456789", b"", b"x" * 500, whole + b"\xfe"):
         archive.write_bytes(damaged)
-        with pytest.raises(BackupError):
+        with pytest.raises(errors.BackupError):
             await js.restore_stream(tmp_path / "b")
     archive.unlink()
     os.mkfifo(archive)
-    with pytest.raises(ConfigError, match=r"there is no file stream\.tar\.s2 in it"):
+    with pytest.raises(errors.ConfigError, match=r"there is no file stream\.tar\.s2 in it"):
         await js.restore_stream(tmp_path / "b")
     assert nc.stats.out_msgs == before
 
 
 async def test_a_damaged_archive_without_digest_makes_no_stream(
-    js: JetStream, elsewhere: JetStream, unique: Callable[[str], str], tmp_path: Path
+    js: JetStream, elsewhere: JetStream, unique: Unique, tmp_path: Path
 ) -> None:
     name = unique("B")
     await fill(js, name, 3000)
@@ -463,7 +404,7 @@ async def test_a_damaged_archive_without_digest_makes_no_stream(
     archive = tmp_path / "b" / "stream.tar.s2"
     whole = archive.read_bytes()
     archive.write_bytes(whole[: len(whole) // 2] + b"damage" + whole[len(whole) // 2 + 6 :])
-    with pytest.raises((APIError, BackupError)):
+    with pytest.raises((errors.APIError, errors.BackupError)):
         await elsewhere.restore_stream(tmp_path / "b")
     assert await gone(elsewhere, name)
     archive.write_bytes(whole)
@@ -477,7 +418,9 @@ async def test_an_archive_that_is_shorter_than_the_stream_makes_no_stream(
     document = json.loads((tmp_path / "b" / "backup.json").read_text())
     document["state"]["last_seq"] = ALL + 1
     (tmp_path / "b" / "backup.json").write_text(json.dumps(document))
-    with pytest.raises(BackupError, match=f"last_seq is {ALL} in the archive, and {ALL + 1} in"):
+    with pytest.raises(
+        errors.BackupError, match=f"last_seq is {ALL} in the archive, and {ALL + 1} in"
+    ):
         await elsewhere.restore_stream(tmp_path / "b")
     assert await gone(elsewhere, filled)
 
@@ -487,29 +430,24 @@ async def test_an_older_server_cannot_restore_the_format_of_2_15(
     filled: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    needs_server: Callable[[str], None],
+    needs_server: NeedsServer,
 ) -> None:
     needs_server("2.15")
     await js.backup_stream(filled, tmp_path / "b")
     await js.delete_stream(filled)
     monkeypatch.setattr(Api, "server", ServerInfo(version="2.14.6"))
-    with pytest.raises(UnsupportedByServerError, match=r"needs nats-server >= 2\.15"):
+    with pytest.raises(errors.UnsupportedByServerError, match=r"needs nats-server >= 2\.15"):
         await js.restore_stream(tmp_path / "b")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(
     # What a small chunk leaves in the file's buffer fails again when the file is closed.
-    ("limit", "chunk_size"),
+    ("limit", "chunk"),
     [(200_000, 128 << 10), (200_000, 1_000), (0, 1_000)],
 )
 async def test_a_full_disk_leaves_nothing(
-    shared_server: NatsServer,
-    js: JetStream,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    limit: int,
-    chunk_size: int,
+    shared_server: NatsServer, js: JetStream, unique: Unique, tmp_path: Path, limit: int, chunk: int
 ) -> None:
     name = unique("FULL")
     await fill_large(js, name, 8)
@@ -517,7 +455,7 @@ async def test_a_full_disk_leaves_nothing(
         "import resource, sys; from jetspark import blocking\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
         "with blocking.connect(sys.argv[1]) as nc:\n"
-        f"    nc.jetstream().backup_stream(sys.argv[2], sys.argv[3], chunk_size={chunk_size})\n"
+        f"    nc.jetstream().backup_stream(sys.argv[2], sys.argv[3], chunk_size={chunk})\n"
     )
     done = await asyncio.to_thread(
         subprocess.run,
@@ -531,14 +469,12 @@ async def test_a_full_disk_leaves_nothing(
     assert nothing_in(tmp_path)
 
 
-def test_a_disk_that_takes_no_file_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("pathlib.Path.open", refused)
-    with pytest.raises(BackupError, match=r"/b: No space left on device\.$"):
+    with pytest.raises(errors.BackupError, match=r"/b: No space left on device\.$"):
         BackupWriter(tmp_path / "b", "S")
     assert nothing_in(tmp_path)
 
@@ -635,7 +571,7 @@ async def test_of_two_backups_to_one_folder_the_later_one_says_that_it_exists(
         if step.done == step.total and not target.exists():
             await js.backup_stream(filled, target)
 
-    with pytest.raises(ConfigError, match="b exists already: name a new folder"):
+    with pytest.raises(errors.ConfigError, match="b exists already: name a new folder"):
         await js.backup_stream(filled, target, progress=another)
     assert verify_backup(target).stream == filled
     assert os.listdir(tmp_path) == [target.name]
@@ -653,7 +589,8 @@ async def test_an_archive_that_was_damaged_on_its_way_is_told_with_what_to_do(
 
     monkeypatch.setattr(BackupWriter, "write", flip)
     with pytest.raises(
-        BackupError, match=rf'came of stream "{filled}" cannot be restored .*: back it up again'
+        errors.BackupError,
+        match=rf'came of stream "{filled}" cannot be restored .*: back it up again',
     ):
         await js.backup_stream(filled, tmp_path / "b")
     assert nothing_in(tmp_path)
@@ -672,25 +609,36 @@ async def test_backup_raises_and_leaves_nothing_when_the_server_ends(
         def end_server(_: BackupProgress) -> None:
             next(ends, lambda: None)()
 
-        with pytest.raises(BackupError, match=r"connection was lost during the backup"):
+        with pytest.raises(errors.BackupError, match=r"connection was lost during the backup"):
             await js.backup_stream(
                 "S", tmp_path / "b", chunk_size=1024, window_size=4096, progress=end_server
             )
     assert nothing_in(tmp_path)
 
 
-@pytest.mark.parametrize("blocked", ["SNAPSHOT", "RESTORE"])
+Transfer = tuple[bytes, Callable[..., Awaitable[object]]]
+
+
+@pytest.fixture(params=["SNAPSHOT", "RESTORE"])
+async def transfer(
+    request: pytest.FixtureRequest, js: JetStream, filled: str, tmp_path: Path
+) -> Transfer:
+    """The call of the API, and what makes it: a backup, or a restore of one that is there."""
+    if request.param == "SNAPSHOT":
+        return b"SNAPSHOT", lambda js, **how: js.backup_stream(filled, tmp_path / "c", **how)
+    await js.backup_stream(filled, tmp_path / "b")
+    return b"RESTORE", lambda js, **how: js.restore_stream(tmp_path / "b", **how)
+
+
 async def test_link_lost_before_the_answer_ends_a_backup_and_a_restore_at_once(
-    js: JetStream, filled: str, tmp_path: Path, shared_server: NatsServer, blocked: str
+    transfer: Transfer, tmp_path: Path, shared_server: NatsServer
 ) -> None:
-    if blocked == "RESTORE":
-        await js.backup_stream(filled, tmp_path / "b")
-    asked = b"$JS.API.STREAM." + blocked.encode()
+    call, begin = transfer
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, out = await asyncio.open_connection("127.0.0.1", shared_server.port)
         back = asyncio.create_task(copied(there, writer))
-        while (line := await reader.read(65536)) and asked not in line:
+        while (line := await reader.read(65536)) and b"$JS.API.STREAM." + call not in line:
             out.write(line)
         back.cancel()
         out.close()
@@ -703,61 +651,42 @@ async def test_link_lost_before_the_answer_ends_a_backup_and_a_restore_at_once(
     proxy = await asyncio.start_server(cut, "127.0.0.1", 0)
     url = f"nats://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
     async with proxy, connect(url, reconnect_wait=0.05) as nc, asyncio.timeout(30):
-        with pytest.raises(BackupError, match="The connection was lost before the"):
-            if blocked == "SNAPSHOT":
-                await JetStream(nc).backup_stream(filled, tmp_path / "b")
-            else:
-                await JetStream(nc).restore_stream(tmp_path / "b")
-    if blocked == "SNAPSHOT":
-        assert nothing_in(tmp_path)
+        with pytest.raises(errors.BackupError, match="The connection was lost before the"):
+            await begin(JetStream(nc))
+    assert not (tmp_path / "c").exists()
+    assert not hidden_in(tmp_path)
 
 
-@pytest.mark.parametrize("blocked", ["SNAPSHOT", "RESTORE"])
-async def test_a_lost_answer_costs_the_timeout_of_the_call(
-    js: JetStream, filled: str, tmp_path: Path, shared_server: NatsServer, blocked: str
-) -> None:
-    if blocked == "RESTORE":
-        await js.backup_stream(filled, tmp_path / "b")
+async def test_a_lost_answer_is_a_timeout(transfer: Transfer, shared_server: NatsServer) -> None:
+    call, begin = transfer
+    told = rf"{call.decode()}.* within 0\.5 s"
     async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as nc:
-        far = JetStream(nc)
-
-        async def transfer(**timeout: Any) -> None:
-            if blocked == "SNAPSHOT":
-                await far.backup_stream(filled, tmp_path / "b", **timeout)
-            else:
-                await far.restore_stream(tmp_path / "b", **timeout)
-
-        with pytest.raises(ConfigError, match="timeout"):
-            await transfer(timeout=0)
+        with pytest.raises(errors.ConfigError, match="timeout"):
+            await begin(JetStream(nc), timeout=0)
         proxy.arm(1, wanted=lambda frame: b"io.nats.jetstream.api" in frame)
         async with asyncio.timeout(30):
-            with pytest.raises(RequestTimeoutError, match=rf"{blocked}.* within 0\.5 s"):
-                await transfer(timeout=timedelta(seconds=0.5))
+            with pytest.raises(errors.RequestTimeoutError, match=told):
+                await begin(JetStream(nc), timeout=timedelta(seconds=0.5))
 
 
 async def test_a_server_killed_during_a_restore_has_no_stream_afterwards(
-    js: JetStream, large: str, make_server: MakeServer, tmp_path: Path
+    js: JetStream, large: str, nats_server: NatsServer, tmp_path: Path
 ) -> None:
     await js.backup_stream(large, tmp_path / "b")
-    server = make_server()
-    async with connect(server.url, reconnect_wait=0.05, reconnect_jitter=0.0) as nc:
+    async with connect(nats_server.url, reconnect_wait=0.05, reconnect_jitter=0.0) as nc:
         there = JetStream(nc)
-        restarts = iter([server.kill, server.start])
+        restarts = iter([nats_server.kill, nats_server.start])
 
         def restart(_: BackupProgress) -> None:
             for step in restarts:
                 step()
 
-        with pytest.raises(BackupError, match="connection was lost during the restore"):
+        with pytest.raises(errors.BackupError, match="connection was lost during the restore"):
             await there.restore_stream(tmp_path / "b", progress=restart)
-        await eventually(lambda: connected(nc))
+        await eventually(lambda: nc.is_connected)
         assert await gone(there, large)
         await restore_again(there, tmp_path / "b")
         assert (await there.stream_info(large)).state.messages == 40
-
-
-async def connected(nc: Client) -> bool:
-    return nc.is_connected
 
 
 async def test_a_connection_lost_during_a_restore_leaves_no_part_of_the_stream(
@@ -772,7 +701,7 @@ async def test_a_connection_lost_during_a_restore_leaves_no_part_of_the_stream(
             if not moves:
                 moves.append(asyncio.create_task(nc.force_reconnect()))
 
-        with pytest.raises(BackupError, match="connection was lost during the restore"):
+        with pytest.raises(errors.BackupError, match="connection was lost during the restore"):
             await there.restore_stream(tmp_path / "b", progress=move)
         await moves[0]
         assert await gone(there, large)
@@ -808,33 +737,31 @@ async def test_a_link_that_falls_silent_during_a_restore_leaves_no_part_of_the_s
     await js.backup_stream(large, tmp_path / "b")
     server = make_server()
     async with Deaf(server.port, 1_500_000) as proxy, connect(proxy.url) as nc:
-        with pytest.raises(BackupError, match="has sent nothing about the restore") as failed:
+        with pytest.raises(
+            errors.BackupError, match="has sent nothing about the restore"
+        ) as failed:
             await JetStream(nc).restore_stream(tmp_path / "b")
         assert not hasattr(failed.value, "__notes__")
         assert proxy.connections == 2
         assert await gone(JetStream(nc), large)
 
 
-def last_answer(frame: bytes) -> bool:
-    return b"stream_create_response" in frame
-
-
 async def test_a_restore_whose_last_answer_is_lost_says_that_the_stream_is_there(
     js: JetStream,
     filled: str,
     tmp_path: Path,
-    make_server: MakeServer,
+    nats_server: NatsServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(restore, "SILENCE", 0.5)
     await js.backup_stream(filled, tmp_path / "b")
-    async with FrameProxy(make_server().port) as proxy, connect(proxy.url) as nc:
-        proxy.arm(1, wanted=last_answer)
-        with pytest.raises(
-            BackupError,
-            match=r"sent nothing about the restore .* the stream is there with 299 messages up to "
-            r"sequence 300: look whether its consumers",
-        ):
+    told = (
+        r"sent nothing about the restore .* the stream is there with 299 messages up to "
+        r"sequence 300: look whether its consumers"
+    )
+    async with FrameProxy(nats_server.port) as proxy, connect(proxy.url) as nc:
+        proxy.arm(1, wanted=lambda frame: b"stream_create_response" in frame)
+        with pytest.raises(errors.BackupError, match=told):
             await JetStream(nc).restore_stream(tmp_path / "b")
         assert (await JetStream(nc).stream_info(filled)).state.messages == ALL - 1
 
@@ -847,7 +774,7 @@ async def test_a_restore_into_a_stream_that_exists_says_what_it_has_of_the_backu
     await elsewhere.restore_stream(folder)
 
     async def said() -> str:
-        with pytest.raises(NameInUseError) as refused:
+        with pytest.raises(errors.NameInUseError) as refused:
             await elsewhere.restore_stream(folder)
         text = str(refused.value)
         assert refused.value.restored is text.endswith("nothing needs to be done.")
@@ -882,12 +809,12 @@ async def test_a_restore_that_is_cancelled_while_the_server_creates_the_stream_s
     js: JetStream, filled: str, tmp_path: Path
 ) -> None:
     await js.backup_stream(filled, tmp_path / "b")
-    async with ScriptedRestore(js, b"") as scripted:
-        task = asyncio.create_task(scripted.js.restore_stream(tmp_path / "b"))
-        await eventually(lambda: b"" in scripted.chunks)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError) as cancelled:
-            await task
+    scripted = ScriptedRestore(js, b"")
+    task = asyncio.create_task(scripted.js.restore_stream(tmp_path / "b"))
+    await eventually(lambda: b"" in scripted.chunks)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await task
     assert cancelled.value.__notes__ == [
         f'Everything was sent, and the server may still create stream "{filled}": check later '
         "whether it reaches sequence 300."
@@ -900,7 +827,7 @@ async def test_a_partial_stream_that_others_publish_to_is_kept_and_named(
     filled: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    needs_server: Callable[[str], None],
+    needs_server: NeedsServer,
 ) -> None:
     needs_server("2.15")  # older ones have no stream before the end
     monkeypatch.setattr(restore, "CHUNK", 2048)
@@ -926,11 +853,7 @@ async def test_a_partial_stream_that_others_publish_to_is_kept_and_named(
 
 
 async def test_a_restore_after_one_that_was_killed_says_what_is_there(
-    js: JetStream,
-    large: str,
-    make_server: MakeServer,
-    tmp_path: Path,
-    needs_server: Callable[[str], None],
+    js: JetStream, large: str, make_server: MakeServer, tmp_path: Path, needs_server: NeedsServer
 ) -> None:
     needs_server("2.15")
     name, server = large, make_server()
@@ -957,7 +880,7 @@ async def test_a_restore_after_one_that_was_killed_says_what_is_there(
         restore.kill()
         await restore.wait()
         with pytest.raises(
-            NameInUseError,
+            errors.NameInUseError,
             match=rf'"{name}" exists already, and has [123]?\d of the backup\'s 40 messages: '
             r"unless a restore is running, an interrupted one may have left it\. "
             r"Then delete it, and restore again\.$",
@@ -965,14 +888,14 @@ async def test_a_restore_after_one_that_was_killed_says_what_is_there(
             await there.restore_stream(tmp_path / "b")
         await there.delete_stream(name)
         await there.create_stream(name=name, subjects=[name, f"{name}.more"])
-        with pytest.raises(NameInUseError, match="exists already") as refused:
+        with pytest.raises(errors.NameInUseError, match="exists already") as refused:
             await there.restore_stream(tmp_path / "b")
         assert "interrupted" not in str(refused.value)
     server.kill()  # an orderly end waits for what the restore still sends
 
 
 async def test_a_slow_disk_makes_the_server_wait_and_memory_is_bounded(
-    js: JetStream, unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, unique: Unique, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = unique("SLOW")
     await js.create_stream(name=name, subjects=[name])
@@ -1000,77 +923,55 @@ async def test_a_slow_disk_makes_the_server_wait_and_memory_is_bounded(
 # -- what real servers say too rarely ----------------------------------------------------------
 
 
-class ScriptedSnapshot:
-    """Answers a snapshot request and sends what the script says: (payload, reply subject).
+MAGIC = b"\xff\x06\x00\x00S2sTwO"
+PADDING = b"\xfe\x08\x00\x00paddings"
+
+
+async def scripted(js: JetStream, *script: tuple[bytes, str | None]) -> JetStream:
+    """A context whose snapshots of S are what the script says: (payload, reply subject).
 
     A payload that begins like headers is sent as such.
     """
+    nc, prefix = js.client, js.client.new_inbox()
 
-    def __init__(self, js: JetStream, *script: tuple[bytes, str | None]) -> None:
-        self.script = script
-        self.prefix = js.client.new_inbox()
-        self.nc = js.client
-        self.js = JetStream(js.client, api_prefix=self.prefix)
-
-    async def __aenter__(self) -> JetStream:
-        self.nc.subscribe(f"{self.prefix}.STREAM.SNAPSHOT.S", callback=self._answer)
-        await self.nc.flush()
-        return self.js
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-    async def _answer(self, msg: Message) -> None:
+    async def answer(msg: Message) -> None:
         state = {"messages": 1, "bytes": 9, "first_seq": 1, "last_seq": 1}
-        kind = "io.nats.jetstream.api.v1.stream_snapshot_response"
-        answer = {"type": kind, "config": {"name": "S"}, "state": state}
-        await msg.respond(json.dumps(answer).encode())
+        await _respond(msg, "snapshot", config={"name": "S"}, state=state)
         inbox = json.loads(msg.data)["deliver_subject"]
-        with RawClient(self.nc.current_server or "") as raw:
-            for payload, reply in self.script:
+        with RawClient(nc.current_server or "") as raw:
+            for payload, reply in script:
                 if payload.startswith(b"NATS/1.0"):
                     raw._send(frames.hpub(inbox, payload, b""))
                 else:
                     raw.publish(inbox, payload, reply or "")
             raw.ping()
 
-
-MAGIC = b"\xff\x06\x00\x00S2sTwO"
-PADDING = b"\xfe\x08\x00\x00paddings"
-
-
-async def test_backup_with_a_lost_chunk_raises(js: JetStream, tmp_path: Path) -> None:
-    for script in (
-        [(MAGIC, "a.10.1"), (PADDING, "a.12.3"), (b"", None)],
-        [(MAGIC, "a.11.1"), (b"", None)],
-    ):
-        async with ScriptedSnapshot(js, *script) as scripted:
-            with pytest.raises(BackupError, match="did not arrive"):
-                await scripted.backup_stream("S", tmp_path / "b")
-        assert nothing_in(tmp_path)
+    nc.subscribe(f"{prefix}.STREAM.SNAPSHOT.S", callback=answer)
+    await nc.flush()
+    return JetStream(nc, api_prefix=prefix)
 
 
-async def test_an_archive_that_is_cut_off_or_none_is_not_kept(
-    js: JetStream, tmp_path: Path
+END = (b"", None)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ([(MAGIC, "a.10.1"), (PADDING, "a.12.3"), END], "did not arrive"),
+        ([(MAGIC, "a.11.1"), END], "did not arrive"),
+        ([(MAGIC + PADDING[:-1], None), END], "archive"),
+        ([END], "archive"),
+        ([(b"no archive", None), END], "archive"),
+        ([(MAGIC + PADDING, None), (b"NATS/1.0 500 disk broken\r\n\r\n", None)], "500 disk broken"),
+        ([(MAGIC, None), (b"NATS/1.0 408 No Flow Response\r\n\r\n", None)], "408 No Flow Response"),
+    ],
+)
+async def test_a_backup_of_which_something_is_missing_raises_and_leaves_nothing(
+    js: JetStream, tmp_path: Path, script: list[tuple[bytes, str | None]], said: str
 ) -> None:
-    for script in (
-        [(MAGIC + PADDING[:-1], None), (b"", None)],
-        [(b"", None)],
-        [(b"no archive", None), (b"", None)],
-    ):
-        async with ScriptedSnapshot(js, *script) as scripted:
-            with pytest.raises(BackupError, match="archive"):
-                await scripted.backup_stream("S", tmp_path / "b")
-        assert nothing_in(tmp_path)
-
-
-async def test_backup_raises_when_the_server_falls_silent(
-    js: JetStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(save, "SILENCE", 0.05)
-    async with ScriptedSnapshot(js, (MAGIC, None)) as scripted:
-        with pytest.raises(BackupError, match="has sent nothing"):
-            await scripted.backup_stream("S", tmp_path / "b")
+    there = await scripted(js, *script)
+    with pytest.raises(errors.BackupError, match=said):
+        await there.backup_stream("S", tmp_path / "b")
     assert nothing_in(tmp_path)
 
 
@@ -1086,7 +987,7 @@ async def test_a_backup_of_a_stream_that_is_made_again_meanwhile_says_so(
             await js.delete_stream(large)
             await js.create_stream(name=large, subjects=[large])
 
-    with pytest.raises(BackupError, match="was deleted while it was backed up"):
+    with pytest.raises(errors.BackupError, match="was deleted while it was backed up"):
         await js.backup_stream(large, tmp_path / "b", window_size=200_000, progress=delete)
     assert nothing_in(tmp_path)
 
@@ -1094,28 +995,19 @@ async def test_a_backup_of_a_stream_that_is_made_again_meanwhile_says_so(
 async def test_a_backup_that_falls_silent_looks_whether_the_stream_is_there(
     js: JetStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    there = await scripted(js, (MAGIC, None))
+    with monkeypatch.context() as impatient, pytest.raises(errors.BackupError, match="has sent no"):
+        impatient.setattr(save, "SILENCE", 0.05)
+        await there.backup_stream("S", tmp_path / "b")
     monkeypatch.setattr(save, "LOOK_AFTER", 0.05)
     not_found = {"code": 404, "err_code": 10059, "description": "stream not found"}
-    answer = {"type": "io.nats.jetstream.api.v1.stream_info_response", "error": not_found}
-    async with ScriptedSnapshot(js, (MAGIC, None)) as scripted:
 
-        async def inform(msg: Message) -> None:
-            await msg.respond(json.dumps(answer).encode())
+    async def inform(msg: Message) -> None:
+        await _respond(msg, "info", error=not_found)
 
-        js.client.subscribe(f"{scripted.api_prefix}.STREAM.INFO.S", callback=inform)
-        with pytest.raises(BackupError, match='"S" was deleted while it was backed up'):
-            await scripted.backup_stream("S", tmp_path / "b")
-    assert nothing_in(tmp_path)
-
-
-async def test_a_server_side_failure_is_reported_with_its_text(
-    js: JetStream, tmp_path: Path
-) -> None:
-    for status in (b"500 disk broken", b"408 No Flow Response"):
-        script = [(MAGIC + PADDING, None), (b"NATS/1.0 %b\r\n\r\n" % status, None)]
-        async with ScriptedSnapshot(js, *script) as scripted:
-            with pytest.raises(BackupError, match=status.decode()):
-                await scripted.backup_stream("S", tmp_path / "b")
+    js.client.subscribe(f"{there.api_prefix}.STREAM.INFO.S", callback=inform)
+    with pytest.raises(errors.BackupError, match='"S" was deleted while it was backed up'):
+        await there.backup_stream("S", tmp_path / "b")
     assert nothing_in(tmp_path)
 
 
@@ -1125,62 +1017,47 @@ class ScriptedRestore:
     def __init__(
         self, js: JetStream, answer: dict[str, Any] | bytes | None = None, **differs: object
     ) -> None:
-        self.nc = js.client
-        self.prefix = self.nc.new_inbox()
-        self.js = JetStream(self.nc, api_prefix=self.prefix)
-        self.answer = answer
-        self.differs = differs
+        nc, prefix = js.client, js.client.new_inbox()
+        self.prefix, self.answer, self.differs = prefix, answer, differs
+        self.js = JetStream(nc, api_prefix=prefix)
         self.config: dict[str, Any] = {}
         self.chunks: list[bytes] = []
         self.deleted = False
-
-    async def __aenter__(self) -> ScriptedRestore:
-        self.nc.subscribe(f"{self.prefix}.STREAM.RESTORE.*", callback=self._accept)
-        self.nc.subscribe(f"{self.prefix}.STREAM.INFO.*", callback=self._inform)
-        self.nc.subscribe(f"{self.prefix}.STREAM.DELETE.*", callback=self._delete)
-        self.nc.subscribe(f"{self.prefix}.chunks", callback=self._take)
-        await self.nc.flush()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
+        nc.subscribe(f"{prefix}.STREAM.RESTORE.*", callback=self._accept)
+        nc.subscribe(f"{prefix}.STREAM.INFO.*", callback=self._inform)
+        nc.subscribe(f"{prefix}.STREAM.DELETE.*", callback=self._delete)
+        nc.subscribe(f"{prefix}.chunks", callback=self._take)
 
     async def _accept(self, msg: Message) -> None:
         self.config = json.loads(msg.data)["config"]
-        kind = "io.nats.jetstream.api.v1.stream_restore_response"
-        answer = {"type": kind, "deliver_subject": f"{self.prefix}.chunks"}
-        await msg.respond(json.dumps(answer).encode())
+        await _respond(msg, "restore", deliver_subject=f"{self.prefix}.chunks")
 
     async def _take(self, msg: Message) -> None:
         self.chunks.append(msg.data)
         if isinstance(self.answer, dict):
-            await msg.respond(json.dumps(self.answer).encode())
+            await _respond(msg, "create", **self.answer)
         elif self.answer is not None and msg.data:
             await msg.respond(self.answer)
 
     async def _inform(self, msg: Message) -> None:
         """The stream that was to be restored, and without messages."""
-        answer = {
-            "type": "io.nats.jetstream.api.v1.stream_info_response",
-            "config": self.config | self.differs,
-            "created": "2026-01-01T00:00:00Z",
-            "state": {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0},
-        }
-        await msg.respond(json.dumps(answer).encode())
+        state = {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0}
+        config, created = self.config | self.differs, "2026-01-01T00:00:00Z"
+        await _respond(msg, "info", config=config, created=created, state=state)
 
     async def _delete(self, msg: Message) -> None:
         self.deleted = True
-        kind = "io.nats.jetstream.api.v1.stream_delete_response"
-        await msg.respond(json.dumps({"type": kind, "success": True}).encode())
+        await _respond(msg, "delete", success=True)
+
+
+async def _respond(msg: Message, kind: str, **answer: object) -> None:
+    answer["type"] = f"io.nats.jetstream.api.v1.stream_{kind}_response"
+    await msg.respond(json.dumps(answer).encode())
 
 
 @pytest.mark.parametrize(("version", "window"), [("2.11.9", 2), ("2.12.0", 8)])
 async def test_a_few_chunks_are_on_their_way_and_to_old_servers_two(
-    js: JetStream,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    version: str,
-    window: int,
+    js: JetStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, window: int
 ) -> None:
     content = archives.tar_of([("meta.inf", b'{"name": "S"}'), ("x", bytes(3000))])
     archives.write_backup(tmp_path / "b", content, 0, 0, 0)
@@ -1188,9 +1065,9 @@ async def test_a_few_chunks_are_on_their_way_and_to_old_servers_two(
     monkeypatch.setattr(restore, "SILENCE", 0.2)
     monkeypatch.setattr(restore, "CLEAN_UP_WITHIN", 0.1)
     monkeypatch.setattr(Api, "server", ServerInfo(version=version))
-    async with ScriptedRestore(js) as scripted:
-        with pytest.raises(BackupError, match="has sent nothing about the restore") as failed:
-            await scripted.js.restore_stream(tmp_path / "b")
+    scripted = ScriptedRestore(js)
+    with pytest.raises(errors.BackupError, match="sent nothing about the restore") as failed:
+        await scripted.js.restore_stream(tmp_path / "b")
     assert [len(chunk) for chunk in scripted.chunks[:-1]] == [100] * window
     assert scripted.chunks[-1] == b"no archive"
     assert failed.value.__notes__ == [
@@ -1198,26 +1075,25 @@ async def test_a_few_chunks_are_on_their_way_and_to_old_servers_two(
     ]
 
 
-async def test_a_failed_restore_keeps_a_stream_that_another_client_created(
-    js: JetStream, filled: str, tmp_path: Path
-) -> None:
-    await js.backup_stream(filled, tmp_path / "b")
-    cases: list[tuple[int, dict[str, object], bool]] = [
+@pytest.mark.parametrize(
+    ("err_code", "differs", "deleted"),
+    [
         (10130, {}, False),
         (10062, {}, True),
         (10062, {"subjects": ["other"]}, False),
         (10062, {"mirror": {"name": "M"}}, False),
-    ]
-    for err_code, differs, deleted in cases:
-        answer = {
-            "type": "io.nats.jetstream.api.v1.stream_create_response",
-            "error": {"code": 400, "err_code": err_code, "description": "no"},
-        }
-        async with ScriptedRestore(js, answer, **differs) as scripted:
-            with pytest.raises(APIError) as failed:
-                await scripted.js.restore_stream(tmp_path / "b")
-        assert scripted.deleted is deleted
-        assert bool(getattr(failed.value, "__notes__", ())) is bool(differs)
+    ],
+)
+async def test_a_failed_restore_keeps_a_stream_that_another_client_created(
+    js: JetStream, filled: str, tmp_path: Path, err_code: int, differs: Any, deleted: bool
+) -> None:
+    await js.backup_stream(filled, tmp_path / "b")
+    error = {"code": 400, "err_code": err_code, "description": "no"}
+    scripted = ScriptedRestore(js, {"error": error}, **differs)
+    with pytest.raises(errors.APIError) as failed:
+        await scripted.js.restore_stream(tmp_path / "b")
+    assert scripted.deleted is deleted
+    assert bool(getattr(failed.value, "__notes__", ())) is bool(differs)
 
 
 async def test_after_a_failure_the_server_waits_for_nothing_more(
@@ -1233,7 +1109,7 @@ async def test_after_a_failure_the_server_waits_for_nothing_more(
     (subject,) = seen
     async with connect(nc.current_server) as other:
         # Our own subscription listens, too, and says nothing.
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await other.request(subject, b"x", timeout=0.1)
 
 
@@ -1241,22 +1117,17 @@ async def test_after_a_failure_the_server_waits_for_nothing_more(
 
 
 def test_the_blocking_client_calls_progress_in_the_callers_thread(
-    shared_server: NatsServer, make_server: MakeServer, unique: Callable[[str], str], tmp_path: Path
+    shared_server: NatsServer, make_server: MakeServer, unique: Unique, tmp_path: Path
 ) -> None:
     name = unique("BL")
-    with (
-        blocking.connect(shared_server.url) as nc,
-        blocking.connect(make_server().url) as other,
-    ):
+    with blocking.connect(shared_server.url) as nc, blocking.connect(make_server().url) as other:
         js = nc.jetstream()
         js.create_stream(name=name, subjects=[name])
         for _ in range(5):
             js.publish(name, os.urandom(100_000))
         seen: list[tuple[BackupProgress, int]] = []
         made = js.backup_stream(
-            name,
-            tmp_path / "b",
-            progress=lambda step: seen.append((step, threading.get_ident())),
+            name, tmp_path / "b", progress=lambda step: seen.append((step, threading.get_ident()))
         )
         assert {thread for _, thread in seen} == {threading.get_ident()}
         assert seen[-1][0].done == seen[-1][0].total == made.state.bytes
@@ -1270,23 +1141,21 @@ def test_the_blocking_client_calls_progress_in_the_callers_thread(
         assert [one.name for one in tmp_path.iterdir()] == ["b"]
         with pytest.raises(KeyError):
             other.jetstream().restore_stream(tmp_path / "b", progress=hesitating)
-        with pytest.raises(StreamNotFoundError):
+        with pytest.raises(errors.StreamNotFoundError):
             other.jetstream().stream_info(name)
         with blocking.connect(make_server().url) as third:
             info = third.jetstream().restore_stream(tmp_path / "b")
         assert info.state.messages == 5
 
 
-async def test_a_cut_archive_has_the_same_reason_for_everybody(
-    js: JetStream, filled: str, tmp_path: Path
-) -> None:
+async def test_a_cut_archive_has_one_reason(js: JetStream, filled: str, tmp_path: Path) -> None:
     folder = tmp_path / "b"
     await js.backup_stream(filled, folder)
     archive = (folder / "stream.tar.s2").read_bytes()
     (folder / "stream.tar.s2").write_bytes(archive[: len(archive) // 2])
-    with pytest.raises(BackupError) as verified:
+    with pytest.raises(errors.BackupError) as verified:
         verify_backup(folder)
-    with pytest.raises(BackupError) as opened:
+    with pytest.raises(errors.BackupError) as opened:
         open_backup(folder)
     assert str(verified.value) == str(opened.value)
     assert f"has {len(archive) // 2} bytes; backup.json says {len(archive)}" in str(opened.value)
