@@ -19,18 +19,13 @@ from tests.support.ranges import read, sequences
 from tests.support.server_lines import server_of
 from tests.support.streams import Admin, Row, numbered
 
+import jetspark.errors as errors
+from jetspark.bulk import backfill, reader
 from jetspark.bulk.backfill import SnapshotTransfer
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
-from jetspark.bulk.stream_api import StoredMessage, StreamFacts
+from jetspark.bulk.stream_api import StoredMessage, StreamAPI, StreamFacts
 from jetspark.connection.options import make_options
-from jetspark.errors import (
-    DataLossError,
-    PermissionsError,
-    StreamNotFoundError,
-    StreamRecreatedError,
-    UnsupportedByServerError,
-)
 
 
 @pytest.fixture
@@ -58,8 +53,6 @@ def filled(url: str, subject: str, rows: list[Row]) -> StreamFacts:
 @pytest.fixture
 def no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot that breaks off would be continued by another one or by a consumer, unseen."""
-    from jetspark.bulk import reader
-    from jetspark.bulk.stream_api import StreamAPI
 
     def none(*_: object, **__: object) -> None:
         raise AssertionError("a consumer was created")
@@ -90,7 +83,7 @@ def test_rows_are_those_of_an_ordinary_read(
 def test_servers_that_block_deletes_are_refused_unless_asked_for(make_server: MakeServer) -> None:
     server = make_server(binary=server_of("2.12"))
     facts = filled(server.url, "S.>", numbered("S.a", 10))
-    with pytest.raises(UnsupportedByServerError, match="without blocking deletes needs nats-serv"):
+    with pytest.raises(errors.UnsupportedByServerError, match="without blocking deletes"):
         read(server.url, whole(facts))
 
 
@@ -124,9 +117,7 @@ def test_only_messages_of_the_range_come_and_the_rest_is_not_waited_for(admin: A
 def test_a_slow_reader_keeps_the_snapshot_alive(
     admin: Admin, no_consumer: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jetspark.bulk import backfill as snapshot_transfer
-
-    monkeypatch.setattr(snapshot_transfer, "AHEAD", 1)
+    monkeypatch.setattr(backfill, "AHEAD", 1)
     name = admin.stream()
     admin.fill(dense(name, 40_000))
     batches = read_range(make_options(admin.url), whole(admin.facts(name)))
@@ -153,13 +144,13 @@ def test_a_purged_head_and_a_recreated_stream_are_errors(admin: Admin) -> None:
     name = admin.stream(1000)
     wanted = whole(admin.facts(name))
     admin.purge(name, seq=100)
-    with pytest.raises(DataLossError):
+    with pytest.raises(errors.DataLossError):
         read(admin.url, wanted)
     kept = read(admin.url, wanted, fail_on_data_loss=False)
     assert kept["seq"].to_pylist() == list(range(100, 1001))
     admin.call(f"STREAM.DELETE.{name}")
     admin.create(name, name)
-    with pytest.raises(StreamRecreatedError):
+    with pytest.raises(errors.StreamRecreatedError):
         read(admin.url, wanted)
 
 
@@ -183,6 +174,7 @@ async def test_a_stream_that_goes_while_it_is_sent(
     make_server: MakeServer, again: bool, strict: bool
 ) -> None:
     """What came before is kept where the loss is allowed."""
+    gone = errors.StreamRecreatedError if again else errors.StreamNotFoundError
     server = make_server()
     chunks = 0
     with Admin(server.url) as admin:
@@ -209,7 +201,7 @@ async def test_a_stream_that_goes_while_it_is_sent(
                 read, proxy.url, wanted, limits=limits, fail_on_data_loss=strict
             )
             if strict:
-                with pytest.raises(StreamRecreatedError if again else StreamNotFoundError):
+                with pytest.raises(gone):
                     await reading
                 return
             found = (await reading)["seq"].to_pylist()
@@ -227,31 +219,21 @@ def test_a_head_that_is_purged_while_it_is_sent_is_an_error(admin: Admin, earlie
     batches = read_range(make_options(admin.url), wanted, ReadLimits(max_rows=1000))
     next(batches)
     admin.purge(name, seq=75_000)
-    with pytest.raises(DataLossError):
+    with pytest.raises(errors.DataLossError):
         list(batches)
 
 
 @pytest.mark.usefixtures("newest")
 def test_without_the_permission_nothing_else_is_tried(make_server: MakeServer) -> None:
     server = make_server(
-        """
-        accounts {
-          A {
-            jetstream: enabled
-            users: [
-              {user: all, password: x}
-              {user: some, password: x,
-               permissions: {publish: {deny: "$JS.API.STREAM.SNAPSHOT.>"}}}
-            ]
-          }
-        }
-        """
+        "accounts { A { jetstream: enabled, users: [{user: all, password: x}, {user: some, "
+        'password: x, permissions: {publish: {deny: "$JS.API.STREAM.SNAPSHOT.>"}}}] } }'
     )
     with Admin(server.url.replace("nats://", "nats://all:x@")) as admin:
         admin.create("S", "S.>")
         admin.fill(numbered("S.a", 100))
         facts = admin.facts("S")
-    with pytest.raises(PermissionsError, match=r"STREAM\.SNAPSHOT"):
+    with pytest.raises(errors.PermissionsError, match=r"STREAM\.SNAPSHOT"):
         list(read_range(make_options(server.url, user="some", password="x"), whole(facts)))
 
 
@@ -281,15 +263,18 @@ def test_an_error_in_the_thread_of_a_snapshot_is_raised(
         read(server.url, whole(facts))
 
 
-@pytest.mark.usefixtures("newest", "no_consumer")
-def test_over_three_servers(nats_cluster: Cluster, unique: Callable[[str], str]) -> None:
-    name = unique("REPLICATED")
-    url = nats_cluster.urls[0]
-    with Admin(url) as admin:
+def replicated(cluster: Cluster, name: str) -> tuple[str, SequenceRange]:
+    """Of a new stream with 2,000 messages."""
+    with Admin(cluster.urls[0]) as admin:
         admin.create(name, name, num_replicas=3)
         admin.fill_new(numbered(name, 2_000))
-        facts = admin.facts(name)
-    assert read(url, whole(facts))["seq"].to_pylist() == list(range(1, 2_001))
+        return admin.url, whole(admin.facts(name))
+
+
+@pytest.mark.usefixtures("newest", "no_consumer")
+def test_over_three_servers(nats_cluster: Cluster, unique: Callable[[str], str]) -> None:
+    url, wanted = replicated(nats_cluster, unique("REPLICATED"))
+    assert read(url, wanted)["seq"].to_pylist() == list(range(1, 2_001))
 
 
 @pytest.mark.usefixtures("newest")
@@ -297,8 +282,6 @@ def test_a_snapshot_of_another_stream_than_the_leaders_is_not_read(
     nats_cluster: Cluster, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a server sends it that does not know yet that the stream was recreated."""
-    from jetspark.bulk import backfill
-
     asked = []
 
     def another(*about: Any) -> StoredMessage:
@@ -306,12 +289,7 @@ def test_a_snapshot_of_another_stream_than_the_leaders_is_not_read(
         return StoredMessage(1, b"", b"", "s", "2026-01-01T00:00:00Z")
 
     monkeypatch.setattr(backfill, "linearizable_read", another)
-    name = unique("ANOTHER")
-    url = nats_cluster.urls[0]
-    with Admin(url) as admin:
-        admin.create(name, name, num_replicas=3)
-        admin.fill_new(numbered(name, 2_000))
-        facts = admin.facts(name)
-    rows = read(url, whole(facts))  # by a consumer in the end
+    url, wanted = replicated(nats_cluster, unique("ANOTHER"))
+    rows = read(url, wanted)  # by a consumer in the end
     assert rows["seq"].to_pylist() == list(range(1, 2_001))
     assert len(asked) == 3

@@ -19,25 +19,20 @@ ROWS: list[EncodedMessage] = [(b"s", None, b"1"), (b"s", b"NATS/1.0\r\n\r\n", b"
 PACKED = bytes.fromhex("92 93 c40173 c0 c40131 93 c40173 c40c4e4154532f312e300d0a0d0a c400")
 
 
-def test_decision_keeps_its_stored_form() -> None:
-    assert msgspec.msgpack.encode(DECISION) == STORED
-    assert decode_decision(STORED) == DECISION
+def test_decision_keeps_its_stored_form_and_says_whose_name_is_noted() -> None:
     assert DECISION.rows == 4
-
-
-def test_a_decision_says_whose_name_is_noted() -> None:
     noted = msgspec.structs.replace(DECISION, name="copy")
-    stored = msgspec.msgpack.encode(noted)
-    assert stored == b"\x83" + STORED[1:] + b"\xa4name\xa4copy"
-    assert decode_decision(stored) == noted
+    for decision, stored in (
+        (DECISION, STORED),
+        (noted, b"\x83" + STORED[1:] + b"\xa4name\xa4copy"),
+    ):
+        assert msgspec.msgpack.encode(decision) == stored
+        assert decode_decision(stored) == decision
 
 
-def test_rows_are_packed_as_before_and_unpacked_again() -> None:
+def test_rows_and_markers_are_stored_as_before_and_rows_are_unpacked_again() -> None:
     assert pack(ROWS) == PACKED
     assert unpack(PACKED) == ROWS
-
-
-def test_marker_keeps_its_stored_form() -> None:
     assert msgspec.json.encode(Marker(7, 998, 2)) == b'{"batch":7,"offset":998,"rows":2}'
 
 

@@ -30,12 +30,7 @@ from jetspark.bulk.exactly_once import (
 from jetspark.bulk.links import BlockingLink, connect
 from jetspark.bulk.publish import EncodedMessage
 from jetspark.connection.options import ConnectOptions, make_options
-from jetspark.errors import (
-    AuthorizationError,
-    BrokenSocketError,
-    LedgerError,
-    RequestTimeoutError,
-)
+from jetspark.errors import AuthorizationError, BrokenSocketError, LedgerError, RequestTimeoutError
 from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.usefixtures("needs_atomic")
@@ -154,12 +149,7 @@ def test_commit_after_a_driver_crash_at_any_step_writes_each_row_once(
     target.check()
 
 
-def test_rows_of_a_piece_keep_their_order(target: Target) -> None:
-    target.commit(0, 3000, parts=1, lanes=1)
-    assert target.payloads() == [payload for _, _, payload in target.rows(0, 3000)]
-
-
-def test_large_pieces_are_staged_in_many_messages(target: Target) -> None:
+def test_large_pieces_are_staged_in_many_messages_and_keep_their_order(target: Target) -> None:
     subject = f"{target.stream}.rows".encode()
     rows: list[EncodedMessage] = [(subject, None, b"%d " % n + b"." * 1024) for n in range(3000)]
     piece = stage(target.ledger(), rows)
@@ -168,20 +158,13 @@ def test_large_pieces_are_staged_in_many_messages(target: Target) -> None:
     assert target.payloads() == [payload for _, _, payload in rows]
 
 
-def test_a_batch_that_was_written_is_not_written_again(target: Target) -> None:
-    target.expect(0, 1500)
-    for parts in (1, 2, 5):
-        target.commit(0, 1500, parts=parts)
-    target.check()
-
-
-def test_empty_batches_count(target: Target) -> None:
+def test_a_batch_that_was_written_is_not_written_again_and_empty_ones_count(target: Target) -> None:
     target.commit(0, 0)
-    target.commit(1, 2)
+    for parts in (1, 2, 5):
+        target.commit(1, 1500, parts=parts)
     target.commit(2, 0)
-    target.commit(3, 1)
-    target.expect(1, 2)
-    target.expect(3, 1)
+    target.expect(1, 1500)
+    target.write(3, 1)
     target.check()
 
 
@@ -405,9 +388,7 @@ def test_a_full_storage_is_reported_and_the_batch_copied_when_there_is_space(
         admin.create("FULL", "full")
         while b'"error"' not in admin.link.request("full", filler, 10).payload:
             pass
-    with pytest.raises(
-        RequestTimeoutError, match="accepted no rows for 2 s; its answer: insufficient"
-    ):
+    with pytest.raises(RequestTimeoutError, match=r"accepted no rows .* insufficient"):
         target.writer(timeout=2).commit(0, pieces)
     with Admin(target.url) as admin:
         admin.purge("FULL")

@@ -15,12 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.bulk.leader_terms import (
-    GUARD_SECONDS,
-    LeaderObservation,
-    LeaderTerm,
-    observation_of,
-)
+from jetspark.bulk.leader_terms import GUARD_SECONDS, LeaderObservation, LeaderTerm, observation_of
 
 _TICK = 0.02
 _HEARTBEATS = (1.0, 2.0)
@@ -213,20 +208,20 @@ def steps(*heard: float, start: float = 10.0, seconds: float = 1.4) -> list[Lead
     ]
 
 
-def test_a_quorum_is_enough_and_a_silent_replica_may_be_a_rival() -> None:
-    term = told(*steps(0.3, 60.0))
-    assert term.led_since(10)
-    assert not term.unrivalled_since(10)
-
-
-def test_of_five_two_others_are_needed() -> None:
-    assert not told(*steps(0.3, 60, 60, 60)).led_since(10)
-    assert told(*steps(0.3, 0.3, 60, 60)).led_since(10)
-
-
-def test_two_replicas_need_each_other() -> None:
-    assert not told(*steps(60.0)).led_since(10)
-    assert told(*steps(0.3)).led_since(10)
+@pytest.mark.parametrize(
+    ("heard", "led"),
+    [
+        ((0.3, 60.0), True),  # a quorum is enough, and the silent replica may be a rival
+        ((0.3, 60, 60, 60), False),
+        ((0.3, 0.3, 60, 60), True),
+        ((60.0,), False),
+        ((0.3,), True),
+    ],
+)
+def test_as_many_others_as_a_quorum_are_needed(heard: tuple[float, ...], led: bool) -> None:
+    term = told(*steps(*heard))
+    assert term.led_since(10) is led
+    assert term.unrivalled_since(10) is (max(heard) < 1)
 
 
 def test_the_lease_ends_before_anybody_can_be_elected() -> None:
@@ -235,11 +230,8 @@ def test_the_lease_ends_before_anybody_can_be_elected() -> None:
     assert not told(*proof, look(15, 0.01, 0.01)).led_since(15)
 
 
-def test_there_is_no_lease_while_a_replica_is_silent() -> None:
+def test_there_is_no_lease_while_a_replica_is_silent_and_none_of_another_leader() -> None:
     assert not told(*steps(0.3, 60), look(12, 0.1, 62)).led_since(12)
-
-
-def test_a_proof_does_not_hold_for_another_leader() -> None:
     assert not told(*steps(0.3, 0.3), look(11.45, 0.1, 0.1, leader="B")).led_since(10)
 
 
@@ -289,19 +281,20 @@ def test_a_leader_does_not_name_itself_among_its_replicas() -> None:
     assert seen.leader[0] == ""
 
 
-def test_answer_without_a_leader_proves_nothing() -> None:
-    seen = observation_of(answer({"replicas": [replica("A"), replica("B"), replica("C")]}), 1, 2)
-    assert not told(seen).led_since(1)
-
-
-def test_a_stream_of_a_single_server_is_its_own_leader() -> None:
-    assert told(observation_of(answer(None, 1), 1, 2)).led_since(1)
-    assert told(observation_of(answer({"leader": "A"}, 1), 1, 2)).led_since(1)
-
-
-def test_replicas_that_the_answer_does_not_name_prove_nothing() -> None:
-    assert not told(observation_of(answer(None, 3), 1, 2)).led_since(1)
-    assert not told(observation_of(answer({"leader": "A"}, 3), 1, 2)).led_since(1)
+@pytest.mark.parametrize(
+    ("cluster", "copies", "led"),
+    [
+        ({"replicas": [replica("A"), replica("B"), replica("C")]}, 3, False),
+        (None, 1, True),
+        ({"leader": "A"}, 1, True),
+        (None, 3, False),  # it does not name replicas
+        ({"leader": "A"}, 3, False),
+    ],
+)
+def test_a_single_copy_leads_and_others_are_proven_by_the_replicas_that_are_named(
+    cluster: dict[str, Any] | None, copies: int, led: bool
+) -> None:
+    assert told(observation_of(answer(cluster, copies), 1, 2)).led_since(1) is led
 
 
 def test_a_replica_without_contact_does_not_count_as_contacted() -> None:

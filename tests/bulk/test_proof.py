@@ -76,18 +76,12 @@ class TwoLeaders:
         replicas = [{"name": one, "active": int(ages[one] * 1e9)} for one in others]
         if not self.hears:
             replicas = [{**one, "active": int(60e9)} for one in replicas]
-        return {
-            "config": {"name": "S", "num_replicas": 3},
-            "created": "2026-01-01T00:00:00Z",
-            "state": {
-                "first_seq": 1,
-                "last_seq": OLD if lies else NEW,
-                "messages": OLD if lies else NEW,
-                "bytes": 1,
-                "first_ts": "2026-01-01T00:00:00Z",
-            },
-            "cluster": {"leader": leader, "replicas": replicas},
-        }
+        last, created = OLD if lies else NEW, "2026-01-01T00:00:00Z"
+        state: dict[str, Any] = {"first_seq": 1, "first_ts": created, "bytes": 1}
+        state |= {"last_seq": last, "messages": last}
+        config = {"name": "S", "num_replicas": 3}
+        cluster = {"leader": leader, "replicas": replicas}
+        return {"config": config, "created": created, "state": state, "cluster": cluster}
 
 
 def api_of(link: TwoLeaders) -> StreamAPI:

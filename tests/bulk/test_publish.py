@@ -13,18 +13,11 @@ import pytest
 from tests.conftest import MakeServer
 from tests.support.streams import Admin
 
+import jetspark.errors as errors
 from jetspark.bulk import publish
 from jetspark.bulk.links import BlockingLink, connect
 from jetspark.bulk.publish import EncodedMessage, StreamPublisher, in_packs, pack, unpack
 from jetspark.connection.options import ConnectOptions, make_options
-from jetspark.errors import (
-    APIError,
-    AuthorizationError,
-    BrokenSocketError,
-    JetStreamError,
-    NoStreamResponseError,
-    RequestTimeoutError,
-)
 from jetspark.server import NatsServer
 from jetspark.wire import frames
 from jetspark.wire.kernel import MessageFrame
@@ -75,7 +68,7 @@ def test_a_refusal_is_raised_with_its_subject(admin: Admin) -> None:
     stream = admin.stream(under=".>", max_msgs=5, discard="new")
     options = make_options(admin.url)
     publisher = StreamPublisher(options, stream)
-    with pytest.raises(APIError, match="maximum messages exceeded") as caught, publisher:
+    with pytest.raises(errors.APIError, match="maximum messages exceeded") as caught, publisher:
         publisher.send(rows(f"{stream}.a", 10))
     assert f"{stream}.a" in caught.value.__notes__[0]
     assert publisher.acked == 5
@@ -86,7 +79,7 @@ def test_another_stream_s_ack_is_no_ack(admin: Admin, unique: Callable[[str], st
     admin.create(stream, f"{stream}.>")
     admin.create(other, f"{other}.>")
     publisher = StreamPublisher(make_options(admin.url), stream)
-    with pytest.raises(JetStreamError, match=f'belongs to the stream "{other}"'), publisher:
+    with pytest.raises(errors.JetStreamError, match=f'belongs to the stream "{other}"'), publisher:
         publisher.send(rows(f"{other}.a", 1))
 
 
@@ -96,7 +89,7 @@ def test_no_responders_is_retried_and_then_raised(
     stream = unique("S")
     options = make_options(admin.url)
     publisher = StreamPublisher(options, stream, timeout=0.6)
-    with pytest.raises(NoStreamResponseError), publisher:
+    with pytest.raises(errors.NoStreamResponseError), publisher:
         publisher.send(rows(f"{stream}.a", 1))
     publisher = StreamPublisher(options, stream)
     later = threading.Timer(0.3, lambda: admin.create(stream, f"{stream}.>"))
@@ -158,12 +151,12 @@ def test_refused_login_is_raised_without_a_retry(
 
     def refused(options: ConnectOptions) -> BlockingLink:
         attempts.append(options)
-        raise AuthorizationError("no")
+        raise errors.AuthorizationError("no")
 
     publisher = StreamPublisher(make_options(admin.url), stream)
     publisher._link.close()
     monkeypatch.setattr(publish, "connect", refused)
-    with pytest.raises(AuthorizationError), publisher:
+    with pytest.raises(errors.AuthorizationError), publisher:
         publisher.send(rows(f"{stream}.a", 10))
     assert len(attempts) == 1
 
@@ -223,9 +216,9 @@ class MoodyLink:
 
     def messages(self, deadline: float) -> list[Any]:
         if self.dice.random() < 0.05:
-            raise BrokenSocketError("gone", server="s")
+            raise errors.BrokenSocketError("gone", server="s")
         if not self.replies:
-            raise RequestTimeoutError("silence")
+            raise errors.RequestTimeoutError("silence")
         count = self.dice.randint(1, len(self.replies))
         taken, self.replies = self.replies[:count], self.replies[count:]
         return taken

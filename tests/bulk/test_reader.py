@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.chaos.proxy import Proxy
 from tests.conftest import MakeServer
 from tests.support.ranges import read, sequences, whole
-from tests.support.streams import Admin, numbered
+from tests.support.streams import Admin, Row, numbered
 
+import jetspark.errors as errors
 from jetspark.bulk import links, reader
 from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.links import BlockingLink
@@ -24,16 +25,11 @@ from jetspark.bulk.ranges import ReadLimits, SequenceRange, cut
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.stream_api import Reader, StreamAPI, StreamFacts
 from jetspark.connection.options import make_options
-from jetspark.errors import (
-    DataLossError,
-    IncompleteRangeError,
-    StreamNotFoundError,
-    StreamRecreatedError,
-)
 from jetspark.server import NatsServer
 from jetspark.wire.kernel import Deliveries
 
 SMALL = ReadLimits(max_rows=500, pull_messages=1_000)
+FEW = ReadLimits(max_rows=100, pull_messages=200)
 
 
 @pytest.fixture
@@ -83,13 +79,6 @@ def test_a_long_range_comes_in_order_and_nothing_twice(admin: Admin) -> None:
     assert table["data"].to_pylist() == [b"%d" % number for number in range(1, 60_001)]
 
 
-def test_range_in_the_middle_of_a_stream_is_read(admin: Admin) -> None:
-    name = admin.stream(1000)
-    facts = admin.facts(name)
-    table = read(admin.url, SequenceRange(name, 100, 200, facts.created))
-    assert table["seq"].to_pylist() == list(range(100, 200))
-
-
 def test_messages_of_one_megabyte_are_cut_by_bytes(admin: Admin) -> None:
     name = admin.stream()
     payloads = [bytes([number]) * (1024 * 1024 - 1000) for number in range(40)]
@@ -109,8 +98,9 @@ def test_deleted_messages_are_gaps_also_at_the_end(admin: Admin) -> None:
     wanted = SequenceRange(name, 1, 1001, facts.created)
     expected = [number for number in range(1, 1001) if number not in gone]
     assert read(admin.url, wanted)["seq"].to_pylist() == expected
-    only_gaps = SequenceRange(name, 997, 1001, facts.created)
-    assert read(admin.url, only_gaps).num_rows == 0
+    for start, end in ((997, 1001), (100, 200)):  # nothing but gaps; in the middle
+        found = read(admin.url, SequenceRange(name, start, end, facts.created))["seq"].to_pylist()
+        assert found == [number for number in expected if start <= number < end]
 
 
 def test_range_with_max_msgs_per_subject_has_the_last_messages(admin: Admin) -> None:
@@ -160,7 +150,7 @@ def test_a_purged_head_is_data_loss(admin: Admin, caplog: Any) -> None:
     name = admin.stream(100)
     wanted = whole(admin.facts(name))
     admin.purge(name, seq=41)
-    with pytest.raises(DataLossError, match="sequences 1 to 40 were removed by a purge") as caught:
+    with pytest.raises(errors.DataLossError, match="1 to 40 were removed by a purge") as caught:
         read(admin.url, wanted)
     assert (caught.value.first, caught.value.last) == (1, 40)
     with caplog.at_level(logging.WARNING):
@@ -170,10 +160,14 @@ def test_a_purged_head_is_data_loss(admin: Admin, caplog: Any) -> None:
 
 
 def test_range_from_earliest_begins_at_the_first_stored_message(admin: Admin) -> None:
-    name = admin.stream(100)
+    name = admin.stream(100, max_msgs=100)
     wanted = whole(admin.facts(name), from_earliest=True)
     admin.purge(name, seq=41)
     assert read(admin.url, wanted)["seq"].to_pylist() == list(range(41, 101))
+    admin.fill(numbered(name, 120))
+    with pytest.raises(errors.DataLossError, match="at sequence 121 now: sequences 1 to 100 were"):
+        read(admin.url, wanted)
+    assert read(admin.url, wanted, fail_on_data_loss=False).num_rows == 0
 
 
 @pytest.mark.parametrize("earliest", [False, True])
@@ -183,18 +177,25 @@ def test_what_is_removed_while_it_is_read_is_data_loss(
 ) -> None:
     name = admin.stream(max_msgs=5_000 if limited else -1)
     admin.fill(numbered(name, 6_000 if limited else 5_000, size=1000))
-    limits = ReadLimits(max_rows=100, pull_messages=200)
     wanted = whole(admin.facts(name), from_earliest=earliest)
-    batches = read_range(make_options(admin.url), wanted, limits)
+    batches = read_range(make_options(admin.url), wanted, FEW)
     first = next(batches)["seq"].to_pylist()
     if limited:
         admin.fill(numbered(name, 4_000, size=1000))
     else:
         admin.purge(name, seq=4_001)
-    with pytest.raises(DataLossError, match="removed") as caught:
+    with pytest.raises(errors.DataLossError, match="removed") as caught:
         list(batches)
     assert first[0] == wanted.start
     assert first[-1] < caught.value.first <= caught.value.last
+
+
+def limited(admin: Admin, earliest: bool) -> tuple[list[Row], SequenceRange]:
+    """What a stream of three subjects has, which takes no more, and a range of one subject."""
+    name = admin.stream(under=".*", max_msgs=6_000)
+    rows: list[Row] = [(f"{name}.{number % 3}", b"." * 1000) for number in range(6_000)]
+    admin.fill(rows)
+    return rows, whole(admin.facts(name), subjects=(f"{name}.1",), from_earliest=earliest)
 
 
 @pytest.mark.parametrize("earliest", [False, True])
@@ -202,16 +203,12 @@ def test_limits_behind_a_reader_are_no_data_loss_even_with_gaps(
     admin: Admin, monkeypatch: pytest.MonkeyPatch, earliest: bool
 ) -> None:
     """Gaps of a filter and of deleted messages are not those of the head, which follows."""
-    name = admin.stream(under=".*", max_msgs=6_000)
-    rows = [(f"{name}.{number % 3}", b"." * 1000) for number in range(6_000)]
-    admin.fill(rows)
-    wanted = whole(admin.facts(name), subjects=(f"{name}.1",), from_earliest=earliest)
-    limits = ReadLimits(max_rows=100, pull_messages=200)
+    rows, wanted = limited(admin, earliest)
     for name_of_seconds in ("_CHECK_EVERY", "_SHARE"):
         monkeypatch.setattr(reader, name_of_seconds, 0)
     found: list[int] = []
     more = 3
-    for batch in read_range(make_options(admin.url), wanted, limits):
+    for batch in read_range(make_options(admin.url), wanted, FEW):
         found += batch["seq"].to_pylist()
         if more and len(found) > 400 * (4 - more):  # at sequence 1,200, 2,400, 3,600
             more -= 1
@@ -220,15 +217,11 @@ def test_limits_behind_a_reader_are_no_data_loss_even_with_gaps(
 
 
 def test_a_head_that_overtakes_a_reader_of_some_subjects_is_data_loss(admin: Admin) -> None:
-    name = admin.stream(under=".*", max_msgs=6_000)
-    rows = [(f"{name}.{number % 3}", b"." * 1000) for number in range(6_000)]
-    admin.fill(rows)
-    wanted = whole(admin.facts(name), subjects=(f"{name}.1",), from_earliest=True)
-    limits = ReadLimits(max_rows=100, pull_messages=200)
-    batches = read_range(make_options(admin.url), wanted, limits)
+    rows, wanted = limited(admin, earliest=True)
+    batches = read_range(make_options(admin.url), wanted, FEW)
     next(batches)
     admin.fill(rows[:5_000])
-    with pytest.raises(DataLossError, match="removed"):
+    with pytest.raises(errors.DataLossError, match="removed"):
         list(batches)
 
 
@@ -245,11 +238,11 @@ def test_recreated_stream_ends_a_range_read(admin: Admin) -> None:
     name = admin.stream(10)
     wanted = whole(admin.facts(name))
     admin.call(f"STREAM.DELETE.{name}")
-    with pytest.raises(StreamNotFoundError, match=f'Stream "{name}" not found'):
+    with pytest.raises(errors.StreamNotFoundError, match=f'Stream "{name}" not found'):
         read(admin.url, wanted)
     admin.create(name, name)
     admin.fill(numbered(name, 10))
-    with pytest.raises(StreamRecreatedError, match="it was recreated, so"):
+    with pytest.raises(errors.StreamRecreatedError, match="it was recreated, so"):
         read(admin.url, wanted)
     assert read(admin.url, wanted, fail_on_data_loss=False).num_rows == 0
 
@@ -257,7 +250,7 @@ def test_recreated_stream_ends_a_range_read(admin: Admin) -> None:
 def test_stream_that_ends_before_the_range_is_data_loss(admin: Admin) -> None:
     name = admin.stream(10)
     wanted = SequenceRange(name, 1, 21, admin.facts(name).created)
-    with pytest.raises(DataLossError, match="lost acknowledged messages") as caught:
+    with pytest.raises(errors.DataLossError, match="lost acknowledged messages") as caught:
         read(admin.url, wanted)
     assert (caught.value.first, caught.value.last) == (11, 20)
     table = read(admin.url, wanted, fail_on_data_loss=False)
@@ -296,7 +289,7 @@ def test_a_server_that_stays_away_ends_the_read(
     batches = read_range(make_options(nats_server.url), whole(filled), limits)
     next(batches)
     nats_server.kill()
-    with pytest.raises(IncompleteRangeError, match="made no progress"):
+    with pytest.raises(errors.IncompleteRangeError, match="made no progress"):
         list(batches)
 
 
@@ -308,7 +301,7 @@ def test_a_paused_server_is_noticed_and_waited_for(
     next(batches)
     nats_server.pause()
     try:
-        with pytest.raises(IncompleteRangeError):
+        with pytest.raises(errors.IncompleteRangeError):
             list(batches)
     finally:
         nats_server.resume()

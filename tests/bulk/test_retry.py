@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 
+import jetspark.errors as errors
+from jetspark import err_codes
 from jetspark.bulk import retry
 from jetspark.bulk.retry import CUT_OFF_SECONDS, CallRetry, Retry, answer_waits, attempt
-from jetspark.err_codes import (
-    INSUFFICIENT_RESOURCES,
-    NOT_ENABLED,
-    NOT_LEADER,
-    STREAM_NOT_FOUND,
-    WRONG_LAST_SEQUENCE,
-)
-from jetspark.errors import (
-    APIError,
-    AuthorizationError,
-    BrokenSocketError,
-    JetsparkError,
-    JetStreamNotEnabledError,
-    NoRespondersError,
-    StreamNotFoundError,
-    WrongLastSequenceError,
-)
 from jetspark.retries import Backoff
 
 
@@ -48,11 +37,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-BROKEN = BrokenSocketError("gone")
-NOT_FOUND = StreamNotFoundError(404, STREAM_NOT_FOUND, "stream not found")
+BROKEN = errors.BrokenSocketError("gone")
+NOT_FOUND = errors.StreamNotFoundError(404, err_codes.STREAM_NOT_FOUND, "stream not found")
 
 
-def attempts(policy: Retry, error: JetsparkError) -> int:
+def attempts(policy: Retry, error: errors.JetsparkError) -> int:
     """How often it is tried when it always fails so."""
     count = 1
     while policy.again(error):
@@ -60,21 +49,30 @@ def attempts(policy: Retry, error: JetsparkError) -> int:
     return count
 
 
-def test_a_transient_error_is_tried_again_until_the_time_is_over(clock: Clock) -> None:
-    assert attempts(Retry(1.05), BROKEN) == 11
-    assert clock.now == pytest.approx(101.0)
+call = partial(CallRetry, not_found_for=0)
+"""Of the API, on one link."""
 
 
-def test_a_lasting_error_is_tried_once(clock: Clock) -> None:
-    refused = WrongLastSequenceError(400, WRONG_LAST_SEQUENCE, "wrong last sequence")
-    assert attempts(Retry(60), AuthorizationError("no")) == 1
-    assert attempts(Retry(60), refused) == 1
-    assert clock.pauses == []
-
-
-def test_without_time_there_is_one_attempt(clock: Clock) -> None:
-    assert attempts(Retry(0.0), BROKEN) == 1
-    assert clock.pauses == []
+@pytest.mark.parametrize(
+    ("policy", "seconds", "error", "count"),
+    [
+        (Retry, 1.05, BROKEN, 11),
+        (Retry, 0.0, BROKEN, 1),
+        (Retry, 60, errors.AuthorizationError("no"), 1),
+        (Retry, 60, errors.WrongLastSequenceError(400, err_codes.WRONG_LAST_SEQUENCE, ""), 1),
+        (call, 1.05, errors.APIError(503, err_codes.NOT_LEADER, ""), 11),
+        (call, 1.05, errors.APIError(503, err_codes.INSUFFICIENT_RESOURCES, ""), 11),
+        (call, 1.05, errors.APIError(503, 0, "raft: not leader"), 11),
+        (call, 5, errors.NoRespondersError("$JS.API.INFO"), 11),
+        (call, 5, errors.JetStreamNotEnabledError(503, err_codes.NOT_ENABLED, ""), 1),
+        (call, 5, NOT_FOUND, 1),
+    ],
+)
+def test_a_transient_error_is_tried_again_until_the_time_is_over_and_a_lasting_one_is_not(
+    clock: Clock, policy: Callable[[float], Retry], seconds: float, error: Any, count: int
+) -> None:
+    assert attempts(policy(seconds), error) == count
+    assert clock.pauses == [0.1] * (count - 1)
 
 
 def test_progress_restarts_the_time_of_a_retry(clock: Clock) -> None:
@@ -94,46 +92,22 @@ def test_pauses_double_until_an_attempt_gets_somewhere(clock: Clock) -> None:
     assert clock.pauses == [0.5, 1, 1.5, 1.5, 0.5]
 
 
-def test_attempt_returns_the_first_success(clock: Clock) -> None:
-    errors = [BROKEN, BROKEN]
+def test_attempt_returns_the_first_success_or_raises_the_last_error(clock: Clock) -> None:
+    failures = [BROKEN, BROKEN]
 
     def once() -> str:
-        if errors:
-            raise errors.pop()
+        if failures:
+            raise failures.pop()
         return "answer"
 
     assert attempt(once, Retry(60)) == "answer"
     assert clock.pauses == [0.1, 0.1]
-
-
-def test_attempt_raises_the_last_error() -> None:
-    def once() -> None:
-        raise BROKEN
-
-    with pytest.raises(BrokenSocketError):
+    failures.append(BROKEN)
+    with pytest.raises(errors.BrokenSocketError):
         attempt(once, Retry(0.0))
 
 
-# -- calls of the API on one link ----------------------------------------------------------------
-
-
-def test_a_call_is_made_again_while_a_leader_is_elected_or_the_store_is_full(clock: Clock) -> None:
-    for code in (NOT_LEADER, INSUFFICIENT_RESOURCES):
-        assert attempts(CallRetry(1.05, not_found_for=0), APIError(503, code, "")) == 11
-    assert attempts(CallRetry(1.05, not_found_for=0), APIError(503, 0, "raft: not leader")) == 11
-
-
-def test_a_call_waits_a_second_for_responders(clock: Clock) -> None:
-    assert attempts(CallRetry(5, not_found_for=0), NoRespondersError("$JS.API.INFO")) == 11
-
-
-def test_a_server_without_jetstream_is_reported_at_once(clock: Clock) -> None:
-    error = JetStreamNotEnabledError(503, NOT_ENABLED, "JetStream not enabled")
-    assert attempts(CallRetry(5, not_found_for=0), error) == 1
-
-
 def test_not_found_is_final_after_its_time_which_may_exceed_the_timeout(clock: Clock) -> None:
-    assert attempts(CallRetry(5, not_found_for=0), NOT_FOUND) == 1
     attempts(CallRetry(1, not_found_for=CUT_OFF_SECONDS), NOT_FOUND)
     assert clock.now == pytest.approx(100 + CUT_OFF_SECONDS)
 

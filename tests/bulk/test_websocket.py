@@ -12,17 +12,11 @@ from tests.support.certificates import Certificates
 from tests.support.ports import free_port
 from tests.support.streams import Admin
 
+import jetspark.errors as errors
 from jetspark.bulk.links import connect
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.connection.options import make_options
-from jetspark.errors import (
-    BrokenSocketError,
-    ConnectTimeoutError,
-    JetsparkError,
-    ServerRefusedError,
-    TLSError,
-)
 from jetspark.server import NatsServer
 
 
@@ -51,7 +45,7 @@ def test_a_range_is_read_whole(
         payload for _, payload in rows
     ]
     if tls:
-        with pytest.raises(TLSError):
+        with pytest.raises(errors.TLSError):
             connect(make_options(url))
 
 
@@ -64,14 +58,14 @@ def listener() -> Iterator[socket.socket]:
 @pytest.mark.parametrize(
     ("answer", "error", "sentence"),
     [
-        (b"", BrokenSocketError, "before opening the WebSocket"),
-        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", ServerRefusedError, "HTTP 403"),
-        (b"HTTP/1.1 502 Bad Gateway\r\n\r\nsorry", ServerRefusedError, "HTTP 502"),
-        (None, ConnectTimeoutError, "within 0.1 s"),
+        (b"", errors.BrokenSocketError, "before opening the WebSocket"),
+        (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", errors.ServerRefusedError, "HTTP 403"),
+        (b"HTTP/1.1 502 Bad Gateway\r\n\r\nsorry", errors.ServerRefusedError, "HTTP 502"),
+        (None, errors.ConnectTimeoutError, "within 0.1 s"),
     ],
 )
 def test_what_speaks_no_websocket_is_refused(
-    listener: socket.socket, answer: bytes | None, error: type[JetsparkError], sentence: str
+    listener: socket.socket, answer: bytes | None, error: type[errors.JetsparkError], sentence: str
 ) -> None:
     done = threading.Event()
 
@@ -96,5 +90,5 @@ def test_what_speaks_no_websocket_is_refused(
 
 
 def test_websocket_url_of_a_plain_tcp_port_is_refused(shared_server: NatsServer) -> None:
-    with pytest.raises(ServerRefusedError, match="did not open a WebSocket"):
+    with pytest.raises(errors.ServerRefusedError, match="did not open a WebSocket"):
         connect(make_options(shared_server.url.replace("nats:", "ws:")))
