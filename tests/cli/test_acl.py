@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from tests.cli.conftest import Run
+from tests.conftest import MakeServer
 
 from jetspark.acl import Roles
 from jetspark.blocking import connect
@@ -20,55 +22,41 @@ from jetspark.spark.options import parse_options
 from jetspark.spark.reading import streams_facts
 from jetspark.spark.sink_options import look_at, parse_sink_options, prepare
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.cli.conftest import Run
-    from tests.conftest import MakeServer
-
 ROLES = [
     name.replace("_", "-")
     for name, value in vars(Roles).items()
     if not name.startswith("_") and inspect.isfunction(value)
 ]
-ALL = {
-    "publisher": ["--subject", "orders.*"],
-    "pull-reader": ["--stream", "S", "--consumer", "c", "--may-create", "--responses"],
-    "push-reader": [
-        *("--stream", "S", "--consumer", "c", "--deliver-subject", "d", "--deliver-group", "g"),
-        *("--may-create", "--responses"),
-    ],
-    "ordered-reader": ["--stream", "S"],
-    "range-reader": ["--stream", "S"],
-    "stored-reader": ["--stream", "S"],
-    "spark-source": [
-        *("--stream", "S", "--stream", "T", "--pattern", "--sole-reader", "--quarantine", "BAD"),
-    ],
-    "spark-sink": ["--stream", "S", "--subject", "s.>", "--exactly-once", "--prepare-stream"],
-    "kv-reader": ["--bucket", "b"],
-    "kv-writer": ["--bucket", "b", "--key", "x", "--key", "y.>", "--origin", "o"],
-    "administrator": ["--stream", "S"],
-    "monitor": ["--stream", "S"],
-    "backup": ["--stream", "S"],
-    "restore": ["--stream", "S"],
-    "events": [
-        *("--stream", "S", "--consumer", "c", "--kind", "nak", "--kind", "max_deliver"),
-        *("--event-prefix", "from.A"),
-    ],
-    "dead-letters": [
-        *("--dead-letters", "D", "--stream", "S", "--subject", "s.>", "--remove-originals"),
-    ],
-    "service": ["--service", "S", "--subject", "s.>", "--queue-group", "q", "--responses"],
-    "service-client": ["--subject", "s.>"],
-    "service-monitor": ["--service", "S", "--service-prefix", "acc.SRV"],
-    "schema-registry": ["--bucket", "b", "--responses"],
-    "schema-reader": [],
-    "schema-writer": [],
-    "tracer": ["--subject", "s.>"],
-    "auth-callout": ["--queue-group", "q", "--responses"],
-    "system-monitor": ["--account", "APP"],
-    "doctor": [],
+_OPTIONS = {
+    "publisher": "--subject orders.*",
+    "pull-reader": "--stream S --consumer c --may-create --responses",
+    "push-reader": "--stream S --consumer c --deliver-subject d --deliver-group g --may-create "
+    "--responses",
+    "ordered-reader": "--stream S",
+    "range-reader": "--stream S",
+    "stored-reader": "--stream S",
+    "spark-source": "--stream S --stream T --pattern --sole-reader --quarantine BAD",
+    "spark-sink": "--stream S --subject s.> --exactly-once --prepare-stream",
+    "kv-reader": "--bucket b",
+    "kv-writer": "--bucket b --key x --key y.> --origin o",
+    "administrator": "--stream S",
+    "monitor": "--stream S",
+    "backup": "--stream S",
+    "restore": "--stream S",
+    "events": "--stream S --consumer c --kind nak --kind max_deliver --event-prefix from.A",
+    "dead-letters": "--dead-letters D --stream S --subject s.> --remove-originals",
+    "service": "--service S --subject s.> --queue-group q --responses",
+    "service-client": "--subject s.>",
+    "service-monitor": "--service S --service-prefix acc.SRV",
+    "schema-registry": "--bucket b --responses",
+    "schema-reader": "",
+    "schema-writer": "",
+    "tracer": "--subject s.>",
+    "auth-callout": "--queue-group q --responses",
+    "system-monitor": "--account APP",
+    "doctor": "",
 }
+ALL = {role: options.split() for role, options in _OPTIONS.items()}
 
 
 @pytest.fixture
@@ -102,22 +90,13 @@ def test_options_are_those_of_the_roles(acl_of: Callable[..., str]) -> None:
     common = ["--inbox-prefix", "_mine", "--domain", "hub"]
     source, roles = ["spark-source", "--stream", "S"], Roles()
     for arguments, expected in (
-        (
-            ["kv-writer", *ALL["kv-writer"]],
-            roles.kv_writer("b", ["x", "y.>"], origin="o"),
-        ),
+        (["kv-writer", *ALL["kv-writer"]], roles.kv_writer("b", ["x", "y.>"], origin="o")),
         (
             ["monitor", "--stream", "S", *common],
             Roles(inbox_prefix="_mine", domain="hub").monitor("S"),
         ),
-        (
-            [*source, "--interest-consumer", "c"],
-            roles.spark_source(["S"], interest_consumer="c"),
-        ),
-        (
-            [*source, "--progress-consumer", "c"],
-            roles.spark_source(["S"], progress_consumer="c"),
-        ),
+        ([*source, "--interest-consumer", "c"], roles.spark_source(["S"], interest_consumer="c")),
+        ([*source, "--progress-consumer", "c"], roles.spark_source(["S"], progress_consumer="c")),
         ([*source, "--quarantine", "BAD"], roles.spark_source(["S"], quarantine="BAD")),
         (["backup", "--stream", "S", "--stream", "T"], roles.backup("S") | roles.backup("T")),
         (

@@ -11,9 +11,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.processes import end, finish, first_line, python
@@ -25,11 +25,11 @@ from jetspark.errors import ConfigError
 from jetspark.version import __version__
 from jetspark.wire.kernel import IMPLEMENTATION
 
-if TYPE_CHECKING:
-    pass
 
-
-def test_help_names_every_command_in_the_order_of_use(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_command_in_the_order_of_use_and_imports_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(COMMANDS, "no-module", ("A probe.",))
     assert app.run(["--help"]) == app.DONE
     help_text = capsys.readouterr().out
     named = re.findall(r"^│ (\w[\w-]*) ", help_text, re.MULTILINE)
@@ -64,14 +64,6 @@ def test_the_help_of_every_command_has_examples_that_can_be_parsed(
         app.make_app().parse_args(words[1:], print_error=False, exit_on_error=False)
 
 
-STYLED = """
-from jetspark.cli import console
-from rich.text import Text
-console.say(Text("x", style="bold red"))
-print(console.is_live())
-"""
-
-
 def test_version_names_the_package_and_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["--version"]) == app.DONE
     kernel = {"c": "C", "python": "plain-Python"}[IMPLEMENTATION]
@@ -93,104 +85,93 @@ def test_version_says_that_the_c_kernel_is_missing_unless_nobody_wants_it(
     assert told() == alone
 
 
-@pytest.mark.parametrize("place", [["-s", "{}"], ["--server", "{}"], ["--server={}"]])
-@pytest.mark.parametrize("after", [["kv", "ls"], ["request", "nobody", "--", "-1"]])
+@pytest.mark.parametrize("place", ["-s {}", "--server {}", "--server={}"])
+@pytest.mark.parametrize("after", ["kv ls", "request nobody -- -1"])
 def test_a_server_may_stand_before_the_command(
-    place: list[str], after: list[str], capsys: pytest.CaptureFixture[str]
+    place: str, after: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = "nats://127.0.0.1:1"
-    assert app.run([*(one.format(url) for one in place), *after]) == app.FAILED
+    assert app.run(f"{place.format(url)} {after}".split()) == app.FAILED
     assert url in capsys.readouterr().err  # it cannot be reached
 
 
-def test_wrong_usage_names_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, command in (
-        (["stream", "info"], "jetspark stream info"),
-        (["ingest", "S", "--bogus"], "jetspark ingest"),
-        (["bogus"], "jetspark"),
-        (["--json", "stream", "ls"], "jetspark"),
-        (["stream", "--server", "x", "ls"], "jetspark stream"),
-    ):
-        assert app.run(arguments) == app.WRONG_USAGE
-        said = capsys.readouterr().err.splitlines()
-        assert said[-1] == f"{command} --help shows how it is used."
+@pytest.mark.parametrize(
+    ("arguments", "command", "says"),
+    [
+        ("stream info", "stream info", "stream"),
+        ("ingest S --bogus", "ingest", "--bogus"),
+        ("bogus", "", "demo, ingest, run,"),
+        ("strem", "", 'Unknown command "strem". Did you mean "stream"?'),
+        ("--bogus", "", "--bogus"),
+        ("--json stream ls", "", "--json"),
+        ("stream --server x ls", "stream", "--server"),
+        ("server --bogus", "server", "--bogus"),
+        ("server --port many", "server", "many"),
+        ("ingest S lake/s", "ingest", "has no place for lake/s: is the name of an option missing"),
+        ("sub a --count \x1b[31mred", "sub", r'unable to convert "\x1b[31mred" into int'),
+        *(
+            (f"{command} {more} {number}", command, f'whole number, not "{number}".')
+            for command, more in (
+                ("stream purge", "S --before"),
+                ("dead-letters create", "D --stream S --replicas"),
+            )
+            for number in ("1.5", "-0.5", "1.0")
+        ),
+    ],
+)
+def test_wrong_usage_is_a_sentence_that_names_the_help_of_its_command(
+    arguments: str,
+    command: str,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(console.err, "_width", 60)  # in which sentences are whole
+    assert app.run(arguments.split()) == app.WRONG_USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert says in " ".join(err.replace("│", " ").split())
+    assert "Traceback" not in err
+    assert "\x1b" not in err
+    assert err.splitlines()[-1] == f"jetspark {command}".strip() + " --help shows how it is used."
+
+
+@pytest.fixture
+def on_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., list[str]]:
+    """The lines of a table on a terminal of 60 columns."""
+
+    def show(*names: str, rows: list[tuple[str, ...]]) -> list[str]:
+        with monkeypatch.context() as patch:
+            patch.setattr(console.out, "_force_terminal", True)
+            patch.setattr(console.out, "_width", 60)
+            console.show_table(*names, rows=rows)
+        return re.sub("\x1b[^m]*m", "", capsys.readouterr().out).splitlines()
+
+    return show
 
 
 def test_a_table_is_cut_at_the_width_of_a_terminal_and_nowhere_else(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    on_terminal: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [("a" * 20, "1", "b" * 60), ("short", "22", "x")]
-    monkeypatch.setattr(console.out, "_force_terminal", True)
-    monkeypatch.setattr(console.out, "_width", 60)
-    console.show_table("name", "number", "what", rows=rows)
-    lines = [re.sub("\x1b[^m]*m", "", one) for one in capsys.readouterr().out.splitlines()]
+    lines = on_terminal("name", "number", "what", rows=rows)
     assert max(map(len, lines)) == 60
     assert "…" in lines[1]
     assert "short" in lines[2]
-    monkeypatch.undo()
     console.show_table("name", "number", "what", rows=rows)
     assert "b" * 60 in capsys.readouterr().out
 
 
-def test_a_table_is_not_cut_until_names_are_equal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_is_not_cut_until_names_are_equal(on_terminal: Callable[..., list[str]]) -> None:
     stem = "warehouse_shipments_of_the_region_"
     names = [f"{stem}{number}" for number in range(3)]
-    monkeypatch.setattr(console.out, "_force_terminal", True)
-    monkeypatch.setattr(console.out, "_width", 60)
     rows = [(name, f"{name}.orders", "x" * 40) for name in names]
-    console.show_table("stream", "subject", "text", rows=rows)
-    lines = [re.sub("\x1b[^m]*m", "", one).split() for one in capsys.readouterr().out.splitlines()]
+    lines = [one.split() for one in on_terminal("stream", "subject", "text", rows=rows)]
     assert [line[0] for line in lines[1:]] == names  # as the next command needs them
     assert len({line[1] for line in lines}) == 4
     assert lines[1][2] == "x" * 7 + "…"
-
-
-def test_wrong_usage_is_a_whole_sentence_on_a_narrow_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(console.err, "_width", 60)
-    assert app.run(["strem"]) == app.WRONG_USAGE
-    said = capsys.readouterr().err
-    assert 'Unknown command "strem". Did you mean "stream"?' in said
-    assert "demo, ingest, run," in said
-
-
-@pytest.mark.parametrize("number", ["1.5", "-0.5", "1.0"])
-@pytest.mark.parametrize(
-    "command", ["stream purge S --before", "dead-letters create D --stream S --replicas"]
-)
-def test_a_fraction_is_no_whole_number(
-    command: str, number: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert app.run([*command.split(), number]) == app.WRONG_USAGE
-    assert f'it is a whole number, not "{number}".' in capsys.readouterr().err
-
-
-def test_a_wrong_value_does_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["sub", "a", "--count", "\x1b[31mred"]) == app.WRONG_USAGE
-    said = capsys.readouterr().err
-    assert "\x1b" not in said
-    assert r'unable to convert "\x1b[31mred" into int' in said
-
-
-@pytest.mark.parametrize(
-    "arguments", [["bogus"], ["--bogus"], ["server", "--bogus"], ["server", "--port", "many"]]
-)
-def test_wrong_usage_is_said_on_standard_error(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert app.run(arguments) == app.WRONG_USAGE
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert arguments[-1] in captured.err
-    assert "Traceback" not in captured.err
-
-
-def test_command_is_imported_when_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(COMMANDS, "no-module", ("A probe.",))
-    assert app.run(["--help"]) == app.DONE
 
 
 SPARK_MISSING = "This needs pyspark: pip install 'jetspark[spark]'.\n"
@@ -402,12 +383,6 @@ def test_what_a_terminal_gets(environment: dict[str, str], expected: bytes) -> N
         assert terminal.read(len(expected)) == expected
         with contextlib.suppress(OSError):  # Linux says the end so
             assert terminal.read1() == b""
-
-
-def test_a_word_without_a_place_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["ingest", "S", "lake/s"]) == app.WRONG_USAGE
-    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert "jetspark ingest has no place for lake/s: is the name of an option missing" in said
 
 
 def test_lines_are_json_documents_if_the_environment_says_so(

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.cli.conftest import Run
 from tests.support.processes import first_document, python
 from tests.support.streams import Admin
 
 from jetspark import blocking
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.cli.conftest import Run
 
 
 @pytest.fixture

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.cli.conftest import Run
+from tests.support.streams import Admin
 
 from jetspark.cli import app, demo, spark_runs
 from jetspark.cli.ingest import batch_limits
@@ -23,20 +27,17 @@ from jetspark.codecs.ddl import check_fields
 from jetspark.errors import ConfigError, SparkUnavailableError
 from jetspark.lakehouse.formats import Format, make_table
 from jetspark.lakehouse.table import TableName
-from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
 from jetspark.timestamps import parse_isotime
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.cli.conftest import Run
-    from tests.support.streams import Admin
-
+Says = Callable[..., str]
 INGEST = ["ingest", "S", "--to", "nowhere", "--server", "nats://127.0.0.1:1"]
 JSON = [*INGEST, "--json", "n LONG"]
 RETRY = ["table", "retry", "no/records", "--to", "nowhere"]
+CHECKPOINT = ["--checkpoint", "chk"]
+K8S = "k8s://https://h:6443"
 OWN_START = ["--option", "startingTimestamp=1700000000"]
+OWN_END = ["--option", "endingOffsets=8"]
 REPLAY = ["replay", "/", "--to", "S", "--server", "nats://127.0.0.1:1"]
 
 
@@ -69,14 +70,8 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--end", "earliest"], "--end cannot be earliest."),
         ([*INGEST, "--end", "7", "--follow"], "--end is for a run that ends: leave it out, or"),
         ([*INGEST, "--end", "7", "--bucket"], "--end is for streams: a bucket's table has the"),
-        (
-            [*INGEST, "--end", "7", "--option", "endingOffsets=8"],
-            "Give either --end or --option endingOffsets.",
-        ),
-        (
-            [*INGEST, "--follow", "--option", "endingOffsets=8"],
-            "Option 'endingOffsets' is for a run that ends: leave it out, or do not follow the st",
-        ),
+        ([*INGEST, "--end", "7", *OWN_END], "Give either --end or --option endingOffsets."),
+        ([*INGEST, "--follow", *OWN_END], "Option 'endingOffsets' is for a run that ends: leave "),
         ([*INGEST, "--start", "0"], "--start must be earliest, latest or a sequence number"),
         ([*INGEST, "--max-offsets-per-trigger", "0"], "--max-offsets-per-trigger must be a whole"),
         ([*INGEST, "--subjects", ""], "--subjects is empty; leave it out"),
@@ -89,37 +84,23 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--option", "subjects=x"], "Give --subjects in place of --option subjects."),
         ([*INGEST, "--json", "a INT", "--fields", "a"], "both say what the payloads are"),
         ([*INGEST, "--option", "rename=a=b"], "Give --rename in place of --option rename."),
-        (
-            [*INGEST, "--json", "a INT", "--rename", "a=seq"],
-            "a would be the column seq, whose name",
-        ),
+        ([*INGEST, "--json", "a INT", "--rename", "a=seq"], "a would be the column seq, whose "),
         ([*INGEST, "--option", "maxoffsetspertrigger=25"], "Give --max-offsets-per-trigger in pl"),
-        (
-            [*INGEST[:5], "nats://a:b@h", "--option", "User=x"],
-            "Give the user either in --server or",
-        ),
+        ([*INGEST[:5], "nats://a:b@h", "--option", "User=x"], "Give the user either in --server "),
         ([*INGEST, "--table-option", "Path=x"], "Give --to in place of --table-option Path."),
         ([*INGEST, "--table-option", "mergeSchema=true"], "Give --merge-schema in place of"),
         ([*INGEST, "--table-option", "checkpointlocation=x"], "Give --checkpoint in place of"),
         ([*INGEST, "--table-option", "onBadRecord=stop"], "Give --on-bad-record in place of"),
-        (
-            [*INGEST, "--on-bad-record", "stop"],
-            "--on-bad-record is for streams with --json or --decode: ",
-        ),
+        ([*INGEST, "--on-bad-record", "stop"], "--on-bad-record is for streams with --json or "),
+        ([*INGEST, "--evolve"], "--evolve is for streams with --json"),
         ([*JSON, "--on-bad-record", "drop"], "--on-bad-record must be keep, stop, not 'drop'."),
-        (
-            [*JSON, "--on-bad-record", "stop", "--quarantine", "q"],
-            "Give either --quarantine, where records go that do not become rows, or --on-bad-rec",
-        ),
+        ([*JSON, "--on-bad-record", "stop", "--quarantine", "q"], "Give either --quarantine, wh"),
         ([*INGEST, "--compact-every", "-5"], "--compact-every must be a whole number of at least"),
         ([*RETRY, "--json", "n LONG"], "There is no Delta table at "),
         ([*RETRY, "--json", "n LNG"], "there is no type LNG (did you mean LONG?)"),
         ([*RETRY, "--json", "n LONG", "--table-option", "path=x"], "Give --to in place of"),
         ([*RETRY, "--decode", "avro", "--server", "h"], "where --registry nats is: give them with"),
-        (
-            [*RETRY, "--pipeline", "x", "--server", "h"],
-            "says the tables and schemas: give it alone",
-        ),
+        ([*RETRY, "--pipeline", "x", "--server", "h"], "says the tables and schemas: give it "),
         ([*REPLAY, "--option", "stream=E"], "Give --to in place of --option stream."),
         ([*REPLAY, "--option", "Guarantee=x"], "Give --guarantee in place of --option Guarantee."),
         ([*REPLAY, "--option", "transactionId=x"], "Give --transaction-id in place of --option"),
@@ -147,6 +128,11 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
                 ("c:{subject[1]}", [], "has no namespace: write c:namespace.{subject[1]} for a"),
                 ("c:a.{subject[1]}", [], "--checkpoint: name a folder for the progress into c:a."),
                 ("c:a.{subject[1]}", ["--format", "delta"], "is a table of a catalog, which is in"),
+                (
+                    "c:a.b",
+                    ["--format", "delta", "--checkpoint", "chk"],
+                    "--format delta: c:a.b is ",
+                ),
                 ("s3://b/{subject[1]}", [], "--checkpoint: name a folder for the progress into s3"),
                 ("lake/{key}", ["--bucket"], "--to lake/{key}: a bucket has one table; leave the"),
             ]
@@ -161,36 +147,17 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
                 ("l/{region}", ["--quarantine", "l/bad"], "another one, such as /"),
                 ("t", ["--quarantine", "c:a.bad"], "c:a.bad is a table of a catalog, and the "),
                 ("t", ["--quarantine", "q/{region}"], "is a template; name a single table."),
-                (
-                    "c:a.{region}",
-                    ["--checkpoint", "chk", "--quarantine", "lake/bad"],
-                    "lake/bad is not a table of the catalog c, as the other one is: write ",
-                ),
-                (
-                    "c:a.{region}",
-                    ["--checkpoint", "chk", "--quarantine", "c:a.bad"],
-                    "a.bad names a table of the rows: name another one, such as a._bad.",
-                ),
-                (
-                    "t",
-                    ["--table-option", "quarantineTable=x"],
-                    "Give --quarantine in place of --table-option quarantineTable.",
-                ),
+                ("c:a.{region}", [*CHECKPOINT, "--quarantine", "l/bad"], "not a table of the cat"),
+                ("c:a.{region}", [*CHECKPOINT, "--quarantine", "c:a.bad"], "such as a._bad."),
+                ("t", ["--table-option", "quarantineTable=x"], "Give --quarantine in place of "),
+                ("l/{region}", ["--evolve"], "have one schema, which new "),
                 ("t", ["--table-option", "restTable=x"], "go with a template of tables, such as "),
                 ("t", ["--table-option", "maxNewTables=5"], "go with a template of tables, such "),
-                (
-                    "l/{region}",
-                    ["--table-option", "maxNewTables=0"],
-                    "Option 'maxNewTables' must be a whole number of at least 1, not '0'.",
-                ),
+                ("l/{region}", ["--table-option", "maxNewTables=0"], "of at least 1, not '0'."),
                 ("l/{region}", ["--table-option", "maxNewTables=few"], "must be a whole number"),
                 ("l/{region}", ["--table-option", "restTable="], "Option 'restTable' is empty."),
                 ("l/{region}", ["--table-option", "restTable=r/{a}"], "is a template; name a sin"),
-                (
-                    "l/{region}",
-                    ["--table-option", "restTable=r", "--quarantine", "r"],
-                    "/r names a table of the rows: name another one, such as ",
-                ),
+                ("l/{region}", ["--table-option", "restTable=r", "--quarantine", "r"], "another"),
                 ("t", ["--column", "site"], "--column 'site': write name=subject[1], name=header"),
                 ("t", ["--column", "=subject[1]"], "--column '=subject[1]': write name=subject"),
                 ("t", ["--column", "seq=subject[1]"], "there is a column seq already."),
@@ -200,26 +167,47 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
                 ("t", ["--column", "a=day(at)"], "there is no column at; there are stream, "),
                 ("t", ["--column", "a=day(region)"], "region is string, and day(…) is of a time"),
                 ("t", ["--column", "a=hour(seq)"], "seq is no timestamp, and hour(…) is of a "),
-                (
-                    "t",
-                    ["--column", "a=subject[1]", "--column", "A=subject[2]"],
-                    "there is a column a already",
-                ),
+                ("t", ["--column", "a=subject[1]", "--column", "A=subject[2]"], "a already"),
             ]
         ),
-        (
-            [*INGEST, "--quarantine", "bad"],
-            "--quarantine is for streams with --json or --decode: without a schema every payload ",
+        ([*INGEST, "--quarantine", "bad"], "--quarantine is for streams with --json or --decode"),
+        *(
+            ([*INGEST, "--bucket", *more], sentence)
+            for more, sentence in [
+                (["--option", "columns=key,revision,operation"], "bucket would be missing."),
+                (["--start", "latest"], "--start: the table of a bucket has all its keys, so it"),
+                (["--option", "startingTimestamp=2026-01-01T00:00:00Z"], "at the earliest."),
+                (["--option", "failOnDataLoss=false"], "--option failOnDataLoss=false: values"),
+                (["--table-option", "keys=value"], "--table-option keys: with --bucket it is "),
+                (["--table-option", "SEQUENCEBY=value"], "SEQUENCEBY: with --bucket it is "),
+                (["--table-option", "applyAsDeletes=value"], "applyAsDeletes: with --bucket it "),
+                (["--infer"], "--infer is for streams"),
+                (["--json", "a INT", "--rest-column", "x"], "is for streams"),
+            ]
         ),
+        *(
+            ([*INGEST, "--decode", "debezium", "--schema", *more], sentence)
+            for more, sentence in [
+                (["id BIGINT", "--history"], "--history goes with --key"),
+                (["id BIGINT", "--key", "id", "--table-option", "Keys=id"], "either --key or --t"),
+                (["id BIGINT", "--option", "columns=data,timestamp"], "needs the column seq"),
+                (["id INTEGERS"], "there is no type INTEGERS"),
+                (["{"], "The schema cannot be used: it is not JSON"),
+                (['{"type": "int"}'], "no schema of a Debezium event"),
+            ]
+        ),
+        (["ingest", "S", *INGEST[4:]], "--to: name the table"),
+        ([*JSON, "--infer"], "--infer prints what --json takes"),
+        ([*INGEST, "--infer-messages", "5"], "--infer-messages goes with --infer"),
+        ([*INGEST, "--infer", "--infer-messages", "0"], "1 or more"),
+        ([*INGEST, "--rest-column", "x"], "--rest-column goes with --json"),
+        ([*JSON, "--rest-column", "N"], "a name that no column has"),
         ([*INGEST], "No server at nats://127.0.0.1:1: "),
         ([*INGEST, "--start", "-1h"], "No server at nats://127.0.0.1:1: "),
         ([*REPLAY, "--guarantee", "once"], "--guarantee must be at-least-once, "),
         ([*REPLAY, "--guarantee", "exactly-once"], "give --transaction-id, a name of your own"),
         ([*REPLAY, "--prepare-stream"], "--prepare-stream is for guarantee exactly-once."),
-        (
-            ["replay", "no/table", *REPLAY[2:]],
-            f"There is no file or folder {Path.cwd()}/no/table: ",
-        ),
+        (["replay", "no/table", *REPLAY[2:]], f"no file or folder {Path.cwd()}/no/table: "),
         (["replay", "x" * 256, *REPLAY[2:]], "table is too long: "),
         ([*REPLAY, "--master", "lokal"], "--master 'lokal': write local[*]"),
     ],
@@ -236,11 +224,10 @@ def test_a_mistake_is_reported_in_one_sentence_that_names_the_flag(
 def test_ingest_refuses_a_file_as_folder(tmp_path: Path, run: Run, flag: str) -> None:
     file = tmp_path / "file"
     file.touch()
-    places = {"--to": "nowhere", "--checkpoint": "nowhere"}
+    other = ({"--to", "--checkpoint"} - {flag}).pop()
 
     def ingest(place: str) -> str:
-        words = [word for pair in (places | {flag: place}).items() for word in pair]
-        return run("ingest", "S", *words, server="")[2]
+        return run("ingest", "S", other, "nowhere", flag, place, server="")[2]
 
     assert ingest(str(file)) == f"{flag} {file} is a file: name a folder.\n"
     assert ingest("x" * 256).startswith(f"{flag} is too long: ")
@@ -275,7 +262,7 @@ def test_a_demo_looks_at_its_folder_before_it_publishes(
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path, run: Run) -> Callable[..., str]:
+def pipeline(tmp_path: Path, run: Run) -> Says:
     """Runs a pipeline from a source of Spark's into a table, and returns what went wrong.
 
     `at` stands for the file in it.
@@ -301,7 +288,7 @@ def pipeline(tmp_path: Path, run: Run) -> Callable[..., str]:
 
 
 def test_a_schema_in_a_pipeline_file_is_reported_with_its_line(
-    pipeline: Callable[..., str],
+    pipeline: Says,
 ) -> None:
     source = 'stream = "A"\njson = "{}"'
     said = pipeline(source=source.format("id STRNG"))
@@ -320,7 +307,7 @@ def test_a_schema_in_a_pipeline_file_is_reported_with_its_line(
     ],
 )
 def test_run_names_the_file_in_the_place_of_a_folder_before_spark_starts(
-    tmp_path: Path, pipeline: Callable[..., str], checkpoint: str, path: str, says: str
+    tmp_path: Path, pipeline: Says, checkpoint: str, path: str, says: str
 ) -> None:
     (tmp_path / "file").touch()
     places = {"checkpoint": f"{tmp_path}/{checkpoint}", "path": f"{tmp_path}/{path}"}
@@ -347,12 +334,7 @@ _MARKS = {
     ],
 )
 def test_a_folder_of_others_is_refused_before_spark_starts_and_left_as_it_was(
-    tmp_path: Path,
-    pipeline: Callable[..., str],
-    format_: str,
-    there: list[str],
-    to: str,
-    says: str,
+    tmp_path: Path, pipeline: Says, format_: str, there: list[str], to: str, says: str
 ) -> None:
     for file in map(tmp_path.joinpath, there):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -404,9 +386,8 @@ def test_the_guide_shows_the_line_about_faster_starts(
 # -- parts ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ddl", "names"),
-    [
+def test_a_schema_is_taken_or_refused_as_spark_does() -> None:
+    for ddl, names in (
         ("a STRING", ["a"]),
         ("a: int, b: array<struct<x:int,y:map<string,double>>>", ["a", "b"]),
         ("struct<a:int>", ["a"]),
@@ -414,22 +395,12 @@ def test_the_guide_shows_the_line_about_faster_starts(
         ("d interval day to second, e time(3)", ["d", "e"]),
         ("a string collate utf8_lcase, b struct<>", ["a", "b"]),
         ("struct int, t TIMESTAMP_NTZ", ["struct", "t"]),
-    ],
-)
-def test_a_schema_that_spark_takes_is_taken(ddl: str, names: list[str]) -> None:
-    assert list(check_fields(ddl, "--json")) == names
-
-
-@pytest.mark.parametrize(
-    "ddl",
-    [
-        *("", "a", "int", "a ARRAY<INT", "a STRING,", "1,2", "a:int>", "a-b INT", "a INT)"),
-        "a int, a string",
-    ],
-)
-def test_a_schema_that_spark_refuses_is_refused(ddl: str) -> None:
-    with pytest.raises(ConfigError, match="is not a schema: "):
-        check_fields(ddl, "--json")
+    ):
+        assert list(check_fields(ddl, "--json")) == names
+    wrong = ("", "a", "int", "a ARRAY<INT", "a STRING,", "1,2", "a:int>", "a-b INT", "a INT)")
+    for ddl in (*wrong, "a int, a string"):
+        with pytest.raises(ConfigError, match="is not a schema: "):
+            check_fields(ddl, "--json")
 
 
 def test_start_accepts_a_position_a_time_or_an_age() -> None:
@@ -449,21 +420,17 @@ def test_start_accepts_a_position_a_time_or_an_age() -> None:
             starting(wrong)
 
 
-@pytest.mark.parametrize(
-    ("given", "passes"),
-    [
+def test_whether_rows_go_through_the_jvm_is_known_before_spark() -> None:
+    cases: list[tuple[dict[str, Any], bool]] = [
         ({}, False),
         ({"json_schema": "id LONG, day DATE"}, False),
         ({"json_schema": "id LONG, tags ARRAY<STRING>"}, False),
         ({"partition_by": ["day"]}, False),
         ({"partition_by": ["h=hour(timestamp)"]}, True),
         ({"through_spark": True}, True),
-    ],
-)
-def test_whether_rows_go_through_the_jvm_is_known_before_spark(
-    given: dict[str, Any], passes: bool
-) -> None:
-    assert Ingest(options={"stream": "S"}, to="t", **given).passes_spark is passes
+    ]
+    for given, passes in cases:
+        assert Ingest(options={"stream": "S"}, to="t", **given).passes_spark is passes
 
 
 def test_a_batch_is_limited_unless_it_is_a_snapshot() -> None:
@@ -479,7 +446,7 @@ def test_a_batch_is_limited_unless_it_is_a_snapshot() -> None:
 
 
 @pytest.fixture
-def ingest(run: Run, tmp_path: Path) -> Callable[..., str]:
+def ingest(run: Run, tmp_path: Path) -> Says:
     """What is wrong with a run into a new table; "" if only Spark is missing, or another test's
     session is in the way."""
     missing = ("Spark needs Java 17 or newer: install it and put it", "A session is open already")
@@ -492,41 +459,27 @@ def ingest(run: Run, tmp_path: Path) -> Callable[..., str]:
     return errors_of
 
 
-def test_a_start_behind_the_end_is_told_before_spark_is_started(
-    admin: Admin, ingest: Callable[..., str], tmp_path: Path
+def test_a_wrong_start_or_end_is_told_before_spark_is_started(
+    admin: Admin, ingest: Says, tmp_path: Path
 ) -> None:
     name = admin.stream(3)
-
-    def told(start: str) -> str:
-        return ingest(name, "--start", start)
-
-    assert told("5") == f"--start is 5, but stream {name!r} ends at sequence 3.\n"
-    for number in ("1700000000", "1700000000000"):
-        says = "ends at sequence 3; if you mean a time, give --start 2023-11-14T22:13:20Z.\n"
-        assert told(number).endswith(says)
+    for flag in ("--start", "--end"):
+        for number in ("1700000000", "1700000000000"):
+            says = f"ends at sequence 3; if you mean a time, give {flag} 2023-11-14T22:13:20Z.\n"
+            assert ingest(name, flag, number).endswith(says)
+        assert ingest(name, flag, "5") == f"{flag} is 5, but stream {name!r} ends at sequence 3.\n"
+        assert ingest(name, flag, "4") == ""
+    both = ingest(name, "--start", "3", "--end", "2")
+    assert "would end (before sequence 2) before it begins" in both
+    assert ingest(name, "--end", "2999-01-01T00:00:00Z") == ""
     assert not (tmp_path / "new").exists()
-    assert told("4") == ""
     (tmp_path / "new").mkdir()  # something may have been read: the checkpoint decides
-    assert "ends at sequence" not in told("5")
-
-
-def test_a_wrong_end_is_told_before_spark_is_started(
-    admin: Admin, ingest: Callable[..., str]
-) -> None:
-    name = admin.stream(3)
-    assert ingest(name, "--end", "5") == f"--end is 5, but stream {name!r} ends at sequence 3.\n"
-    assert ingest(name, "--end", "1700000000").endswith(
-        "ends at sequence 3; if you mean a time, give --end 2023-11-14T22:13:20Z.\n"
-    )
-    assert "would end (before sequence 2) before it begins" in ingest(
-        name, "--start", "3", "--end", "2"
-    )
-    assert ingest(name, "--end", "4") == ingest(name, "--end", "2999-01-01T00:00:00Z") == ""
+    assert "ends at sequence" not in ingest(name, "--start", "5")
 
 
 @pytest.mark.parametrize("messages", [0, 3])
 def test_a_time_after_the_last_message_is_told_before_spark_is_started(
-    admin: Admin, ingest: Callable[..., str], tmp_path: Path, messages: int
+    admin: Admin, ingest: Says, tmp_path: Path, messages: int
 ) -> None:
     name = admin.stream(messages)
     future, past = "9026-01-31T12:00:00Z", "2020-01-01T00:00:00Z"
@@ -557,7 +510,7 @@ def test_a_time_after_the_last_message_is_told_before_spark_is_started(
     ],
 )
 def test_what_the_server_lacks_is_told_before_spark_is_started(
-    ingest: Callable[..., str], tmp_path: Path, arguments: list[str], sentence: str
+    ingest: Says, tmp_path: Path, arguments: list[str], sentence: str
 ) -> None:
     assert ingest(*arguments).startswith(sentence)
     assert not (tmp_path / "new").exists()
@@ -603,17 +556,9 @@ def test_an_option_given_by_its_own_name_keeps_it() -> None:
         raise ConfigError(sentence)
 
 
-@pytest.mark.parametrize(
-    "master",
-    ["local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "yarn", "k8s://https://h:6443"],
-)
-def test_masters_that_spark_knows(master: str) -> None:
-    assert SparkFlags(master=master, conf=["spark.a=b=c"]).settings() == {"spark.a": "b=c"}
-
-
-def test_master_url_with_several_hosts_needs_one_reachable() -> None:
-    import socket
-
+def test_masters_that_spark_knows_and_of_several_hosts_one_must_be_reachable() -> None:
+    for master in ("local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "yarn", K8S):
+        assert SparkFlags(master=master, conf=["spark.a=b=c"]).settings() == {"spark.a": "b=c"}
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         SparkFlags(master=f"spark://127.0.0.1:1,127.0.0.1:{port}").settings()
@@ -621,82 +566,8 @@ def test_master_url_with_several_hosts_needs_one_reachable() -> None:
         SparkFlags(master="spark://127.0.0.1:1,127.0.0.1:2").settings()
 
 
-def test_a_table_of_a_catalog_is_in_iceberg() -> None:
-    ingest = Ingest(options={"stream": "S"}, to="mine:lake.x", checkpoint="chk", format="delta")
-    with pytest.raises(ConfigError, match=r"^--format delta: mine:lake.x is a table of a"):
-        ingest.check()
-
-
 def test_a_template_in_a_catalog_that_is_not_configured_is_told_before_spark_starts() -> None:
     ingest = Ingest(options={"stream": "S"}, to="mine:lake.{subject[1]}", checkpoint="chk")
     ingest.check()
     with pytest.raises(ConfigError, match="no configuration of a catalog 'mine'"):
         ingest.look_ahead()
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (
-            "[TASK_WRITE_FAILED] Task failed. SQLSTATE: 58030\n"
-            "Caused by: java.io.IOException: No space left on device",
-            "No space left on device: free some, and run the same again, which goes on where it "
-            "was.",
-        ),
-        (
-            ": org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to "
-            "find the data source: x. SQLSTATE: 42K02\n\tat a.b",
-            "Failed to find the data source: x.",
-        ),
-        ("[PARSE_SYNTAX_ERROR] Syntax error at 'a'. SQLSTATE: 42601", "Syntax error at 'a'."),
-        (
-            "[STREAM_FAILED] Broken pipe SQLSTATE: XXKST",
-            "A Python process of Spark has ended while it was needed: it was killed, the memory "
-            "may have run out. See to that, and run the same again, which goes on where it was.",
-        ),
-    ],
-)
-def test_sparks_marks_are_no_part_of_the_sentence(text: str, sentence: str) -> None:
-    assert str(explain(RuntimeError(text))) == sentence
-
-
-class _Failed(RuntimeError):
-    """As PySpark's exceptions keep what Java says."""
-
-    def __init__(self, text: str, trace: str) -> None:
-        super().__init__(text)
-        self._cause = RuntimeError()
-        self._cause._stackTrace = trace  # type: ignore[attr-defined]
-
-
-_CLEANING = (
-    "\tSuppressed: org.apache.spark.SparkException: abort: Traceback (most recent call last):\n"
-    "jetspark.errors.ConnectionFailure: while cleaning up\n\n\tat a.b\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("trace", "sentence"),
-    [
-        (
-            "org.apache.spark.SparkException: Writing job failed.\n\tat a.b\n" + _CLEANING +
-            "Caused by: org.apache.spark.SparkException: [X] commit: Traceback:\n"
-            "jetspark.errors.ServerRefusedError: Connection refused.\n\n\tat a.b\n" + _CLEANING,
-            "Connection refused.",
-        ),
-        (
-            "org.apache.spark.SparkException: Writing job failed.\n\tat a.b\n"
-            "Caused by: java.io.IOException: Broken disk\n\tat a.b\n",
-            "Broken disk",
-        ),
-        (
-            "java.lang.IllegalStateException: batch 0 doesn't exist\n\tat a.b",
-            "The query's checkpoint has lost its batch 0: it was removed while the query ran. To "
-            "begin anew, remove what is left of it and of the query's table, or name other "
-            "folders.",
-        ),
-    ],
-)  # fmt: skip
-def test_the_reason_of_a_failed_commit_is_told(trace: str, sentence: str) -> None:
-    text = "[STREAM_FAILED] Writing job failed. SQLSTATE: XXKST"
-    assert str(explain(_Failed(text, trace))) == sentence

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from tests.cli.conftest import Run
 
 from jetspark import blocking
 from jetspark.cli import app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.cli.conftest import Run
 
 
 @pytest.fixture

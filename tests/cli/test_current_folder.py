@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from tests.spark.test_workers import wait_until_ready
+from tests.support.processes import ended
+from tests.support.streams import Admin
 
 from jetspark.codecs.decoding import Decoding
 from jetspark.spark.fast_start.workers import start_fork_server
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
 
 NAMES = (
     "grpc_tools", "jetspark", "json", "pandas", "pyarrow", "pyspark", "pyspark_evil", "socket",
@@ -56,11 +51,7 @@ def test_the_compiler_of_protobuf_imports_nothing_from_here(here: Path) -> None:
 @pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="forks, as only on Linux")
 def test_the_fork_server_imports_nothing_from_here(here: Path) -> None:
-    from tests.spark.test_workers import wait_until_ready
-
     with tempfile.TemporaryDirectory() as name:
-        from pathlib import Path
-
         server = start_fork_server(Path(name, "p"), "local[1]", {})
         assert server is not None
         try:
@@ -72,33 +63,23 @@ def test_the_fork_server_imports_nothing_from_here(here: Path) -> None:
 
 def test_the_module_of_the_command_imports_nothing_from_here(here: Path) -> None:
     (here / "jetspark.py").unlink()  # Python itself takes the one that it is told to run
-    command = [sys.executable, "-m", "jetspark", "ingest", "--help"]
-    done = subprocess.run(command, capture_output=True, timeout=100, check=False)
-    assert b"--to" in done.stdout
+    assert "--to" in ended(sys.executable, "-m", "jetspark", "ingest", "--help").stdout
     assert imported(here) == ""
 
 
 @pytest.mark.full
-@pytest.mark.server
 @pytest.mark.spark
 @pytest.mark.tables
 @pytest.mark.parametrize("preloading", ["on", "off"])
 def test_a_command_with_spark_imports_nothing_from_here(
-    here: Path, shared_server: NatsServer, admin: Admin, preloading: str
+    here: Path, admin: Admin, preloading: str
 ) -> None:
     """Neither itself nor its workers, the ones that Spark starts included."""
     stream = f"FOLDER_{preloading}"
     admin.create(stream, f"{stream}.>")
     admin.fill([(f"{stream}.a", b'{"a": 1}')])
-    script = os.path.join(os.path.dirname(sys.executable), "jetspark")
-    to = str(here.parent / "table")
-    done = subprocess.run(
-        [script, "ingest", stream, "--to", to, "--json", "a INT", "--server", shared_server.url],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env=os.environ | {"JETSPARK_PRELOADING": preloading},
-    )
+    script = Path(sys.executable).with_name("jetspark")
+    ingest = ["ingest", stream, "--to", str(here.parent / "table"), "--json", "a INT"]
+    done = ended(script, *ingest, "--server", admin.url, JETSPARK_PRELOADING=preloading)
     assert done.returncode == 0, done.stderr
     assert imported(here) == ""

@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
 from tests.blocking.eventually import eventually
+from tests.cli.conftest import Run
 from tests.support.ports import free_port
 from tests.support.processes import end, jetspark
 
 from jetspark import blocking
 from jetspark.cli import app
 from jetspark.dead_letters import DeadLetter, DeadLetters
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
-    from tests.cli.conftest import Run
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 @pytest.mark.full
@@ -44,12 +39,8 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
         consumer = js.create_consumer(name, durable_name="worker")
         (said,) = command("create", "--stream", name)
         assert f"{dead}_ADVISORIES" in said
-        assert json.loads("\n".join(command("create", "--stream", name, "--json"))) == {
-            "name": dead,
-            "advisories": f"{dead}_ADVISORIES",
-            "streams": [name],
-            "dropped": [],
-        }
+        made = {"name": dead, "advisories": f"{dead}_ADVISORIES", "streams": [name], "dropped": []}
+        assert json.loads("\n".join(command("create", "--stream", name, "--json"))) == made
         letters = js.dead_letters(dead)
 
         def give_up(data: bytes) -> None:
@@ -84,12 +75,8 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
         with monkeypatch.context() as patch:
             patch.setattr(DeadLetters, "replay_letter", replay_and_look)
             document = command(*replay, "--keep", "--json", "--metrics", address)
-        assert json.loads("\n".join(document)) == {
-            "replayed": 2,
-            "skipped": 0,
-            "unproven": 0,
-            "duplicates": 0,
-        }
+        counts = {"replayed": 2, "skipped": 0, "unproven": 0, "duplicates": 0}
+        assert json.loads("\n".join(document)) == counts
         ours = r'(?=.*client_id="")(?=.*error_type="").*"request".*'
         count = rf"^messaging_client_operation_duration_seconds_count{{{ours}}} (\d+)"
         first_count, second_count = (re.findall(count, text, re.MULTILINE) for text in seen)

@@ -7,17 +7,14 @@ import os
 import re
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas
 import pytest
 from tests.pages.page import is_as_shown, read_page
 from tests.support.processes import finish, first_line, jetspark
 from tests.support.table_readers import column
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 README = Path(__file__).parents[2] / "README.md"
 _VARIES = re.compile(

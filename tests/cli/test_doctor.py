@@ -9,11 +9,13 @@ import shutil
 import sys
 import time
 from collections import namedtuple
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.conftest import Run
+from tests.conftest import MakeServer
 from tests.support.server_lines import LINES
 
 from jetspark import blocking
@@ -22,14 +24,10 @@ from jetspark.cli import app
 from jetspark.cli.doctor import TESTED
 from jetspark.version import __version__
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Found = dict[str, list[tuple[str, str]]]
+Doctor = Callable[..., tuple[int, Found]]
+Guarded = Callable[[Permissions], str]
 
-    from tests.cli.conftest import Run
-    from tests.conftest import MakeServer
-
-    Found = dict[str, list[tuple[str, str]]]
-    Doctor = Callable[..., tuple[int, Found]]
 
 CHECKS = (
     *("Python", "kernel", "PySpark", "deltalake", "pyiceberg", "Java", "workers", "disk"),
@@ -67,7 +65,7 @@ def states(found: Found) -> dict[str, str]:
 
 
 @pytest.fixture
-def guarded(make_server: MakeServer) -> Callable[[Permissions], str]:
+def guarded(make_server: MakeServer) -> Guarded:
     """The URL of a server for a user with these permissions."""
 
     def make(permissions: Permissions) -> str:
@@ -82,10 +80,7 @@ def guarded(make_server: MakeServer) -> Callable[[Permissions], str]:
 
 @pytest.mark.full
 def test_where_all_is_well_each_line_is_ok_and_so_is_the_exit_code(
-    run: Run,
-    doctor: Doctor,
-    needs_server: Callable[[str], None],
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, doctor: Doctor, needs_server: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_server("2.10")
     monkeypatch.delenv("PYSPARK_PYTHON")  # a worker's real Python
@@ -195,7 +190,7 @@ def test_a_server_without_jetstream_is_told_how_to_have_it(
 
 
 def test_a_role_that_the_user_lacks_is_told_with_what_it_lacks(
-    doctor: Doctor, guarded: Callable[[Permissions], str], needs_server: Callable[[str], None]
+    doctor: Doctor, guarded: Guarded, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.10")
     allowed = Roles().pull_reader("S", "c") | Roles().doctor()
@@ -233,7 +228,7 @@ def test_what_is_denied_lacks_even_where_it_is_allowed(
 
 
 def test_where_the_server_does_not_tell_of_the_user_a_warning_says_how_it_would(
-    doctor: Doctor, guarded: Callable[[Permissions], str]
+    doctor: Doctor, guarded: Guarded
 ) -> None:
     code, found = doctor("--role", "publisher --subject s", server=guarded(Roles().publisher("s")))
     assert code == app.DONE

@@ -5,23 +5,18 @@ from __future__ import annotations
 import ast
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from rich.table import Table
 from rich.text import Text
+from tests.cli.conftest import Run
 
 from jetspark import blocking, cli
 from jetspark.cli import app, console
 from jetspark.cli.console import log_shown, show_facts, show_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.cli.conftest import Run
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 Capture = pytest.CaptureFixture[str]
 
@@ -47,7 +42,8 @@ def test_nothing_is_printed_by_another_way() -> None:
     assert found == {"console.py", "completion.py"}
 
 
-def test_every_way_to_print_escapes(capsys: Capture) -> None:
+def test_every_way_to_print_escapes(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])  # pytest's own would take the log
     console.say(EVIL, Text(EVIL))
     console.fail(EVIL)
     console.err.print(EVIL, markup=False)
@@ -58,14 +54,14 @@ def test_every_way_to_print_escapes(capsys: Capture) -> None:
     table = Table(EVIL)
     table.add_row(EVIL)
     console.out.print(table)
+    with log_shown():
+        logging.getLogger("jetspark").warning("-ERR %s", EVIL)
     captured = capsys.readouterr()
     assert harmless(captured.out), captured.out
     assert harmless(captured.err), captured.err
     assert "\\x1b" in captured.out
-
-
-def test_json_says_the_same_characters(capsys: Capture) -> None:
-    console.say_json({"a": f"{EVIL}\ud800 ü"})
+    assert "-ERR" in captured.err
+    console.say_json({"a": f"{EVIL}\ud800 ü"})  # the same characters
     assert json.loads(capsys.readouterr().out) == {"a": f"{EVIL}\ud800 ü"}
 
 
@@ -128,13 +124,6 @@ def test_a_raw_answer_is_written_as_it_is(
             assert capfdbinary.readouterr().out == b"\x1b\xff\n"
         assert app.run([*run, "--json"]) == app.FAILED
         assert b"not both" in capfdbinary.readouterr().err
-
-
-def test_the_log_escapes(capsys: Capture) -> None:
-    with log_shown():
-        logging.getLogger("jetspark").warning("-ERR %s", EVIL)
-    captured = capsys.readouterr()
-    assert harmless(captured.err)
 
 
 def test_no_value_makes_lines_of_its_own(capsys: Capture) -> None:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Run
+from tests.support.streams import Admin
 from tests.support.table_readers import column
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.cli.conftest import Run
-    from tests.support.streams import Admin
 
 MESSAGES, SIZE, PER_BATCH = 1200, 2000, 200
 
@@ -41,10 +37,9 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.full
 def test_a_full_disk_is_said_and_with_more_room_the_same_command_goes_on(
-    admin: Admin, unique: Callable[[str], str], small: Path, run_in_spark: Run
+    admin: Admin, small: Path, run_in_spark: Run
 ) -> None:
-    name = unique("FULL")
-    admin.create(name, name)
+    name = admin.stream()
     admin.fill([(name, os.urandom(SIZE)) for _ in range(MESSAGES)])
     table = small / "table"
     ingest = ["ingest", name, "--to", str(table), "--max-offsets-per-trigger", str(PER_BATCH)]

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from tests.cli.conftest import Run
 
 from jetspark import blocking
 from jetspark.cli import app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.cli.conftest import Run
 
 
 @pytest.fixture
@@ -54,10 +50,7 @@ def test_ls_and_info_show_members_and_partitions(url: str, run: Run, stream: str
 
 
 def test_what_is_not_there_is_one_sentence(url: str, run: Run, stream: str) -> None:
-    assert run("group", "info", stream, "worker") == (
-        app.FAILED,
-        "",
-        f'Consumer group "worker" of stream "{stream}" not found on {url} '
-        '(did you mean "workers"?).\n',
-    )
+    missing = f'Consumer group "worker" of stream "{stream}" not found on {url} '
+    said = missing + '(did you mean "workers"?).\n'
+    assert run("group", "info", stream, "worker") == (app.FAILED, "", said)
     assert run("group", "ls", "NO_SUCH")[2].startswith('Stream "NO_SUCH" not found on ')

@@ -10,12 +10,15 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Run
 from tests.support.processes import end, finish, jetspark
 from tests.support.streams import Admin, numbered
 from tests.support.table_readers import by_duckdb, column
@@ -23,13 +26,6 @@ from tests.support.table_readers import by_duckdb, column
 from jetspark.cli.ingest import done
 from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.lakehouse.ledger import TableLedger
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.cli.conftest import Run
 
 SECONDS = 300.0
 
@@ -140,7 +136,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.full
-@pytest.mark.spark
 def test_stopped_amid_its_batches_it_goes_on_and_no_row_is_lost_or_repeated(
     admin: Admin,
     url: str,
@@ -218,7 +213,6 @@ def test_a_followed_bucket_loses_the_keys_that_went_while_nobody_looked(
 
 
 @pytest.mark.full
-@pytest.mark.spark
 def test_ingest_follows_until_it_is_stopped_and_a_second_run_is_refused_until_the_first_has_ended(
     admin: Admin, url: str, run_in_spark: Run, tmp_path: Path, nothing_left: Callable[[], None]
 ) -> None:
@@ -259,7 +253,6 @@ def test_ingest_follows_until_it_is_stopped_and_a_second_run_is_refused_until_th
 
 
 @pytest.mark.full
-@pytest.mark.spark
 def test_a_run_without_new_messages_ends_before_spark_is_started(
     admin: Admin, run_in_spark: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

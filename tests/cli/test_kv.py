@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from tests.cli.conftest import Run
 from tests.support.processes import end, finish, jetspark
 
 from jetspark import blocking
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.cli.conftest import Run
 
 
 @pytest.fixture
@@ -32,10 +28,8 @@ def prices(url: str, unique: Callable[[str], str]) -> str:
 def test_ls_lists_buckets_or_the_keys_of_one(run: Run, url: str, prices: str) -> None:
     code, out, _ = run("kv", "ls")
     head, *rows = out.splitlines()
-    assert (code, head.split()) == (
-        0,
-        ["bucket", "entries", "size", "history", "time", "to", "live"],
-    )
+    names = ["bucket", "entries", "size", "history", "time", "to", "live"]
+    assert (code, head.split()) == (0, names)
     assert [row.split()[1] for row in rows if row.startswith(f"{prices} ")] == ["5"]
     documents = json.loads(run("kv", "ls", "--json")[1])
     assert f"KV_{prices}" in [one["config"]["name"] for one in documents]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.cli.conftest import Run
+from tests.support.streams import Admin
 
 from jetspark.cli import app
 from jetspark.cli.lineage import lineage_of
@@ -18,13 +21,7 @@ from jetspark.lakehouse.formats import Format
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.options import parse_options
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.cli.conftest import Run
-    from tests.support.streams import Admin
-
-    Events = Callable[[], list[dict[str, Any]]]
+Events = Callable[[], list[dict[str, Any]]]
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +37,6 @@ def places(datasets: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(one["namespace"], one["name"]) for one in datasets]
 
 
-@pytest.mark.spark
 def test_an_ingest_tells_stream_table_columns_and_rows(
     run_in_spark: Run, admin: Admin, tmp_path: Path, events: Events, url: str
 ) -> None:
@@ -64,7 +60,6 @@ def test_an_ingest_tells_stream_table_columns_and_rows(
 
 
 @pytest.mark.full
-@pytest.mark.spark
 def test_a_pipeline_tells_each_sink(
     run_in_spark: Run, admin: Admin, tmp_path: Path, events: Events, url: str
 ) -> None:
@@ -135,19 +130,16 @@ def test_the_last_event_tells_how_a_run_ended(
     assert places(found[0]["inputs"]) == [("nats://a:4333", "ORDERS")]
 
 
-@pytest.mark.parametrize(
-    ("to", "place"),
-    [
-        ("s3://lake/shop/orders", ("s3://lake", "shop/orders")),
-        ("file:///x/lake", ("file", "/x/lake")),
-    ],
-)
 def test_files_are_named_as_openlineage_names_them(
-    to: str, place: tuple[str, str], events: Events, monkeypatch: pytest.MonkeyPatch
+    events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jetspark.cli.lineage.find_table", lambda *_: None)
-    told(None, to=to)
-    assert places(events()[0]["outputs"]) == [place]
+    for to, place in (
+        ("s3://lake/shop/orders", ("s3://lake", "shop/orders")),
+        ("file:///x/lake", ("file", "/x/lake")),
+    ):
+        told(None, to=to)
+        assert places(events()[-1]["outputs"]) == [place]
 
 
 def test_an_event_that_cannot_be_sent_is_a_warning(
@@ -161,7 +153,12 @@ def test_an_event_that_cannot_be_sent_is_a_warning(
     ]
 
 
-def test_without_a_place_for_events_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_place_for_events_or_with_a_wrong_one_nothing_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "nothing")
+    with pytest.raises(ConfigError, match=r"^--lineage: the configuration"):
+        told(None)
     monkeypatch.delenv("OPENLINEAGE__TRANSPORT__TYPE")
     with pytest.raises(ConfigError, match=r"^--lineage: set OPENLINEAGE_URL"):
         told(None)
@@ -180,9 +177,3 @@ def test_the_configuration_of_the_current_folder_runs_nothing(
     with pytest.raises(ConfigError, match="OPENLINEAGE_CONFIG="):
         told(None)
     assert not Path("ran").exists()
-
-
-def test_a_wrong_configuration_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "nothing")
-    with pytest.raises(ConfigError, match=r"^--lineage: the configuration"):
-        told(None)

@@ -6,13 +6,18 @@ import json
 import logging
 import re
 import select
+import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from tests.cli.conftest import Run
+from tests.conftest import MakeServer
 from tests.support.ports import free_port
 from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin, numbered
@@ -21,14 +26,6 @@ from jetspark.bulk.ranges import Loss, left_out
 from jetspark.cli.console import Outcome
 from jetspark.cli.signals import stop_on_signals
 from jetspark.cli.spark_runs import Losses, Watch
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.cli.conftest import Run
-    from tests.conftest import MakeServer
 
 SECONDS = 300.0
 logger = logging.getLogger("jetspark.of_spark")
@@ -169,14 +166,8 @@ def test_a_loss_is_told_while_the_query_runs(
         left_out(logger, "a batch", Loss("S", "S is gone"))
         query.isActive = len(told) < 2
 
-    query: Any = SimpleNamespace(
-        recentProgress=[],
-        lastProgress=None,
-        isActive=True,
-        stop=lambda: None,
-        exception=lambda: None,
-        awaitTermination=wait,
-    )
+    query: Any = SimpleNamespace(recentProgress=[], lastProgress=None, isActive=True)
+    query.stop, query.exception, query.awaitTermination = lambda: None, lambda: None, wait
     query.status = {"message": "Processing new data"}
     with stop_on_signals() as stop, watch.losses.gathered():
         watch.run({"t": query}, stop)

@@ -8,25 +8,20 @@ import shutil
 import signal
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from pyspark.sql import SparkSession
+from tests.cli.conftest import Run
 from tests.support.ports import free_port
 from tests.support.processes import end, finish, jetspark
 from tests.support.streams import Admin
 from tests.support.table_readers import column
 
+from jetspark.server import NatsServer
 from jetspark.spark.replay import Replay
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-    from tests.cli.conftest import Run
-
-    from jetspark.server import NatsServer
 
 SECONDS = 300.0
 

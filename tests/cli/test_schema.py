@@ -6,20 +6,17 @@ import base64
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from tests.cli.conftest import Run
 from tests.registry.conftest import avro
 
 from jetspark.cli import app
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.cli.conftest import Run
 
 
 @pytest.fixture(scope="module")

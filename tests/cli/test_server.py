@@ -8,18 +8,15 @@ import re
 import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.conftest import Run
 from tests.support.ports import free_port
 from tests.support.processes import end, finish, first_line, jetspark, python, wait_until_gone
 from tests.support.raw_client import RawClient
 
 from jetspark.cli import app
 from jetspark.server import NatsServer, server_version
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.server
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.conftest import Run
 
 from jetspark import blocking
+from jetspark.blocking.services import Request, Service
 from jetspark.cli import app
 from jetspark.errors import ServiceError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.cli.conftest import Run
-
-    from jetspark.blocking.services import Request, Service
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 def answer(request: Request) -> None:

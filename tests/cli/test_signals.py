@@ -12,25 +12,18 @@ import sys
 import tempfile
 import warnings
 from asyncio.selector_events import BaseSelectorEventLoop
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from jetspark.cli import app
 from jetspark.cli.demo import _read_flights, demo
 from jetspark.cli.options import Connection
-from jetspark.cli.signals import (
-    StopRequested,
-    run_until_signal,
-    signals_held,
-    stop_on_signals,
-)
+from jetspark.cli.signals import StopRequested, run_until_signal, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import SparkFlags, quiet_spark
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
 
 
 class _SignalledInItsFinalizer:
@@ -139,7 +132,6 @@ def _server() -> None:
 @pytest.mark.parametrize(
     ("use", "prefix"),
     [(_quiet_spark, "spark"), (demo, "demo"), (_server, "server")],
-    ids=["spark", "demo", "server"],
 )
 def test_one_in_the_moment_when_a_folder_is_made_leaves_no_folder(
     use: Callable[[], Any], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -210,7 +202,9 @@ def test_handlers_are_as_before_when_signals_were_held(handler: Any) -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_failure_that_follows_is_its_consequence() -> None:
+def test_a_failure_that_follows_is_its_consequence_and_any_other_stays_itself() -> None:
+    with pytest.raises(OSError, match="of itself"), stop_on_signals():
+        raise OSError("of itself")
     with pytest.raises(StopRequested), stop_on_signals():
         with contextlib.suppress(StopRequested):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -222,11 +216,6 @@ def test_one_that_was_ignored_before_stays_ignored() -> None:
     with stop_on_signals() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         stop.check()
-
-
-def test_a_failure_without_a_signal_stays_itself() -> None:
-    with pytest.raises(OSError, match="of itself"), stop_on_signals():
-        raise OSError("of itself")
 
 
 def test_one_that_reaches_a_fork_before_it_is_another_program_says_nothing() -> None:

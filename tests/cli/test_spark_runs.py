@@ -6,10 +6,12 @@ import logging
 import signal
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
 from tests.support.java import accumulator_server
 
 from jetspark.cli import spark_runs
@@ -17,11 +19,6 @@ from jetspark.cli.console import Outcome
 from jetspark.cli.signals import Stop, StopRequested
 from jetspark.cli.spark_runs import Watch, log_failures
 from jetspark.errors import PipelineError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def test_what_py4j_logs_goes_to_the_file(
@@ -73,11 +70,7 @@ class Query:
 
 
 def run(
-    query: Query,
-    outcome: Outcome | None = None,
-    stop: Stop | None = None,
-    *,
-    read: bool = False,
+    query: Query, outcome: Outcome | None = None, stop: Stop | None = None, *, read: bool = False
 ) -> Watch:
     watch = Watch(outcome or Outcome(), read={"orders"} if read else ())
     watch.run({"orders": cast("StreamingQuery", query)}, stop or Stop())

@@ -7,25 +7,20 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Run
+from tests.conftest import MakeServer
 from tests.support.ports import free_port
 from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin, numbered
 
 from jetspark import blocking
+from jetspark.blocking.jetstream import JetStream
 from jetspark.cli import app
 from jetspark.cli.console import limit, size, span
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.cli.conftest import Run
-    from tests.conftest import MakeServer
-
-    from jetspark.blocking.jetstream import JetStream
 
 
 @pytest.fixture
@@ -168,10 +163,9 @@ def test_purge_before_a_sequence_that_is_not_there_deletes_nothing(run: Run, ord
 
 
 def test_messages_are_deleted_when_a_person_says_so(
-    run: Run, admin: Admin, unique: Callable[[str], str], answers: Callable[[str], None]
+    run: Run, admin: Admin, answers: Callable[[str], None]
 ) -> None:
-    name = unique("PURGED")
-    admin.create(name, f"{name}.>")
+    name = admin.stream(under=".>")
     admin.fill(numbered(f"{name}.a", 10) + numbered(f"{name}.b", 10))
 
     def purge(*more: str) -> tuple[int, str, str]:
@@ -208,11 +202,12 @@ def test_a_stream_is_removed_when_a_person_says_so(
 def test_without_a_terminal_force_is_required(
     run: Run, admin: Admin, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     name = admin.stream(3)
-    code, out, err = run("stream", command, name)
-    assert (code, out) == (1, "")
-    assert err.endswith("? There is no terminal to ask on: confirm with --force.\n")
+    for stdin in (io.StringIO("y\n"), None):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        code, out, err = run("stream", command, name)
+        assert (code, out) == (1, "")
+        assert err.endswith("? There is no terminal to ask on: confirm with --force.\n")
     assert admin.api.stream(name).messages == 3
 
 

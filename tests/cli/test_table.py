@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,8 +11,16 @@ from jetspark.cli import app
 from jetspark.lakehouse.formats import Format, make_table
 from jetspark.lakehouse.table import TableName
 
-if TYPE_CHECKING:
-    from pathlib import Path
+
+def option(text: str) -> tuple[str, str]:
+    return ("--table-option", f"storage.{text}")
+
+
+STORE = [
+    *("s3://bucket/none", "--format", "delta", *option("max_retries=0")),
+    *(*option("AWS_ENDPOINT_URL=http://127.0.0.1:9"), *option("AWS_ACCESS_KEY_ID=me")),
+    *option("AWS_SECRET_ACCESS_KEY=s3cret"),
+]
 
 
 @pytest.mark.parametrize(
@@ -22,29 +30,10 @@ if TYPE_CHECKING:
         (["info", "nobody:x"], "'nobody:x' has no namespace: write nobody:namespace.x "),
         (["info", "nowhere"], "There is no Delta or Iceberg table at 'nowhere'."),
         (["vacuum", "nowhere", "--keep", "7"], "--keep must be hours, days or weeks, such as "),
-        (
-            [
-                "info", "s3://bucket/none", "--format", "delta",
-                "--table-option", "storage.AWS_ENDPOINT_URL=http://127.0.0.1:9",
-                "--table-option", "storage.AWS_SECRET_ACCESS_KEY=s3cret",
-                "--table-option", "storage.AWS_ACCESS_KEY_ID=me",
-                "--table-option", "storage.max_retries=0",
-            ],
-            "s3://bucket/none cannot be read: URL scheme is not allowed.",
-        ),
-        (
-            [
-                "info", "s3://bucket/none", "--format", "delta",
-                "--table-option", "storage.AWS_ENDPOINT_URL=http://127.0.0.1:9",
-                "--table-option", "storage.AWS_ALLOW_HTTP=true",
-                "--table-option", "storage.AWS_SECRET_ACCESS_KEY=s3cret",
-                "--table-option", "storage.AWS_ACCESS_KEY_ID=me",
-                "--table-option", "storage.max_retries=0",
-            ],
-            "s3://bucket/none cannot be reached: ",
-        ),
+        (["info", *STORE], "s3://bucket/none cannot be read: URL scheme is not allowed."),
+        (["info", *STORE, *option("AWS_ALLOW_HTTP=true")], "s3://bucket/none cannot be reached: "),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_opened_is_one_sentence(
     capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.conftest import Run
 
 from jetspark import blocking
 from jetspark.cli import app
+from jetspark.full_client import Client
 from jetspark.tracing.tree import MessageTrace, MissingServer
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Run
-
-    from jetspark.full_client import Client
 
 
 def test_trace_draws_a_tree_and_with_json_gives_the_reports(

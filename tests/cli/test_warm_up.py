@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from collections.abc import Callable
+from pathlib import Path
+
 from jetspark.cli import app
 from jetspark.spark.fast_start import class_archive
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -22,58 +21,60 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "archives"
 
 
+@pytest.fixture
+def warm_up(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    return lambda *more: (app.run(["warm-up", *more]), *capsys.readouterr())
+
+
+Command = Callable[..., tuple[int, str, str]]
+
+
 @pytest.mark.spark
 def test_archive_is_made_and_removed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+    monkeypatch: pytest.MonkeyPatch, warm_up: Command, folder: Path
 ) -> None:
     monkeypatch.setattr(class_archive, "_train", lambda file: file.write_text("classes") and "")
-    assert app.run(["warm-up"]) == app.DONE
+    code, out, err = warm_up()
     (archive,) = folder.glob("*.jsa")
-    assert capsys.readouterr().out == f"Spark starts faster with {archive}.\n"
-    assert app.run(["warm-up", "--remove"]) == app.DONE
-    assert capsys.readouterr().out == "1 removed.\n"
+    assert (code, out, err) == (app.DONE, f"Spark starts faster with {archive}.\n", "")
+    assert warm_up("--remove") == (app.DONE, "1 removed.\n", "")
     assert not list(folder.glob("spark-*"))
 
 
 @pytest.mark.spark
 def test_remove_reports_an_archive_that_another_process_creates(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, warm_up: Command
 ) -> None:
-    codes = []
+    told = []
 
     def train(file: Path) -> str:
-        codes.append(app.run(["warm-up", "--remove"]))
+        told.append(warm_up("--remove"))
         return "" if file.write_text("classes") else "nothing written"
 
     monkeypatch.setattr(class_archive, "_train", train)
-    assert app.run(["warm-up"]) == app.DONE
-    assert codes == [app.FAILED]
-    assert capsys.readouterr().err == (
-        "Another process is creating an archive: run this again afterwards.\n"
-    )
+    assert warm_up()[0] == app.DONE
+    says = "Another process is creating an archive: run this again afterwards.\n"
+    assert told == [(app.FAILED, "", says)]
 
 
 @pytest.mark.spark
-def test_failure_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failure_is_one_sentence(monkeypatch: pytest.MonkeyPatch, warm_up: Command) -> None:
     monkeypatch.setattr(class_archive, "_train", lambda _file: "Traceback\nno space left")
-    assert app.run(["warm-up"]) == app.FAILED
-    assert capsys.readouterr().err == "Spark does not start faster: no space left\n"
+    assert warm_up() == (app.FAILED, "", "Spark does not start faster: no space left\n")
 
 
 @pytest.mark.spark
 def test_a_full_disk_is_told_with_its_folder_and_no_archive_is_begun(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+    monkeypatch: pytest.MonkeyPatch, warm_up: Command, folder: Path
 ) -> None:
     monkeypatch.setattr(class_archive, "_train", lambda _file: pytest.fail("begun"))
     free = SimpleNamespace(free=50_331_648)
     monkeypatch.setattr("shutil.disk_usage", lambda place: free if place == folder else None)
-    assert app.run(["warm-up"]) == app.FAILED
-    assert capsys.readouterr().err == (
+    says = (
         f"Spark does not start faster: the disk of {folder} has 50 MB free, and an archive needs "
         "about 200: free some, or set JETSPARK_CLASS_ARCHIVES to a folder on another disk.\n"
     )
+    assert warm_up() == (app.FAILED, "", says)
     archive = class_archive.class_archive()
     assert archive is not None
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("begun"))
@@ -81,32 +82,25 @@ def test_a_full_disk_is_told_with_its_folder_and_no_archive_is_begun(
     assert not list(folder.glob("spark-*"))
     free.free = 10**9  # the user has freed some
     monkeypatch.setattr(class_archive, "_train", lambda file: file.write_text("classes") and "")
-    assert app.run(["warm-up"]) == app.DONE
+    assert warm_up()[0] == app.DONE
 
 
-def test_switched_off_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_where_there_can_be_none_it_says_why(
+    monkeypatch: pytest.MonkeyPatch, warm_up: Command, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(class_archive.VARIABLE, "off")
-    assert app.run(["warm-up"]) == app.FAILED
-    assert capsys.readouterr().err == "It is switched off: JETSPARK_CLASS_ARCHIVES=off.\n"
-
-
-def test_without_a_folder_it_says_how_to_name_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(class_archive.VARIABLE, "/proc/archives")
-    assert app.run(["warm-up"]) == app.FAILED
-    assert "set JETSPARK_CLASS_ARCHIVES to" in capsys.readouterr().err
-
-
-def test_with_a_folder_of_sparks_configuration_it_says_why_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert class_archive.class_archive() is None  # none is made in the background either
-    assert app.run(["warm-up"]) == app.FAILED
-    assert capsys.readouterr().err == (
-        "Java takes no archive where Spark has a configuration folder, here "
-        f"{tmp_path}: unset SPARK_CONF_DIR, or rename the folder, and give settings with --conf.\n"
-    )
+    for variable, value, says in (
+        (class_archive.VARIABLE, "off", "It is switched off: JETSPARK_CLASS_ARCHIVES=off.\n"),
+        (class_archive.VARIABLE, "/proc/archives", "set JETSPARK_CLASS_ARCHIVES to"),
+        (
+            "SPARK_CONF_DIR",
+            str(tmp_path),
+            "Java takes no archive where Spark has a configuration folder, here "
+            f"{tmp_path}: unset SPARK_CONF_DIR, or rename the folder, and give settings with "
+            "--conf.\n",
+        ),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, value)
+            code, out, err = warm_up()
+            assert (code, out, says in err) == (app.FAILED, "", True)
+            assert class_archive.class_archive() is None  # nor in the background
