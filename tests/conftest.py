@@ -387,7 +387,9 @@ class _SparkTogether(LoadFileScheduling):  # type: ignore[misc]
         return self._scopes[file]
 
 
-_SHARES_SPARK = re.compile(r"spark: SparkSession|run_in_spark|to_parquet")
+_SHARES_SPARK = re.compile(
+    r"spark: SparkSession|run_in_spark|to_parquet|lake: Lake|lake: Packed|read: Read"
+)
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

@@ -1,21 +1,54 @@
-"""A streaming query as a user runs it again and again."""
+"""Spark as a user has it: what is read, written, and run again and again."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from tests.support.lake import Lake
 from tests.support.streams import Admin, numbered
 
+from jetspark.server import NatsServer
+from jetspark.spark.failures import explain
 from jetspark.spark.queries import source_options, start_writing
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+Read = Callable[..., DataFrame]
 
-    from pyspark.sql import SparkSession
 
-    from jetspark.server import NatsServer
+@pytest.fixture
+def read(spark: SparkSession, shared_server: NatsServer) -> Read:
+    """`read(stream="S")`: rows of format("jetstream"), by default of the shared server."""
+
+    def read(**options: str) -> DataFrame:
+        options = {"servers": shared_server.url} | options
+        return spark.read.format("jetstream").options(**options).load()
+
+    return read
+
+
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write(shared_server: NatsServer) -> Write:
+    """`write(rows, stream="S")`: as a batch, by default to the shared server."""
+
+    def write(rows: DataFrame, mode: str = "append", **options: str) -> None:
+        options = {"servers": shared_server.url} | options
+        rows.write.format("jetstream").options(**options).mode(mode).save()
+
+    return write
+
+
+def failure(call: Callable[[], object]) -> str:
+    """The sentence that a user gets of what Spark raises."""
+    with pytest.raises(PySparkException) as caught:
+        call()
+    return str(explain(caught.value))
 
 
 class ToParquet:
@@ -46,6 +79,12 @@ class ToParquet:
 def to_parquet(spark: SparkSession, tmp_path: Path) -> ToParquet:
     """Set its `options`."""
     return ToParquet(spark, tmp_path)
+
+
+@pytest.fixture
+def lake(spark: SparkSession, admin: Admin, tmp_path: Path) -> Lake:
+    """Tables in the test's folder."""
+    return Lake(spark, admin, tmp_path)
 
 
 @pytest.fixture

@@ -27,14 +27,11 @@ def main(spark_at: str, *arguments: str) -> None:
     builder = SparkSession.builder.appName("program")
     builder = builder.remote(spark_at) if spark_at.startswith("sc://") else builder.master(spark_at)
     if not spark_at.startswith("sc://"):
-        builder = (
-            builder.config("spark.ui.enabled", "false")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.executor.memory", "512m")
-            .config("spark.executor.cores", "1")
-            .config("spark.executor.extraJavaOptions", os.environ.get("EXECUTORS", ""))
-        )
+        conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+        conf |= {"spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
+        conf |= {"spark.executor.extraJavaOptions": os.environ.get("EXECUTORS", "")}
+        for name, value in (conf | {"spark.executor.cores": "1"}).items():
+            builder = builder.config(name, value)
     spark = builder.getOrCreate()
     print(json.dumps(findings(spark, *arguments)))
     spark.stop()
@@ -47,17 +44,12 @@ def findings(
     rows = spark.read.format("jetstream").options(**stream, minPartitions="2").load()
     counted = rows.count()
     limited = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "600", "minPartitions": "2"}
-    changes = (
-        spark.readStream.format("jetstream")
-        .options(**source_options(stream | limited, follow=False))
-        .load()
-    )
-    writer = (
-        changes.selectExpr(f"concat('{target}.', seq % 3) subject", "data")
-        .writeStream.format("jetstream")
-        .options(servers=servers, stream=target, guarantee="exactly-once", prepareStream="true")
-        .option("checkpointLocation", f"{folder}/checkpoint")
-    )
+    given = source_options(stream | limited, follow=False)
+    changes = spark.readStream.format("jetstream").options(**given).load()
+    writer = changes.selectExpr(f"concat('{target}.', seq % 3) subject", "data").writeStream
+    writer = writer.format("jetstream").options(servers=servers, stream=target)
+    writer = writer.options(guarantee="exactly-once", prepareStream="true")
+    writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
     start_writing(spark, writer, f"{folder}/checkpoint", None).awaitTermination(300)
     copy = spark.read.format("jetstream").options(servers=servers, stream=target)
     copied = copy.option("subjects", f"{target}.>").load()

@@ -1,8 +1,7 @@
 """Reads and writes with secrets in a Spark of its own that shows as much as it can.
 
 Arguments: a folder, options as JSON, for a stream "S", and the secret of a query into a table. What
-the UI showed is left
-in the folder, beside Spark's log and event log.
+the UI showed is left in the folder, beside Spark's log and event log.
 """
 
 from __future__ import annotations
@@ -34,18 +33,9 @@ PAGES = (
 
 def main(folder: Path, options: dict[str, str], task_secret: str) -> None:
     (folder / "events").mkdir()
-    spark = local_session(
-        "secrets",
-        master="local[2]",
-        log_file=folder / "spark.log",
-        conf={
-            "spark.ui.enabled": "true",
-            "spark.ui.port": "0",
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.compress": "false",
-            "spark.eventLog.dir": (folder / "events").as_uri(),
-        },
-    )
+    conf = {"spark.ui.enabled": "true", "spark.ui.port": "0", "spark.eventLog.enabled": "true"}
+    conf |= {"spark.eventLog.dir": (folder / "events").as_uri(), "spark.eventLog.compress": "false"}
+    spark = local_session("secrets", master="local[2]", log_file=folder / "spark.log", conf=conf)
     spark.sparkContext.setLogLevel("INFO")
     try:
         work(spark, folder, options)
@@ -66,15 +56,10 @@ def work(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
         "append"
     ).save()
     changes = spark.readStream.format("jetstream").options(**options, startingOffsets="earliest")
-    query = start_query(
-        changes.load()
-        .drop("subject")
-        .writeStream.format("jetstream")
-        .options(**options, subject="s.copy", guarantee="exactly-once", prepareStream="true")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start
-    )
+    writer = changes.load().drop("subject").writeStream.format("jetstream")
+    writer = writer.options(**options, subject="s.copy", guarantee="exactly-once")
+    writer = writer.options(prepareStream="true", checkpointLocation=str(folder / "checkpoint"))
+    query = start_query(writer.trigger(availableNow=True).start)
     query.awaitTermination(300)
     shown.append(str([report.json for report in query.recentProgress]))
     wrong = options | {"stream": "NOPE"}

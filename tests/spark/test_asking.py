@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
@@ -15,24 +17,14 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
 from jetspark.bulk.leaders import confirmed_facts
-from jetspark.errors import (
-    AuthError,
-    RequestTimeoutError,
-    ServerRefusedError,
-    StreamNotFoundError,
-)
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.errors import AuthError, RequestTimeoutError, ServerRefusedError, StreamNotFoundError
+from jetspark.server import NatsServer
 from jetspark.spark import reading
 from jetspark.spark.options import parse_options
 from jetspark.spark.reading import streams_facts
 from jetspark.spark.source import JetStreamDataSource
 from jetspark.spark.stream import JetStreamStreamReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from jetspark.bulk.stream_api import StreamAPI
-    from jetspark.server import NatsServer
 
 
 def _filled(server: NatsServer) -> dict[str, str]:
@@ -40,13 +32,6 @@ def _filled(server: NatsServer) -> dict[str, str]:
         admin.create("S", "s")
         admin.fill(numbered("s", 3))
     return {"servers": server.url, "stream": "S", "readTimeout": "20"}
-
-
-def test_a_question_goes_on_when_the_server_was_restarted(nats_server: NatsServer) -> None:
-    options = parse_options(_filled(nats_server))
-    assert streams_facts(options)["S"].last_seq == 3
-    nats_server.restart()
-    assert streams_facts(options)["S"].last_seq == 3
 
 
 def test_a_stream_of_a_pattern_may_go_while_its_leader_is_proven(
@@ -72,9 +57,13 @@ def test_a_stream_of_a_pattern_may_go_while_its_leader_is_proven(
             streams_facts(named, sure=True)
 
 
-def test_a_question_waits_for_a_server_that_is_down(nats_server: NatsServer) -> None:
+def test_a_question_goes_on_after_a_restart_and_waits_for_a_server_that_is_down(
+    nats_server: NatsServer,
+) -> None:
     options = parse_options(_filled(nats_server))
     streams_facts(options)
+    nats_server.restart()
+    assert streams_facts(options)["S"].last_seq == 3
     nats_server.stop()
     starting = threading.Timer(0.5, nats_server.start)
     starting.start()

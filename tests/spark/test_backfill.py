@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
-from tests.spark.test_source import failure, load, sequences
+from tests.conftest import MakeServer
+from tests.spark.conftest import Read, ToParquet, failure
+from tests.spark.test_source import sequences
 from tests.support.server_lines import server_of
 from tests.support.streams import Admin, numbered
 
@@ -16,15 +18,6 @@ from jetspark.spark.options import parse_options
 from jetspark.spark.source import JetStreamBatchReader
 from jetspark.spark.stream import JetStreamStreamReader
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-    from tests.conftest import MakeServer
-    from tests.spark.conftest import ToParquet
-
-    from jetspark.server import NatsServer
-
 
 @pytest.fixture(autouse=True)
 def _newest(needs_server: Callable[[str], None]) -> None:
@@ -32,10 +25,9 @@ def _newest(needs_server: Callable[[str], None]) -> None:
 
 
 @pytest.fixture
-def stream(admin: Admin, unique: Callable[[str], str]) -> str:
+def stream(admin: Admin) -> str:
     """Long enough for a snapshot, though most of its messages gave way to later ones."""
-    name = unique("BACKLOG")
-    admin.create(name, f"{name}.*", max_msgs_per_subject=500)
+    name = admin.stream(under=".*", max_msgs_per_subject=500)
     admin.fill([(f"{name}.{number % 10}", b"%d" % number) for number in range(1, 5001)])
     admin.fill(numbered(f"{name}.latest", 60_000))
     admin.delete_messages(name, 77, 4000)
@@ -43,31 +35,25 @@ def stream(admin: Admin, unique: Callable[[str], str]) -> str:
 
 
 @pytest.mark.full
-def test_a_batch_read_has_the_same_rows_in_one_partition(
-    spark: SparkSession, shared_server: NatsServer, stream: str
-) -> None:
-    url = shared_server.url
-    expected = sorted(map(tuple, load(spark, url, stream).collect()))
-    frame = load(spark, url, stream, backfill="snapshot")
-    assert sorted(map(tuple, frame.collect())) == expected
-    assert frame.rdd.getNumPartitions() == 1
-    two = load(spark, url, stream, backfill="snapshot", minPartitions="2")
-    assert sorted(map(tuple, two.collect())) == expected
-    assert two.rdd.getNumPartitions() == 2
-    part = load(
-        spark, url, stream, backfill="snapshot", startingOffsets="50", endingOffsets="65000",
-        subjects=f"{stream}.3",
-    )  # fmt: skip
+def test_a_batch_read_has_the_same_rows_in_one_partition(read: Read, stream: str) -> None:
+    expected = sorted(map(tuple, read(stream=stream).collect()))
+    for parts in (1, 2):
+        how = {"minPartitions": "2"} if parts == 2 else {}
+        frame = read(stream=stream, backfill="snapshot", **how)
+        assert sorted(map(tuple, frame.collect())) == expected
+        assert frame.rdd.getNumPartitions() == parts
+    some = {"startingOffsets": "50", "endingOffsets": "65000", "subjects": f"{stream}.3"}
+    part = read(stream=stream, backfill="snapshot", **some)
     assert sequences(part) == list(range(53, 5_000, 10))
 
 
 def test_streams_that_are_too_small_for_a_snapshot_share_partitions(
-    shared_server: NatsServer, stream: str, admin: Admin
+    stream: str, admin: Admin
 ) -> None:
     for number in range(5):
         admin.create(f"{stream}_{number}", f"{stream}_{number}")
         admin.fill(numbered(f"{stream}_{number}", 10))
-    options = {"servers": shared_server.url, "streamPattern": f"{stream}.*", "backfill": "snapshot"}
+    options = {"servers": admin.url, "streamPattern": f"{stream}.*", "backfill": "snapshot"}
     planned = JetStreamBatchReader(parse_options(options)).partitions()
     assert [[one.snapshot for one in part.ranges] for part in planned] == [[True], [False] * 5]
     options["endingOffsets"] = json.dumps(
@@ -79,9 +65,9 @@ def test_streams_that_are_too_small_for_a_snapshot_share_partitions(
 
 @pytest.mark.full
 def test_the_first_batch_of_a_query_comes_through_a_snapshot_and_later_ones_do_not(
-    to_parquet: ToParquet, shared_server: NatsServer, stream: str, admin: Admin
+    to_parquet: ToParquet, stream: str, admin: Admin
 ) -> None:
-    options = {"servers": shared_server.url, "stream": stream, "startingOffsets": "earliest"}
+    options = {"servers": admin.url, "stream": stream, "startingOffsets": "earliest"}
     to_parquet.options = options | {"backfill": "snapshot", "maxOffsetsPerTrigger": "64000"}
     to_parquet.run()
     admin.fill(numbered(f"{stream}.new", 100))
@@ -102,33 +88,29 @@ def test_only_the_first_batch_is_planned_with_a_snapshot() -> None:
 
 
 def test_an_old_server_is_refused_unless_the_value_says_so(
-    spark: SparkSession, make_server: MakeServer
+    read: Read, make_server: MakeServer
 ) -> None:
     server = make_server(binary=server_of("2.12"))
     with Admin(server.url) as admin:
         admin.create("S", "S.>")
         admin.fill(numbered("S.a", 100))
-    said = str(failure(load(spark, server.url, "S", backfill="snapshot").collect))
+    old = {"servers": server.url, "stream": "S"}
+    said = failure(read(**old, backfill="snapshot").collect)
     assert "'snapshot-blocking-deletes' accepts that" in said
-    frame = load(spark, server.url, "S", backfill="snapshot-blocking-deletes")
-    assert frame.count() == 100
+    assert read(**old, backfill="snapshot-blocking-deletes").count() == 100
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"backfill": "fast"}, "must be consumer, snapshot, snapshot-blocking-deletes, not 'fast'"),
-        ({"backfill": "snapshot", "soleReader": "true"}, "cannot be used with 'soleReader'"),
-        ({"backfill": "snapshot", "interestConsumer": "c"}, "used with 'interestConsumer'"),
+        ({"soleReader": "true"}, "cannot be used with 'soleReader'"),
+        ({"interestConsumer": "c"}, "used with 'interestConsumer'"),
+        ({"maxRecordsPerPartition": "5"}, "has no effect in a batch read with 'backfill'"),
+        ({"stream": "", "bucket": "b"}, "present values are read by a consumer"),
     ],
-    ids=range(3),
 )
 def test_options_that_do_not_fit_are_one_sentence(options: dict[str, str], said: str) -> None:
+    given = {"stream": "S", "backfill": "snapshot"} | options
     with pytest.raises(ConfigError, match=said):
-        parse_options({"stream": "S", **options})
-    with pytest.raises(ConfigError, match="has no effect in a batch read with 'backfill'"):
-        parse_options(
-            {"stream": "S", "backfill": "snapshot", "maxRecordsPerPartition": "5"}
-        ).for_batch()
-    with pytest.raises(ConfigError, match="present values are read by a consumer"):
-        parse_options({"bucket": "b", "backfill": "snapshot"}).for_batch()
+        parse_options({name: value for name, value in given.items() if value}).for_batch()

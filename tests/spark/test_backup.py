@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.spark.test_source import failure
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.conftest import failure
 from tests.support import archives
 from tests.support.server_lines import server_of
 from tests.support.streams import Admin
@@ -16,19 +18,12 @@ from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 from jetspark.spark.options import parse_options
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
 COUNT = 3_000
 
 
 @pytest.fixture(scope="module", params=["2.12", "2.15"])
 def made(
-    request: pytest.FixtureRequest,
-    spark: SparkSession,
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[Any], str]:
     """(folder, rows of an ordinary read, the time of message 1500); the server is gone."""
     folder = tmp_path_factory.mktemp("backups") / "backup"
@@ -88,22 +83,20 @@ def test_what_does_not_fit_is_one_sentence(
     spark: SparkSession, made: tuple[Path, list[Any], str], tmp_path: Path
 ) -> None:
     folder, _, _ = made
-    assert "is not a backup of a stream" in str(failure(load(spark, tmp_path).collect))
+    assert "is not a backup of a stream" in failure(load(spark, tmp_path).collect)
     for uri in ("s3a://AKEY:SECRETKEY@x/y?z=SECRET", "s3://AKEY:SECRETKEY/SECRET@x/y"):
         refused = failure(spark.read.format("jetstream").option("backup", uri).load().collect)
-        assert "SECRET" not in str(refused)
+        assert "SECRET" not in refused
     lost = failure(load(spark, folder, startingOffsets="1").collect)
-    assert "begins at sequence 50: 1 to 49 had been removed. Set failOnDataLoss" in str(lost)
+    assert "begins at sequence 50: 1 to 49 had been removed. Set failOnDataLoss" in lost
     assert load(spark, folder, startingOffsets="1", failOnDataLoss="false").count() > 2900
     wrong = failure(load(spark, folder, subjects="T.3").collect)
-    assert "no message under 'T.3' is in the backup of stream 'S'" in str(wrong)
+    assert "no message under 'T.3' is in the backup of stream 'S'" in wrong
     cut = tmp_path / "cut"
     cut.mkdir()
     for file in folder.iterdir():
         (cut / file.name).write_bytes(file.read_bytes()[: 10**6])
-    assert "The archive has 1000000 bytes; backup.json says " in str(
-        failure(load(spark, cut).collect)
-    )
+    assert "The archive has 1000000 bytes; backup.json says " in failure(load(spark, cut).collect)
 
 
 def test_messages_removed_while_the_stream_was_backed_up_are_a_loss(
@@ -113,7 +106,7 @@ def test_messages_removed_while_the_stream_was_backed_up_are_a_loss(
     content = archives.message_list(stored)
     folder = archives.write_backup(tmp_path / "b", content, 1, 1_500, 1_500)
     lost = failure(load(spark, folder).collect)
-    assert "The backup of stream 'S' lacks 500 of 1,500 messages: they were removed" in str(lost)
+    assert "The backup of stream 'S' lacks 500 of 1,500 messages: they were removed" in lost
     frame = load(spark, folder, failOnDataLoss="false", minPartitions="7")
     assert (frame.rdd.getNumPartitions(), frame.count()) == (7, 1_000)
 
@@ -128,13 +121,9 @@ def test_messages_removed_while_the_stream_was_backed_up_are_a_loss(
         ({"keys": "a"}, "Option 'keys' is for reading a 'bucket'"),
         ({"backup": " "}, "Option 'backup' is empty"),
     ],
-    ids=range(6),
 )
 def test_options_of_servers_are_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         parse_options({"backup": "/backups/S", **options})
-
-
-def test_a_backup_is_no_source_of_a_streaming_query() -> None:
     with pytest.raises(ConfigError, match=r"'backup' is for spark\.read"):
         parse_options({"backup": "/backups/S"}).for_streaming()

@@ -4,43 +4,31 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import nats
 import pyarrow as pa
 import pytest
 from nats.js.errors import KeyNotFoundError
-from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.conftest import Read, ToParquet, Write, failure
+from tests.support.streams import Admin, Row
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.errors import BadNameError, ConfigError, TableError
-from jetspark.spark.failures import explain
+from jetspark.server import NatsServer
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
 from jetspark.spark.sink import EntryEncoder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
-    from tests.spark.conftest import ToParquet
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
-
-
-def make_bucket(admin: Admin, name: str, history: int = 5) -> str:
-    admin.create(
-        f"KV_{name}",
-        f"$KV.{name}.>",
-        max_msgs_per_subject=history,
-        allow_rollup_hdrs=True,
-        allow_direct=True,
-        deny_delete=True,
-        discard="new",
-    )
+def make_bucket(admin: Admin, name: str) -> str:
+    config = {"max_msgs_per_subject": 5, "discard": "new"}
+    config |= dict.fromkeys(("allow_rollup_hdrs", "allow_direct", "deny_delete"), True)
+    admin.create(f"KV_{name}", f"$KV.{name}.>", **config)
     return name
 
 
@@ -50,50 +38,29 @@ def bucket(admin: Admin, unique: Callable[[str], str]) -> str:
     name = make_bucket(admin, unique("prices"))
     delete = [("KV-Operation", "DEL")]
     purge = [("KV-Operation", "PURGE"), ("Nats-Rollup", "sub")]
-    admin.fill(
-        [
-            (f"$KV.{name}.a.1", b"old"),
-            (f"$KV.{name}.a.1", b"new"),
-            (f"$KV.{name}.a.2", b"x"),
-            (f"$KV.{name}.a.2", b"", delete),
-            (f"$KV.{name}.b.1", b"y"),
-            (f"$KV.{name}.b.1", b"", purge),
-            (f"$KV.{name}.b.2", b"z"),
-        ]
-    )
+    a, b = f"$KV.{name}.a", f"$KV.{name}.b"
+    rows: list[Row] = [(f"{a}.1", b"old"), (f"{a}.1", b"new"), (f"{a}.2", b"x")]
+    rows += [(f"{a}.2", b"", delete), (f"{b}.1", b"y"), (f"{b}.1", b"", purge), (f"{b}.2", b"z")]
+    admin.fill(rows)
     return name
-
-
-def load(spark: SparkSession, server: NatsServer, **options: str) -> DataFrame:
-    return spark.read.format("jetstream").options(servers=server.url, **options).load()
 
 
 def values(rows: DataFrame) -> set[tuple[Any, ...]]:
     return {(row.key, row.value and row.value.decode()) for row in rows.collect()}
 
 
-def test_bucket_read_returns_current_values(
-    spark: SparkSession, shared_server: NatsServer, bucket: str
-) -> None:
-    rows = load(spark, shared_server, bucket=bucket)
+def test_bucket_read_returns_current_values(read: Read, bucket: str) -> None:
+    rows = read(bucket=bucket)
     assert rows.columns == ["bucket", "key", "value", "revision", "created", "operation"]
     assert values(rows) == {("a.1", "new"), ("b.2", "z")}
     assert {(row.bucket, row.operation) for row in rows.collect()} == {(bucket, "PUT")}
-    assert values(load(spark, shared_server, bucket=bucket, keys="a.*,c")) == {("a.1", "new")}
-    chosen = load(spark, shared_server, bucket=bucket, columns="revision,key")
+    assert values(read(bucket=bucket, keys="a.*,c")) == {("a.1", "new")}
+    chosen = read(bucket=bucket, columns="revision,key")
     assert {tuple(row) for row in chosen.collect()} == {(2, "a.1"), (7, "b.2")}
 
 
-def test_empty_bucket_reads_as_no_rows(
-    spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
-) -> None:
-    assert load(spark, shared_server, bucket=make_bucket(admin, unique("empty"))).count() == 0
-
-
-def test_bucket_read_with_history_returns_all_revisions(
-    spark: SparkSession, shared_server: NatsServer, bucket: str
-) -> None:
-    rows = load(spark, shared_server, bucket=bucket, history="true").orderBy("revision").collect()
+def test_bucket_read_with_history_returns_all_revisions(read: Read, bucket: str) -> None:
+    rows = read(bucket=bucket, history="true").orderBy("revision").collect()
     assert [(row.revision, row.key, row.value, row.operation) for row in rows] == [
         (1, "a.1", b"old", "PUT"),
         (2, "a.1", b"new", "PUT"),
@@ -107,16 +74,11 @@ def test_bucket_read_with_history_returns_all_revisions(
 @pytest.mark.full
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
 def test_a_bucket_becomes_a_table_of_its_present_values(
-    spark: SparkSession,
-    shared_server: NatsServer,
-    bucket: str,
-    admin: Admin,
-    tmp_path: Path,
-    format_: str,
+    spark: SparkSession, bucket: str, admin: Admin, tmp_path: Path, format_: str
 ) -> None:
     """Over a second run, and a third, adopted, without the first two's checkpoint."""
     table = tmp_path / "table"
-    options = {"servers": shared_server.url, "bucket": bucket, "startingOffsets": "earliest"}
+    options = {"servers": admin.url, "bucket": bucket, "startingOffsets": "earliest"}
     ingest = Ingest(options=options, to=str(table), format=format_, json_schema="n INT")
 
     def run(*, adopt: bool = False) -> set[tuple[str, int, str | None]]:
@@ -129,28 +91,21 @@ def test_a_bucket_becomes_a_table_of_its_present_values(
         return set(found)
 
     assert run() == {("a.1", 2, "new"), ("b.2", 7, "z")}
-    admin.fill(
-        [
-            (f"$KV.{bucket}.a.2", b'{"n": 5}'),
-            (f"$KV.{bucket}.b.2", b"", [("KV-Operation", "DEL")]),
-            (f"$KV.{bucket}.a.1", b"\xff"),
-        ]
-    )
+    gone = [("KV-Operation", "DEL")]
+    rows: list[Row] = [(f"$KV.{bucket}.a.2", b'{"n": 5}'), (f"$KV.{bucket}.b.2", b"", gone)]
+    admin.fill([*rows, (f"$KV.{bucket}.a.1", b"\xff")])
     there = {("a.1", 10, "\ufffd"), ("a.2", 8, None)}
     assert run() == there
     shutil.rmtree(table / "_checkpoint")
     with pytest.raises(TableError, match="does not have its checkpoint and would write them again"):
         run()
     assert run(adopt=True) == there
-    delete = (f"$KV.{bucket}.a.2", b"", [("KV-Operation", "DEL")])
-    admin.fill([delete, (f"$KV.{bucket}.a.1", b"\xff")])
+    admin.fill([(f"$KV.{bucket}.a.2", b"", gone), (f"$KV.{bucket}.a.1", b"\xff")])
     assert run() == {("a.1", 12, "\ufffd")}
 
 
-def test_changes_as_they_come(
-    to_parquet: ToParquet, shared_server: NatsServer, bucket: str, admin: Admin
-) -> None:
-    options = {"servers": shared_server.url, "bucket": bucket, "startingOffsets": "earliest"}
+def test_changes_as_they_come(to_parquet: ToParquet, bucket: str, admin: Admin) -> None:
+    options = {"servers": admin.url, "bucket": bucket, "startingOffsets": "earliest"}
     to_parquet.options = options
     to_parquet.run()
     admin.fill([(f"$KV.{bucket}.c", b"later")])
@@ -161,16 +116,15 @@ def test_changes_as_they_come(
 
 
 async def test_rows_are_put_and_deleted_and_a_peer_reads_them(
-    spark: SparkSession, shared_server: NatsServer, bucket: str
+    spark: SparkSession, read: Read, write: Write, bucket: str, shared_server: NatsServer
 ) -> None:
     rows = spark.sql(
         "SELECT * FROM VALUES ('n.1', 'one', 'PUT'), ('n.2', 'two', NULL), ('a.1', NULL, NULL), "
         "('b.2', NULL, 'PURGE') AS t(key, value, operation)"
     )
-    sink = rows.write.format("jetstream").options(servers=shared_server.url, bucket=bucket)
     for _ in range(2):
-        sink.mode("append").save()
-    assert values(load(spark, shared_server, bucket=bucket)) == {("n.1", "one"), ("n.2", "two")}
+        write(rows, bucket=bucket)
+    assert values(read(bucket=bucket)) == {("n.1", "one"), ("n.2", "two")}
     peer = await nats.connect(shared_server.url)
     try:
         kv = await peer.jetstream().key_value(bucket)
@@ -183,17 +137,13 @@ async def test_rows_are_put_and_deleted_and_a_peer_reads_them(
 
 
 def test_a_snapshot_can_be_written_to_another_bucket(
-    spark: SparkSession,
-    shared_server: NatsServer,
-    bucket: str,
-    admin: Admin,
-    unique: Callable[[str], str],
+    read: Read, write: Write, bucket: str, admin: Admin, unique: Callable[[str], str]
 ) -> None:
     copy = make_bucket(admin, unique("copy"))
-    rows = load(spark, shared_server, bucket=bucket)
-    sink = rows.write.format("jetstream").options(servers=shared_server.url, bucket=copy)
-    sink.mode("append").save()
-    assert values(load(spark, shared_server, bucket=copy)) == values(rows)
+    rows = read(bucket=bucket)
+    assert read(bucket=copy).count() == 0
+    write(rows, bucket=copy)
+    assert values(read(bucket=copy)) == values(rows)
 
 
 @pytest.mark.parametrize(
@@ -212,28 +162,19 @@ def test_options_that_do_not_go_together(options: dict[str, str], says: str) -> 
         parse_options(options).for_batch()
 
 
-def test_a_missing_bucket_is_reported(
-    spark: SparkSession, shared_server: NatsServer, bucket: str
+def test_a_missing_bucket_and_a_wrong_column_are_reported(
+    spark: SparkSession, read: Read, write: Write, bucket: str
 ) -> None:
-    with pytest.raises(PySparkException) as caught:
-        load(spark, shared_server, bucket=bucket + "x").count()
-    assert f"did you mean '{bucket}'" in str(explain(caught.value))
+    assert f"did you mean '{bucket}'" in failure(read(bucket=bucket + "x").count)
     rows = spark.range(1).selectExpr("'k' key", "'v' value", "1 price")
-    with pytest.raises(PySparkException) as caught:
-        sink = rows.write.format("jetstream").options(servers=shared_server.url, bucket=bucket)
-        sink.mode("append").save()
-    assert "'price' cannot be written to a bucket" in str(explain(caught.value))
+    said = failure(lambda: write(rows, bucket=bucket))
+    assert "'price' cannot be written to a bucket" in said
 
 
 def test_bucket_entries_with_wrong_keys_or_operations_are_refused() -> None:
     def encode(key: str | None, value: str | None, operation: str | None = None) -> list[Any]:
-        batch = pa.RecordBatch.from_pydict(
-            {
-                "key": pa.array([key], pa.string()),
-                "value": pa.array([value], pa.string()),
-                "operation": pa.array([operation], pa.string()),
-            }
-        )
+        row = {"key": key, "value": value, "operation": operation}
+        batch = pa.RecordBatch.from_pylist([row], pa.schema(dict.fromkeys(row, pa.string())))
         return list(EntryEncoder("B", largest=5).messages([batch]))
 
     assert encode("a.b", "v") == [(b"$KV.B.a.b", None, b"v")]
@@ -241,11 +182,11 @@ def test_bucket_entries_with_wrong_keys_or_operations_are_refused() -> None:
     for key in ("", "a b", ".a", "a.", "a..b", "a.*", "_kv.a"):
         with pytest.raises(BadNameError):
             encode(key, "v")
-    with pytest.raises(ConfigError, match="no key"):
-        encode(None, "v")
-    with pytest.raises(ConfigError, match="not PUT, DEL or PURGE"):
-        encode("a", "v", "put")
-    with pytest.raises(ConfigError, match="without a value"):
-        encode("a", None, "PUT")
-    with pytest.raises(ConfigError, match="has 6 bytes"):
-        encode("a", "123456")
+    for row, says in (
+        ((None, "v"), "no key"),
+        (("a", "v", "put"), "not PUT, DEL or PURGE"),
+        (("a", None, "PUT"), "without a value"),
+        (("a", "123456"), "has 6 bytes"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            encode(*row)

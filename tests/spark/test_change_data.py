@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -17,22 +17,13 @@ from tests.support.debezium import (
     replay_history,
     with_repeats,
 )
+from tests.support.lake import Lake
+from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.infer import with_event_schema
-from jetspark.spark.ingest import Ingest
-from jetspark.spark.lag import Progress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 
@@ -42,45 +33,38 @@ BAD = (
     b'{"op": "c", "after": {"customer": "x"}, "source": {"table": "%s"}}' % TABLE.encode(),
 )
 """What has no value for the key: no event, an envelope without source, a row without its key."""
-DDL = "id BIGINT, customer STRING, amount DECIMAL(10,2), changed TIMESTAMP_NTZ"
 
 
 @pytest.mark.full
-def test_both_ways_make_the_table_of_the_database(
-    spark: SparkSession, shared_server: NatsServer, admin: Admin, tmp_path: Path,
-    unique: Callable[[str], str],
-) -> None:  # fmt: skip
+def test_both_ways_make_the_table_of_the_database(lake: Lake) -> None:
     """In two runs, with bad messages between the events; and a history of the same stream."""
-    stream, rng = unique("CDC"), random.Random(5)
-    admin.create(stream, f"{stream}.>")
+    rng = random.Random(5)
     database = Database(rng)
     for _ in range(300):
         database.change()
-    subject = f"{stream}.public.{TABLE}"
+    subject = f"{lake.stream}.public.{TABLE}"
     messages = [
         (subject, one.payload("postgresql")) for one in with_repeats(rng, database.log, 0.02)
     ]
     messages[50:50] = [(subject, b"{"), (subject, b""), (subject, b'{"ts_ms": 5}')]
     messages[80:80] = [(subject, one) for one in BAD]
-    options = {"servers": shared_server.url, "stream": stream, "startingOffsets": "earliest"}
-    options |= {"minPartitions": "2", "maxOffsetsPerTrigger": "120", "decode": "debezium"}
+    how = {"minPartitions": "2", "maxOffsetsPerTrigger": "120", "decode": "debezium"}
+    options = lake.options | how
     for begin, end in pairwise((0, len(messages) // 2, len(messages))):
-        admin.fill(messages[begin:end])
+        lake.admin.fill(messages[begin:end])
         source = with_event_schema(options)
-        left_out = run(spark, source, tmp_path, "direct/{__table}")
+        left_out = run(lake, source, "direct/{__table}")
         assert left_out == (2 if begin == 0 else 0)  # a tombstone and a heartbeat
-        run(spark, source, tmp_path, "through", through_spark=True)
-        run(spark, source, tmp_path, "history", format="iceberg", history=True)
-    job = Ingest(options=source, to=str(tmp_path / "stopped"), keys=["id"])
-    query = job.start(spark)
+        run(lake, source, "through", through_spark=True)
+        run(lake, source, "history", format="iceberg", history=True)
     with pytest.raises(StreamingQueryException, match=r"Message (51|81) of .* does not become"):
-        query.awaitTermination(120)
+        lake.ingest("stopped", source, keys=["id"])
     rows = "SELECT id, customer, amount, epoch_us(changed), __table FROM t ORDER BY id"
     wanted = [(*row.values(), TABLE) for _, row in sorted(replay(database.log).items())]
     for way, table in (("direct", f"direct/{TABLE}"), ("through", "through")):
-        assert by_duckdb(Format.DELTA, tmp_path / table, rows) == wanted
+        assert by_duckdb(Format.DELTA, lake.folder / table, rows) == wanted
         said = 'SELECT seq, data, "column", reason FROM t ORDER BY seq'
-        aside = by_duckdb(Format.DELTA, tmp_path / f"bad_{way}", said)
+        aside = by_duckdb(Format.DELTA, lake.folder / f"bad_{way}", said)
         assert [one[:3] for one in aside] == [
             (51, b"{", None), (81, BAD[0], None), (82, BAD[1], None), (83, BAD[2], "id"),
         ]  # fmt: skip
@@ -88,30 +72,21 @@ def test_both_ways_make_the_table_of_the_database(
         assert aside[1][3].startswith("The payload is no event")
         assert aside[3][3] == "There is no value in id, which is the table's key."
     versions = "SELECT id, __op, epoch_us(valid_from), epoch_us(valid_to), amount FROM t"
-    found = by_duckdb(Format.ICEBERG, tmp_path / "history", versions)
+    found = by_duckdb(Format.ICEBERG, lake.folder / "history", versions)
     assert sorted(map(str, found)) == sorted(map(str, replay_history(database.log)))
 
 
-def run(spark: SparkSession, options: Any, folder: Path, to: str, **how: Any) -> int:
+def run(lake: Lake, options: Any, to: str, **how: Any) -> int:
     """The number of messages that were left out."""
-    aside = str(folder / f"bad_{to.partition('/')[0]}")
-    job = Ingest(options=options, to=str(folder / to), keys=["id"], quarantine=aside, **how)
-    job.check()
-    job.look_ahead()
-    query = job.start(spark)
-    query.awaitTermination(120)
-    assert job.direct is (to != "through")
-    done = Progress()
-    done.update(query)
+    aside = str(lake.folder / f"bad_{to.partition('/')[0]}")
+    done = lake.ingest(to, options, keys=["id"], quarantine=aside, **how)
+    assert lake.direct is (to != "through")
     return done.left_out
 
 
-def test_the_schema_is_that_of_the_newest_event_or_has_to_be_given(
-    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
-) -> None:
-    stream = unique("CDC")
-    admin.create(stream, f"{stream}.>")
-    options = {"servers": shared_server.url, "stream": stream, "decode": "debezium"}
+def test_the_schema_is_that_of_the_newest_event_or_has_to_be_given(admin: Admin) -> None:
+    stream = admin.stream(under=".>")
+    options = {"servers": admin.url, "stream": stream, "decode": "debezium"}
     with pytest.raises(ConfigError, match="there is no event that carries its schema"):
         with_event_schema(options)
     database = Database(random.Random(1))
@@ -134,25 +109,3 @@ def test_the_schema_is_that_of_the_newest_event_or_has_to_be_given(
     assert json.loads(with_event_schema(options)["schema"]) == ENVELOPE_SCHEMA
     named = {**options, "schemaFile": "orders.json"}
     assert with_event_schema(named) is named
-
-
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ({"history": True}, "--history goes with --key"),
-        ({"keys": ["id"], "table_options": {"Keys": "id"}}, "either --key or --table-option keys"),
-        ({"keys": ["no"]}, "'keys': there is no column 'no'"),
-        ({"options": {"columns": "data,timestamp"}}, "'decode' needs the column seq"),
-        ({"options": {"schema": "id INTEGERS"}}, "there is no type INTEGERS"),
-        ({"options": {"schema": "{"}}, "The schema cannot be used: it is not JSON"),
-        ({"options": {"schema": '{"type": "int"}'}}, "no schema of a Debezium event"),
-    ],
-)
-def test_mistakes_are_found_before_spark_starts(
-    tmp_path: Path, how: dict[str, Any], said: str
-) -> None:
-    options = {"stream": "CDC", "decode": "debezium", "schema": DDL} | how.pop("options", {})
-    with pytest.raises(ConfigError, match=said):
-        job = Ingest(options=options, to=str(tmp_path / "t"), **how)
-        job.check()
-        job.look_ahead()

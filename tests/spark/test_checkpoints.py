@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from tests.support.lake import Lake
 
 from jetspark.spark.checkpoints import held_in
-from jetspark.spark.ingest import Ingest
 from jetspark.spark.queries import BY_FILE_SYSTEM, SETTING, with_quick_checkpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.mark.full
-def test_a_checkpoint_goes_on_in_either_way(
-    spark: SparkSession,
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    name = unique("QUICK")
-    admin.create(name, name)
-    options = {"servers": shared_server.url, "stream": name, "startingOffsets": "earliest"}
+def test_a_checkpoint_goes_on_in_either_way(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = lake.spark
     ways: list[str | None] = []
     start = DataStreamWriter.start
 
@@ -48,15 +32,14 @@ def test_a_checkpoint_goes_on_in_either_way(
         if own is not None:
             spark.conf.set(SETTING, own)
         try:
-            admin.fill([(name, b"one"), (name, b"two")])
-            ingest = Ingest(options=options, to=str(tmp_path / "table"))
-            ingest.start(spark).awaitTermination(120)
+            lake.fill(("a", b"one"), ("a", b"two"))
+            lake.ingest("table")
         finally:
             assert spark.conf.get(SETTING, None) == own
             spark.conf.unset(SETTING)
     assert ways[::2] == [BY_FILE_SYSTEM] * 2
     assert ways[1] != BY_FILE_SYSTEM
-    assert spark.read.format("jetspark-delta").load(str(tmp_path / "table")).count() == 6
+    assert len(lake.rows("table")) == 6
 
 
 def test_a_checkpoint_elsewhere_and_a_setting_of_ones_own_are_left_alone(

@@ -6,32 +6,26 @@ Each message is read exactly once, removed when the checkpoint has it, and never
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from tests.spark.conftest import ToParquet, failure
+from tests.support.cluster import Cluster
 from tests.support.driven_query import DrivenQuery
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, DataLossError
+from jetspark.server import NatsServer
 from jetspark.spark.claims import SOLE_READER
-from jetspark.spark.failures import explain
 from jetspark.spark.options import parse_options
 from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.wire import js_api
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import SparkSession
-    from tests.spark.conftest import ToParquet
-    from tests.support.cluster import Cluster
-
-    from jetspark.server import NatsServer
 
 
 @dataclass(frozen=True)
@@ -50,13 +44,8 @@ class Mode:
 
 
 QUEUE = Mode("workqueue", {"soleReader": "true"}, SOLE_READER, "read by another query", "2.11")
-INTEREST = Mode(
-    "interest",
-    {"interestConsumer": "spark"},
-    "spark-claim",
-    "keeps messages for another query",
-    "2.14",
-)
+KEEPS = "keeps messages for another query"
+INTEREST = Mode("interest", {"interestConsumer": "spark"}, "spark-claim", KEEPS, "2.14")
 of_queue = pytest.mark.parametrize("mode", [QUEUE], ids=["queue"])
 of_interest = pytest.mark.parametrize("mode", [INTEREST], ids=["interest"])
 
@@ -78,8 +67,11 @@ def stream(mode: Mode, admin: Admin, unique: Callable[[str], str]) -> str:
     return name
 
 
+Driven = Callable[..., DrivenQuery]
+
+
 @pytest.fixture
-def driven(shared_server: NatsServer, stream: str, mode: Mode) -> Callable[..., DrivenQuery]:
+def driven(shared_server: NatsServer, stream: str, mode: Mode) -> Driven:
     """Queries of this stream from its first message on."""
 
     def make(**options: str) -> DrivenQuery:
@@ -92,12 +84,19 @@ def driven(shared_server: NatsServer, stream: str, mode: Mode) -> Callable[..., 
 
 
 @pytest.fixture
-def query(driven: Callable[..., DrivenQuery]) -> DrivenQuery:
+def query(driven: Driven) -> DrivenQuery:
     return driven(startingOffsets="earliest")
 
 
 def reader_of(query: DrivenQuery) -> JetStreamStreamReader:
     return JetStreamStreamReader(parse_options(query.options))
+
+
+def planned_by(query: DrivenQuery) -> tuple[JetStreamStreamReader, Any, Any]:
+    """A reader that has planned a batch, and where that begins and ends."""
+    reader = reader_of(query)
+    start = reader.initialOffset()
+    return reader, start, reader.latestOffset(start, reader.getDefaultReadLimit())
 
 
 def make_consumer(admin: Admin, stream: str, name: str, **config: Any) -> None:
@@ -133,9 +132,7 @@ def test_what_the_checkpoint_has_is_removed(
     assert admin.facts(stream).first_seq == 901
     assert to_parquet.sequences() == list(range(1, 1001))
     to_parquet.home /= "second"  # a second query of the same DataFrame
-    with pytest.raises(PySparkException) as caught:
-        to_parquet.run()
-    assert "read by another query" in str(explain(caught.value))
+    assert "read by another query" in failure(to_parquet.run)
 
 
 @of_interest
@@ -177,7 +174,7 @@ def test_others_keep_their_messages(query: DrivenQuery, admin: Admin, stream: st
 
 
 def test_of_some_subjects_a_queue_keeps_the_others_and_interest_releases_them(
-    driven: Callable[..., DrivenQuery], mode: Mode, admin: Admin, stream: str
+    driven: Driven, mode: Mode, admin: Admin, stream: str
 ) -> None:
     query = driven(subjects=f"{stream}.b")
     query.run()
@@ -192,7 +189,7 @@ def test_of_some_subjects_a_queue_keeps_the_others_and_interest_releases_them(
 
 @of_queue
 def test_with_an_older_checkpoint_the_query_may_have_removed_what_it_misses(
-    driven: Callable[..., DrivenQuery], admin: Admin, stream: str
+    driven: Driven, admin: Admin, stream: str
 ) -> None:
     query = driven()
     admin.fill(numbered(f"{stream}.a", 30))
@@ -223,7 +220,7 @@ def test_of_a_stream_made_anew_nothing_is_removed_unread(
 @of_queue
 @pytest.mark.parametrize("chosen", [False, True])
 def test_a_query_that_began_with_an_empty_queue_removes_nothing_unread(
-    driven: Callable[..., DrivenQuery], admin: Admin, stream: str, *, chosen: bool
+    driven: Driven, admin: Admin, stream: str, *, chosen: bool
 ) -> None:
     query = driven(**{"subjects": f"{stream}.a"} if chosen else {})
     query.run()
@@ -281,7 +278,7 @@ def test_a_stream_that_does_not_fit_the_option_is_refused_with_the_reason(
 
 
 def test_a_second_query_is_refused_before_it_reads_and_may_follow_the_first(
-    driven: Callable[..., DrivenQuery], mode: Mode, admin: Admin, stream: str
+    driven: Driven, mode: Mode, admin: Admin, stream: str
 ) -> None:
     first, second = driven(), driven()
     first.run()
@@ -308,37 +305,33 @@ def test_a_second_query_is_refused_before_it_reads_and_may_follow_the_first(
     ids=["queue", "queue, other subjects", "interest"],
 )
 def test_of_two_queries_that_begin_at_once_one_is_refused(
-    driven: Callable[..., DrivenQuery], mode: Mode, admin: Admin, stream: str, subjects: str
+    driven: Driven, mode: Mode, admin: Admin, stream: str, subjects: str
 ) -> None:
     if mode is INTEREST:
         make_consumer(admin, stream, "other")
     fill_two(admin, stream, 100)
     chosen = [{"subjects": f"{stream}.{one}"} for one in subjects] or [{}, {}]
-    both = [reader_of(driven(startingOffsets="earliest", **options)) for options in chosen]
-    one, other = both
-    starts = [reader.initialOffset() for reader in both]
-    ends = [
-        reader.latestOffset(start, reader.getDefaultReadLimit())
-        for reader, start in zip(both, starts, strict=True)
-    ]
-    one.partitions(starts[0], ends[0])
+    first, second = (
+        planned_by(driven(startingOffsets="earliest", **options)) for options in chosen
+    )
+    one, *positions = first
+    other, *other_positions = second
+    one.partitions(*positions)
     with pytest.raises(ConfigError, match=mode.refusal):
-        other.partitions(starts[1], ends[1])
+        other.partitions(*other_positions)
     if mode is QUEUE:
-        one.commit(ends[0])
+        one.commit(positions[1])
         with pytest.raises(ConfigError, match=mode.refusal):
-            other.commit(ends[1])
+            other.commit(other_positions[1])
 
 
 @of_queue
 def test_after_a_crash_before_the_first_commit_the_query_knows_its_claim(
-    driven: Callable[..., DrivenQuery], admin: Admin, stream: str
+    driven: Driven, admin: Admin, stream: str
 ) -> None:
     admin.fill(numbered(f"{stream}.a", 10))
     for claimed in (False, True):
-        reader = reader_of(driven())
-        start = reader.initialOffset()
-        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        reader, start, end = planned_by(driven())
         if claimed:
             reader.partitions(start, end)
         admin.fill(numbered(f"{stream}.a", 10))
@@ -353,7 +346,7 @@ def test_after_a_crash_before_the_first_commit_the_query_knows_its_claim(
 
 @of_interest
 def test_a_query_that_died_in_its_start_begins_where_its_consumer_stands(
-    driven: Callable[..., DrivenQuery], admin: Admin, stream: str
+    driven: Driven, admin: Admin, stream: str
 ) -> None:
     query = driven(startingOffsets="latest")
     make_consumer(admin, stream, "other")
@@ -366,22 +359,18 @@ def test_a_query_that_died_in_its_start_begins_where_its_consumer_stands(
 
 @of_queue
 def test_a_logged_batch_is_not_read_without_the_option(
-    driven: Callable[..., DrivenQuery], admin: Admin, stream: str
+    driven: Driven, admin: Admin, stream: str
 ) -> None:
     admin.fill(numbered(f"{stream}.a", 10))
     query = driven()
-    reader = reader_of(query)
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    _, start, end = planned_by(query)
     del query.options["soleReader"]
     with pytest.raises(ConfigError, match="set the option 'soleReader'"):
         reader_of(query).partitions(start, end)
 
 
 @of_queue
-def test_nobody_else_can_read_the_queue(
-    driven: Callable[..., DrivenQuery], admin: Admin, stream: str
-) -> None:
+def test_nobody_else_can_read_the_queue(driven: Driven, admin: Admin, stream: str) -> None:
     driven(subjects=f"{stream}.a").run()
     admin.fill(numbered(f"{stream}.a", 10))
     for more in ({}, {"filter_subject": f"{stream}.a"}, {"filter_subject": f"{stream}.b"}):
@@ -456,9 +445,7 @@ def test_a_consumer_that_has_moved_stops_the_query(
 
 
 @of_queue
-def test_a_checkpoint_of_before_takes_the_claim(
-    driven: Callable[..., DrivenQuery], admin: Admin, stream: str
-) -> None:
+def test_a_checkpoint_of_before_takes_the_claim(driven: Driven, admin: Admin, stream: str) -> None:
     query = driven()
     admin.fill(numbered(f"{stream}.a", 10))
     query.run()
@@ -489,7 +476,7 @@ def test_a_checkpoint_of_before_takes_the_claim(
     ],
 )
 def test_a_start_that_would_skip_waiting_messages_is_refused(
-    driven: Callable[..., DrivenQuery], admin: Admin, stream: str, start: dict[str, str]
+    driven: Driven, admin: Admin, stream: str, start: dict[str, str]
 ) -> None:
     admin.fill(numbered(f"{stream}.a", 100))
     query = driven(**start)
@@ -507,7 +494,7 @@ def test_a_start_that_would_skip_waiting_messages_is_refused(
 
 @of_queue
 def test_messages_of_other_subjects_may_wait_before_the_start_and_stay(
-    driven: Callable[..., DrivenQuery], admin: Admin, stream: str
+    driven: Driven, admin: Admin, stream: str
 ) -> None:
     admin.fill(numbered(f"{stream}.b", 50))
     admin.fill(numbered(f"{stream}.a", 50))

@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.blocking.eventually import eventually
@@ -16,19 +16,13 @@ from tests.support.processes import descendants, python, wait_until_gone
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import SparkSession
+
 from jetspark.errors import ConfigError, SparkUnavailableError
 from jetspark.spark.fast_start import class_archive
 from jetspark.spark.fast_start.class_archive import ClassArchive
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-JAVA_VERSION = 'openjdk version "17.0.15"'
-
-
-@pytest.fixture
-def java(tmp_path: Path) -> Path:
-    return tmp_path / "java"
+JAVA, JAVA_VERSION = Path("/no/java"), 'openjdk version "17.0.15"'
 
 
 @pytest.fixture
@@ -49,8 +43,8 @@ def training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_archive, "_train", train)
 
 
-def made(folder: Path, java: Path, version: str = JAVA_VERSION) -> ClassArchive:
-    archive = ClassArchive(folder, java, version)
+def made(folder: Path, version: str = JAVA_VERSION) -> ClassArchive:
+    archive = ClassArchive(folder, JAVA, version)
     archive.make()
     assert archive.sound()
     return archive
@@ -60,16 +54,18 @@ def archives(folder: Path) -> list[str]:
     return sorted(file.suffix for file in folder.glob("spark-*"))
 
 
-def test_jvm_starts_without_an_archive_until_there_is_one(folder: Path, java: Path) -> None:
-    archive = ClassArchive(folder, java, JAVA_VERSION)
+def test_jvm_starts_without_an_archive_until_there_is_one(folder: Path) -> None:
+    archive = ClassArchive(folder, JAVA, JAVA_VERSION)
+    (archive.file / "below").mkdir(parents=True)  # is replaced
     assert archive.jvm_options() == []
     archive.make()
+    assert archive.sound()
     assert archive.jvm_options()[0] == f"-XX:SharedArchiveFile={archive.file}"
     assert archives(folder) == [".crc32", ".jsa"]
 
 
-def test_damaged_archive_is_not_used_and_made_again(folder: Path, java: Path) -> None:
-    archive = made(folder, java)
+def test_damaged_archive_is_not_used_and_made_again(folder: Path) -> None:
+    archive = made(folder)
     whole = archive.file.read_bytes()
     for damaged in (whole[:-1], whole[:2000] + b"?" + whole[2001:], b""):
         archive.file.write_bytes(damaged)
@@ -82,8 +78,8 @@ def test_damaged_archive_is_not_used_and_made_again(folder: Path, java: Path) ->
     assert archive.jvm_options()
 
 
-def test_archive_that_others_can_write_is_not_used(folder: Path, java: Path) -> None:
-    archive = made(folder, java)
+def test_archive_that_others_can_write_is_not_used(folder: Path) -> None:
+    archive = made(folder)
     archive.file.chmod(0o666)
     assert archive.jvm_options() == []
     archive.file.chmod(0o444)
@@ -92,12 +88,12 @@ def test_archive_that_others_can_write_is_not_used(folder: Path, java: Path) -> 
     assert archive.jvm_options() == []
 
 
-def test_last_used_archives_are_kept_and_nothing_of_killed_makers(folder: Path, java: Path) -> None:
+def test_last_used_archives_are_kept_and_nothing_of_killed_makers(folder: Path) -> None:
     (folder / "spark-4.0.0-a.unfinished").write_text("half of one")
     (folder / "spark-4.0.0-a.failed").write_text("why")
     made_before = []
     for number in range(6):
-        made_before.append(made(folder, java, f"{number}"))
+        made_before.append(made(folder, f"{number}"))
         os.utime(made_before[-1].file.with_suffix(".crc32"), (number, number))
     # The newest was the last one used when it was made.
     assert [archive.sound() for archive in made_before] == [False, False, True, True, True, True]
@@ -105,25 +101,25 @@ def test_last_used_archives_are_kept_and_nothing_of_killed_makers(folder: Path, 
 
 
 def test_each_java_and_spark_has_an_archive_of_its_own(
-    folder: Path, java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = ClassArchive(folder, java, JAVA_VERSION)
-    assert ClassArchive(folder, java, 'openjdk version "21"').file != one.file
+    one = ClassArchive(folder, JAVA, JAVA_VERSION)
+    assert ClassArchive(folder, JAVA, 'openjdk version "21"').file != one.file
     home = tmp_path / "spark"
     (home / "jars").mkdir(parents=True)
     monkeypatch.setenv("SPARK_HOME", str(home))
-    other = ClassArchive(folder, java, JAVA_VERSION)
+    other = ClassArchive(folder, JAVA, JAVA_VERSION)
     assert other.file != one.file
     (home / "jars" / "patched.jar").write_bytes(b"")
-    assert ClassArchive(folder, java, JAVA_VERSION).file != other.file
+    assert ClassArchive(folder, JAVA, JAVA_VERSION).file != other.file
 
 
 def test_failure_is_reported_and_retried_after_a_day(
-    folder: Path, java: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = []
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **_: started.append(a))
-    archive = ClassArchive(folder, java, JAVA_VERSION)
+    archive = ClassArchive(folder, JAVA, JAVA_VERSION)
     with monkeypatch.context() as patch:
         patch.setattr(class_archive, "_train", lambda _file: "Traceback\nno space left")
         with pytest.raises(SparkUnavailableError, match=r"^no space left$"):
@@ -161,7 +157,7 @@ def test_folder_may_begin_with_a_tilde_and_nothing_is_no_name(
 
 
 def test_all_archives_are_removed_also_when_they_are_switched_off(
-    java: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv(class_archive.VARIABLE, "OFF")
@@ -169,7 +165,7 @@ def test_all_archives_are_removed_also_when_they_are_switched_off(
     assert class_archive.remove_archives() == 0
     assert not cache.exists()
     cache.mkdir(0o700)
-    made(cache, java)
+    made(cache)
     (cache / "other").write_text("not ours")
     assert class_archive.remove_archives() == 1
     assert archives(cache) == []
@@ -177,16 +173,16 @@ def test_all_archives_are_removed_also_when_they_are_switched_off(
 
 
 def test_archive_that_is_being_made_is_neither_removed_nor_made_twice(
-    folder: Path, java: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(class_archive.VARIABLE, str(folder))
     monkeypatch.setattr(class_archive, "_MAKING_SECONDS", 0.0)
     seen = []
-    of_another_java = made(folder, java, "21")
+    of_another_java = made(folder, "21")
 
     def train(file: Path) -> str:
         of_another_java.make()
-        other = ClassArchive(folder, java, JAVA_VERSION)
+        other = ClassArchive(folder, JAVA, JAVA_VERSION)
         with pytest.raises(SparkUnavailableError, match="another process makes the archive"):
             other.make()
         with pytest.raises(ConfigError, match="Another process is creating an archive"):
@@ -196,15 +192,8 @@ def test_archive_that_is_being_made_is_neither_removed_nor_made_twice(
         return ""
 
     monkeypatch.setattr(class_archive, "_train", train)
-    assert made(folder, java).sound()
+    assert made(folder).sound()
     assert seen == [False]
-
-
-def test_folder_in_the_place_of_an_archive_is_replaced(folder: Path, java: Path) -> None:
-    archive = ClassArchive(folder, java, JAVA_VERSION)
-    (archive.file / "below").mkdir(parents=True)
-    archive.make()
-    assert archive.sound()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

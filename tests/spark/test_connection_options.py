@@ -6,20 +6,18 @@ import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.conftest import MakeServer
 from tests.support.accounts import Operator, creds_text, new_key
+from tests.support.certificates import Certificates
 
 from jetspark.bulk.links import connect
 from jetspark.errors import AuthorizationError, ConfigError
 from jetspark.spark.option_values import CONNECTION
 from jetspark.spark.options import parse_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from tests.support.certificates import Certificates
 
 STREAM = {"stream": "S"}
 SERVER = {"servers": "nats://a"}

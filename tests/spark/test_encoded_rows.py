@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from tests.codecs.test_cloudevents import IN_HEADERS, structured
 from tests.registry.test_confluent import Scripted
-
-from jetspark.spark.failures import explain
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
+from tests.spark.conftest import Read, Write, failure
+from tests.support.streams import Admin
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
-AVRO = json.dumps(
-    {
-        "type": "record",
-        "name": "Order",
-        "fields": [
-            {"name": "id", "type": "long"},
-            {"name": "note", "type": ["null", "string"]},
-            {"name": "subject", "type": "string"},
-            {"name": "tags", "type": {"type": "array", "items": "string"}},
-            {"name": "kind", "type": {"type": "enum", "name": "K", "symbols": ["NEW", "OLD"]}},
-        ],
-    }
-)
+FIELDS = [
+    {"name": "id", "type": "long"},
+    {"name": "note", "type": ["null", "string"]},
+    {"name": "subject", "type": "string"},
+    {"name": "tags", "type": {"type": "array", "items": "string"}},
+    {"name": "kind", "type": {"type": "enum", "name": "K", "symbols": ["NEW", "OLD"]}},
+]
+AVRO = json.dumps({"type": "record", "name": "Order", "fields": FIELDS})
 ROWS = (
     "id",
     "if(id % 2 = 0, concat('é', id), null) note",
@@ -47,15 +36,13 @@ ROWS = (
 
 
 @pytest.fixture
-def orders(shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]) -> dict[str, str]:
+def orders(admin: Admin) -> dict[str, str]:
     """Options of format jetstream."""
-    name = unique("ENCODED")
-    admin.create(name, f"{name}.>")
-    return {"servers": shared_server.url, "stream": name}
+    name = admin.stream(under=".>")
+    return {"servers": admin.url, "stream": name}
 
 
-def read(spark: SparkSession, stream: dict[str, str], *columns: str, **how: str) -> list[Any]:
-    rows = spark.read.format("jetstream").options(**stream, **how).load()
+def found(rows: DataFrame, *columns: str) -> list[Any]:
     return sorted(map(tuple, rows.selectExpr(*columns).collect()))
 
 
@@ -63,13 +50,15 @@ def read(spark: SparkSession, stream: dict[str, str], *columns: str, **how: str)
 @pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once", "exactly-once"])
 def test_columns_become_payloads_in_a_registry_s_schema_with_each_guarantee(
     spark: SparkSession,
+    read: Read,
+    write: Write,
     orders: dict[str, str],
     guarantee: str,
     needs_server: Callable[[str], None],
 ) -> None:
     http = Scripted()
-    found = (200, {"version": 3, "id": 7, "schema": AVRO})
-    http.answers = {"/subjects/orders-value/versions/latest": found, "/schemas/ids/7": found}
+    answer = (200, {"version": 3, "id": 7, "schema": AVRO})
+    http.answers = {"/subjects/orders-value/versions/latest": answer, "/schemas/ids/7": answer}
     framed = {"framing": "confluent", "registry": http.url, "schemaName": "orders-value"}
     how = {"guarantee": guarantee, "encode": "avro", "subject": f"{orders['stream']}.x"}
     rows = spark.range(0, 300, 1, 3).selectExpr(*ROWS, "map('a', 'b') headers")
@@ -79,19 +68,18 @@ def test_columns_become_payloads_in_a_registry_s_schema_with_each_guarantee(
     elif guarantee == "effectively-once":
         rows = rows.selectExpr("*", "string(id) msg_id")
     for _ in range(1 if guarantee == "at-least-once" else 2):
-        rows.write.format("jetstream").options(**orders, **how, **framed).mode("append").save()
+        write(rows, **orders, **how, **framed)
     names = ("id", "note", "tags", "kind")
     read_back = {"decode": "avro", "columns": "seq,data,headers", "subjects": how["subject"]}
-    found_rows = read(
-        spark, orders, *names, "headers[0].value", "data IS NULL", **read_back, **framed
-    )
+    back = read(**orders, **read_back, **framed)
+    found_rows = found(back, *names, "headers[0].value", "data IS NULL")
     http.close()
     expected = sorted(map(tuple, spark.range(300).selectExpr(*ROWS).select(*names).collect()))
     assert found_rows == [(*one, "b", True) for one in expected]
 
 
 def test_a_row_that_cannot_be_encoded_stops_the_batch_with_its_field_s_name(
-    spark: SparkSession, orders: dict[str, str]
+    spark: SparkSession, write: Write, orders: dict[str, str]
 ) -> None:
     how = {"encode": "avro", "schema": AVRO, "subject": f"{orders['stream']}.x"}
     rows = spark.range(3).selectExpr(*ROWS)
@@ -101,14 +89,12 @@ def test_a_row_that_cannot_be_encoded_stops_the_batch_with_its_field_s_name(
         ("id other", "Field other is not in the schema"),
     ):
         changed = rows.selectExpr(bad, *rows.columns[1:])
-        with pytest.raises(PySparkException) as caught:
-            changed.write.format("jetstream").options(**orders, **how).mode("append").save()
-        assert says in str(explain(caught.value))
+        assert says in failure(partial(write, changed, **orders, **how))
 
 
 @pytest.mark.full
 def test_a_streaming_query_writes_json_that_becomes_a_variant(
-    spark: SparkSession, orders: dict[str, str], admin: Admin, tmp_path: Path
+    spark: SparkSession, read: Read, orders: dict[str, str], admin: Admin, tmp_path: Path
 ) -> None:
     stream = orders["stream"]
     admin.fill([(f"{stream}.in", b"%d" % number) for number in range(3)])
@@ -121,29 +107,25 @@ def test_a_streaming_query_writes_json_that_becomes_a_variant(
     )
     writing = rows.writeStream.format("jetstream").options(**orders, subject=f"{stream}.out")
     for _ in range(2):  # the second run has nothing to write
-        query = (
-            writing.options(encode="json", compression="gzip")
-            .option("checkpointLocation", str(tmp_path))
-            .trigger(availableNow=True)
-            .start()
-        )
+        writer = writing.options(encode="json", compression="gzip")
+        writer = writer.option("checkpointLocation", str(tmp_path))
+        query = writer.trigger(availableNow=True).start()
         assert query.awaitTermination(60)
     variant = "variant_get(parse_json(string(data)), '$.a.b', 'bigint')"
     out = {"subjects": f"{stream}.out", "compression": "gzip"}
-    found = read(spark, orders, variant, "string(data)", "headers.key", **out)
+    back = found(read(**orders, **out), variant, "string(data)", "headers.key")
     expected = [(n + 1, f'{{"id":{n},"a":{{"b":{n + 1}}}}}') for n in range(3)]
-    assert found == [(*one, ["a"]) for one in expected]  # what was undone is not said
+    assert back == [(*one, ["a"]) for one in expected]  # what was undone is not said
 
 
 def test_events_of_both_modes_become_the_same_columns(
-    spark: SparkSession, orders: dict[str, str], admin: Admin
+    read: Read, orders: dict[str, str], admin: Admin
 ) -> None:
     subject = f"{orders['stream']}.e"
     in_headers = [*{**IN_HEADERS, "ce-id": "1"}.items()]
     admin.fill([(subject, b'{"n": 1}', in_headers), (subject, structured({"n": 0}, id="0"))])
     columns = ("ce_id", "ce_source", "ce_type", "ce_datacontenttype", "n", "date(ce_time)")
     how = {"decode": "cloudevents", "schema": "n INT"}
-    found = read(spark, orders, *columns, "ce_extensions['sampled']", "data IS NULL", **how)
+    back = found(read(**orders, **how), *columns, "ce_extensions['sampled']", "data IS NULL")
     same = ("/shop", "order.placed", "application/json")
-    expected = [(str(n), *same, n, date(2026, 1, 31), "3", True) for n in range(2)]
-    assert found == expected
+    assert back == [(str(n), *same, n, date(2026, 1, 31), "3", True) for n in range(2)]

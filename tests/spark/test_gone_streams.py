@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from tests.support.driven_query import DrivenQuery
-from tests.support.streams import numbered
+from tests.support.streams import Admin, numbered
 
 from jetspark.errors import ConfigError, StreamNotFoundError, StreamRecreatedError
+from jetspark.server import NatsServer
 from jetspark.spark.options import parse_options
 from jetspark.spark.stream import JetStreamStreamReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
 
 
 @pytest.fixture
@@ -85,9 +79,9 @@ def test_without_failing_the_query_goes_on_and_reads_what_comes_back(
 
 
 def test_what_was_planned_of_a_deleted_stream_is_left_out_with_a_warning(
-    shared_server: NatsServer, admin: Admin, name: str, caplog: pytest.LogCaptureFixture
+    admin: Admin, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    base = {"servers": shared_server.url, "stream": f"{name}_A", "startingOffsets": "earliest"}
+    base = {"servers": admin.url, "stream": f"{name}_A", "startingOffsets": "earliest"}
     strict = JetStreamStreamReader(parse_options(base))
     lenient = JetStreamStreamReader(parse_options(base | {"failOnDataLoss": "false"}))
     start = strict.initialOffset()

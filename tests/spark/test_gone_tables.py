@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,13 +18,9 @@ from jetspark.lakehouse.table import TableName
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.lakehouse import commits, target
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
+from jetspark.spark.lakehouse.target import LakehouseStreamWriter
 from jetspark.spark.pipeline import check_tables
 from jetspark.spark.pipeline_file import read_pipeline
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from jetspark.spark.lakehouse.target import LakehouseStreamWriter
 
 SCHEMA = StructType([StructField("seq", LongType())])
 ROWS = pa.RecordBatch.from_pydict({"seq": [1, 2]})
@@ -72,9 +69,7 @@ def test_a_later_batch_does_not_create_a_table_again(query: Query) -> None:
     query.run(1)
     shutil.rmtree(query.table)
     query.plan(2)
-    with pytest.raises(
-        TableError, match="lake has gone with this query's batches 0 to 1: it was removed"
-    ):
+    with pytest.raises(TableError, match="lake has gone with this query's batches 0 to 1: it"):
         query.writer()
     assert query.files == set()
     assert query.writer(adoptTable="true") is not None
@@ -107,10 +102,15 @@ def test_tasks_and_commits_write_nothing_after_the_removal(batch: int, query: Qu
     assert not query.table.exists()
 
 
-def test_a_first_batch_whose_folders_were_removed_creates_none(
+def test_a_first_batch_that_is_run_again_creates_its_table_but_not_its_checkpoint(
     format_: Format, tmp_path: Path
 ) -> None:
     query = Query(format_, tmp_path)
+    for _ in range(2):
+        query.plan(0)
+        query.writer()
+        assert find_table(format_, TableName(path=str(query.table))) is not None
+        shutil.rmtree(query.table)
     query.plan(0)
     shutil.rmtree(query.table)
     with pytest.raises(TableError, match=r"_checkpoint has gone: .*lake, while this query used it"):
@@ -146,9 +146,8 @@ def test_the_next_run_accepts_a_table_without_files(query: Query) -> None:
     """As a batch leaves it whose folder was removed while the table was made."""
     shutil.rmtree(query.table)
     make_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
-    ingest = Ingest(
-        options={"stream": "S", "columns": "seq"}, to=str(query.table), format=query.format
-    )
+    options = {"stream": "S", "columns": "seq"}
+    ingest = Ingest(options=options, to=str(query.table), format=query.format)
     ingest.look_ahead()
     query.run(0)
     shutil.rmtree(query.checkpoint)
@@ -183,13 +182,3 @@ def test_a_pipeline_tells_it_of_every_sink(
     )
     with pytest.raises(PipelineError, match=r"sink out: .*out has lost its batch 0"):
         check_tables(read_pipeline(file))
-
-
-def test_a_first_batch_that_is_run_again_creates_its_table(format_: Any, tmp_path: Path) -> None:
-    query = Query(format_, tmp_path)
-    query.plan(0)
-    query.writer()
-    shutil.rmtree(query.table)
-    query.plan(0)
-    query.writer()
-    assert find_table(format_, TableName(path=str(query.table))) is not None

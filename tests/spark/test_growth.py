@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,9 +20,6 @@ from jetspark.lakehouse.table import TableName
 from jetspark.spark.lakehouse import growth
 from jetspark.spark.lakehouse.growth import Growth, fields_by_now, grow, grown
 from jetspark.spark.lakehouse.options import LakehouseOptions
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def needed(row: dict[str, Any]) -> str | None:
@@ -55,10 +53,8 @@ def test_no_column_comes_of_nulls_and_of_names_that_are_there_or_that_readers_re
 
 def test_a_table_gets_no_more_columns_than_readers_bear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth, "MOST_COLUMNS", 3)
-    assert added({"b": 1, "c": 1, "d": 1}, {"b": 2.5}, taken=("a",)) == {
-        "b": "DOUBLE",
-        "c": "BIGINT",
-    }
+    found = added({"b": 1, "c": 1, "d": 1}, {"b": 2.5}, taken=("a",))
+    assert found == {"b": "DOUBLE", "c": "BIGINT"}
     assert added({"b": 1}, taken=("x", "y", "z")) == {}
 
 
@@ -119,14 +115,8 @@ def test_what_a_history_has_for_itself_is_no_field_of_the_payloads(tmp_path: Pat
 def test_whole_numbers_that_are_too_large_for_a_small_column_widen_it() -> None:
     columns = pa.schema([("n", pa.int32()), ("m", pa.int64()), ("s", pa.string())])
     found = Growth()
-    texts = [
-        '{"n": 1, "s": 2}',
-        '{"n": "x"}',
-        "[",
-        None,
-        '{"n": 9e9}',
-        '{"m": 99999999999999999999}',
-    ]
+    texts = ['{"n": 1, "s": 2}', '{"n": "x"}', "[", None, '{"n": 9e9}']
+    texts.append('{"m": 99999999999999999999}')
     found.note_refused(texts, columns)
     assert not found
     found.note_refused(['{"n": 3000000000}'], columns)

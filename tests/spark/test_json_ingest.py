@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from tests.spark.test_direct import Lake, grow, lake
+from tests.support.lake import Lake
 
 from jetspark.spark.infer import infer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
-__all__ = ["lake"]
 
 DDL = (
     "id BIGINT, y TINYINT, d DATE, at TIMESTAMP, price DECIMAL(10,2), m MAP<STRING, INT>, "
@@ -51,7 +48,7 @@ def test_what_does_not_fit_is_put_aside_and_its_neighbours_are_rows(lake: Lake) 
         how: dict[str, Any] = {"json_schema": DDL, "rest_column": "rest", "evolve": True}
         how |= {"quarantine": str(lake.folder / f"{way}_bad"), "through_spark": through_spark}
         how["options"] = {"rename": "data=body"}
-        assert grow(lake.job(way, **how), lake.spark) == 2
+        assert lake.grow(lake.job(way, **how)) == 2
         aside = lake.rows(f"{way}_bad")
         assert [row["seq"] for row in aside] == list(range(1, 2 * len(BAD), 2))
         for row, (_, says) in zip(aside, BAD, strict=True):
@@ -77,7 +74,7 @@ def test_no_field_is_lost_beside_constants_and_odd_names(lake: Lake) -> None:
     for way, through_spark in WAYS.items():
         how: dict[str, Any] = {"json_schema": "id BIGINT", "through_spark": through_spark}
         how["quarantine"] = str(lake.folder / f"{way}_bad")
-        assert grow(lake.job(way, evolve=True, **how), lake.spark) == 2
+        assert lake.grow(lake.job(way, evolve=True, **how)) == 2
         rows = lake.rows(way)
         names = ("x", "payload_subject", "payload_timestamp", "whole", "payload_seq")
         assert [tuple(row[name] for name in names) for row in rows] == [
@@ -98,8 +95,7 @@ def test_a_sample_of_anything_has_a_schema_that_its_objects_fit(lake: Lake) -> N
         ("a", b'{"id": 2, "at": "0001-01-01T00:00:00+10:00", "timestamp": "2026-01-31T12:00:00Z"}'),
         ("a", b'{"id": %s}' % (b"1" * 5000)),
     )
-    options = {"servers": lake.server.url, "stream": lake.stream, "startingOffsets": "earliest"}
-    (found,) = infer(options, None, 100)
+    (found,) = infer(lake.options, None, 100)
     assert "at STRING, timestamp TIMESTAMP" in found.schema
     lake.ingest("table", json_schema=found.schema, quarantine=str(lake.folder / "bad"))
     assert [row["seq"] for row in lake.rows("table")] == [1, 3]

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from tests.support.json_payloads import FIELDS, NESTED, payload
+from tests.support.streams import Admin
 
 from jetspark.spark.json_payloads import decode_json, with_refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import DataFrame, Row, SparkSession
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
 
 KINDS = {**FIELDS, **{name: kind for name, (_, kind) in NESTED.items()}}
 DDL = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS.items() if name not in NESTED)
@@ -26,14 +19,10 @@ TEXTS = ("t", "naïve", "s", "g")
 """Columns with texts: Spark writes anew what is none, and we leave it as it came."""
 
 
-def test_records_that_fit_are_those_of_sparks_parser(
-    spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
-) -> None:
-    name = unique("JSON")
-    rng = random.Random(7)
-    admin.create(name, name)
+def test_records_that_fit_are_those_of_sparks_parser(spark: SparkSession, admin: Admin) -> None:
+    name, rng = admin.stream(), random.Random(7)
     admin.fill([(name, payload(rng, KINDS)) for _ in range(3_000)])
-    options = {"servers": shared_server.url, "stream": name}
+    options = {"servers": admin.url, "stream": name}
     plain = spark.read.format("jetstream").options(**options).load()
     options |= {"decode": "json", "schema": DDL, "barePayload": "refused"}
     decoded = spark.read.format("jetstream").options(**options).load()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import random
 import shlex
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,12 +17,6 @@ from jetspark.bulk.json_shape import Shape
 from jetspark.cli import app
 from jetspark.codecs.ddl import check_fields
 from jetspark.reserved_names import is_reserved
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from jetspark.server import NatsServer
 
 JSON = st.recursive(
     st.none()
@@ -120,25 +115,21 @@ def test_the_schema_is_one_that_json_takes(objects: list[dict[str, Any]]) -> Non
         assert {name.casefold() for name in names} == folded
 
 
-@pytest.mark.server
 def test_infer_prints_a_schema_for_each_table_and_writes_nothing(
-    shared_server: NatsServer,
     admin: Admin,
     tmp_path: Path,
-    unique: Callable[[str], str],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    name = unique("INFER")
-    admin.create(name, f"{name}.>")
+    name = admin.stream(under=".>")
     # What comes late has another type, and half of the stream is of each kind.
     admin.fill(
         [(f"{name}.a", json.dumps({"n": number, "kind": "k"}).encode()) for number in range(3000)]
         + [(f"{name}.b", json.dumps({"n": number / 2}).encode()) for number in range(3000)]
         + [(f"{name}.odd", b"{")]
     )
-    common = ["ingest", name, "--server", shared_server.url, "--infer"]
+    common = ["ingest", name, "--server", admin.url, "--infer"]
     assert app.run([*common, "--infer-messages", "100"]) == 0
     said = capsys.readouterr()
     assert said.out.splitlines() == ["'n DOUBLE, kind STRING'"]
@@ -155,23 +146,3 @@ def test_infer_prints_a_schema_for_each_table_and_writes_nothing(
     assert printed == ["# lake/k", "'n BIGINT, kind STRING'"]
     assert check_fields(shlex.split(printed[1])[0], "--json") == {"n": "bigint", "kind": "string"}
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ([], "--to: name the table"),
-        (["--infer", "--json", "a INT"], "--infer prints what --json takes"),
-        (["--to", "t", "--infer-messages", "5"], "--infer-messages goes with --infer"),
-        (["--infer", "--infer-messages", "0"], "1 or more"),
-        (["--infer", "--bucket"], "--infer is for streams"),
-        (["--to", "t", "--rest-column", "x"], "--rest-column goes with --json"),
-        (["--to", "t", "--json", "a INT", "--rest-column", "A"], "a name that no column has"),
-        (["--to", "t", "--bucket", "--json", "a INT", "--rest-column", "x"], "is for streams"),
-    ],
-)
-def test_flags_that_do_not_go_together_are_refused(
-    more: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert app.run(["ingest", "S", *more]) != 0
-    assert said in capsys.readouterr().err

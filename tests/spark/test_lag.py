@@ -17,17 +17,10 @@ def offset(**following: int) -> dict[str, Any]:
 
 
 def progress(batch: int, read: dict[str, Any], latest: dict[str, Any]) -> Any:
-    report = {
-        "id": "an-id",
-        "name": "orders",
-        "batchId": batch,
-        "numInputRows": 10,
-        "processedRowsPerSecond": 5.0,
-        "sources": [
-            {"endOffset": json.dumps(read), "latestOffset": json.dumps(latest)},
-            {"endOffset": "7", "latestOffset": "9"},  # of another format
-        ],
-    }
+    ends = {"endOffset": json.dumps(read), "latestOffset": json.dumps(latest)}
+    other = {"endOffset": "7", "latestOffset": "9"}  # of another format
+    figures = {"batchId": batch, "numInputRows": 10, "processedRowsPerSecond": 5.0}
+    report = {"id": "an-id", "name": "orders", **figures, "sources": [ends, other]}
     return SimpleNamespace(progress=SimpleNamespace(json=json.dumps(report)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,9 +17,6 @@ from jetspark.lakehouse.new_files import FileWriter
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.checkpoints import CheckpointState, local_path, read_checkpoint
 from jetspark.spark.ingest import Ingest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = pa.RecordBatch.from_pydict({"seq": [1, 2]})
 NAME = "the run on S"
@@ -111,9 +108,7 @@ def test_a_lost_checkpoint_and_another_stream_are_refused_unless_rows_may_be_add
 @pytest.mark.parametrize("planned", [3, 4])
 def test_an_older_table_that_was_put_back_is_adopted(run: Run, planned: int) -> None:
     run.write(table=1, planned=planned, committed=3)
-    with pytest.raises(
-        ConfigError, match=r"has only 2 batches: .*; or give --adopt .* for one run"
-    ):
+    with pytest.raises(ConfigError, match=r"has only 2 batches: .* or give --adopt"):
         run.ingest().look_ahead()
     run.ingest(adopt=True).look_ahead()
     run.write(table=4, planned=4, committed=3)
@@ -121,16 +116,13 @@ def test_an_older_table_that_was_put_back_is_adopted(run: Run, planned: int) -> 
 
 
 def test_adopting_leaves_out_no_row_and_makes_no_table(run: Run) -> None:
+    with pytest.raises(ConfigError, match="lake has no table to adopt"):
+        run.ingest(adopt=True).look_ahead()
     run.write(table=5, planned=3, committed=3)
     with pytest.raises(ConfigError, match=r"chk is older than .*lake, which has 6 batches"):
         run.ingest(adopt=True).look_ahead()
     shutil.rmtree(run.table)
     with pytest.raises(ConfigError, match=r"lake does not have: .* Take another checkpoint"):
-        run.ingest(adopt=True).look_ahead()
-
-
-def test_there_is_a_table_to_adopt_or_a_sentence(run: Run) -> None:
-    with pytest.raises(ConfigError, match="lake has no table to adopt"):
         run.ingest(adopt=True).look_ahead()
 
 
@@ -160,15 +152,9 @@ def test_a_new_checkpoint_has_a_folder_of_its_own(
 
 def test_states_are_read_from_folders(tmp_path: Path) -> None:
     assert read_checkpoint(f"{tmp_path}/nowhere") == CheckpointState()
-    for file, text in {
-        "metadata": '{"id":"q"}',
-        "offsets/8": "v1",
-        "offsets/9": "v1",
-        "offsets/.10.crc": "",
-        "commits/8": "v1",
-    }.items():
+    for file in ("offsets/8", "offsets/9", "offsets/.10.crc", "commits/8", "metadata"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).write_text(text)
+        (tmp_path / file).write_text('{"id":"q"}' if file == "metadata" else "v1")
     assert read_checkpoint(str(tmp_path)) == CheckpointState("q", 9, 8)
     (tmp_path / "offsets" / "8").unlink()
     (tmp_path / "metadata").write_text('{"id":')

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 from tests.support.streams import Admin
+from tests.support.table_readers import by_us
 
 from jetspark.blocking import connect
 from jetspark.bulk.arrow import SCHEMA
+from jetspark.dead_letters import DeadLetter
 from jetspark.errors import BrokenSocketError, ConfigError, TableError
 from jetspark.lakehouse import batches
-from jetspark.lakehouse.formats import Format, find_table
-from jetspark.lakehouse.table import TableName
+from jetspark.lakehouse.formats import Format
 from jetspark.letter_rules import subject_of_letter
 from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lakehouse import commits, letters, listed, target
@@ -26,13 +28,6 @@ from jetspark.spark.lakehouse.target import LakehouseStreamWriter, TaskFiles, Wr
 from jetspark.spark.options import parse_options
 from jetspark.spark.source import SCHEMA as MESSAGES
 from jetspark.wire import js_api
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from jetspark.dead_letters import DeadLetter
-    from jetspark.server import NatsServer
 
 pytestmark = [pytest.mark.server, pytest.mark.tables]
 
@@ -83,17 +78,8 @@ class Query:
 
     def seqs(self, *names: str) -> Counter[int]:
         """Of rows of these tables."""
-        tables = [
-            find_table(self.options.format, TableName(path=str(self.folder / one)))
-            for one in names or ("t",)
-        ]
-        return Counter(
-            row["seq"]
-            for table in tables
-            for piece in (table.pieces(["seq"], None, 1) if table is not None else ())
-            for batch in piece.batches()
-            for row in batch.to_pylist()
-        )
+        rows = [by_us(self.options.format, self.folder / one) for one in names or ("t",)]
+        return Counter(row["seq"] for table in rows for row in table)
 
     def letters(self, **which: str) -> list[DeadLetter]:
         with connect(self.url) as nc:
@@ -107,12 +93,9 @@ class Query:
 
 
 @pytest.fixture
-def query(
-    shared_server: NatsServer, admin: Admin, tmp_path: Path, unique: Callable[[str], str]
-) -> Query:
-    name = unique("ORDERS")
-    admin.create(name, f"{name}.>")
-    return Query(shared_server.url, tmp_path, name)
+def query(admin: Admin, tmp_path: Path) -> Query:
+    name = admin.stream(under=".>")
+    return Query(admin.url, tmp_path, name)
 
 
 def test_a_record_is_a_letter_that_is_listed_and_replayed(query: Query) -> None:
@@ -231,16 +214,13 @@ def test_options_of_a_stream_for_letters(tmp_path: Path) -> None:
         return parse_lakehouse_options(Format.ICEBERG, given)
 
     place = {"path": str(tmp_path)}
-    parse(
-        **place,
-        quarantineTable="stream:BAD",
-        **{"quarantine.password": "p", "quarantine.user": "u"},
-    )
-    with pytest.raises(ConfigError, match=r"quarantine\.…, of the stream for letters: Unknown opt"):
-        parse(**place, quarantineTable="stream:BAD", **{"quarantine.pasword": "p"})
-    with pytest.raises(ConfigError, match=r"go with the option 'quarantineTable', as stream:NAME"):
-        parse(**place | {"quarantineTable": "aside", "quarantine.user": "u"})
-    with pytest.raises(ConfigError, match="a template of a catalog's tables name a table"):
-        parse(catalog="c", table="n.{region}", quarantineTable="stream:BAD")
-    with pytest.raises(ConfigError, match="BAD NAME"):
-        parse(**place | {"quarantineTable": "stream:BAD NAME"})
+    letters = {"quarantineTable": "stream:BAD"}
+    parse(**place, **letters, **{"quarantine.password": "p", "quarantine.user": "u"})
+    for given, says in (
+        (place | letters | {"quarantine.pasword": "p"}, "of the stream for letters: Unknown opt"),
+        (place | {"quarantineTable": "aside", "quarantine.user": "u"}, "as stream:NAME"),
+        ({"catalog": "c", "table": "n.{region}"} | letters, "a template of a catalog's tables"),
+        (place | {"quarantineTable": "stream:BAD NAME"}, "BAD NAME"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            parse(**given)

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.support.driven_query import DrivenQuery
 from tests.support.streams import Admin, Row, numbered
 
-from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.reader import read_range
-from jetspark.connection.options import make_options
 from jetspark.errors import DataLossError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 def keys(name: str, count: int) -> list[Row]:
@@ -26,11 +20,9 @@ def keys(name: str, count: int) -> list[Row]:
 
 
 @pytest.fixture
-def stream(admin: Admin, unique: Callable[[str], str]) -> str:
+def stream(admin: Admin) -> str:
     """Newer messages of a subject replace older ones, as in a bucket."""
-    name = unique("KEYS")
-    admin.create(name, f"{name}.*", max_msgs_per_subject=1, allow_rollup_hdrs=True)
-    return name
+    return admin.stream(under=".*", max_msgs_per_subject=1, allow_rollup_hdrs=True)
 
 
 @pytest.fixture
@@ -114,11 +106,7 @@ def test_a_query_that_had_read_everything_warns_where_a_purge_cannot_be_proven(
 
 @pytest.mark.parametrize("limit", [30, 1000])
 def test_messages_that_newer_ones_replaced_are_no_loss(
-    admin: Admin,
-    stream: str,
-    query: DrivenQuery,
-    caplog: pytest.LogCaptureFixture,
-    limit: int,
+    admin: Admin, stream: str, query: DrivenQuery, caplog: pytest.LogCaptureFixture, limit: int
 ) -> None:
     admin.fill(keys(stream, 100))
     query.run(limit=limit)
@@ -132,14 +120,10 @@ def test_messages_that_newer_ones_replaced_are_no_loss(
 
 @pytest.mark.parametrize("config", [{}, {"max_msgs_per_subject": 1}])
 def test_a_deleted_message_is_a_gap_also_where_it_was_the_oldest(
-    admin: Admin,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    config: dict[str, Any],
+    admin: Admin, config: dict[str, Any]
 ) -> None:
-    name = unique("ONE")
-    admin.create(name, f"{name}.*", **config)
-    query = DrivenQuery(shared_server.url, name)
+    name = admin.stream(under=".*", **config)
+    query = DrivenQuery(admin.url, name)
     query.run()
     admin.fill(keys(name, 10))
     admin.delete_messages(name, 1)
@@ -149,29 +133,10 @@ def test_a_deleted_message_is_a_gap_also_where_it_was_the_oldest(
     assert query.sequences == list(range(2, 10))
 
 
-def test_a_first_message_that_a_limit_may_have_removed_is_a_loss(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("LIMIT")
-    admin.create(name, name, max_msgs=9)
-    query = DrivenQuery(shared_server.url, name)
+def test_a_first_message_that_a_limit_may_have_removed_is_a_loss(admin: Admin) -> None:
+    name = admin.stream(max_msgs=9)
+    query = DrivenQuery(admin.url, name)
     query.run()
     admin.fill(numbered(name, 10))
     with pytest.raises(DataLossError, match="sequences 1 to 1 were removed by its limits"):
         query.run()
-
-
-def test_a_range_from_earliest_that_is_gone_before_its_first_row_is_a_loss(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("ROLLED")
-    admin.create(name, name, max_msgs=100)
-    admin.fill(numbered(name, 100))
-    wanted = SequenceRange(name, 1, 101, admin.facts(name).created, from_earliest=True)
-    admin.fill(numbered(name, 60))
-    options = make_options(shared_server.url)
-    assert sum(batch.num_rows for batch in read_range(options, wanted)) == 40
-    admin.fill(numbered(name, 60))
-    with pytest.raises(DataLossError, match="begins at sequence 121 now: sequences 1 to 100 were"):
-        list(read_range(options, wanted))
-    assert list(read_range(options, wanted, fail_on_data_loss=False)) == []

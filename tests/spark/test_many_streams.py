@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from tests.support.streams import numbered
+from tests.support.streams import Admin, numbered
 
 from jetspark.blocking import connect
+from jetspark.server import NatsServer
 from jetspark.spark.options import parse_options
 from jetspark.spark.stream import JetStreamStreamReader, gc_paused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
 
 _STREAMS = 100
 

@@ -5,26 +5,22 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.blocking.eventually import eventually
+from tests.conftest import MakeServer
 from tests.support.driven_query import DrivenQuery
 from tests.support.streams import Admin, numbered
 
 from jetspark.blocking import connect
 from jetspark.errors import DataLossError
+from jetspark.server import NatsServer
 from jetspark.spark.options import parse_options
 from jetspark.spark.source import JetStreamBatchReader
 from jetspark.spark.stream import JetStreamStreamReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.conftest import MakeServer
-
-    from jetspark.server import NatsServer
 
 REPLACED = "was replaced by an older copy of itself"
 
@@ -207,8 +203,7 @@ def test_all_kinds_of_sources_look(
 
     def mirrored(last: int) -> None:
         with Admin(disk.server.url) as admin:
-            while kind == "mirror" and admin.facts("M").last_seq < last:
-                time.sleep(0.02)
+            eventually(lambda: kind != "mirror" or admin.facts("M").last_seq >= last, within=60)
 
     disk.fill(subject, count=10)
     mirrored(10)
@@ -292,17 +287,15 @@ def test_who_may_not_get_messages_goes_on(
         "] } }\n"
     )
     address = server.url.removeprefix("nats://")
+    query = DrivenQuery(f"nats://{address}", "", user="few", password="p", streams="S1,S2")
+    del query.options["stream"]
     with Admin(f"nats://all:p@{address}") as admin:
         for name in ("S1", "S2"):
             admin.create(name, name)
-        query = DrivenQuery(f"nats://{address}", "", user="few", password="p", streams="S1,S2")
-        del query.options["stream"]
-        for name in ("S1", "S2"):
-            admin.fill(numbered(name, 3))
-        query.run()
-        for name in ("S1", "S2"):
-            admin.fill(numbered(name, 3))
-        with caplog.at_level(logging.INFO, "jetspark.spark"):
-            query.run()
+        for _ in range(2):
+            for name in ("S1", "S2"):
+                admin.fill(numbered(name, 3))
+            with caplog.at_level(logging.INFO, "jetspark.spark"):
+                query.run()
     assert sorted(query.sequences) == sorted([*range(1, 7)] * 2)
     assert caplog.text.count("is not known") == 1

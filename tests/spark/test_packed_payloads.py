@@ -5,32 +5,24 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import cramjam
 import pytest
+from pyspark.sql import SparkSession
 from tests.codecs.avro_schemas import written
 from tests.codecs.test_framing import OLD, confluent
-from tests.spark.test_listed_tables import pipeline_of
-from tests.support.both_ways import rows_of
+from tests.support.lake import Lake
+from tests.support.pipelines import pipeline_of
+from tests.support.streams import Admin
 
 from jetspark.blocking import connect
-from jetspark.lakehouse.formats import Format
 from jetspark.spark.infer import infer
-from jetspark.spark.ingest import Ingest
 from jetspark.spark.pipeline import check_queries, check_tables, start, try_again
 from jetspark.spark.replay import Replay
 from jetspark.spark.retry_quarantine import Tried
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 
@@ -38,42 +30,27 @@ GZIP = {"Content-Encoding": "gzip", "Site": "eu"}
 WAYS = pytest.mark.parametrize("through_spark", [False, True], ids=["tasks", "spark"])
 
 
-@dataclass
-class Lake:
-    """Tables of one stream."""
+class Packed(Lake):
+    """With messages that have headers."""
 
-    spark: SparkSession
-    server: NatsServer
-    admin: Admin
-    stream: str
-    folder: Path
-    sent: list[tuple[bytes, dict[str, str]]] = field(default_factory=list)
+    def __init__(self, spark: SparkSession, admin: Admin, folder: Path) -> None:
+        super().__init__(spark, admin, folder)
+        self.sent: list[tuple[bytes, dict[str, str]]] = []
 
-    def send(self, *messages: tuple[bytes, Mapping[str, str]]) -> None:
+    def send(self, *messages: tuple[bytes, dict[str, str]]) -> None:
         self.publish(*((f"{self.stream}.x", data, more) for data, more in messages))
-        self.sent += [(data, dict(more)) for data, more in messages]
+        self.sent += messages
 
-    def publish(self, *messages: tuple[str, bytes, Mapping[str, str]]) -> None:
-        with connect(self.server.url) as nc:
+    def publish(self, *messages: tuple[str, bytes, dict[str, str]]) -> None:
+        with connect(self.admin.url) as nc:
             for subject, data, more in messages:
-                nc.jetstream().publish(subject, data, headers=dict(more))
+                nc.jetstream().publish(subject, data, headers=more)
 
-    def job(self, to: str = "t", options: Mapping[str, str] | None = None, **how: Any) -> Ingest:
-        source = {"servers": self.server.url, "stream": self.stream, **(options or {})}
-        source = {"startingOffsets": "earliest", **source}
-        return Ingest(options=source, to=str(self.folder / to), **how)
-
-    def ingest(
-        self, to: str = "t", options: Mapping[str, str] | None = None, **how: Any
+    def table(
+        self, to: str = "t", options: dict[str, str] | None = None, **how: Any
     ) -> list[dict[str, Any]]:
-        job = self.job(to, options, **how)
-        job.check()
-        job.look_ahead()
-        job.start(self.spark).awaitTermination(300)
+        self.ingest(to, options, **how)
         return self.rows(to)
-
-    def rows(self, name: str) -> list[dict[str, Any]]:
-        return rows_of(self.folder / name, Format.DELTA)
 
     def as_sent(self, name: str = "aside") -> list[tuple[bytes, dict[str, str]]]:
         """The messages in a table."""
@@ -83,10 +60,10 @@ class Lake:
         """What `jetspark replay` publishes of a table."""
         target = f"{self.stream}_{name}_{len(how)}"
         self.admin.create(target, target)
-        options = {"servers": self.server.url, "stream": target, "subject": target}
+        options = {"servers": self.admin.url, "stream": target, "subject": target}
         job = Replay(table=str(self.folder / name), options=options, order_by="seq", **how)
         count = job.run(self.spark)
-        with connect(self.server.url) as nc:
+        with connect(self.admin.url) as nc:
             found = [nc.jetstream().get_msg(target, seq) for seq in range(1, count + 1)]
         return [
             (one.data, dict(one.headers.items()) if one.headers is not None else {})
@@ -99,16 +76,8 @@ def headers(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 @pytest.fixture
-def lake(
-    spark: SparkSession,
-    shared_server: NatsServer,
-    admin: Admin,
-    tmp_path: Path,
-    unique: Callable[[str], str],
-) -> Lake:
-    name = unique("PACKED")
-    admin.create(name, f"{name}.>")
-    return Lake(spark, shared_server, admin, name, tmp_path)
+def lake(spark: SparkSession, admin: Admin, tmp_path: Path) -> Packed:
+    return Packed(spark, admin, tmp_path)
 
 
 def packed(value: Any) -> bytes:
@@ -118,7 +87,7 @@ def packed(value: Any) -> bytes:
 @pytest.mark.full
 @WAYS
 def test_a_bad_record_is_the_message_as_it_came_and_becomes_a_row_later(
-    lake: Lake, through_spark: bool
+    lake: Packed, through_spark: bool
 ) -> None:
     zstd = bytes(cramjam.zstd.compress(b'{"id": "z"}'))
     snappy = bytes(cramjam.snappy.compress_raw(b'{"id": "s"}'))
@@ -132,13 +101,11 @@ def test_a_bad_record_is_the_message_as_it_came_and_becomes_a_row_later(
         (packed({"id": 7, "more": "x"}), GZIP),
     )
     aside = str(lake.folder / "aside")
-    rows = lake.ingest(
+    rows = lake.table(
         json_schema="id INT", rest_column="rest", quarantine=aside, through_spark=through_spark
     )
-    assert [(row["seq"], row["id"], row["rest"]) for row in rows] == [
-        (1, 1, None),
-        (7, 7, '{"more":"x"}'),
-    ]
+    fitting = [(row["seq"], row["id"], row["rest"]) for row in rows]
+    assert fitting == [(1, 1, None), (7, 7, '{"more":"x"}')]
     assert lake.as_sent() == lake.sent[1:6]
     reasons = [row["reason"] for row in lake.rows("aside")]
     assert [reason.partition(" is not ")[0] for reason in reasons] == [
@@ -160,7 +127,7 @@ def test_a_bad_record_is_the_message_as_it_came_and_becomes_a_row_later(
 @pytest.mark.full
 @WAYS
 def test_frames_and_a_compression_that_no_header_names_stay_around_bad_records(
-    lake: Lake, through_spark: bool
+    lake: Packed, through_spark: bool
 ) -> None:
     around = {"framing": "confluent", "compression": "gzip"}
     lake.send(
@@ -171,11 +138,11 @@ def test_frames_and_a_compression_that_no_header_names_stay_around_bad_records(
     )
     schema, aside = "id INT", str(lake.folder / "aside")
     how: Any = {"json_schema": schema, "through_spark": through_spark}
-    (row,) = lake.ingest("t", around, quarantine=aside, rest_column="rest", **how)
+    (row,) = lake.table("t", around, quarantine=aside, rest_column="rest", **how)
     assert (row["id"], row["rest"]) == (1, '{"at":{}}')
     assert lake.as_sent() == lake.sent[1:]
 
-    rows = lake.ingest("kept", around, **how)
+    rows = lake.table("kept", around, **how)
     assert [row["_corrupt_record"] for row in rows] == [
         None,
         '{"id": "two"}',
@@ -185,31 +152,30 @@ def test_frames_and_a_compression_that_no_header_names_stay_around_bad_records(
     assert "_jetspark_payload" not in rows[0]
 
 
-def test_a_schema_is_inferred_of_what_is_in_payloads(lake: Lake) -> None:
+def test_a_schema_is_inferred_of_what_is_in_payloads(lake: Packed) -> None:
     lake.send((packed(confluent(1, b'{"id": 1}')), GZIP), (packed(confluent(1, b"{}")), GZIP))
-    options = dict(lake.job(options={"framing": "confluent"}).options)
-    (inferred,) = infer(options, None, 10)
+    (inferred,) = infer(lake.options | {"framing": "confluent"}, None, 10)
     assert inferred.schema == "id BIGINT"
 
 
 @pytest.mark.full
-def test_a_dead_letter_is_published_again_as_it_came(lake: Lake) -> None:
+def test_a_dead_letter_is_published_again_as_it_came(lake: Packed) -> None:
     lake.send((packed({"id": "one"}), GZIP), (packed({"id": 2}), GZIP))
     letters = f"{lake.stream}_BAD"
-    lake.ingest(json_schema="id INT", quarantine=f"stream:{letters}")
-    with connect(lake.server.url) as nc:
+    lake.ingest("t", json_schema="id INT", quarantine=f"stream:{letters}")
+    with connect(lake.admin.url) as nc:
         js = nc.jetstream()
         assert js.dead_letters(letters).replay() == (1, 0, 0, 0)
         again = js.get_msg(lake.stream, 3)
     assert again.headers is not None
     assert (again.data, again.headers["Content-Encoding"]) == (lake.sent[0][0], "gzip")
-    rows = lake.ingest("again", {"startingOffsets": "3"}, json_schema="id STRING")
+    rows = lake.table("again", {"startingOffsets": "3"}, json_schema="id STRING")
     assert [row["id"] for row in rows] == ["one"]
 
 
 LIST = """
 [sinks.{sink}]
-from = "events"
+from = "orders"
 format = "jetspark-delta"
 quarantineTable = "{folder}/aside"
 through_spark = {through}
@@ -231,24 +197,20 @@ path = "{folder}/raw"
 @pytest.mark.full
 @pytest.mark.parametrize("options", ["", 'compression = "gzip"\nframing = "confluent"'])
 def test_tables_of_a_list_unpack_their_json_and_keep_messages_as_they_came(
-    lake: Lake, options: str
+    lake: Packed, options: str
 ) -> None:
     def message(value: Any) -> bytes:
         return packed(confluent(1, json.dumps(value).encode()) if options else value)
 
     name = lake.stream
-    values = {
-        "a": {"id": 1, "x": 2},
-        "b": {"id": "two", "note": "n"},
-        "raw": {},
-        "other": {"id": 4},
-    }
+    values: dict[str, Any] = {"a": {"id": 1, "x": 2}, "b": {"id": "two", "note": "n"}}
+    values |= {"raw": {}, "other": {"id": 4}}
     lake.publish(*((f"{name}.{one}", message(value), GZIP) for one, value in values.items()))
     for sink, through in (("tasks", "false"), ("spark", "true")):
         folder = lake.folder / sink
         parts: Any = {"sink": sink, "folder": folder, "through": through, "stream": name}
         sinks = LIST.format(ddl="id INT, note STRING", **parts)
-        pipeline = pipeline_of(lake.server, name, lake.folder, sinks, options=options)
+        pipeline = pipeline_of(lake.admin.url, name, lake.folder, sinks, options=options)
         check_tables(pipeline)
         (query,) = start(pipeline, lake.spark, check_queries(pipeline, lake.spark)).values()
         query.awaitTermination(300)
@@ -257,9 +219,8 @@ def test_tables_of_a_list_unpack_their_json_and_keep_messages_as_they_came(
         assert lake.as_sent(f"{sink}/raw") == [(message({}), GZIP)]
         left = [(message(values[one]), GZIP) for one in ("b", "other")]
         assert lake.as_sent(f"{sink}/aside") == left
-        mended = pipeline_of(
-            lake.server, name, lake.folder, LIST.format(ddl="note STRING", **parts), options=options
-        )
+        sinks = LIST.format(ddl="note STRING", **parts)
+        mended = pipeline_of(lake.admin.url, name, lake.folder, sinks, options=options)
         tried = try_again(mended, sink, lake.spark)
         assert tried == Tried(added=1, there=0, left=1)
         assert [row["note"] for row in lake.rows(f"{sink}/b")] == ["n"]
@@ -268,7 +229,7 @@ def test_tables_of_a_list_unpack_their_json_and_keep_messages_as_they_came(
 @pytest.mark.full
 @WAYS
 def test_without_a_schema_headers_name_no_compression_that_was_undone(
-    lake: Lake, through_spark: bool
+    lake: Packed, through_spark: bool
 ) -> None:
     lake.send((packed(b"one"), GZIP), (b"two", GZIP), (b"three", {"Site": "us"}))
     plain = [(b"one", {"Site": "eu"}), *lake.sent[1:]]
@@ -282,7 +243,7 @@ def test_without_a_schema_headers_name_no_compression_that_was_undone(
 
 
 @pytest.mark.full
-def test_what_is_made_of_rows_is_not_published_as_compressed(lake: Lake) -> None:
+def test_what_is_made_of_rows_is_not_published_as_compressed(lake: Packed) -> None:
     lake.send((packed({"id": 1}), GZIP), (packed({"id": "two"}), GZIP), (b"{", {"Site": "us"}))
     lake.ingest("json", json_schema="id INT")
     site = {"Site": "eu"}
@@ -293,7 +254,7 @@ def test_what_is_made_of_rows_is_not_published_as_compressed(lake: Lake) -> None
 
 
 @pytest.mark.full
-def test_a_bad_record_that_was_kept_as_it_came_is_published_so(lake: Lake) -> None:
+def test_a_bad_record_that_was_kept_as_it_came_is_published_so(lake: Packed) -> None:
     bad = gzip.compress(b"\xff\xff")
     lake.send((gzip.compress(written(OLD, {"a": 1})), GZIP), (bad, GZIP))
     lake.ingest("avro", {"decode": "avro", "schema": json.dumps(OLD)})

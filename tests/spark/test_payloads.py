@@ -5,54 +5,43 @@ from __future__ import annotations
 import gzip
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import SparkSession
 from tests.codecs.avro_schemas import EPOCH, written
 from tests.codecs.test_decoding import GOOD
 from tests.codecs.test_framing import NEW, OLD, OTHER, confluent
 from tests.codecs.test_protobuf import SOURCE, Order
 from tests.registry.test_confluent import Scripted
-from tests.support.both_ways import rows_of
+from tests.support.lake import Lake
 from tests.support.streams import Admin
 
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.direct import DirectDataSource
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.lag import Progress
 from jetspark.spark.retry_quarantine import Tried
 from jetspark.spark.source import JetStreamDataSource
 from jetspark.spark.versions import HAS_LIMITS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from jetspark.server import NatsServer
-
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 
-AVRO: Any = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "note", "type": ["null", "string"]},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {
-            "name": "price",
-            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
-        },
-        {"name": "tags", "type": {"type": "array", "items": "string"}},
-        {"name": "sizes", "type": {"type": "map", "values": ["null", "int"]}},
-        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["NEW", "OLD"]}},
-        {"name": "either", "type": ["string", "double"]},
-    ],
+KIND = {"type": "enum", "name": "Kind", "symbols": ["NEW", "OLD"]}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+TYPES: dict[str, Any] = {
+    "id": "long",
+    "note": ["null", "string"],
+    "at": {"type": "long", "logicalType": "timestamp-millis"},
+    "price": DECIMAL,
+    "tags": {"type": "array", "items": "string"},
+    "sizes": {"type": "map", "values": ["null", "int"]},
+    "kind": KIND,
+    "either": ["string", "double"],
 }
+AVRO_FIELDS = [{"name": name, "type": kind} for name, kind in TYPES.items()]
+AVRO: Any = {"type": "record", "name": "Order", "fields": AVRO_FIELDS}
 
 
 def order(number: int) -> dict[str, Any]:
@@ -77,70 +66,25 @@ def as_row(number: int) -> dict[str, Any]:
     }
 
 
-class Table:
-    """Tables of one stream."""
-
-    def __init__(self, spark: SparkSession, server: NatsServer, stream: str, folder: Path) -> None:
-        self._spark, self._folder = spark, folder
-        self._options = {"servers": server.url, "stream": stream, "startingOffsets": "earliest"}
-
-    def ingest(self, to: str, payloads: dict[str, str], **how: Any) -> Progress:
-        job = Ingest(options=self._options | payloads, to=str(self._folder / to), **how)
-        job.check()
-        job.look_ahead()
-        query = job.start(self._spark)
-        if "evolve" in how:
-            with pytest.raises(StreamingQueryException):
-                query.awaitTermination(120)
-            assert job.has_grown(query)
-            query = job.start(self._spark)
-        query.awaitTermination(120)
-        assert job.direct is not job.through_spark
-        done = Progress()
-        done.update(query)
-        return done
-
-    def rows(self, to: str, format_: Format = Format.DELTA) -> list[dict[str, Any]]:
-        return rows_of(self._folder / to, format_)
-
-    def read(self, payloads: dict[str, str]) -> list[dict[str, Any]]:
-        reader = self._spark.read.format("jetstream").options(**self._options, **payloads)
-        found: list[dict[str, Any]] = reader.load().orderBy("seq").toArrow().to_pylist()
-        return found
-
-
-@pytest.fixture
-def table(
-    spark: SparkSession,
-    shared_server: NatsServer,
-    admin: Admin,
-    tmp_path: Path,
-    unique: Callable[[str], str],
-) -> Callable[[list[bytes]], Table]:
-    def fill(payloads: list[bytes]) -> Table:
-        name = unique("PAYLOADS")
-        admin.create(name, f"{name}.>")
-        admin.fill([(f"{name}.x", one) for one in payloads])
-        return Table(spark, shared_server, name, tmp_path)
-
-    return fill
+def fill(lake: Lake, *payloads: bytes) -> None:
+    lake.fill(*(("x", one) for one in payloads))
 
 
 def test_avro_becomes_the_same_rows_in_the_source_the_direct_way_and_through_spark(
-    table: Callable[[list[bytes]], Table], tmp_path: Path
+    lake: Lake, tmp_path: Path
 ) -> None:
     payloads = [written(AVRO, order(number)) for number in range(20)]
     payloads[7], payloads[11] = payloads[7][:-1], b"{}"
     too_many = {**order(15), "price": Decimal("12345678901.25")}
     payloads[15] = written(json.loads(json.dumps(AVRO).replace(": 9,", ": 20,")), too_many)
-    lake = table(payloads)
+    fill(lake, *payloads)
     (tmp_path / "order.avsc").write_text(json.dumps(AVRO))
     decode = {"decode": "avro", "schemaFile": str(tmp_path / "order.avsc")}
     aside = str(tmp_path / "bad")
     done = lake.ingest("direct", decode, quarantine=aside)
-    assert (done.rows, done.aside) == (17, 3)
+    assert (done.rows, done.aside, lake.direct) == (17, 3, True)
     good = [number for number in range(20) if number not in (7, 11, 15)]
-    names = [field["name"] for field in AVRO["fields"]]
+    names = [*TYPES]
     found = [{name: row[name] for name in names} for row in lake.rows("direct")]
     assert found == [as_row(number) for number in good]
     bad = lake.rows("bad")
@@ -150,34 +94,29 @@ def test_avro_becomes_the_same_rows_in_the_source_the_direct_way_and_through_spa
 
     lake.ingest("spark", decode, through_spark=True)
     kept = lake.rows("spark")
-    assert [row["_corrupt_record"] for row in kept if row["id"] is None] == [
-        payloads[7],
-        payloads[11],
-        payloads[15],
-    ]
+    corrupt = [row["_corrupt_record"] for row in kept if row["id"] is None]
+    assert corrupt == [payloads[7], payloads[11], payloads[15]]
     through_spark = [row for row in kept if row["id"] is not None]
     assert [{name: row[name] for name in names} for row in through_spark] == found
 
-    rows = lake.read({**decode, "fields": "id,price"})
+    reader = lake.spark.read.format("jetstream").options(**lake.options, **decode)
+    rows = reader.option("fields", "id,price").load().orderBy("seq").toArrow().to_pylist()
     assert [row["id"] for row in rows if row["data"] is None] == good
     assert [row["_corrupt_reason"] for row in rows if row["data"]] == [row["reason"] for row in bad]
 
 
 @pytest.mark.full
 def test_what_was_put_aside_becomes_rows_with_a_mended_schema(
-    table: Callable[[list[bytes]], Table], spark: SparkSession, tmp_path: Path
+    lake: Lake, spark: SparkSession, tmp_path: Path
 ) -> None:
     texts = {"type": "record", "name": "Order", "fields": [{"name": "b", "type": "string"}]}
-    lake = table([written(OLD, {"a": 1}), written(texts, {"b": "one"}), b""])
+    fill(lake, written(OLD, {"a": 1}), written(texts, {"b": "one"}), b"")
     aside = str(tmp_path / "aside")
     done = lake.ingest("rows", {"decode": "avro", "schema": json.dumps(OLD)}, quarantine=aside)
     assert (done.rows, done.aside) == (1, 2)
-    job = Ingest(
-        options={"stream": "retried", "decode": "avro", "schema": json.dumps(texts)},
-        to=str(tmp_path / "rows"),
-        quarantine=aside,
-        merge_schema=True,
-    )
+    options = {"stream": "retried", "decode": "avro", "schema": json.dumps(texts)}
+    to = str(tmp_path / "rows")
+    job = Ingest(options=options, to=to, quarantine=aside, merge_schema=True)
     job.check_rows()
     job.look_at_records()
     assert job.try_again(spark) == Tried(added=1, there=0, left=1)
@@ -187,11 +126,11 @@ def test_what_was_put_aside_becomes_rows_with_a_mended_schema(
 
 @pytest.mark.full
 def test_each_writer_s_version_comes_from_a_registry_and_the_table_has_the_latest(
-    table: Callable[[list[bytes]], Table], tmp_path: Path
+    lake: Lake, tmp_path: Path
 ) -> None:
     old, new = written(OLD, {"a": 1}), written(NEW, {"a": 2, "b": "x"})
     other = confluent(9, written(OTHER, {"a": "no"}))
-    lake = table([confluent(7, old), confluent(8, new), other, confluent(7, old)])
+    fill(lake, confluent(7, old), confluent(8, new), other, confluent(7, old))
     http = Scripted()
     http.answers = {
         f"/schemas/ids/{number}": (200, {"schema": json.dumps(schema)})
@@ -216,10 +155,10 @@ def test_each_writer_s_version_comes_from_a_registry_and_the_table_has_the_lates
 
 @pytest.mark.parametrize("through_spark", [False, True])
 def test_a_new_version_of_the_schema_adds_its_fields_to_the_table(
-    table: Callable[[list[bytes]], Table], through_spark: bool
+    lake: Lake, through_spark: bool
 ) -> None:
     old, new = written(OLD, {"a": 1}), written(NEW, {"a": 2, "b": "x"})
-    lake = table([confluent(7, old), confluent(8, new)])
+    fill(lake, confluent(7, old), confluent(8, new))
     http = Scripted()
     http.answers = {
         f"/schemas/ids/{number}": (200, {"schema": json.dumps(schema)})
@@ -233,35 +172,36 @@ def test_a_new_version_of_the_schema_adds_its_fields_to_the_table(
     for number, one in enumerate(versions, 1):
         http.answers[f"/subjects/orders-value/versions/{number}"] = one
     decode = {"decode": "avro", "framing": "confluent", "registry": http.url}
-    lake.ingest(
+    job = lake.job(
         "growing",
         decode | {"schemaName": "orders-value"},
         evolve=True,
         through_spark=through_spark,
         format="iceberg",  # which also makes a long of the int
     )
+    assert lake.grow(job) == 2
+    assert job.direct is not through_spark
     http.close()
-    assert [(row["a"], row["b"]) for row in lake.rows("growing", Format.ICEBERG)] == [
-        (1, "none"),
-        (2, "x"),
-    ]
+    rows = lake.rows("growing", Format.ICEBERG)
+    assert [(row["a"], row["b"]) for row in rows] == [(1, "none"), (2, "x")]
 
 
 @pytest.mark.full
-def test_protobuf_becomes_a_table_on_the_direct_way(table: Callable[[list[bytes]], Table]) -> None:
+def test_protobuf_becomes_a_table_on_the_direct_way(lake: Lake) -> None:
     orders = [Order(f_int64=number, texts=["a"], kind=5) for number in range(5)]
-    lake = table([*(one.SerializeToString() for one in orders), b"\xff"])
+    fill(lake, *(one.SerializeToString() for one in orders), b"\xff")
     decode = {"decode": "protobuf", "schema": SOURCE, "messageName": "Order"}
     lake.ingest("orders", decode | {"fields": "f_int64,texts,kind"})
+    assert lake.direct
     rows = lake.rows("orders")
     assert [row["_corrupt_record"] for row in rows] == [None] * 5 + [b"\xff"]
     assert [row["f_int64"] for row in rows] == [0, 1, 2, 3, 4, None]
     assert (rows[1]["texts"], rows[1]["kind"]) == (["a"], "OLD")
 
 
-def test_json_comes_out_of_its_frames(table: Callable[[list[bytes]], Table]) -> None:
+def test_json_comes_out_of_its_frames(lake: Lake) -> None:
     framed = [gzip.compress(confluent(1, b'{"n": %d, "l": [1]}' % number)) for number in range(3)]
-    lake = table([*framed, b"{}"])
+    fill(lake, *framed, b"{}")
     packed = {"framing": "confluent", "compression": "gzip"}
     lake.ingest("rows", packed, json_schema="n LONG")
     rows = [(row["n"], row["_corrupt_record"]) for row in lake.rows("rows")]
@@ -270,18 +210,13 @@ def test_json_comes_out_of_its_frames(table: Callable[[list[bytes]], Table]) -> 
 
 @pytest.mark.parametrize("format_", GOOD)
 def test_what_is_sent_to_tasks_can_be_sent_after_the_driver_has_used_it(
-    shared_server: NatsServer,
-    admin: Admin,
-    tmp_path: Path,
-    unique: Callable[[str], str],
-    format_: str,
+    admin: Admin, tmp_path: Path, format_: str
 ) -> None:
     """By Spark's own pickler; no Spark is started."""
     how, payload = GOOD[format_]
-    stream = unique("SENT")
-    admin.create(stream, f"{stream}.>")
+    stream = admin.stream(under=".>")
     admin.fill([(f"{stream}.x", payload)])
-    given = {"servers": shared_server.url, "stream": stream, "startingOffsets": "earliest"}
+    given = {"servers": admin.url, "stream": stream, "startingOffsets": "earliest"}
     given |= {"decode": format_, "schema": how["schema"], "registry": "nats"}
     given |= {"messageName": "Order", "fields": "f_int32"} if format_ == "protobuf" else {}
     given |= {"registry": "https://localhost:1"} if format_ == "avro" else {}

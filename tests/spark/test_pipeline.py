@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from tests.support.pipelines import pipeline_of
 from tests.support.streams import Admin
 from tests.support.table_readers import column
 
@@ -16,22 +19,15 @@ from jetspark.spark.pipeline import check_queries, check_servers, start
 from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
 from jetspark.spark.replay import Replay
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-
-    from jetspark.server import NatsServer
-
+DELTA = '[sinks.s]\nformat = "jetspark-delta"\npath = "p"'
+MESSAGES = '[sinks.s]\nformat = "jetstream"\nsubject = "s"'
 REGIONS = ("eu", "us", "asia")
 
 
 @pytest.fixture
-def orders(admin: Admin, unique: Callable[[str], str]) -> str:
+def orders(admin: Admin) -> str:
     """A stream of 300 orders as JSON, and one message that is none."""
-    name = unique("ORDERS")
-    admin.create(name, f"{name}.>")
+    name = admin.stream(under=".>")
     rows = [
         (f"{name}.{REGIONS[n % 3]}", json.dumps({"region": REGIONS[n % 3], "amount": n}).encode())
         for n in range(300)
@@ -40,43 +36,32 @@ def orders(admin: Admin, unique: Callable[[str], str]) -> str:
     return name
 
 
-def write(folder: Path, server: NatsServer, orders: str, more: str) -> PipelineFile:
-    file = folder / "pipeline.toml"
-    file.write_text(
-        f"""
-checkpoint = "{folder}/chk"
-[sources.orders]
-servers = "{server.url}"
-stream = "{orders}"
-startingOffsets = "earliest"
-maxOffsetsPerTrigger = 150
-json = "region STRING, amount DOUBLE"
-{more}
-""",
-        "utf-8",
-    )
-    return read_pipeline(file)
+Write = Callable[..., PipelineFile]
 
 
-def run(pipeline: PipelineFile, spark: SparkSession) -> None:
-    for query in start(pipeline, spark).values():
-        query.awaitTermination(300)
+@pytest.fixture
+def write(admin: Admin, orders: str, tmp_path: Path) -> Write:
+    """A pipeline of the orders, or of another `stream`."""
+    options = 'maxOffsetsPerTrigger = 150\njson = "region STRING, amount DOUBLE"'
+
+    def write(more: str, stream: str = orders) -> PipelineFile:
+        return pipeline_of(admin.url, stream, tmp_path, more, options=options)
+
+    return write
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
 def test_a_stream_that_is_emptied_is_read_for_one_sink_only(
     spark: SparkSession,
-    shared_server: NatsServer,
+    write: Write,
     admin: Admin,
-    unique: Callable[[str], str],
     tmp_path: Path,
     retention: str,
     needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.14")
-    queue = unique("QUEUE")
-    admin.create(queue, f"{queue}.>", retention=retention, allow_direct=True)
+    queue = admin.stream(under=".>", retention=retention, allow_direct=True)
     option = {"workqueue": "soleReader = true", "interest": 'interestConsumer = "c"'}[retention]
     table = 'format = "jetspark-delta"\npath = "{}/{}"'
     one_sink = f"""{option}
@@ -89,11 +74,11 @@ from = "twice"
 {table.format(tmp_path, "all")}
 """
     more = f'[sinks.some]\nfrom = "some"\n{table.format(tmp_path, "some")}\n'
-    pipeline = write(tmp_path, shared_server, queue, one_sink + more)
+    pipeline = write(one_sink + more, queue)
     for act in (check_queries, start):
         with pytest.raises(PipelineError, match=r"toml:19: .*is read for the sink all, too, with"):
             act(pipeline, spark)
-    alone = write(tmp_path, shared_server, queue, one_sink)
+    alone = write(one_sink, queue)
     check_queries(alone, spark)
     again = replace(alone, sources={**alone.sources, "again": alone.sources["orders"]})
     for pipeline, sql in (
@@ -111,64 +96,51 @@ from = "twice"
     ("more", "line", "sentence"),
     [
         ('[views.v]\nsql = "SELEC 1 FROM orders"', 10, "view v: Syntax error at or near 'SELEC'"),
-        (
-            '[views.v]\nsql = "SELECT amont FROM orders"',
-            10,
-            "view v: .*`amont` cannot be resolved",
-        ),
+        ('[views.v]\nsql = "SELECT amont FROM orders"', 10, "view v: .*`amont` cannot be resolved"),
         ('[sinks.s]\nformat = "parqet"\npath = "p"', 10, "sink s: .*data source: parqet"),
-        (
-            '[sinks.s]\nformat = "jetspark-delta"\npath = "p"\npartition_by = ["regoin"]',
-            12,
-            "sink s: partition_by: there is no column 'regoin'",
-        ),
+        (f'{DELTA}\npartition_by = ["regoin"]', 12, "sink s: partition_by: there is no column"),
         (
             '[views.v]\nsql = "SELECT region, count(*) n FROM orders GROUP BY region"',
-            11,
-            "sink s: Append output mode not supported|sink s: .*watermark",
+            *(11, "sink s: Append output mode not supported|sink s: .*watermark"),
         ),
         (
-            '[views.v]\nsql = "SELECT amount AS data FROM orders"\n'
-            '[sinks.s]\nformat = "jetstream"\nstream = "S"\nsubject = "s"',
-            11,
-            "sink s: The column 'data' must be binary or string, not double",
+            f'[views.v]\nsql = "SELECT amount AS data FROM orders"\n{MESSAGES}\nstream = "S"',
+            *(11, "sink s: The column 'data' must be binary or string, not double"),
         ),
         (
             '[views.v]\nsql = "SELECT * FROM later"\n[views.later]\nsql = "SELECT * FROM orders"',
-            10,
-            "view v: sql uses the view later, which is below it: a view uses the sources",
+            *(10, "view v: sql uses the view later, which is below it: a view uses the sources"),
         ),
         ('[views.v]\nsql = "SELECT * FROM V"', 10, "view v: sql uses itself: a view uses the"),
         (
-            "[views.v]\nsql = \"SELECT 'x' AS data FROM orders\"\n"
-            '[sinks.s]\nformat = "jetstream"\n'
-            'stream = "$STREAM"\nservers = "$SERVER"\nsubject = "s"',
-            13,
-            "sink s: it writes into the stream .*, which is read for it again",
+            f"[views.v]\nsql = \"SELECT 'x' AS data FROM orders\"\n{MESSAGES}\n"
+            'stream = "$STREAM"\nservers = "$SERVER"',
+            *(14, "sink s: it writes into the stream .*, which is read for it again"),
         ),
         ('watermark = ["tme", "1 minute"]', 9, "source orders: .*`tme` cannot be resolved"),
     ],
 )
 def test_a_check_finds_what_no_query_could_do(
     spark: SparkSession,
-    shared_server: NatsServer,
+    write: Write,
+    admin: Admin,
     orders: str,
     tmp_path: Path,
     more: str,
     line: int,
     sentence: str,
 ) -> None:
-    more = more.replace("$STREAM", orders).replace("$SERVER", shared_server.url)
+    more = more.replace("$STREAM", orders).replace("$SERVER", admin.url)
     if "[sinks" not in more:
         more += f'\n[sinks.s]\nformat = "jetspark-delta"\npath = "{tmp_path}/table"'
     with pytest.raises(PipelineError, match=rf"/pipeline\.toml:{line}: (?:{sentence})"):
-        check_queries(write(tmp_path, shared_server, orders, more), spark)
+        check_queries(write(more), spark)
     assert not (tmp_path / "chk").exists()
 
 
 @pytest.mark.full
 def test_sql_of_a_view_is_a_query_and_a_command_is_not_executed(
-    spark: SparkSession, shared_server: NatsServer, orders: str, tmp_path: Path
+    spark: SparkSession, write: Write, tmp_path: Path
 ) -> None:
     kept = tmp_path / "folder" / "kept"
     kept.parent.mkdir()
@@ -177,8 +149,7 @@ def test_sql_of_a_view_is_a_query_and_a_command_is_not_executed(
     sink = f'[sinks.s]\nfrom = "orders"\nformat = "jetspark-delta"\npath = "{tmp_path}/table"'
 
     def pipeline(sql: str) -> PipelineFile:
-        more = f'[views.v]\nsql = """{sql}"""\n{sink}'
-        return write(tmp_path, shared_server, orders, more)
+        return write(f'[views.v]\nsql = """{sql}"""\n{sink}')
 
     refused = "(sql is a command.* query:|SqlScripting)"  # Spark 4.0 has no BEGIN
     for sql in (
@@ -210,18 +181,15 @@ def test_sql_of_a_view_is_a_query_and_a_command_is_not_executed(
 
 @pytest.mark.full
 def test_two_sinks_of_one_source_go_on_the_next_time(
-    spark: SparkSession, shared_server: NatsServer, orders: str, admin: Admin, tmp_path: Path
+    spark: SparkSession, write: Write, orders: str, admin: Admin, tmp_path: Path
 ) -> None:
-    admin.create(f"{orders}_OUT", f"{orders}_OUT.>")
+    out = admin.stream(under=".>")
     pipeline = write(
-        tmp_path,
-        shared_server,
-        orders,
         f"""
 [views.large]
 sql = "SELECT region, amount FROM orders WHERE amount >= 100"
 [views.messages]
-sql = "SELECT '{orders}_OUT.' || region AS subject, to_json(struct(*)) AS data FROM large"
+sql = "SELECT '{out}.' || region AS subject, to_json(struct(*)) AS data FROM large"
 [sinks.table]
 from = "large"
 format = "jetspark-delta"
@@ -229,31 +197,30 @@ path = "{tmp_path}/table"
 partition_by = ["region"]
 [sinks.stream]
 format = "jetstream"
-servers = "{shared_server.url}"
-stream = "{orders}_OUT"
-""",
+servers = "{admin.url}"
+stream = "{out}"
+"""
     )
     check_servers(pipeline)
-    run(pipeline, spark)
-    assert sum(column("delta", tmp_path / "table", "region").values()) == 200
-    assert admin.facts(f"{orders}_OUT").messages == 200
-    admin.fill([(f"{orders}.eu", b'{"region": "eu", "amount": 1000}')])
-    run(pipeline, spark)
-    assert sum(column("delta", tmp_path / "table", "region").values()) == 201
-    assert admin.facts(f"{orders}_OUT").messages == 201
+    for count in (200, 201):
+        for query in start(pipeline, spark).values():
+            query.awaitTermination(300)
+        assert sum(column("delta", tmp_path / "table", "region").values()) == count
+        assert admin.facts(out).messages == count
+        admin.fill([(f"{orders}.eu", b'{"region": "eu", "amount": 1000}')])
 
 
 def test_an_error_names_the_part_of_the_pipeline_and_its_line(
-    spark: SparkSession, shared_server: NatsServer, orders: str, tmp_path: Path
+    spark: SparkSession, write: Write, orders: str
 ) -> None:
     sink = '[sinks.out]\nformat = "noop"\n'
     view = '[views.v]\nsql = "SELECT nope FROM orders"\n'
     with pytest.raises(PipelineError, match=r"/pipeline\.toml:10: view v: .*nope"):
-        start(write(tmp_path, shared_server, orders, view + sink), spark)
+        start(write(view + sink), spark)
     with pytest.raises(PipelineError, match=r"toml:10: sink out: .*[Nn]o[Ss]uch"):
-        start(write(tmp_path, shared_server, orders, '[sinks.out]\nformat = "nosuch"\n'), spark)
+        start(write('[sinks.out]\nformat = "nosuch"\n'), spark)
     with pytest.raises(PipelineError, match=r"toml:5: source orders: .*did you mean"):
-        check_servers(write(tmp_path, shared_server, orders[:-1], sink))
+        check_servers(write(sink, orders[:-1]))
 
 
 @pytest.mark.parametrize(
@@ -270,7 +237,6 @@ def test_an_error_names_the_part_of_the_pipeline_and_its_line(
     ],
 )
 def test_an_error_of_a_server_is_reported_with_its_line(
-    shared_server: NatsServer,
     admin: Admin,
     unique: Callable[[str], str],
     tmp_path: Path,
@@ -286,12 +252,12 @@ def test_an_error_of_a_server_is_reported_with_its_line(
         admin.create(f"{name}{key}", f"{name}{key}.>")
     text = f"""checkpoint = "{tmp_path}/chk"
 [sources.a]
-servers = "{shared_server.url}"
+servers = "{admin.url}"
 stream = "IN"
 subjects = "IN.>"
 [sinks.b]
 format = "jetstream"
-servers = "{shared_server.url}"
+servers = "{admin.url}"
 stream = "OUT"
 subject = "OUT.x"
 # more
@@ -306,56 +272,34 @@ subject = "OUT.x"
         check_servers(read_pipeline(file))
 
 
-def table(spark: SparkSession, server: NatsServer, orders: str, folder: Path) -> str:
-    options = {"servers": server.url, "stream": orders, "startingOffsets": "earliest"}
-    to = str(folder / "ingested")
-    ingest = Ingest(options=options, to=to, json_schema="region STRING, amount DOUBLE")
-    ingest.start(spark).awaitTermination(300)
-    return to
-
-
 @pytest.mark.full
-def test_what_was_ingested_is_replayed(
-    spark: SparkSession, shared_server: NatsServer, orders: str, admin: Admin, tmp_path: Path
+def test_what_was_ingested_is_replayed_or_there_is_a_sentence(
+    spark: SparkSession, orders: str, admin: Admin, tmp_path: Path
 ) -> None:
-    path = table(spark, shared_server, orders, tmp_path)
-    admin.create(f"{orders}_B", f"{orders}_B.>")
-    sink = {"servers": shared_server.url, "stream": f"{orders}_B"}
-    subject = f"replace(subject, '{orders}.', '{orders}_B.')"
-    rows = Replay(table=path, options=sink, subject=subject, order_by="seq").run(spark)
-    assert rows == 301
-    back = [admin.api.message(f"{orders}_B", seq=seq) for seq in (1, 2, 301)]
+    source = {"servers": admin.url, "stream": orders, "startingOffsets": "earliest"}
+    path = str(tmp_path / "ingested")
+    ingest = Ingest(options=source, to=path, json_schema="region STRING, amount DOUBLE")
+    ingest.start(spark).awaitTermination(300)
+    out = admin.stream(under=".>")
+    sink = {"servers": admin.url, "stream": out}
+    job = Replay(table=path, options=sink, subject=f"replace(subject, '{orders}.', '{out}.')")
+    assert replace(job, order_by="seq").run(spark) == 301
+    back = [admin.api.message(out, seq=seq) for seq in (1, 2, 301)]
     assert [one and one.data for one in back] == [
-        b'{"region":"eu","amount":0.0}',
-        b'{"region":"us","amount":1.0}',
-        b"no JSON",
+        *(b'{"region":"eu","amount":0.0}', b'{"region":"us","amount":1.0}', b"no JSON")
     ]
-    some = Replay(table=path, options=sink, subject=subject, where="region = 'eu'", data="region")
-    assert some.run(spark) == 100
-    last = admin.api.message(f"{orders}_B", last_by_subj=f"{orders}_B.eu")
+    assert replace(job, where="region = 'eu'", data="region").run(spark) == 100
+    last = admin.api.message(out, last_by_subj=f"{out}.eu")
     assert last is not None
     assert last.data == b"eu"
-
-
-@pytest.mark.full
-def test_replays_that_cannot_work(
-    spark: SparkSession, shared_server: NatsServer, orders: str, tmp_path: Path
-) -> None:
-    path = table(spark, shared_server, orders, tmp_path)
-    sink = {"servers": shared_server.url, "stream": orders}
-    with pytest.raises(ConfigError, match="did you mean 'seq'"):
-        Replay(table=path, options=sink, order_by="seqq").run(spark)
-    job = Replay(table=path, options=sink)
     for wrong, says in (
+        (replace(job, order_by="seqq"), "did you mean 'seq'"),
         (replace(job, subject="nope("), r"^--subject 'nope\(': Syntax error at or near end of"),
-        (
-            replace(job, where="zz > 1"),
-            r"^--rows 'zz > 1': .*`zz` cannot be resolved.*seq`[^;]*\.$",
-        ),
+        (replace(job, where="zz > 1"), r"^--rows 'zz > 1': .*`zz` cannot be.*seq`[^;]*\.$"),
         (replace(job, data="zz"), "^--data 'zz': .*`zz` cannot be resolved"),
         (replace(job, msg_id="zz"), "^--msg-id 'zz': .*`zz` cannot be resolved"),
     ):
         with pytest.raises(ConfigError, match=says):
             wrong.run(spark)
     with pytest.raises(PipelineError, match="Path does not exist"):
-        Replay(table=str(tmp_path / "nothing"), options=sink).run(spark)
+        replace(job, table=str(tmp_path / "nothing")).run(spark)

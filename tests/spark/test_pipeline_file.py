@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from jetspark.errors import ConfigError
 from jetspark.spark.pipeline_file import read_pipeline
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD = """\
 name = "orders"
@@ -62,39 +58,36 @@ def read(folder: Path, text: str, **environment: str):  # type: ignore[no-untype
     return read_pipeline(file, {"HOST": "h", **environment})
 
 
+def refuses(folder: Path, text: str, line: int, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        read(folder, text)
+    assert str(caught.value).startswith(f"{folder / 'p.toml'}:{line}: ")
+
+
 def test_pipeline_file_with_every_key_is_read(tmp_path: Path) -> None:
     pipeline = read(tmp_path, GOOD)
     assert (pipeline.name, pipeline.checkpoint) == ("orders", "chk")
     assert (pipeline.follow, pipeline.interval) == (True, 10.0)
     assert pipeline.spark == {"spark.sql.shuffle.partitions": "4"}
     orders, regions = pipeline.sources["orders"], pipeline.sources["regions"]
-    assert orders.options == {
-        "stream": "ORDERS",
-        "servers": "nats://h:4222",
-        "maxOffsetsPerTrigger": "5000",
-        "decode": "json",
-        "schema": "region STRING, amount DOUBLE",
-    }
-    assert orders.json == "region STRING, amount DOUBLE"
+    fields = "region STRING, amount DOUBLE"
+    source = {"stream": "ORDERS", "servers": "nats://h:4222", "maxOffsetsPerTrigger": "5000"}
+    assert orders.options == source | {"decode": "json", "schema": fields}
+    assert orders.json == fields
     assert orders.watermark == ("timestamp", "10 minutes")
     assert (regions.format, regions.static) == ("parquet", True)
     assert "GROUP BY region" in pipeline.views["totals"]
     lake, out = pipeline.sinks["lake"], pipeline.sinks["out"]
     assert (lake.rows, lake.format, lake.partition_by) == ("orders", "jetspark-delta", ("region",))
-    assert lake.options == {
-        "path": "lake/orders",
-        "partitionBy": "region",
-        "writerName": "orders/lake",
-    }
+    place = {"path": "lake/orders", "partitionBy": "region"}
+    assert lake.options == place | {"writerName": "orders/lake"}
     # Without from: the view that was made last.
     assert (out.rows, out.mode) == ("totals", "append")
 
 
 def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
-    pipeline = read(
-        tmp_path,
-        'checkpoint = "c"\n[sources.s]\nstream = "S"\n[sinks.t]\nformat = "noop"\n',
-    )
+    text = 'checkpoint = "c"\n[sources.s]\nstream = "S"\n[sinks.t]\nformat = "noop"\n'
+    pipeline = read(tmp_path, text)
     assert (pipeline.name, pipeline.follow, pipeline.sinks["t"].rows) == ("p", False, "s")
 
 
@@ -125,12 +118,7 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
         ('from = "orders"', 'from = "order"', 30, "did you mean 'orders'"),
         ('path = "lake/orders"\n', "", 29, "'path'"),
         *(
-            (
-                'format = "jetspark-delta"',
-                f'format = "{one}"',
-                31,
-                f"writes Delta and Iceberg tables; .*writeStream.format.*{one}.* Write format = ",
-            )
+            ('"jetspark-delta"', f'"{one}"', 31, f"writes Delta and Iceberg.*format.*{one}.* Write")
             for one in ("parquet", "JSON")
         ),
         ('partition_by = ["region"]', 'partition_by = "region"', 33, "is a list"),
@@ -148,22 +136,12 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
             for mode in ("update", "complete")
         ),
         ('partition_by = ["', 'partition_by = ["Region", "', 33, "names 'region' twice"),
-        (
-            'partition_by = ["region"]',
-            "columns = []",
-            33,
-            "columns is made of a stream's rows: from",
-        ),
+        ('partition_by = ["region"]', "columns = []", 33, "columns is made of a stream's rows"),
         ('partition_by = ["region"]', "colums = []", 33, "did you mean 'columns'"),
         ('partition_by = ["region"]', 'partitionBy = "region"', 33, "did you mean 'partition_by'"),
         ('partition_by = ["', 'partitionby = ["', 33, "did you mean 'partition_by'"),
         ('subject = "totals"', 'partitionby = ["a"]', 38, "did you mean 'partition_by'"),
-        (
-            'partition_by = ["region"]',
-            'checkpointLocation = "x"',
-            33,
-            "write checkpoint at the top of the file in place of checkpointLocation",
-        ),
+        ('partition_by = ["region"]', 'checkpointLocation = "x"', 33, "write checkpoint at the"),
         ('subject = "totals"', 'checkpointlocation = "x"', 38, "write checkpoint at the top"),
     ],
 )
@@ -171,9 +149,7 @@ def test_a_mistake_is_reported_with_its_line(
     tmp_path: Path, old: str, new: str, line: int, says: str
 ) -> None:
     assert old in GOOD
-    with pytest.raises(ConfigError, match=says) as caught:
-        read(tmp_path, GOOD.replace(old, new, 1))
-    assert str(caught.value).startswith(f"{tmp_path / 'p.toml'}:{line}: ")
+    refuses(tmp_path, GOOD.replace(old, new, 1), line, says)
 
 
 MADE = """checkpoint = "c"
@@ -193,23 +169,6 @@ def test_a_table_has_columns_of_subjects_and_of_other_fields(tmp_path: Path) -> 
     assert said == {"site": "subject[1]", "hour": "hour(timestamp)", "others": 'rest["n LONG"]'}
 
 
-@pytest.mark.parametrize(
-    ("key", "says"),
-    [
-        ('columns = "site=subject[1]"', "columns is a list"),
-        ('columns = ["site"]', "columns 'site': write name=subject"),
-        ('columns = ["n=subject[1]"]', "there is a column n already"),
-        ('columns = ["d=day(n)"]', r"n is bigint, and day\(…\) is of a timestamp"),
-        ('rest_column = "seq"', "rest_column 'seq': give it a name that no column has"),
-    ],
-)
-def test_a_mistake_in_columns_is_reported_with_its_line(
-    tmp_path: Path, key: str, says: str
-) -> None:
-    with pytest.raises(ConfigError, match=rf"toml:8: .*{says}"):
-        read(tmp_path, MADE + key)
-
-
 def test_new_fields_become_columns_where_a_sink_or_a_table_of_a_list_says_so(
     tmp_path: Path,
 ) -> None:
@@ -224,38 +183,32 @@ def test_new_fields_become_columns_where_a_sink_or_a_table_of_a_list_says_so(
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("old", "new", "line", "says"),
     [
-        (MADE + "evolve = 1", 8, "evolve is true or false"),
-        (MADE + "evolveSchema = true", 8, "unknown key 'evolveSchema'; did you mean 'evolve'?"),
-        (MADE.replace("json", "#") + "evolve = true", 8, "evolve goes with json or decode"),
-        (
-            MADE.replace('json = "n LONG"', "decode = 'avro'\nschema = '\"long\"'")
-            + "evolve = true",
-            9,
-            "evolve follows the versions that a schema has in a registry",
-        ),
-        (
-            MADE.replace("json =", 'watermark = ["timestamp", "1 s"]\njson =') + "evolve = true",
-            9,
-            "not of a source that is static or has a watermark",
-        ),
-        (MADE.replace('"lake"', '"lake/{n}"') + "evolve = true", 8, "have one schema, which new"),
+        ("", 'columns = "site=subject[1]"', 8, "columns is a list"),
+        ("", 'columns = ["site"]', 8, "columns 'site': write name=subject"),
+        ("", 'columns = ["n=subject[1]"]', 8, "there is a column n already"),
+        ("", 'columns = ["d=day(n)"]', 8, r"n is bigint, and day\(…\) is of a timestamp"),
+        ("", 'rest_column = "seq"', 8, "rest_column 'seq': give it a name that no column has"),
+        ("", "evolve = 1", 8, "evolve is true or false"),
+        ("", "evolveSchema = true", 8, "unknown key 'evolveSchema'; did you mean 'evolve'?"),
+        ("json = ", "# ", 8, "evolve goes with json or decode"),
+        ('json = "n LONG"', "decode = 'avro'\nschema = '\"long\"'", 9, "evolve follows the "),
+        ("json", 'watermark = ["timestamp", "1 s"]\njson', 9, "static or has a watermark"),
+        ('"lake"', '"lake/{n}"', 8, "have one schema, which new"),
     ],
 )
-def test_a_mistake_about_new_fields_is_reported_with_its_line(
-    tmp_path: Path, text: str, line: int, says: str
+def test_a_mistake_in_what_a_table_is_made_of_is_reported_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int, says: str
 ) -> None:
-    with pytest.raises(ConfigError, match=rf"toml:{line}: .*{re.escape(says)}"):
-        read(tmp_path, text)
+    """What replaces something else goes with `evolve`."""
+    text = MADE.replace(old, new) + "evolve = true" if old else MADE + new
+    refuses(tmp_path, text, line, says)
 
 
 def test_a_quarantine_of_payloads_that_are_not_parsed_is_refused(tmp_path: Path) -> None:
-    text = GOOD.replace('json = "region STRING, amount DOUBLE"\nwatermark', "#").replace(
-        'partition_by = ["region"]', 'quarantineTable = "aside"'
-    )
-    with pytest.raises(ConfigError, match=r"toml:32: quarantineTable is for a source with json"):
-        read(tmp_path, text)
+    text = MADE.replace("json = ", "# ") + 'quarantineTable = "aside"'
+    refuses(tmp_path, text, 8, "quarantineTable is for a source with json")
 
 
 def test_adopting_is_of_one_run_and_no_key(tmp_path: Path) -> None:
@@ -280,17 +233,14 @@ writerName = "w"
 @pytest.mark.parametrize(
     ("sinks", "line", "says"),
     [
-        (
-            '[sinks.more]\nformat = "jetspark-delta"\npath = "./lake/orders/"',
-            42,
-            r"sink lake \(line 32\) has this path, or one inside or around it, already",
+        *(
+            (f'[sinks.more]\nformat = "{one}"\npath = "{path}"', 42, r"lake \(line 32\) has")
+            for one, path in (
+                ("jetspark-delta", "./lake/orders/"),
+                ("jetspark-iceberg", "lake/orders/_x"),
+                ("jetspark-delta", "lake"),
+            )
         ),
-        (
-            '[sinks.more]\nformat = "jetspark-iceberg"\npath = "lake/orders/_x"',
-            42,
-            r"sink lake \(line 32\) has this path, or",
-        ),
-        ('[sinks.more]\nformat = "jetspark-delta"\npath = "lake"', 42, "has this path, "),
         (EXACTLY, 50, r"sink a \(line 45\) has this writerName already"),
         (
             EXACTLY.replace("[sinks.b]", "[sinks.w]").replace('writerName = "w"\n', "", 1)
@@ -304,31 +254,23 @@ writerName = "w"
 def test_conflicting_sinks_are_reported_with_both_lines(
     tmp_path: Path, sinks: str, line: int, says: str
 ) -> None:
-    with pytest.raises(ConfigError, match=says) as caught:
-        read(tmp_path, GOOD + sinks)
-    assert str(caught.value).startswith(f"{tmp_path / 'p.toml'}:{line}: ")
+    refuses(tmp_path, GOOD + sinks, line, says)
 
 
 def test_writers_of_one_name_for_two_streams_are_two(tmp_path: Path) -> None:
     assert len(read(tmp_path, GOOD + EXACTLY.replace('"S"', '"T"', 1)).sinks) == 4
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "checkpoint is missing"),
-        ('checkpoint = "c"\n[sinks.a]\nformat = "noop"', "sources is missing"),
-        ('checkpoint = "c"\n[sources.a]\nstream = "S"', "sinks is missing"),
-    ],
-)
-def test_a_missing_key_of_a_pipeline_file_is_named(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        read(tmp_path, text)
-
-
-def test_missing_pipeline_file_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_or_key_of_it_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         read_pipeline(tmp_path / "nope.toml")
+    for text, missing in (
+        ("", "checkpoint"),
+        ('checkpoint = "c"\n[sinks.a]\nformat = "noop"', "sources"),
+        ('checkpoint = "c"\n[sources.a]\nstream = "S"', "sinks"),
+    ):
+        with pytest.raises(ConfigError, match=f"{missing} is missing"):
+            read(tmp_path, text)
 
 
 def test_a_password_of_the_environment_is_in_no_repr(tmp_path: Path) -> None:
@@ -434,6 +376,4 @@ def test_a_mistake_in_a_list_of_tables_is_reported_with_its_line(
     tmp_path: Path, old: str, new: str, line: int, says: str
 ) -> None:
     assert old in LISTED
-    with pytest.raises(ConfigError, match=says) as caught:
-        read(tmp_path, LISTED.replace(old, new, 1))
-    assert str(caught.value).startswith(f"{tmp_path / 'p.toml'}:{line}: ")
+    refuses(tmp_path, LISTED.replace(old, new, 1), line, says)

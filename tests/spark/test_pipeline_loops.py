@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from tests.conftest import MakeServer
 
 from jetspark.blocking import connect
 from jetspark.connection.options import ConnectOptions
@@ -13,9 +12,6 @@ from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.pipeline import check_no_loop
 from jetspark.spark.reading import created
 from jetspark.spark.sink_options import SinkOptions, parse_sink_options
-
-if TYPE_CHECKING:
-    from tests.conftest import MakeServer
 
 
 def source(**options: str) -> SourceOptions:
@@ -76,7 +72,6 @@ def test_a_way_back_through_another_sink_is_found_and_a_chain_is_none() -> None:
     check_no_loop("one", {**writes, "two": sink("C")}, reads, nowhere)
 
 
-@pytest.mark.server
 def test_a_stream_is_recognised_under_another_address_and_for_another_user(
     make_server: MakeServer,
 ) -> None:

@@ -5,48 +5,28 @@ from __future__ import annotations
 import dataclasses
 import json
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.bulk.fixed_range import fixed_range
+from jetspark.bulk.fixed_range import Position, fixed_range
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StreamFacts
-from jetspark.errors import (
-    ConfigError,
-    DataLossError,
-    StreamNotFoundError,
-    StreamRecreatedError,
-)
+from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError, StreamRecreatedError
 from jetspark.spark import planning
 from jetspark.spark.offsets import StreamOffset, from_json, to_json
-
-if TYPE_CHECKING:
-    from jetspark.bulk.fixed_range import Position
 
 CREATED = "2026-01-01T00:00:00.123456789Z"
 
 
 def stream(
-    first: int,
-    last: int,
-    *,
-    name: str = "S",
-    created: str = CREATED,
-    per_subject: bool = False,
+    first: int, last: int, *, name: str = "S", created: str = CREATED, per_subject: bool = False
 ) -> StreamFacts:
-    return StreamFacts(
-        name=name,
-        created=created,
-        first_seq=first,
-        last_seq=last,
-        messages=max(0, last - first + 1),
-        bytes=0,
-        retention="limits",
-        keeps_last_per_subject=per_subject,
-    )
+    how: dict[str, Any] = {"retention": "limits", "keeps_last_per_subject": per_subject}
+    how |= {"first_seq": first, "last_seq": last, "messages": max(0, last - first + 1)}
+    return StreamFacts(name=name, created=created, bytes=0, **how)
 
 
 def through_json(offsets: dict[str, StreamOffset]) -> dict[str, StreamOffset]:
@@ -64,14 +44,8 @@ def next_offset(facts: StreamFacts, offset: StreamOffset, **how: Any) -> StreamO
 # -- the whole life of a query ---------------------------------------------------------------
 
 _streams = st.sampled_from(["A", "B", "LATER"])
-_limits = st.fixed_dictionaries(
-    {},
-    optional={
-        "max_offsets": st.integers(1, 12),
-        "max_bytes": st.integers(1, 2_000),
-        "min_offsets": st.integers(1, 12),
-    },
-)
+_sizes = {"max_offsets": 12, "max_bytes": 2_000, "min_offsets": 12}
+_limits = st.fixed_dictionaries({}, optional={k: st.integers(1, v) for k, v in _sizes.items()})
 _events = st.lists(
     st.one_of(
         st.tuples(st.just("publish"), _streams, st.integers(1, 30)),
@@ -238,9 +212,9 @@ def test_partitions_cover_the_range_once(
     assert position == wanted.end
     assert len(parts) >= min(length, min_partitions)
     assert max(map(len, parts), default=0) - min(map(len, parts), default=0) <= 1
-    assert [part.from_earliest for part in parts] == [earliest] * bool(parts) + [False] * (
-        len(parts) - 1
-    )
+    assert [part.from_earliest for part in parts] == [
+        earliest and n == 0 for n, _ in enumerate(parts)
+    ]
 
 
 def test_several_ranges_share_the_partitions_by_length() -> None:
@@ -274,16 +248,12 @@ def test_small_ranges_share_a_partition(
 # -- offsets ---------------------------------------------------------------------------------
 
 
-def test_idle_gives_back_the_same_offset() -> None:
-    offset = StreamOffset(CREATED, 11, 1)
-    assert next_offset(stream(1, 10), offset) == offset
-
-
 def test_the_first_offset_is_logged_even_when_there_is_nothing() -> None:
     initial = planning.initial_offset(stream(1, 10), "latest")
     logged = next_offset(stream(1, 10), initial)
     assert logged != initial
     assert len(planning.batch_range("S", initial, logged)) == 0
+    assert next_offset(stream(1, 10), logged) == logged  # idle
     later = next_offset(stream(1, 15), logged)
     assert planning.batch_range("S", logged, later).start == 11
 
@@ -307,18 +277,16 @@ def test_batch_end_obeys_limits_and_the_available_now_end(
     assert end.next == expected
 
 
-def test_a_limit_counts_from_the_first_stored_sequence() -> None:
-    offset = StreamOffset(CREATED, 1, 1)
-    end = next_offset(stream(1_000, 2_000), offset, max_offsets=10, fail_on_data_loss=False)
-    assert end.next == 1_010
-
-
 def test_lost_sequences_stop_the_query_unless_allowed() -> None:
     offset = StreamOffset(CREATED, 5, 1)
     with pytest.raises(DataLossError, match="sequences 5 to 9 were removed") as caught:
         next_offset(stream(10, 20), offset)
     assert (caught.value.first, caught.value.last) == (5, 9)
     assert next_offset(stream(10, 20), offset, fail_on_data_loss=False).next == 21
+    # A limit counts from the first stored sequence.
+    assert next_offset(stream(10, 20), offset, max_offsets=4, fail_on_data_loss=False).next == 14
+    # A superseded head is no loss.
+    assert next_offset(stream(10, 20, per_subject=True), offset).next == 21
 
 
 def test_the_head_may_move_while_nothing_was_read_from_earliest() -> None:
@@ -326,11 +294,6 @@ def test_the_head_may_move_while_nothing_was_read_from_earliest() -> None:
     end = next_offset(stream(10, 20), offset)
     assert planning.batch_range("S", offset, end).from_earliest
     assert end.next == 21
-
-
-def test_a_superseded_head_is_no_loss() -> None:
-    offset = StreamOffset(CREATED, 5, 1)
-    assert next_offset(stream(10, 20, per_subject=True), offset).next == 21
 
 
 def test_a_stream_that_went_back_stops_the_query_unless_allowed() -> None:
@@ -358,29 +321,27 @@ def test_a_recreated_stream_stops_the_query_or_begins_anew() -> None:
         (stream(8, 20), "earliest", 8),
         (stream(8, 20), "latest", 21),
         (stream(8, 20), 10, 10),
+        (stream(8, 20), 21, 21),
         (stream(21, 20), "earliest", 21),
     ],
 )
 def test_where_a_query_begins(facts: StreamFacts, start: Position, expected: int) -> None:
     offset = planning.initial_offset(facts, start)
     assert (offset.next, offset.start) == (expected, expected)
-
-
-def test_a_start_that_does_not_exist_yet_is_refused() -> None:
-    with pytest.raises(ConfigError, match="ends at sequence 20"):
-        planning.initial_offset(stream(1, 20), 22)
-    assert planning.initial_offset(stream(1, 20), 21).next == 21
+    with pytest.raises(ConfigError, match=f"ends at sequence {facts.last_seq}"):
+        planning.initial_offset(facts, facts.last_seq + 2)
 
 
 def test_batch_range_comes_from_its_positions_and_is_checked() -> None:
-    wanted = fixed_range(stream(5, 20), "earliest", "latest")
-    assert (wanted.start, wanted.end, wanted.from_earliest) == (5, 21, True)
-    wanted = fixed_range(stream(5, 20), 7, 9)
-    assert (wanted.start, wanted.end, wanted.from_earliest) == (7, 9, False)
-    with pytest.raises(ConfigError, match="before it begins"):
-        fixed_range(stream(5, 20), 9, 7)
-    with pytest.raises(ConfigError, match="ends at sequence 20"):
-        fixed_range(stream(5, 20), 9, 40)
+    for positions, expected in (
+        (("earliest", "latest"), (5, 21, True)),
+        ((7, 9), (7, 9, False)),
+    ):
+        wanted = fixed_range(stream(5, 20), *positions)
+        assert (wanted.start, wanted.end, wanted.from_earliest) == expected
+    for end, says in ((7, "before it begins"), (40, "ends at sequence 20")):
+        with pytest.raises(ConfigError, match=says):
+            fixed_range(stream(5, 20), 9, end)
 
 
 def test_offset_documents_have_one_order() -> None:
@@ -398,8 +359,7 @@ def test_a_gap_of_any_length_makes_no_more_partitions_than_can_be_planned() -> N
     assert all(one.end == after.start for one, after in pairwise(parts))
 
 
-@pytest.mark.parametrize("earliest", [False, True])
-@pytest.mark.parametrize("initial", [False, True])
+@given(st.booleans(), st.booleans())
 def test_offsets_are_read_with_and_without_flags(earliest: bool, initial: bool) -> None:
     offset = StreamOffset(CREATED, 2, 1, earliest=earliest, initial=initial)
     named = {"created": CREATED, "earliest": earliest, "initial": initial, "next": 2, "start": 1}
@@ -409,10 +369,9 @@ def test_offsets_are_read_with_and_without_flags(earliest: bool, initial: bool) 
     assert False not in document["streams"]["S"].values()
 
 
-@pytest.mark.parametrize(
-    "document",
-    [{}, {"version": 2, "streams": {}}, {"version": 1, "streams": {"S": {"next": 1}}}, []],
-)
-def test_foreign_checkpoints_are_refused(document: object) -> None:
-    with pytest.raises(ConfigError, match="checkpoint"):
-        from_json(document)  # type: ignore[arg-type]
+def test_foreign_checkpoints_are_refused() -> None:
+    of_another = {"version": 1, "streams": {"S": {"next": 1}}}
+    documents: list[Any] = [{}, [], {"version": 2, "streams": {}}, of_another]
+    for document in documents:
+        with pytest.raises(ConfigError, match="checkpoint"):
+            from_json(document)

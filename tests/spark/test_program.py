@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import SparkSession
 from tests.spark.program import RIGHT, findings
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_the_program_runs_on_one_machine(

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.chaos.reading_scene import eventually
-from tests.support.streams import numbered
+from tests.conftest import MakeServer
+from tests.support.streams import Admin, numbered
 
 from jetspark.errors import ConfigError
+from jetspark.server import NatsServer
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.queries import source_options, start_writing
 from jetspark.spark.stream import DESCRIPTION, ProgressConsumer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-    from tests.conftest import MakeServer
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
-
 
 @pytest.fixture
-def stream(admin: Admin, unique: Callable[[str], str]) -> str:
-    name = unique("MARKED")
-    admin.create(name, f"{name}.*")
+def stream(admin: Admin) -> str:
+    name = admin.stream(under=".*")
     admin.fill([(f"{name}.{'ab'[n % 2]}", b"%d" % n) for n in range(100)])
     return name
 
@@ -115,23 +108,18 @@ def test_a_progress_consumer_that_cannot_be_moved_is_a_warning_and_rests(
 def test_progress_consumer_refuses_options_that_do_not_fit(more: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         parse_options({"stream": "S", **more}).for_streaming()
-
-
-def test_a_batch_read_has_no_progress_consumer() -> None:
     with pytest.raises(ConfigError, match="'progressConsumer' is for readStream"):
         parse_options({"stream": "S", "progressConsumer": "c"}).for_batch()
 
 
 def test_a_query_shows_what_it_has_finished(
-    spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
+    spark: SparkSession, admin: Admin, stream: str, tmp_path: Path
 ) -> None:
     def run(**more: str) -> list[dict[str, Any]]:
-        source = {"servers": shared_server.url, "stream": stream, "startingOffsets": "earliest"}
-        rows = (
-            spark.readStream.format("jetstream")
-            .options(**source_options(source | more, follow=False), progressConsumer="spark")
-            .load()
-        )
+        source = {"servers": admin.url, "stream": stream, "startingOffsets": "earliest"}
+        given = source_options(source | more, follow=False)
+        reader = spark.readStream.format("jetstream").options(**given, progressConsumer="spark")
+        rows = reader.load()
         writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
         query = start_writing(spark, writer, str(tmp_path), None)
         query.awaitTermination(300)

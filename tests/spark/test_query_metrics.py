@@ -6,11 +6,16 @@ import json
 import math
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from tests.blocking.eventually import eventually
+from tests.conftest import MakeServer
 from tests.support.streams import Admin, numbered
 
 from jetspark.metrics.endpoint import collected
@@ -18,14 +23,6 @@ from jetspark.spark import query_metrics
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.lag import Progress
 from jetspark.spark.query_metrics import QueryMetrics, _Followed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-    from tests.conftest import MakeServer
 
 
 def values(stream: str, query: str = "orders") -> dict[str, float | None]:
@@ -38,13 +35,6 @@ def values(stream: str, query: str = "orders") -> dict[str, float | None]:
         found[name] = REGISTRY.get_sample_value(f"jetspark_query_{name}", of_query)
     name = "jetspark_query_batch_duration_seconds_count"
     return found | {"batches": REGISTRY.get_sample_value(name, of_query)}
-
-
-def eventually(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 90
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_who_asks_gets_a_new_look_but_does_not_wait_for_a_silent_server(
@@ -60,13 +50,13 @@ def test_who_asks_gets_a_new_look_but_does_not_wait_for_a_silent_server(
     monkeypatch.setattr(QueryMetrics, "_look_once", look)
     metrics = QueryMetrics()
     with metrics.looking():
-        eventually(lambda: metrics._new_until > 0)
+        eventually(lambda: metrics._new_until > 0, within=90)
         metrics.not_ready()
         assert len(looks) == 1  # which is new
         metrics._new_until = 0
         metrics.not_ready()
         assert len(looks) == 2
-        eventually(lambda: metrics._new_until > 0)
+        eventually(lambda: metrics._new_until > 0, within=90)
         metrics._new_until = 0
         assert metrics.not_ready() == ["no query is running yet"]
         assert len(looks) == 2
@@ -119,7 +109,7 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
     def followed(metrics: QueryMetrics) -> StreamingQuery:
         query = job.start(spark)
         metrics.follow("orders", query, progress := Progress())
-        eventually(lambda: progress.update(query) or progress.batches > 0)
+        eventually(lambda: progress.update(query) or progress.batches > 0, within=90)
         return query
 
     metrics = QueryMetrics()
@@ -127,7 +117,7 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
         assert metrics.not_ready() == ["no query is running yet"]
         query = followed(metrics)
         try:
-            eventually(lambda: values("METERED")["batches"] == 1)
+            eventually(lambda: values("METERED")["batches"] == 1, within=90)
             assert metrics._followed["orders"].interval == 0.2
             found: dict[str, Any] = values("METERED")
             assert found["rows_total"] == 30
@@ -140,10 +130,10 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
             query.stop()
         admin.fill(numbered("metered", 5))
         stored = time.monotonic()
-        eventually(lambda: values("METERED")["lag_messages"] == 5)
+        eventually(lambda: values("METERED")["lag_messages"] == 5, within=90)
         late: Any = values("METERED")["lag_seconds"]
         assert 0 < late <= time.monotonic() - stored + 1
-        eventually(lambda: metrics.not_ready() == ["orders: the query has ended"])
+        eventually(lambda: metrics.not_ready() == ["orders: the query has ended"], within=90)
     assert values("METERED")["rows_total"] is None
     # As in another process; all queries of a session are found, by their ids if they have no names.
     again = QueryMetrics()
@@ -152,9 +142,9 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
     name = str(query.id)
     try:
         with again.looking():
-            eventually(lambda: values("METERED", name)["rows_total"] == 35)
+            eventually(lambda: values("METERED", name)["rows_total"] == 35, within=90)
             server.stop()
-            eventually(lambda: values("METERED", name)["server_reachable"] == 0)
+            eventually(lambda: values("METERED", name)["server_reachable"] == 0, within=90)
             assert f"{name}: " in again.not_ready()[0]
     finally:
         query.stop()

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, StructType
+from tests.support.table_readers import by_us
 
 from jetspark.errors import ConfigError, SchemaGrown, TableError
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.formats import Format, find_table, make_table, open_table
+from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import retry_quarantine
@@ -32,27 +29,13 @@ from jetspark.spark.lakehouse.growth import NEW
 from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
 from jetspark.spark.lakehouse.target import prepare
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 pytestmark = pytest.mark.tables
 
-TEXT = partial(StructField, dataType=StringType())
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
-ROWS = StructType(
-    [
-        StructField("stream", StringType()),
-        StructField("subject", StringType()),
-        StructField("seq", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("headers", ArrayType(StructType([*map(TEXT, ("key", "value"))]))),
-        StructField("data", StringType()),
-        StructField("n", LongType()),
-        StructField("site", StringType()),
-        StructField(CORRUPT, StringType()),
-    ]
-)
+HEADERS = ArrayType(StructType().add("key", "string").add("value", "string"))
+ROWS = StructType().add("stream", "string").add("subject", "string").add("seq", "long")
+ROWS = ROWS.add("timestamp", "timestamp").add("headers", HEADERS).add("data", "string")
+ROWS = ROWS.add("n", "long").add("site", "string").add(CORRUPT, "string")
 
 
 class Killed(BaseException):
@@ -104,9 +87,7 @@ class Place:
         return retry_quarantine.try_again(prepare(self.options, ROWS, numbered=True), decode)
 
     def found(self, name: str) -> list[dict[str, Any]]:
-        table = find_table(self.format, TableName(path=str(self.folder / name)))
-        pieces = [] if table is None else table.pieces(table.schema.names, None, 1)
-        return [row for one in pieces for batch in one.batches() for row in batch.to_pylist()]
+        return by_us(self.format, self.folder / name)
 
     def rows(self, *names: str) -> Counter[int]:
         """The sequences."""
@@ -141,6 +122,24 @@ def test_what_fits_becomes_rows_and_the_rest_stays_with_its_new_reason(
     assert place.rows() == Counter([1, 3])
 
 
+@contextmanager
+def killed(monkeypatch: pytest.MonkeyPatch, at: int, *, after: bool = False) -> Iterator[None]:
+    """The block ends before or after its commit of this number."""
+    numbers = itertools.count()
+
+    def commit_or_end(*given: Any) -> None:
+        ends = next(numbers) == at
+        if ends and not after:
+            raise Killed
+        commit_files(*given)
+        if ends:
+            raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(retry_quarantine, "commit_files", commit_or_end)
+        yield
+
+
 ONE, MANY = ("rows", 3), ("all/{site}", 4)  # with the number of commits
 KILLS = [(Format.DELTA, to, at) for to, commits in (ONE, MANY) for at in range(2 * commits)]
 KILLS += [(Format.ICEBERG, ONE[0], at) for at in (3, 4)]
@@ -149,30 +148,13 @@ KILLS += [(Format.ICEBERG, ONE[0], at) for at in (3, 4)]
 @pytest.mark.full
 @pytest.mark.parametrize(("format_", "to", "at"), KILLS)
 def test_a_run_that_is_killed_at_a_commit_adds_nothing_twice(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    format_: Format,
-    to: str,
-    at: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Format, to: str, at: int
 ) -> None:
     killed_at, after = divmod(at, 2)
     lake = Place(tmp_path, format_, to)
     lake.put_aside(*({"n": index, "site": "ab"[index % 2]} for index in range(6)), {"n": "x"})
-    done = 0
-
-    def commit_or_end(*given: Any) -> None:
-        nonlocal done
-        if done == killed_at and not after:
-            raise Killed
-        commit_files(*given)
-        if done == killed_at:
-            raise Killed
-        done += 1
-
-    with monkeypatch.context() as patched:
-        patched.setattr(retry_quarantine, "commit_files", commit_or_end)
-        with pytest.raises(Killed):
-            lake.try_again()
+    with killed(monkeypatch, killed_at, after=bool(after)):
+        lake.try_again()
     lake.put_aside({"n": 8, "site": "a"}, first=8)  # meanwhile, by the query
     lake.try_again(float)  # nothing fits
     lake.try_again()
@@ -224,25 +206,20 @@ def test_records_are_written_as_the_table_says_that_its_rows_are(
     place = Place(tmp_path, format_, **KEYED[how])
     place.put_aside({"n": 1, "site": "here"}, {"n": 2, "site": "here"})
     place.try_again()
-    place.options = parse_lakehouse_options(
-        format_, {"path": str(tmp_path / "rows"), "quarantineTable": str(tmp_path / "aside")}
-    )
-    place.options = retry_quarantine.as_written(place.options)
+    plain = {"path": str(tmp_path / "rows"), "quarantineTable": str(tmp_path / "aside")}
+    place.options = retry_quarantine.as_written(parse_lakehouse_options(format_, plain))
     place.put_aside({"n": 1, "site": "gone"}, {"n": 3}, first=10)
     assert place.try_again().added == 2
     found = sorted((row["n"], row["seq"], row.get("valid_from")) for row in place.found("rows"))
     first, last, third = (BEGIN + timedelta(seconds=seq) for seq in (1, 10, 11))
+    second = first + timedelta(seconds=1)
+    history = [(1, 1, first), (1, 10, last), (2, 2, second), (3, 11, third)]
     assert (
         found
         == {
             "keys": [(1, 10, None), (2, 2, None), (3, 11, None)],
             "deletes": [(2, 2, None), (3, 11, None)],
-            "history": [
-                (1, 1, first),
-                (1, 10, last),
-                (2, 2, first + timedelta(seconds=1)),
-                (3, 11, third),
-            ],
+            "history": history,
         }[how]
     )
 
@@ -254,10 +231,8 @@ def test_records_are_not_added_to_tables_of_a_template_whose_rows_replace_others
     place.put_aside({"n": 1, "site": "a"})
     place.try_again()
     keyed = place.options
-    place.options = parse_lakehouse_options(
-        Format.DELTA,
-        {"path": str(tmp_path / "lake/{site}"), "quarantineTable": str(tmp_path / "aside")},
-    )
+    plain = {"path": str(tmp_path / "lake/{site}"), "quarantineTable": str(tmp_path / "aside")}
+    place.options = parse_lakehouse_options(Format.DELTA, plain)
     place.put_aside({"n": 1, "site": "a"}, {"n": 5, "site": "b"}, first=10)
     with pytest.raises(ConfigError, match="keys=n --table-option sequenceBy=seq"):
         place.try_again()
@@ -334,14 +309,14 @@ FIELDS = pa.struct([("n", pa.int64()), (CORRUPT, pa.string())])
 
 def rows_of_list(tables: int) -> StructType:
     rows = StructType([one for one in ROWS if one.name in quarantine.MESSAGE])
-    fields = StructType([StructField("n", LongType()), StructField(CORRUPT, StringType())])
+    fields = StructType().add("n", "long").add(CORRUPT, "string")
     for at in range(tables):
         rows = rows.add(listed.fields_column(at), fields)
     return rows.add(listed.NUMBER, "integer")
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("killed_at", range(1, 5))
+@pytest.mark.parametrize("killed_at", range(4))
 def test_records_of_a_list_become_rows_of_its_tables_also_when_it_was_mended_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Format, killed_at: int
 ) -> None:
@@ -354,19 +329,8 @@ def test_records_of_a_list_become_rows_of_its_tables_also_when_it_was_mended_aft
         target = prepare(lake.options, rows_of_list(len(paths)), numbered=True)
         return retry_quarantine.try_again(target, decode)
 
-    done = 0
-
-    def commit_or_end(*given: Any) -> None:
-        nonlocal done
-        done += 1
-        if done == killed_at:
-            raise Killed
-        commit_files(*given)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(retry_quarantine, "commit_files", commit_or_end)
-        with pytest.raises(Killed):
-            try_again("one", "two")
+    with killed(monkeypatch, killed_at):
+        try_again("one", "two")
     # The tables have changed places, and there is a third one.
     tried = try_again("two", "one", "c")
     assert tried.added + tried.there == 3

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -22,10 +24,6 @@ from jetspark.spark.lakehouse.target import prepare
 from jetspark.spark.options import parse_options
 from jetspark.spark.rows_under_way import VARIABLE, reporting, rows_under_way
 from jetspark.spark.task_output import extract
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def test_what_tasks_report_is_added_up_for_each_query(

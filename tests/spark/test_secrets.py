@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import MakeServer
 from tests.support.accounts import new_key
+from tests.support.processes import ended
 
 from jetspark.bulk.links import connect
 from jetspark.connection.options import make_options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
 
 # Words that Spark itself would mask wherever they stand must not be in them.
 PASSWORD = "Xq7-hidden-w0rd"
@@ -52,13 +48,7 @@ def test_no_secret_is_shown_anywhere(url: str, tmp_path: Path) -> None:
     options |= {"user": "me", "password": PASSWORD, "nkeySecret": SEED.seed}
     folder = tmp_path / "run"
     folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, RUN, folder, json.dumps(options), TASK_SECRET],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = ended(sys.executable, RUN, folder, json.dumps(options), TASK_SECRET)
     assert done.returncode == 0, done.stderr[-3000:]
     found = [
         f"{file.relative_to(folder)}: …{context(text, secret)}…"

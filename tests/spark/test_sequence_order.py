@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+from tests.blocking.eventually import eventually
 from tests.support.driven_query import DrivenQuery
+from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
 
 from jetspark.blocking import connect
@@ -21,14 +25,6 @@ from jetspark.spark.pipeline import check_queries
 from jetspark.spark.pipeline_file import read_pipeline
 from jetspark.spark.queries import streaming_sources
 from jetspark.spark.reading import plan, read_partition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-    from tests.support.streams import Admin
-
 
 pytestmark = pytest.mark.server
 
@@ -106,9 +102,7 @@ def test_a_table_of_an_earlier_stream_is_refused_unless_time_orders_it(
         if count:
             changes.add(count)
         for history in (False, True):
-            with pytest.raises(
-                ConfigError, match=r"rows up to sequence 8 .* of an earlier one.* or order by time"
-            ):
+            with pytest.raises(ConfigError, match=r"up to sequence 8 .* or order by time"):
                 look_ahead(history=history)
     with pytest.raises(ConfigError, match=r"routed/one is ordered by seq, and has rows up to"):
         look_ahead(f"{tmp_path}/routed/{{subject}}")
@@ -126,16 +120,12 @@ def test_streams_share_a_table_only_with_the_stream_as_a_key(
     keys = ["stream", "subject"]
     for one in (changes, other):
         one.ingest(tmp_path / "t", adopt=True, keys=keys).look_ahead()
-    with pytest.raises(
-        ConfigError, match=f"not of the stream {other.name}, .* but of the stream {changes.name}"
-    ):
+    says = f"not of the stream {other.name}, .* but of the stream {changes.name}"
+    with pytest.raises(ConfigError, match=says):
         other.ingest(tmp_path / "t", adopt=True).look_ahead()
     several = {"streams": f"{changes.name},{other.name}"}
-    job = Ingest(
-        options={"servers": changes.admin.url, **several},
-        to=str(tmp_path / "new"),
-        keys=["subject"],
-    )
+    options = {"servers": changes.admin.url, **several}
+    job = Ingest(options=options, to=str(tmp_path / "new"), keys=["subject"])
     with pytest.raises(ConfigError, match="new is ordered by seq, but has many streams"):
         job.look_ahead()
 
@@ -146,12 +136,8 @@ def test_a_mirror_has_the_sequences_of_its_origin(
     changes.write_table(Format.DELTA, tmp_path / "t")
     mirror = unique("MIRROR")
     changes.admin.create(mirror, mirror={"name": changes.name})
-    deadline = time.monotonic() + 60
-    while changes.admin.facts(mirror).messages < 8:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    options = {"stream": mirror}
-    changes.ingest(tmp_path / "t", adopt=True, options=options).look_ahead()
+    eventually(lambda: changes.admin.facts(mirror).messages == 8, within=60)
+    changes.ingest(tmp_path / "t", adopt=True, options={"stream": mirror}).look_ahead()
 
 
 def test_a_running_query_stops_when_sequences_begin_anew_and_goes_on_when_restored(
@@ -167,9 +153,7 @@ def test_a_running_query_stops_when_sequences_begin_anew_and_goes_on_when_restor
     changes.made(3)
     for more in (1, 19):  # shorter than it was, and longer
         changes.add(more)
-        with pytest.raises(
-            StreamRecreatedError, match="would be left out as older than what is th"
-        ):
+        with pytest.raises(StreamRecreatedError, match="would be left out as older"):
             query.run()
     changes.admin.purge(changes.name, seq=20)
     query.run()
@@ -177,7 +161,6 @@ def test_a_running_query_stops_when_sequences_begin_anew_and_goes_on_when_restor
 
 
 @pytest.mark.full
-@pytest.mark.spark
 @pytest.mark.tables
 @pytest.mark.parametrize(("format_", "through"), [(Format.DELTA, False), (Format.ICEBERG, True)])
 def test_the_sentence_of_the_refusal_helps(
@@ -224,7 +207,6 @@ sequenceBy = "seq"
 
 
 @pytest.mark.full
-@pytest.mark.spark
 @pytest.mark.tables
 @pytest.mark.parametrize("sink", ["whole", "viewed"])
 def test_sinks_of_a_pipeline_are_checked_and_their_sources_told(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from tests.support.java import accumulator_server
 from tests.support.ports import free_port
+from tests.support.processes import ended
 
 from jetspark.errors import ConfigError
 from jetspark.spark.queries import _opened_by_the_jvm, is_in_use, locked
@@ -171,9 +171,8 @@ print("done")
 @pytest.mark.spark
 @pytest.mark.parametrize("program", [_SECOND_SESSIONS, _WRONG_STARTS], ids=["second", "wrong"])
 def test_what_a_program_sees_of_its_sessions(program: str, tmp_path: Path) -> None:
-    env = os.environ | {"IN_THE_ENVIRONMENT": "yes", "PYTHONPATH": os.getcwd()}
     command = [sys.executable, "-c", program, str(tmp_path), f"127.0.0.1:{free_port()}"]
-    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    ran = ended(*command, IN_THE_ENVIRONMENT="yes", PYTHONPATH=os.getcwd())
     assert (ran.stdout, ran.returncode) == ("done\n", 0), ran.stderr
     assert "Traceback" not in ran.stderr
 
@@ -209,7 +208,6 @@ def test_the_end_does_not_wait_for_pysparks_server_of_accumulators(
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.spark
 def test_the_sockets_of_workers_are_in_a_folder_that_only_this_user_can_open(
     spark: SparkSession,
 ) -> None:
@@ -246,17 +244,11 @@ close_session(spark)
 def test_settings_and_the_log_are_for_this_user_alone(tmp_path: Path) -> None:
     """Whoever is on the machine sees the arguments of all processes."""
     (tmp_path / "spark-defaults.conf").write_text("spark.of.defaults yes\n")
-    ran = subprocess.run(
-        [sys.executable, "-c", SETTINGS, str(tmp_path / "log")],
-        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    ran = ended(*(sys.executable, "-c", SETTINGS, tmp_path / "log"), SPARK_CONF_DIR=str(tmp_path))
+    assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == ["False", "True", str(0o600), "True", "yes"]
 
 
-@pytest.mark.spark
 def test_sparks_ports_serve_only_who_knows_the_secret(spark: SparkSession) -> None:
     """Every user of this machine reaches them, and what comes is unpickled in Java's way."""
     jvm: Any = spark._jvm
@@ -273,7 +265,6 @@ def test_sparks_ports_serve_only_who_knows_the_secret(spark: SparkSession) -> No
         stranger.shutdown()
 
 
-@pytest.mark.spark
 def test_the_lock_of_a_checkpoint_empties_no_other_file(
     spark: SparkSession, tmp_path: Path
 ) -> None:

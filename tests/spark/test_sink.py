@@ -5,35 +5,27 @@ from __future__ import annotations
 import pickle
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.conftest import Read, Write, failure
+from tests.support.cluster import Cluster
 from tests.support.streams import Admin
 
 from jetspark.errors import JetsparkError
-from jetspark.spark.failures import explain
 from jetspark.spark.queries import source_options, start_writing
 from jetspark.spark.sink import JetStreamBatchWriter
 from jetspark.spark.sink_options import look_at, parse_sink_options
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-    from tests.support.cluster import Cluster
-
-    from jetspark.server import NatsServer
-
 
 @pytest.fixture
-def stream(admin: Admin, unique: Callable[[str], str]) -> str:
-    name = unique("SINK")
-    admin.create(name, f"{name}.>")
-    return name
+def stream(admin: Admin) -> str:
+    return admin.stream(under=".>")
 
 
 @pytest.fixture
@@ -49,26 +41,26 @@ def numbers(spark: SparkSession, stream: str, count: int, parts: int = 3) -> Dat
     )
 
 
-def write(rows: DataFrame, server: NatsServer, stream: str, **options: str) -> None:
-    sink = rows.write.format("jetstream").options(servers=server.url, stream=stream, **options)
-    sink.mode("append").save()
+Payloads = Callable[[str], Counter[str]]
 
 
-def payloads(spark: SparkSession, server: NatsServer, stream: str) -> Counter[str]:
-    rows = (
-        spark.read.format("jetstream")
-        .options(servers=server.url, stream=stream, subjects=f"{stream}.>")
-        .load()
-    )
-    return Counter(row.text for row in rows.selectExpr("cast(data as string) text").collect())
+@pytest.fixture
+def payloads(read: Read) -> Payloads:
+    """Those of a stream."""
+
+    def found(stream: str) -> Counter[str]:
+        rows = read(stream=stream, subjects=f"{stream}.>").selectExpr("cast(data as string) text")
+        return Counter(row.text for row in rows.collect())
+
+    return found
 
 
 def wanted(count: int) -> Counter[str]:
     return Counter(str(number) for number in range(count))
 
 
-def test_rows_become_messages_with_headers(
-    spark: SparkSession, shared_server: NatsServer, stream: str
+def test_rows_become_messages_with_headers_and_can_be_written_again(
+    spark: SparkSession, read: Read, write: Write, stream: str, admin: Admin
 ) -> None:
     rows = numbers(spark, stream, 100).selectExpr(
         "subject",
@@ -77,56 +69,43 @@ def test_rows_become_messages_with_headers(
         "ELSE transform(array('n', 'o', 'n'), (key, i) -> struct(key, data || i value)) "
         "END headers",
     )
-    write(rows, shared_server, stream)
-    back = spark.read.format("jetstream").options(servers=shared_server.url, stream=stream).load()
+    write(rows, stream=stream)
 
     def found(table: DataFrame) -> list[Any]:
-        return (
-            table.selectExpr("subject", "cast(cast(data as string) as int) n", "headers")
-            .orderBy("n")
-            .collect()
-        )
+        columns = "cast(cast(data as string) as int) n", "headers"
+        return table.selectExpr("subject", *columns).orderBy("n").collect()
 
+    back = read(stream=stream)
     assert found(back) == found(rows)
     last = found(back)[98].headers
     assert [tuple(pair) for pair in last] == [("n", "980"), ("o", "981"), ("n", "982")]
-
-
-def test_what_was_read_can_be_written_again(
-    spark: SparkSession, shared_server: NatsServer, stream: str, admin: Admin
-) -> None:
-    admin.create(f"{stream}_B", f"{stream}_B")
-    write(numbers(spark, stream, 10), shared_server, stream)
-    back = spark.read.format("jetstream").options(servers=shared_server.url, stream=stream).load()
-    write(back.drop("subject"), shared_server, f"{stream}_B", subject=f"{stream}_B")
-    assert admin.facts(f"{stream}_B").messages == 10
+    other = admin.stream()
+    write(back.drop("subject"), stream=other, subject=other)
+    assert admin.facts(other).messages == 100
 
 
 def test_message_ids_make_a_second_write_harmless(
-    spark: SparkSession, shared_server: NatsServer, stream: str
+    spark: SparkSession, write: Write, payloads: Payloads, stream: str
 ) -> None:
     rows = numbers(spark, stream, 50).selectExpr("*", "data msg_id")
     for _ in range(2):
-        write(rows, shared_server, stream, guarantee="effectively-once")
-    assert payloads(spark, shared_server, stream) == wanted(50)
+        write(rows, stream=stream, guarantee="effectively-once")
+    assert payloads(stream) == wanted(50)
 
 
 def test_a_transaction_is_written_once_and_refuses_other_rows(
-    spark: SparkSession, shared_server: NatsServer, stream: str, exactly: dict[str, str]
+    spark: SparkSession,
+    write: Write,
+    payloads: Payloads,
+    stream: str,
+    exactly: dict[str, str],
 ) -> None:
+    once = {"stream": stream, "transactionId": "load-1", **exactly}
     for parts in (3, 1):
-        write(
-            numbers(spark, stream, 3000, parts),
-            shared_server,
-            stream,
-            transactionId="load-1",
-            **exactly,
-        )
+        write(numbers(spark, stream, 3000, parts), **once)
     others = numbers(spark, stream, 3000).selectExpr("subject", "concat(data, '!') data")
-    with pytest.raises(PySparkException) as caught:
-        write(others, shared_server, stream, transactionId="load-1", **exactly)
-    assert "this write has other rows" in str(explain(caught.value))
-    assert payloads(spark, shared_server, stream) == wanted(3000)
+    assert "this write has other rows" in failure(lambda: write(others, **once))
+    assert payloads(stream) == wanted(3000)
 
 
 @pytest.mark.parametrize(
@@ -139,16 +118,10 @@ def test_a_transaction_is_written_once_and_refuses_other_rows(
     ],
 )
 def test_spark_does_not_write_again_because_of_a_row_that_cannot_be_stored(
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    subject: str | None,
-    payload: bytes,
-    says: str,
+    admin: Admin, subject: str | None, payload: bytes, says: str
 ) -> None:
-    stream = unique("SINK")
-    admin.create(stream, f"{stream}.>", max_msg_size=1000)
-    options = parse_sink_options({"servers": shared_server.url, "stream": stream})
+    stream = admin.stream(under=".>", max_msg_size=1000)
+    options = parse_sink_options({"servers": admin.url, "stream": stream})
     target = replace(look_at(options), largest=10_000)  # so that the server refuses what is larger
     writer = JetStreamBatchWriter(options, target)
     subjects = [f"{stream}.1", subject and subject.format(stream=stream)]
@@ -161,25 +134,20 @@ def test_spark_does_not_write_again_because_of_a_row_that_cannot_be_stored(
 class Copy:
     """A streaming query that copies one stream to another."""
 
-    def __init__(self, spark: SparkSession, server: NatsServer, stream: str, home: Path) -> None:
-        self.spark, self.server, self.stream, self.home = spark, server, stream, home
-        self.source = f"{stream}_FROM"
+    def __init__(self, spark: SparkSession, admin: Admin, stream: str, home: Path) -> None:
+        self.spark, self.server, self.stream, self.home = spark, admin.url, stream, home
+        self.source = admin.stream()
+        admin.fill((self.source, b"%d" % number) for number in range(900))
 
     def run(self, reading: dict[str, str], **writing: str) -> list[int]:
         """To the end of the source; the batches' numbers."""
-        rows = (
-            self.spark.readStream.format("jetstream")
-            .options(servers=self.server.url, stream=self.source, startingOffsets="earliest")
-            .options(**source_options(reading, follow=False))
-            .load()
-            .selectExpr(f"concat('{self.stream}.', seq % 5) subject", "data")
-        )
+        reader = self.spark.readStream.format("jetstream").option("servers", self.server)
+        reader = reader.options(**source_options(reading, follow=False))
+        reader = reader.options(stream=self.source, startingOffsets="earliest")
+        rows = reader.load().selectExpr(f"concat('{self.stream}.', seq % 5) subject", "data")
         checkpoint = str(self.home / "checkpoint")
-        writer = (
-            rows.writeStream.format("jetstream")
-            .options(servers=self.server.url, stream=self.stream, **writing)
-            .option("checkpointLocation", checkpoint)
-        )
+        writer = rows.writeStream.format("jetstream").option("servers", self.server)
+        writer = writer.options(stream=self.stream, checkpointLocation=checkpoint, **writing)
         query = start_writing(self.spark, writer, checkpoint, None)
         query.awaitTermination(300)
         return [report["batchId"] for report in query.recentProgress if report["numInputRows"]]
@@ -191,18 +159,13 @@ class Copy:
 
 
 @pytest.fixture
-def copy(
-    spark: SparkSession, shared_server: NatsServer, stream: str, admin: Admin, tmp_path: Path
-) -> Copy:
-    copy = Copy(spark, shared_server, stream, tmp_path)
-    admin.create(copy.source, copy.source)
-    admin.fill((copy.source, b"%d" % number) for number in range(900))
-    return copy
+def copy(spark: SparkSession, admin: Admin, stream: str, tmp_path: Path) -> Copy:
+    return Copy(spark, admin, stream, tmp_path)
 
 
 @pytest.mark.full
 def test_a_query_writes_each_row_once_though_its_last_batch_comes_again(
-    copy: Copy, admin: Admin, exactly: dict[str, str]
+    copy: Copy, admin: Admin, exactly: dict[str, str], payloads: Payloads
 ) -> None:
     assert copy.run({"maxOffsetsPerTrigger": "300"}, **exactly) == [0, 1, 2]
     copy.forget_commit(2)
@@ -210,28 +173,26 @@ def test_a_query_writes_each_row_once_though_its_last_batch_comes_again(
     assert copy.run({"maxOffsetsPerTrigger": "300", "minPartitions": "3"}, **exactly) == [2]
     admin.fill((copy.source, b"%d" % number) for number in range(900, 1000))
     assert copy.run({}, **exactly) == [3]
-    assert payloads(copy.spark, copy.server, copy.stream) == wanted(1000)
+    assert payloads(copy.stream) == wanted(1000)
 
 
 def test_a_lost_checkpoint_stops_an_exactly_once_query_until_it_adopts(
-    copy: Copy, exactly: dict[str, str]
+    copy: Copy, exactly: dict[str, str], payloads: Payloads
 ) -> None:
     copy.run({}, **exactly)
     shutil.rmtree(copy.home / "checkpoint")
-    with pytest.raises(PySparkException) as caught:
-        copy.run({}, **exactly)
-    said = str(explain(caught.value))
+    said = failure(lambda: copy.run({}, **exactly))
     assert f"the rows that the query with the checkpoint {copy.home}/checkpoint wrote" in said
-    assert payloads(copy.spark, copy.server, copy.stream) == wanted(900)
+    assert payloads(copy.stream) == wanted(900)
     copy.run({}, adoptLedger="true", **exactly)
-    assert payloads(copy.spark, copy.server, copy.stream).total() == 1800
+    assert payloads(copy.stream).total() == 1800
 
 
-def test_at_least_once_repeats_the_batch_that_comes_again(copy: Copy) -> None:
+def test_at_least_once_repeats_the_batch_that_comes_again(copy: Copy, payloads: Payloads) -> None:
     copy.run({})
     copy.forget_commit(0)
     copy.run({})
-    found = payloads(copy.spark, copy.server, copy.stream)
+    found = payloads(copy.stream)
     assert found.keys() == wanted(900).keys()
     assert found.total() == 1800
 
@@ -243,9 +204,8 @@ def test_an_older_copy_of_the_checkpoint_is_stopped(copy: Copy, exactly: dict[st
         copy.forget_commit(batch)
         for file in (copy.home / "checkpoint" / "offsets").glob(f"*{batch}*"):
             file.unlink()
-    with pytest.raises(PySparkException) as caught:
-        copy.run({"maxOffsetsPerTrigger": "300"}, **exactly)
-    assert "the checkpoint is an older copy" in str(explain(caught.value))
+    said = failure(lambda: copy.run({"maxOffsetsPerTrigger": "300"}, **exactly))
+    assert "the checkpoint is an older copy" in said
 
 
 @pytest.mark.parametrize(
@@ -260,52 +220,43 @@ def test_an_older_copy_of_the_checkpoint_is_stopped(copy: Copy, exactly: dict[st
 )
 def test_a_stream_that_does_not_fit_is_refused_before_a_row_is_written(
     spark: SparkSession,
-    shared_server: NatsServer,
+    write: Write,
     admin: Admin,
-    unique: Callable[[str], str],
     change: dict[str, Any],
     options: dict[str, str],
     says: str,
 ) -> None:
-    stream = unique("SINK")
     sealed = change.pop("sealed", False)
-    admin.create(stream, f"{stream}.>", **change)
+    stream = admin.stream(under=".>", **change)
     if sealed:
-        admin.call(
-            f"STREAM.UPDATE.{stream}", {"name": stream, "subjects": [f"{stream}.>"], "sealed": True}
-        )
+        admin.api.update(admin.api.config(stream) | {"sealed": True})
     rows = numbers(spark, stream, 5)
     if options.get("guarantee") == "effectively-once":
         rows = rows.selectExpr("*", "data msg_id")
-    with pytest.raises(PySparkException) as caught:
-        write(rows, shared_server, **{"stream": stream} | options)
-    assert says in str(explain(caught.value))
+    assert says in failure(lambda: write(rows, **{"stream": stream} | options))
 
 
-def test_overwriting_is_refused(
-    spark: SparkSession, shared_server: NatsServer, stream: str
-) -> None:
-    sink = numbers(spark, stream, 5).write.format("jetstream").mode("overwrite")
-    with pytest.raises(PySparkException) as caught:
-        sink.options(servers=shared_server.url, stream=stream).save()
-    assert "can only be appended to" in str(explain(caught.value))
+def test_overwriting_is_refused(spark: SparkSession, write: Write, stream: str) -> None:
+    said = failure(lambda: write(numbers(spark, stream, 5), "overwrite", stream=stream))
+    assert "can only be appended to" in said
 
 
 @pytest.mark.full
 def test_exactly_once_writes_to_a_cluster_of_three_servers(
     spark: SparkSession,
+    read: Read,
+    write: Write,
     nats_cluster: Cluster,
     unique: Callable[[str], str],
     exactly: dict[str, str],
 ) -> None:
     """Every replica may be asked, and none that lags may shorten what is read."""
-    stream, servers = unique("SINK"), ",".join(nats_cluster.urls)
+    stream = unique("SINK")
     with Admin(nats_cluster.urls[0]) as admin:
         admin.create(stream, f"{stream}.>", num_replicas=3)
-    options = {"servers": servers, "stream": stream}
-    for number in range(3):
-        sink = numbers(spark, stream, 2000).write.format("jetstream").mode("append")
-        sink.options(**options, **exactly, transactionId=f"load-{number % 2}").save()
-        rows = spark.read.format("jetstream").options(**options, minPartitions="4")
-        expected = 2000 if number == 0 else 4000
-        assert rows.option("subjects", f"{stream}.>").load().count() == expected
+    options = {"servers": ",".join(nats_cluster.urls), "stream": stream}
+    for number, expected in enumerate((2000, 4000, 4000)):
+        load = {"transactionId": f"load-{number % 2}", **exactly}
+        write(numbers(spark, stream, 2000), **options, **load)
+        rows = read(**options, minPartitions="4", subjects=f"{stream}.>")
+        assert rows.count() == expected

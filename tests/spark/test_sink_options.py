@@ -13,17 +13,16 @@ from jetspark.spark.sink_options import Guarantee, parse_sink_options
 MINIMAL = {"stream": "S"}
 
 
-def test_sink_options_have_defaults() -> None:
+def test_options_for_writing_are_refused_when_reading() -> None:
+    for name in set(writing._WRITING) - set(reading._READING):
+        with pytest.raises(ConfigError, match=f"'{name}' is for writing"):
+            parse_options(MINIMAL | {name: "x"})
+
+
+def test_sink_options_have_defaults_and_ignore_case_and_what_spark_adds() -> None:
     options = parse_sink_options(MINIMAL)
     assert options.guarantee is Guarantee.AT_LEAST_ONCE
     assert (options.subject, options.lanes, options.publish_timeout) == (None, 4, 60.0)
-
-
-def test_reading_knows_every_name_that_is_for_writing_only() -> None:
-    assert set(reading._FOR_WRITING) == set(writing._WRITING) - set(reading._READING)
-
-
-def test_sink_options_ignore_case_and_what_spark_adds() -> None:
     options = parse_sink_options(
         {"STREAM": "S", "Guarantee": "Exactly_Once", "lanes": "2", "checkpointLocation": "/c"}
     )
@@ -81,11 +80,6 @@ def test_bucket_sink_refuses_a_guarantee() -> None:
     assert (options.bucket, options.stream) == ("B", "KV_B")
     with pytest.raises(ConfigError, match="'guarantee' is for streams"):
         parse_sink_options({"bucket": "B", "guarantee": "exactly-once"})
-
-
-def test_options_for_writing_are_refused_when_reading() -> None:
-    with pytest.raises(ConfigError, match="'guarantee' is for writing"):
-        parse_options(MINIMAL | {"guarantee": "exactly-once"})
 
 
 def test_no_secret_is_in_a_repr() -> None:

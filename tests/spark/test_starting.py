@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from tests.support.lake import Lake
 
 from jetspark.errors import PipelineError
-from jetspark.spark.failures import explain
-from jetspark.spark.ingest import Ingest
 from jetspark.spark.queries import start_query
 from jetspark.spark.session import warm_up
 from jetspark.spark.source import JetStreamDataSource
 from jetspark.spark.versions import register
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
 
 # Ends at once where a busy machine is late: Spark waits its ten seconds either way.
 _PYTHON = """#!/bin/sh
@@ -50,23 +42,13 @@ def late_once(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.full
 def test_a_query_whose_python_starts_too_late_is_started_again(
-    spark: SparkSession,
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    late_once: Path,
-    caplog: pytest.LogCaptureFixture,
+    lake: Lake, late_once: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Spark's limit of ten seconds is fixed, so this takes them."""
-    name = unique("LATE")
-    admin.create(name, name)
-    admin.fill([(name, b"one"), (name, b"two")])
-    options = {"servers": shared_server.url, "stream": name, "startingOffsets": "earliest"}
-    query = Ingest(options=options, to=str(tmp_path / "table")).start(spark)
-    assert query.awaitTermination(300)
+    lake.fill(("a", b"one"), ("a", b"two"))
+    lake.ingest("table")
     assert late_once.exists()
-    assert spark.read.format("jetspark-delta").load(str(tmp_path / "table")).count() == 2
+    assert len(lake.rows("table")) == 2
     assert "The query is started again" in caplog.text
 
 
@@ -109,32 +91,3 @@ def test_a_program_starts_a_query_again_or_gets_a_sentence() -> None:
     assert "\n" not in str(failed.value)
     other: Any = Query("[TABLE_NOT_FOUND] no such table")
     assert start_query(lambda: other) is other
-
-
-@pytest.mark.parametrize(
-    ("error", "advice"),
-    [
-        (
-            "AuthorizationError: nats://h:4222 refused these credentials.",
-            "Correct that, here or in",
-        ),
-        ("TLSError: The certificate has expired.", "Correct that, here or in"),
-        ("NoServersError: No server answers.", "The options readTimeout and publishTimeout say"),
-    ],
-)
-def test_a_refused_login_is_to_be_corrected_not_to_be_tried_again(error: str, advice: str) -> None:
-    ended = StreamingQueryException(f"[STREAM_FAILED] Query terminated.\njetspark.errors.{error}\n")
-    assert advice in str(explain(ended))
-    assert error.partition(": ")[2] in str(explain(ended))
-
-
-def test_what_to_do_when_it_never_starts() -> None:
-    text = (
-        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Python worker failed "
-        "to connect back. SQLSTATE: XXKST"
-    )
-    assert str(explain(RuntimeError(text))) == (
-        "A Python process of Spark did not start in the ten seconds that Spark gives it: the "
-        "machine is too busy, or PYSPARK_PYTHON names a Python without pyspark. See to that, and "
-        "run the same again, which goes on where it was."
-    )

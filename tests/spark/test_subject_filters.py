@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from tests.support.driven_query import DrivenQuery
+from tests.support.streams import Admin
 
 from jetspark.errors import ConfigError
+from jetspark.server import NatsServer
 from jetspark.spark.options import parse_options
 from jetspark.spark.reading import streams_facts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
 
 
 @pytest.fixture
@@ -46,10 +41,9 @@ def test_a_subject_that_no_stream_has_is_refused_with_the_nearest_one(
 
 
 def test_what_is_stored_from_a_time_of_other_subjects_can_be_read(
-    begin: Callable[..., None], admin: Admin, unique: Callable[[str], str]
+    begin: Callable[..., None], admin: Admin
 ) -> None:
-    stream = unique("MOVED")
-    admin.create(stream, f"{stream}.old")
+    stream = admin.stream(under=".old")
     admin.fill([(f"{stream}.old", b"x")])
     admin.call(f"STREAM.UPDATE.{stream}", {"name": stream, "subjects": [f"{stream}.new"]})
     begin(stream=stream, subjects=f"{stream}.old")
@@ -61,21 +55,16 @@ def test_what_is_stored_from_a_time_of_other_subjects_can_be_read(
 def test_where_others_may_come_from_it_is_a_warning(
     begin: Callable[..., None],
     admin: Admin,
-    unique: Callable[[str], str],
     needs_server: Callable[[str], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     needs_server("2.10")
-    origin = unique("ORIGIN")
-    admin.create(origin, f"{origin}.>")
+    origin = admin.stream(under=".>")
     mirror, sourced, changed = (f"{origin}_{kind}" for kind in ("M", "S", "T"))
     admin.create(mirror, mirror={"name": origin})
     admin.create(sourced, f"{sourced}.own", sources=[{"name": origin}])
-    admin.create(
-        changed,
-        f"{changed}.in",
-        subject_transform={"src": f"{changed}.in", "dest": f"{changed}.out"},
-    )
+    moved = {"src": f"{changed}.in", "dest": f"{changed}.out"}
+    admin.create(changed, f"{changed}.in", subject_transform=moved)
     for options in (
         {"stream": mirror, "subjects": f"{origin}.a"},
         {"stream": sourced, "subjects": f"{origin}.a"},
@@ -91,13 +80,10 @@ def test_where_others_may_come_from_it_is_a_warning(
     assert not caplog.text
 
 
-def test_a_query_that_continues_with_a_wrong_subject_is_refused(
-    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
-) -> None:
-    stream = unique("AGAIN")
-    admin.create(stream, f"{stream}.*")
+def test_a_query_that_continues_with_a_wrong_subject_is_refused(admin: Admin) -> None:
+    stream = admin.stream(under=".*")
     admin.fill([(f"{stream}.a", b"x")])
-    query = DrivenQuery(shared_server.url, stream, subjects=f"{stream}.a")
+    query = DrivenQuery(admin.url, stream, subjects=f"{stream}.a")
     query.run()
     with pytest.raises(ConfigError, match="Option 'subjects'"):
         query.run(subjects="elsewhere")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+from tests.support.table_readers import by_us
 
 from jetspark.errors import TableError
 from jetspark.lakehouse.batches import commit_batch, commit_files
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.formats import Format, make_table
 from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.spark.lakehouse import commits, target
@@ -28,9 +30,6 @@ from jetspark.spark.lakehouse.target import (
     prepare_for_query,
 )
 from jetspark.spark.versions import in_arrow
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = StructType([StructField("site", StringType()), StructField("n", LongType())])
 
@@ -74,10 +73,7 @@ class Query:
         return copy
 
     def batches(self, site: str) -> list[int]:
-        table = open_table(self.format, TableName(path=str(self.folder / site)))
-        pieces = table.pieces(["n"], None, 1)
-        found = [row["n"] for one in pieces for rows in one.batches() for row in rows.to_pylist()]
-        return sorted(found)
+        return sorted(row["n"] for row in by_us(self.format, self.folder / site))
 
 
 @pytest.fixture(params=list(Format))
@@ -227,17 +223,14 @@ def test_a_note_beside_tables_gives_rows_to_no_table_of_another_query(
     rows = pa.RecordBatch.from_pydict({"site": ["x"], "n": [1]})
     layout = stranger.layout(2**20, "zstd")
     commit_files(stranger, write_files(layout, stranger.storage, "part-1", [rows]))
+    path = f"../{noted.tables[1].files[0].path}"
     for forged, error in (
         ({"name": "x", "path": str(query.folder / "x")}, "is not a table of this query"),
-        (
-            {"files": [replace(one, path=f"../{one.path}") for one in noted.tables[1].files]},
-            r"\.\./",
-        ),
+        ({"files": [replace(one, path=path) for one in noted.tables[1].files]}, r"\.\./"),
     ):
         second = msgspec.structs.replace(noted.tables[1], **forged)
-        content = msgspec.msgpack.encode(
-            msgspec.structs.replace(noted, tables=[noted.tables[0], second])
-        )
+        note_of_it = msgspec.structs.replace(noted, tables=[noted.tables[0], second])
+        content = msgspec.msgpack.encode(note_of_it)
         with note.open("wb") as file:
             pq.write_table(pa.table({"batch": [content]}), file)
         with pytest.raises(TableError, match=error):

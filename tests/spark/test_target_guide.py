@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tests.conftest import MakeServer
 from tests.support.streams import Admin
 
 from jetspark.spark.sink_options import look_at, parse_sink_options, prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide-spark-writing.md"
 SECTION = PAGE.read_text("utf-8").partition("## The stream to write to")[2].partition("\n## ")[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.streams import Admin
 
-from jetspark.server import NatsServer
 from jetspark.spark.lag import RowsUnderWay
 
 pytestmark = pytest.mark.spark
@@ -20,14 +19,9 @@ _SECONDS = 60.0
 
 
 def test_rows_of_the_first_batch_are_counted_while_it_runs(
-    spark: SparkSession,
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    tmp_path: Path,
+    spark: SparkSession, admin: Admin, tmp_path: Path
 ) -> None:
-    stream, count, go_on = unique("S"), 2_500, str(tmp_path / "go on")
-    admin.create(stream, stream)
+    stream, count, go_on = admin.stream(), 2_500, str(tmp_path / "go on")
     admin.fill((stream, b"x") for _ in range(count))
 
     def hold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -37,20 +31,11 @@ def test_rows_of_the_first_batch_are_counted_while_it_runs(
                 time.sleep(0.05)  # in another process, which shares nothing but files
             yield batch
 
-    rows = (
-        spark.readStream.format("jetstream")
-        .option("servers", shared_server.url)
-        .option("stream", stream)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
-    query = (
-        rows.mapInArrow(hold, rows.schema)
-        .writeStream.format("noop")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    source = {"servers": admin.url, "stream": stream, "startingOffsets": "earliest"}
+    rows = spark.readStream.format("jetstream").options(**source).load()
+    writer = rows.mapInArrow(hold, rows.schema).writeStream.format("noop")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
     try:
         seen = RowsUnderWay(query)
         deadline = time.monotonic() + _SECONDS

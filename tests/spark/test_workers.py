@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from tests.support.processes import ended
 
 from jetspark.spark.fast_start.workers import VARIABLE, ForkServer, start_fork_server
 
@@ -95,19 +96,8 @@ def test_nothing_is_preloaded_where_files_cannot_be_executed(
     assert list(folder.iterdir()) == []
 
 
-def run_shim(server: ForkServer, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [server.folder / "python", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=60,
-    )
-
-
 def test_the_shim_is_the_real_python_for_other_commands(server: ForkServer) -> None:
-    ran = run_shim(server, "-c", "import sys; print(sys.executable); sys.exit(3)")
+    ran = ended(server.folder / "python", "-c", "import sys; print(sys.executable); sys.exit(3)")
     assert (ran.stdout, ran.returncode) == (f"{sys.executable}\n", 3)
 
 
@@ -120,7 +110,7 @@ def test_output_and_exit_code_of_the_worker_reach_who_started_it(
         server.process.kill()
         server.process.wait()
     # A module of PySpark that prints and ends: without a JVM a runner fails, with a traceback.
-    ran = run_shim(server, "-m", _RUNNER)
+    ran = ended(server.folder / "python", "-m", _RUNNER)
     assert ran.returncode == 1
     assert re.search("gaierror|KeyError: 'PYTHON_WORKER", ran.stderr)  # there is no port of a JVM
     assert ("fork_server.py" in ran.stderr) is lives

@@ -60,6 +60,19 @@ def jetspark(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
+def ended(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command after its end, with what it printed. `environment`: on top of ours."""
+    return subprocess.run(
+        command,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
 def first_line(process: subprocess.Popen[bytes], timeout: float = 60.0) -> str:
     """The first line of standard output; what went wrong when there is none."""
     assert process.stdout is not None

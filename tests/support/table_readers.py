@@ -1,4 +1,4 @@
-"""Readers of Delta and Iceberg tables that are not ours: DuckDB, Polars and PyIceberg."""
+"""Readers of Delta and Iceberg tables, most of them not ours: DuckDB, Polars and PyIceberg."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Any
 import duckdb
 import polars
 from pyiceberg.table import StaticTable
+
+from jetspark.lakehouse.formats import Format, find_table
+from jetspark.lakehouse.table import TableName
 
 os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # or Polars warns
 _EXTENSIONS = {"delta": ("delta",), "iceberg": ("avro", "iceberg")}
@@ -59,6 +62,13 @@ def newest_metadata(table: Path) -> str:
     """The metadata of an Iceberg table in a folder, as its hint says."""
     version = (table / "metadata" / "version-hint.text").read_text("utf-8")
     return str(table / "metadata" / f"v{version}.metadata.json")
+
+
+def by_us(format_: Format, table: Path) -> list[dict[str, Any]]:
+    """The rows; none where there is no table."""
+    found = find_table(format_, TableName(path=str(table)))
+    pieces = [] if found is None else found.pieces(found.schema.names, None, 1)
+    return [row for one in pieces for batch in one.batches() for row in batch.to_pylist()]
 
 
 def column(format_: str, table: Path, name: str) -> Counter[Any]:
