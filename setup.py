@@ -12,7 +12,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 
-PARTS = ("_archive", "_avro", "_avro_writer", "_columns", "_json", "_payloads")
+PARTS = ("_archive", "_avro", "_avro_writer", "_columns", "_json", "_payloads", "_protobuf")
 
 wanted = os.environ.get("JETSPARK_KERNEL")
 kernel = Extension(

@@ -128,7 +128,7 @@ def _encoders() -> dict[str, Callable[[dict[str, Any]], bytes]]:
     import fastavro
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    from jetspark.codecs.protobuf import message_of
+    from jetspark.codecs.protobuf_schema import message_of
     from jetspark.codecs.schema import PayloadSchema
 
     schema = fastavro.parse_schema(AVRO)

@@ -31,7 +31,7 @@ def new_handler() -> Any:
     import ptars
     from google.protobuf import descriptor_pb2, descriptor_pool
 
-    from jetspark.codecs.protobuf import message_of
+    from jetspark.codecs.protobuf_schema import message_of
     from jetspark.codecs.schema import PayloadSchema
 
     schema = message_of(PayloadSchema("protobuf", PROTOBUF))

@@ -11,12 +11,13 @@ import pytest
 from tests.codecs.avro_schemas import payload_schema
 from tests.codecs.test_framing import OLD, Registry, batch, confluent
 
-from jetspark.codecs import protobuf
+from jetspark.codecs import protobuf_schema
 from jetspark.codecs.avro_schema import fields_of
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.json_schema import columns_of
+from jetspark.codecs.protobuf import ProtobufDecoder
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
 
@@ -80,14 +81,14 @@ def test_avro(innermost: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("source", [messages(60), messages(18), each_of_all(12)])
 def test_protobuf(source: str) -> None:
-    schema = protobuf.message_of(PayloadSchema("protobuf", source, "M0"))
+    schema = protobuf_schema.message_of(PayloadSchema("protobuf", source, "M0"))
     with pytest.raises(ConfigError, match=r"more than 10,000 fields|nested too deeply"):
-        protobuf.ProtobufWriter(schema)
+        ProtobufDecoder(schema)
 
 
 def test_messages_of_a_usual_size_are_columns() -> None:
-    schema = protobuf.message_of(PayloadSchema("protobuf", messages(5), "M0"))
-    (a, _) = protobuf.ProtobufWriter(schema).fields.types
+    schema = protobuf_schema.message_of(PayloadSchema("protobuf", messages(5), "M0"))
+    (a, _) = ProtobufDecoder(schema).fields.types
     assert pa.types.is_struct(a)
 
 
@@ -101,13 +102,13 @@ def test_a_json_schema() -> None:
 
 
 def test_protoc_ends_in_time_and_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protobuf, "COMPILE_TIMEOUT", 0.001)
+    monkeypatch.setattr(protobuf_schema, "COMPILE_TIMEOUT", 0.001)
     schema = PayloadSchema("protobuf", PROTO + "message Slow { int32 x = 1; }")
     with pytest.raises(ConfigError, match="protoc does not compile"):
-        protobuf.message_of(schema)
+        protobuf_schema.message_of(schema)
     monkeypatch.setattr("subprocess.run", None)
     with pytest.raises(ConfigError, match="protoc does not compile"):
-        protobuf.message_of(schema)
+        protobuf_schema.message_of(schema)
 
 
 @pytest.mark.parametrize("name", ["../x.proto", "/etc/x.proto", "", "a\x00b", "x" * 5000, ".."])
@@ -115,4 +116,4 @@ def test_an_imported_file_has_a_plain_name(name: str) -> None:
     imported = PayloadSchema("protobuf", PROTO, name)
     schema = PayloadSchema("protobuf", PROTO + "message A {}", references=(imported,))
     with pytest.raises(ConfigError, match="outside of its folder"):
-        protobuf.message_of(schema)
+        protobuf_schema.message_of(schema)

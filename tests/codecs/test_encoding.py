@@ -35,7 +35,7 @@ from jetspark.codecs.avro_schema import fields_of
 from jetspark.codecs.codec import Codec
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding, given_schema
-from jetspark.codecs.protobuf import ProtobufWriter
+from jetspark.codecs.protobuf import ProtobufDecoder
 from jetspark.errors import ConfigError
 from jetspark.wire.headers import Headers
 
@@ -49,7 +49,7 @@ def encoded(rows: Any, encode: str, **how: Any) -> tuple[list[bytes], list[dict[
     """Payloads and headers of rows."""
     made = Codec(encode, **how)
     schema = given_schema(encode, **{name: how[name] for name in how.keys() & _OF_SCHEMA})
-    fields = fields_of(schema) if encode == "avro" else ProtobufWriter(schema).fields
+    fields = fields_of(schema) if encode == "avro" else ProtobufDecoder(schema).fields
     kept = pa.struct([one for one in fields if one.name in rows[0]])
     payloads = made.encoder()(pa.RecordBatch.from_struct_array(pa.array(rows, kept)))
     return payloads, [dict(made.around[1])] * len(payloads)

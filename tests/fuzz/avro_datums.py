@@ -23,10 +23,10 @@ from tests.codecs.avro_schemas import (
 )
 from tests.fuzz.sanitized import c_kernel
 from tests.support import campaign
+from tests.support.damage import damaged
 
 _ROWS = 100
 _SIMPLE = ("boolean", "int", "long", "float", "double", "string", "bytes")
-_BYTES = b"\x00\x01\x02\x03\x7f\x80\xff"
 
 
 @dataclass
@@ -94,23 +94,6 @@ def a_value(rng: random.Random, schema: Schema) -> Any:
     if logical == "decimal":
         return Decimal(rng.randrange(-(10**11), 10**11)).scaleb(-schema["scale"])
     return rng.randbytes(count)
-
-
-def damaged(rng: random.Random, datum: bytes) -> bytes:
-    """The datum with bytes changed, left out or put in."""
-    out = bytearray(datum)
-    for _ in range(rng.randint(1, 3)):
-        at = rng.randint(0, len(out))
-        match rng.randrange(4):
-            case 0:
-                out[at : at + 1] = bytes([rng.choice(_BYTES)])
-            case 1:
-                out[at:at] = bytes(rng.choices(_BYTES, k=rng.randint(1, 11)))
-            case 2:
-                del out[at : at + rng.randint(1, 4)]
-            case 3:
-                del out[at:]
-    return bytes(out)
 
 
 def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures:

@@ -18,7 +18,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from jetspark.cli.options import DEFAULT, PayloadFlags, SchemaFlags
-from jetspark.codecs.protobuf import message_of
+from jetspark.codecs.protobuf_schema import message_of
 from jetspark.errors import ConfigError, RegistryError, SchemaNotFoundError
 from jetspark.registry import confluent
 from jetspark.registry.confluent import ConfluentRegistry

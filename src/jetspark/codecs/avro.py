@@ -5,33 +5,17 @@ The types are those of Spark's `from_avro`; docs/guide-payloads.md has the diffe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from jetspark.codecs import avro_plain, sizes
-from jetspark.codecs.avro_plan import Problem, packed, plan_datums
+from jetspark.codecs.avro_plan import packed, plan_datums
 from jetspark.codecs.avro_schema import MAX_DEPTH, parse_record, reader_record
 from jetspark.codecs.kernel_columns import arrays_of, buffers_of, plan_of
+from jetspark.codecs.misfits import Misfits, reasons_of
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.wire.kernel import avro_columns
-
-_WHOLE: Final = {
-    Problem.ENDS: "it ends too early",
-    Problem.LEFT_OVER: "it has bytes left over",
-    Problem.NUMBER: "a number is out of range",
-    Problem.SIZE: "a size is negative, or larger than the payload",
-    Problem.BOOLEAN: "a boolean is neither 0 nor 1",
-    Problem.BRANCH: "a union has no branch of this number",
-    Problem.SYMBOL: "an enum has no symbol of this number",
-}
-"""What is wrong with a datum as a whole: the schema may be another one's."""
-_VALUE: Final = {
-    Problem.UTF8: "the text is not UTF-8",
-    Problem.TIME: "a time outside of the years 1 to 9999",
-    Problem.DECIMAL: "a number with too many digits",
-}
 
 
 class AvroDecoder:
@@ -72,20 +56,6 @@ class AvroDecoder:
             columns = arrays_of(self.fields, buffers)
         return columns, self.reasons(len(payloads), misfits)
 
-    def reasons(
-        self, rows: int, misfits: Iterable[tuple[int, int, bytes, bytes]]
-    ) -> pa.StringArray:
-        reasons: list[str | None] = [None] * rows
-        for row, number, path, name in misfits:
-            reasons[row] = self._reason(
-                Problem(number), path.decode("utf-8", "replace").lstrip("."), name.decode()
-            )
-        return pa.array(reasons, pa.string())
-
-    def _reason(self, problem: Problem, path: str, name: str) -> str:
-        if problem is Problem.NOT_TAKEN:
-            return name
-        if problem in _VALUE:
-            return f"{path}: {_VALUE[problem]}."
-        place = f", in {path}" if path else ""
-        return f"The payload is not {self._name}: {_WHOLE[problem]}{place}."
+    def reasons(self, rows: int, misfits: Misfits) -> pa.StringArray:
+        """Why payloads do not fit."""
+        return reasons_of(misfits, rows, self._name)

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.codecs.avro_plan import Node, Problem
+from jetspark.codecs.avro_plan import Node
 from jetspark.codecs.avro_schema import Kind
+from jetspark.codecs.misfits import Misfit, Problem
 from jetspark.codecs.sizes import bytes_of_value, check_decoded
 
 _FLOAT: Final = struct.Struct("<f")
@@ -19,14 +20,6 @@ _DAY_MICROS: Final = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _LARGEST: Final = 1 << 31
 _EXACT: Final = Context(prec=100)
-
-
-class _Misfit(Exception):
-    def __init__(self, problem: Problem, name: str = "") -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.name = name
-        self.path = ""
 
 
 def decode(
@@ -42,9 +35,9 @@ def decode(
         try:
             row = datum.value(root)
             if datum.at < len(datum.data):
-                raise _Misfit(Problem.LEFT_OVER)
-        except _Misfit as error:
-            misfits.append((number, int(error.problem), error.path.encode(), error.name.encode()))
+                raise Misfit(Problem.LEFT_OVER)
+        except Misfit as error:
+            misfits.append(error.of_row(number))
             row = {}
         size += datum.size
         check_decoded(size)
@@ -62,14 +55,14 @@ class _Datum:
         """Bytes of the values in lists and maps."""
 
     def value(self, node: Node) -> Any:
-        """The value of a node, for PyArrow; None if nobody wants it. Raises _Misfit."""
+        """The value of a node, for PyArrow; None if nobody wants it. Raises Misfit."""
         match node.kind:
             case Kind.NULL:
                 return None
             case Kind.BOOLEAN:
                 (truth,) = self._take(1)
                 if truth > 1:
-                    raise _Misfit(Problem.BOOLEAN)
+                    raise Misfit(Problem.BOOLEAN)
                 return bool(truth)
             case Kind.INT | Kind.LONG:
                 return self._whole(node)
@@ -91,11 +84,11 @@ class _Datum:
                 return self._member(node, self._chosen(node, Problem.BRANCH))
             case Kind.BRANCH:
                 return self._member(node, node.nodes[0])
-        raise _Misfit(Problem.NOT_TAKEN, node.name)
+        raise Misfit(Problem.NOT_TAKEN, node.name)
 
     def _take(self, size: int) -> bytes:
         if size > len(self.data) - self.at:
-            raise _Misfit(Problem.ENDS)
+            raise Misfit(Problem.ENDS)
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -110,24 +103,24 @@ class _Datum:
                 return (number >> 1) ^ -(number & 1)
             if shift == 63:
                 break
-        raise _Misfit(Problem.NUMBER)
+        raise Misfit(Problem.NUMBER)
 
     def _size(self) -> int:
         size = self._long()
         if size < 0:
-            raise _Misfit(Problem.SIZE)
+            raise Misfit(Problem.SIZE)
         return size
 
     def _chosen(self, node: Node, problem: Problem) -> Node:
         number = self._long()
         if not 0 <= number < len(node.nodes):
-            raise _Misfit(problem)
+            raise Misfit(problem)
         return node.nodes[number]
 
     def _whole(self, node: Node) -> Any:
         number = self._long()
         if node.kind is Kind.INT and not -_LARGEST <= number < _LARGEST:
-            raise _Misfit(Problem.NUMBER)
+            raise Misfit(Problem.NUMBER)
         if node.slot is None:
             return None
         kind = node.slot.kind
@@ -137,7 +130,7 @@ class _Datum:
         if pa.types.is_temporal(kind):
             number *= 1000 if node.is_millis else 1
             if not _FIRST_DAY * unit <= number < (_LAST_DAY + 1) * unit:
-                raise _Misfit(Problem.TIME)
+                raise Misfit(Problem.TIME)
         return number
 
     def _record(self, node: Node) -> Any:
@@ -146,7 +139,7 @@ class _Datum:
             source = self if one.constant is None else _Datum(one.constant)
             try:
                 value = source.value(one)
-            except _Misfit as error:
+            except Misfit as error:
                 error.path = f".{one.name}{error.path}"
                 raise
             if one.slot is not None:
@@ -161,17 +154,17 @@ class _Datum:
             if count < 0:
                 size = self._long()
                 if not 0 <= size <= len(self.data) - self.at or count == -(1 << 63):
-                    raise _Misfit(Problem.SIZE)
+                    raise Misfit(Problem.SIZE)
                 count = -count
             if count > len(self.data) - self.at:
-                raise _Misfit(Problem.ENDS)
+                raise Misfit(Problem.ENDS)
             self.size += count * each
             check_decoded(self.size)
             for _ in range(count):
                 try:
                     key = self._key(node) if is_map else ""
                     value = self.value(item)
-                except _Misfit as error:
+                except Misfit as error:
                     error.path = f"[{number}]{error.path}"
                     raise
                 found.append((key, value) if is_map else value)
@@ -190,7 +183,7 @@ class _Datum:
 
 def _taken(node: Node) -> Node:
     if node.kind is Kind.REFUSED:
-        raise _Misfit(Problem.NOT_TAKEN, node.name)
+        raise Misfit(Problem.NOT_TAKEN, node.name)
     return node
 
 
@@ -198,7 +191,7 @@ def _text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise _Misfit(Problem.UTF8) from None
+        raise Misfit(Problem.UTF8) from None
 
 
 def _single(number: int) -> float:
@@ -218,5 +211,5 @@ def _of_bytes(node: Node, data: bytes) -> Any:
     shift = kind.scale - node.scale
     whole, rest = (number * 10**shift, 0) if shift >= 0 else divmod(number, 10**-shift)
     if rest or abs(whole) >= 10**kind.precision:
-        raise _Misfit(Problem.DECIMAL)
+        raise Misfit(Problem.DECIMAL)
     return Decimal(whole).scaleb(-kind.scale, _EXACT)

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import Final
 
 import pyarrow as pa
@@ -20,39 +19,9 @@ import pyarrow as pa
 from jetspark.codecs.avro_encoder import default_datum
 from jetspark.codecs.avro_schema import KINDS, PROMOTIONS, Field, Kind, Type, in_words
 from jetspark.codecs.decoder import Undecodable
-from jetspark.codecs.kernel_columns import count_columns, fields_below
+from jetspark.codecs.kernel_columns import Slot
 
 _NODE: Final = struct.Struct("=BBBBiiIII")
-
-
-class Problem(IntEnum):
-    """Why a datum does not fit; the numbers are those of the C kernel."""
-
-    ENDS = 1
-    LEFT_OVER = 2
-    NUMBER = 3
-    SIZE = 4
-    BOOLEAN = 5
-    UTF8 = 6
-    BRANCH = 7
-    SYMBOL = 8
-    TIME = 9
-    DECIMAL = 10
-    NOT_TAKEN = 11
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A column of the reader's, and its number in the plan of columns."""
-
-    number: int
-    kind: pa.DataType
-
-    def below(self, at: int) -> Slot:
-        """A column directly below."""
-        fields = fields_below(self.kind)
-        before = sum(count_columns(one.type) for one in fields[:at])
-        return Slot(self.number + 1 + before, fields[at].type)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from jetspark.codecs.encoder import Encoder, Pairs, check_names, fitted, misfit
 from jetspark.codecs.framing import COMPRESSIONS, BadFrame, Framing
 from jetspark.codecs.json_fields import JsonFields
 from jetspark.codecs.json_schema import columns_of
-from jetspark.codecs.protobuf import ProtobufEncoder, message_of, path_of
+from jetspark.codecs.protobuf_encoder import ProtobufEncoder
+from jetspark.codecs.protobuf_schema import message_of, path_of
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup, from_file
 from jetspark.codecs.tolerant import Decoder
 from jetspark.errors import CodecError, ConfigError

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 import pyarrow as pa
 
-from jetspark.codecs import avro_schema, debezium, protobuf
+from jetspark.codecs import avro_schema, debezium, protobuf_schema
 from jetspark.codecs.avro import AvroDecoder
 from jetspark.codecs.cloudevents import CloudEventFields
 from jetspark.codecs.decoder import (
@@ -27,6 +27,7 @@ from jetspark.codecs.field_names import FieldNames
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.json_fields import JsonFields
 from jetspark.codecs.json_schema import columns_of, json_columns_of
+from jetspark.codecs.protobuf import ProtobufDecoder
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup, UnusableSchema, from_file
 from jetspark.codecs.tolerant import Bare, Decoder, TolerantDecoder
 from jetspark.errors import ConfigError, SchemaGrown, SchemaNotFoundError
@@ -239,7 +240,7 @@ def given_schema(
         found = _given(format_, schema, schema_file)
     with from_file(schema_file):
         found = found if message is None else replace(found, name=message)
-        return protobuf.message_of(found) if format_ == "protobuf" else found
+        return protobuf_schema.message_of(found) if format_ == "protobuf" else found
 
 
 def _former_versions(
@@ -260,7 +261,7 @@ def _registered(format_: str) -> str | None:
 
 def _given(decode: str, schema: str | None, file: str | None) -> PayloadSchema:
     if decode == "protobuf" and schema is not None and _MODULE.fullmatch(schema):
-        return protobuf.of_module(schema)
+        return protobuf_schema.of_module(schema)
     if file is not None:
         content = read_schema(file)
         if decode == "protobuf" and not file.endswith(".proto"):
@@ -292,19 +293,19 @@ def _of_avro(decoding: Decoding) -> PayloadFields:
 
 
 def _of_protobuf(decoding: Decoding) -> PayloadFields:
-    schema = protobuf.message_of(decoding.schema)
+    schema = protobuf_schema.message_of(decoding.schema)
     if decoding.lookup is not None:
-        protobuf.compiler()
-    messages = protobuf.ProtobufWriter(schema, decoding.fields or None)
+        protobuf_schema.compiler()
+    messages = ProtobufDecoder(schema, decoding.fields or None)
     if len(messages.fields) < len(decoding.fields):
-        decoding.check_fields(protobuf.field_names(schema))
+        decoding.check_fields(protobuf_schema.field_names(schema))
 
     def writer(key: SchemaKey) -> Writer:
         name = key.message
         if isinstance(name, tuple):
             schema_of_writer = decoding.schema_of(key)
             try:
-                name = protobuf.name_at(schema_of_writer, name)
+                name = protobuf_schema.name_at(schema_of_writer, name)
             except OSError as error:  # of protoc's folder
                 raise NotOfPayload(error) from None
         if name not in (None, schema.name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -42,7 +43,7 @@ def plan_of(fields: Sequence[pa.Field], max_depth: int) -> tuple[bytes, tuple[by
             number, precision, scale = ColumnKind.DECIMAL, kind.precision, kind.scale
         elif pa.types.is_struct(kind):
             number = ColumnKind.STRUCT
-        elif pa.types.is_map(kind) and kind.key_type == pa.string():
+        elif pa.types.is_map(kind):
             number = ColumnKind.MAP
         elif pa.types.is_list(kind):
             number = ColumnKind.LIST
@@ -74,6 +75,20 @@ def fields_below(kind: pa.DataType) -> list[pa.Field]:
 def count_columns(kind: pa.DataType) -> int:
     """How many columns one of a type is in a plan, with itself."""
     return 1 + sum(count_columns(one.type) for one in fields_below(kind))
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A column of the reader's, and its number in the plan of columns."""
+
+    number: int
+    kind: pa.DataType
+
+    def below(self, at: int) -> Slot:
+        """A column directly below."""
+        fields = fields_below(self.kind)
+        before = sum(count_columns(one.type) for one in fields[:at])
+        return Slot(self.number + 1 + before, fields[at].type)
 
 
 def arrays_of(fields: Sequence[pa.Field], buffers: Sequence[ColumnBuffers]) -> list[pa.Array]:

@@ -1,492 +1,59 @@
-"""Protobuf: schemas as Spark has them, and messages into Arrow by ptars.
-
-The types are those of Spark's `from_protobuf`; docs/guide-payloads.md has the differences.
-"""
+"""Messages of Protobuf as columns: by the C kernel, or by `protobuf_plain` where there is none."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
-import subprocess
-import tempfile
-from collections.abc import Collection, Iterator
-from contextlib import suppress
-from functools import lru_cache
-from importlib import import_module
-from itertools import combinations
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Collection
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.codecs import sizes
-from jetspark.codecs.decoder import Undecodable, check_times
-from jetspark.codecs.encoder import cast, elements, numbers_of, refuse_nulls
-from jetspark.codecs.framing import BadFrame, read_varint, varint
-from jetspark.codecs.schema import PayloadSchema, UnusableSchema, is_proto_source
-from jetspark.errors import ConfigError, shown
-from jetspark.own_python import module_command
-
-_INSTALL: Final = "pip install 'jetspark[protobuf]'"
-_MAIN: Final = "schema.proto"
-COMPILE_TIMEOUT: Final = 60.0
-"""Seconds for protoc, which takes a tenth of a second for a schema of people's."""
-MAX_SOURCE_CHARS: Final = 4 << 20
-MAX_FIELDS: Final = 10_000
-"""Fields of a message, where each use of another message counts as all of its fields, so that a few
-lines cannot become any number of columns."""
-MAX_DEPTH: Final = 60
-"""Messages within each other: Arrow's interface for C takes 64 types."""
-MAX_GROUPS: Final = 1000
-"""Groups within each other in a payload, where they are unknown fields. Each needs a part of the
-stack in the library, whose overflow would end the process; Protobuf's own libraries take 100."""
-_GROUP_STARTS: Final = bytes(one for one in range(256) if one & 7 == 3)
-"""First bytes of the tags that begin a group."""
-_FILE: Final = re.compile(r"[^\x00-\x1f\\]{1,200}")
-_PLACE: Final = re.compile(r"(\d+):(\d+): *")
+from jetspark.codecs import protobuf_plain, sizes
+from jetspark.codecs.kernel_columns import arrays_of, buffers_of, plan_of
+from jetspark.codecs.misfits import reasons_of
+from jetspark.codecs.protobuf_plan import fields_of, plan_messages
+from jetspark.codecs.protobuf_schema import MAX_DEPTH, descriptor_of
+from jetspark.codecs.schema import PayloadSchema
+from jetspark.wire.kernel import protobuf_columns
 
 
-# -- schemas -------------------------------------------------------------------------------------
-
-
-def message_of(schema: PayloadSchema) -> PayloadSchema:
-    """The schema as a descriptor set with its message's full name, which is that of the only one,
-    or of the first one of the file, if none is given. Raises ConfigError."""
-    files, last = _descriptors(schema)
-    names = list(_messages(last))
-    wanted = schema.name or (names[0] if names else "")
-    full = [one for one in names if wanted in (one, one.rpartition(".")[2])]
-    if not full:
-        raise UnusableSchema(
-            f"The Protobuf schema has no message {wanted!r}; it has {', '.join(names) or 'none'}."
-        )
-    text = base64.b64encode(files.SerializeToString()).decode()
-    return PayloadSchema("protobuf", text, full[0], schema.version, schema.number)
-
-
-def of_module(name: str) -> PayloadSchema:
-    """The schema of a compiled class, `package.flights_pb2:Flight`. Raises ConfigError."""
-    module, _, message = name.partition(":")
-    try:
-        descriptor = getattr(import_module(module), message).DESCRIPTOR
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{name} is no message of a compiled module: {error}.") from None
-    files = _library("google.protobuf.descriptor_pb2").FileDescriptorSet()
-    known: set[str] = set()
-
-    def add(file: Any) -> None:
-        if file.name not in known:
-            known.add(file.name)
-            for one in file.dependencies:
-                add(one)
-            file.CopyToProto(files.file.add())
-
-    add(descriptor.file)
-    text = base64.b64encode(files.SerializeToString()).decode()
-    return PayloadSchema("protobuf", text, descriptor.full_name)
-
-
-def _descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
-    """A descriptor set with all files, and the schema's own file, which is the last one."""
-    text = schema.text
-    files = _library("google.protobuf.descriptor_pb2").FileDescriptorSet()
-    try:
-        files.ParseFromString(
-            _compiled(schema) if is_proto_source(text) else base64.b64decode(text, validate=True)
-        )
-        found = list(files.file)
-    except (binascii.Error, _library("google.protobuf.message").DecodeError):
-        found = []
-    if not found:
-        raise UnusableSchema(
-            "The Protobuf schema is neither a FileDescriptorSet (`protoc --include_imports "
-            "--descriptor_set_out=order.binpb order.proto` makes one) nor the source of a .proto "
-            "file."
-        )
-    return files, found[-1]
-
-
-def compiler() -> None:
-    """Raise ConfigError unless .proto files can be compiled here."""
-    _library("grpc_tools")
-
-
-def _compiled(schema: PayloadSchema) -> bytes:
-    """The descriptor set of a .proto file and what it imports."""
-    compiler()
-    found = _compiled_or_reason(schema)
-    if isinstance(found, str):
-        raise UnusableSchema(found)
-    return found
-
-
-@lru_cache(maxsize=100)
-def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
-    """The same, or why there is none, which is remembered as well: payloads may name the schema."""
-    if len(schema.text) + sum(len(one.text) for one in schema.references) > MAX_SOURCE_CHARS:
-        return f"The Protobuf schema has more than {MAX_SOURCE_CHARS >> 20} MiB."
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder).resolve()
-        sources, descriptors = root / "sources", root / "descriptors"
-        sources.mkdir()
-        for one in schema.references:
-            file = (sources / one.name).resolve() if _FILE.fullmatch(one.name) else sources
-            if sources not in file.parents:
-                return f"The Protobuf schema imports {shown(one.name)}, outside of its folder."
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(one.text, "utf-8")
-        (sources / _MAIN).write_text(schema.text, "utf-8")
-        try:
-            done = subprocess.run(  # noqa: S603
-                [
-                    *module_command("grpc_tools.protoc", f"-I{sources}"),
-                    *("--include_imports", f"--descriptor_set_out={descriptors}", _MAIN),
-                ],
-                capture_output=True,
-                check=False,
-                timeout=COMPILE_TIMEOUT,
-            )
-        except subprocess.TimeoutExpired:
-            return f"protoc does not compile the Protobuf schema in {COMPILE_TIMEOUT:.0f} seconds."
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["protoc failed"]
-            last = said[-1].replace(f"{sources}/", "").removeprefix(f"{_MAIN}:")
-            return f"The Protobuf schema cannot be compiled: {_by_line(last)}"
-        return descriptors.read_bytes()
-
-
-def _by_line(said: str) -> str:
-    """`3:5: …`, as people read it."""
-    found = _PLACE.match(said)
-    return said if found is None else f"line {found[1]}, column {found[2]}: {said[found.end() :]}"
-
-
-def _messages(file: Any) -> Iterator[str]:
-    """The full names of a file's messages, each before those in it."""
-
-    def names(messages: Any, before: str) -> Iterator[str]:
-        for one in messages:
-            if not one.options.map_entry:
-                yield f"{before}{one.name}"
-                yield from names(one.nested_type, f"{before}{one.name}.")
-
-    yield from names(file.message_type, f"{file.package}." if file.package else "")
-
-
-def name_at(schema: PayloadSchema, path: tuple[int, ...]) -> str:
-    """The full name of the message that a frame has the path of. Raises Undecodable."""
-    _, file = _descriptors(schema)
-    messages, parts = file.message_type, [file.package] if file.package else []
-    try:
-        for at in path:
-            parts.append(messages[at].name)
-            messages = messages[at].nested_type
-    except IndexError:
-        raise Undecodable(f"The schema of the payload has no message {path}.") from None
-    return ".".join(parts)
-
-
-def path_of(schema: PayloadSchema) -> tuple[int, ...]:
-    """The path of the message that has the schema's name: the inverse of `name_at`."""
-    _, file = _descriptors(schema)
-    messages, path = file.message_type, []
-    for name in schema.name.removeprefix(f"{file.package}.").split("."):
-        path.append([one.name for one in messages].index(name))
-        messages = messages[path[-1]].nested_type
-    return tuple(path)
-
-
-# -- messages ------------------------------------------------------------------------------------
-
-
-class ProtobufWriter:
+class ProtobufDecoder:
     """Decodes the messages of one type. It has the versions of all writers, as Protobuf has them:
     by the numbers of the fields."""
 
     def __init__(self, schema: PayloadSchema, fields: Collection[str] | None = None) -> None:
         """`schema`: a result of `message_of`; `fields`: the wanted ones, None for all. Raises
         ConfigError."""
-        files, _ = _descriptors(schema)
-        pool = _library("google.protobuf.descriptor_pool").DescriptorPool()
-        try:
-            for file in files.file:
-                pool.Add(_only(file, schema.name, fields))
-            descriptor = pool.FindMessageTypeByName(schema.name)
-            _check_size(descriptor)
-            _check_groups(descriptor)
-            ptars = _library("ptars")
-            config = ptars.PtarsConfig(
-                timestamp_unit="us",
-                time_unit="us",
-                duration_unit="us",
-                enum_repr="string",
-                list_value_nullable=True,
-                map_value_nullable=True,
-            )
-            self._handler = ptars.HandlerPool([descriptor.file], config).get_for_message(descriptor)
-            given: pa.Schema = self._handler.schema()
-        except UnusableSchema:
-            raise
-        except (TypeError, KeyError, ValueError, RecursionError) as error:
-            raise UnusableSchema(
-                f"The Protobuf schema of {schema.name} is incomplete ({error}): make the set with "
-                "protoc --include_imports."
-            ) from None
-        self._descriptor = descriptor
-        order = given.names if fields is None else [one for one in fields if one in given.names]
-        self.fields = pa.schema([_nullable(given.field(name)) for name in order])
-        self._name = schema.name
-        self._bytes_of_byte = max(map(sizes.bytes_of_byte, self.fields.types), default=1)
-        self._elements = [*_elements_of(descriptor, pa.struct(list(self.fields)))]
+        self.descriptor = descriptor_of(schema, fields)
+        every = fields_of(self.descriptor)
+        self._every = list(every)
+        order = every.names if fields is None else [one for one in fields if one in every.names]
+        self.fields = pa.schema([every.field(name) for name in order])
+        self._name = f"{schema.name} in Protobuf"
+        self._columns = plan_of(self._every, 2 * MAX_DEPTH)
+        self._messages = plan_messages(self.descriptor)
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """The fields of at least one message. Raises Undecodable."""
-        try:
-            _check_nested_groups(payloads, self._descriptor)
-            self._check_elements(payloads)
-            found = self._handler.array_to_record_batch(payloads)
-            check_times(found.columns)
-            columns = [found.column(one.name).cast(one.type) for one in self.fields]
-            return columns, pa.nulls(len(payloads), pa.string())
-        except Undecodable:
-            raise
-        except BaseException as error:
-            # A panic of the library is no Exception.
-            if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-                why = str(error).rpartition("message: ")[2]
-                raise Undecodable(f"The payload is not {self._name} in Protobuf: {why}.") from None
-            raise
-
-    def _check_elements(self, payloads: pa.BinaryArray) -> None:
-        """Raise Undecodable for lists of messages that may become too large: each element begins
-        with the tag of its field, which is looked for in all bytes."""
-        length = pc.sum(pc.binary_length(payloads)).as_py() or 0
-        if length * self._bytes_of_byte > sizes.MAX_DECODED_BYTES:
-            data = b"".join(one for one in payloads.to_pylist() if one is not None)
-            sizes.check_decoded(sum(data.count(tag) * size for tag, size in self._elements))
-
-
-def _elements_of(
-    message: Any, kind: pa.StructType, around: frozenset[str] = frozenset()
-) -> Iterator[tuple[bytes, int]]:
-    """(tag, bytes of an element) of each field that is a list of messages, or a map."""
-    for field in message.fields:
-        at, inner = kind.get_field_index(field.name), field.message_type
-        if at < 0 or inner is None or inner.full_name in around:
-            continue
-        part, within = kind.field(at).type, around | {inner.full_name}
-        if pa.types.is_map(part):
-            yield varint(field.number << 3 | 2), 5 + sizes.bytes_of_value(part.item_type)
-            inner, part = inner.fields_by_name["value"].message_type, part.item_type
-        elif pa.types.is_list(part):
-            part = part.value_type
-            yield varint(field.number << 3 | 2), sizes.bytes_of_value(part)
-        if inner is not None and pa.types.is_struct(part):
-            yield from _elements_of(inner, part, within)
-
-
-class ProtobufEncoder(ProtobufWriter):
-    """Encodes rows as messages of one type, by the same library."""
-
-    def of(self, rows: pa.RecordBatch) -> list[bytes]:
-        """A payload for each row. A field that is null, or has no column, is not in the message."""
-        wanted = pa.struct(list(self._handler.schema()))
-        message = _encodable(rows.to_struct_array(), wanted, self._descriptor, "")
-        check_times(message.flatten())
-        batch = pa.RecordBatch.from_struct_array(message)
-        found: list[bytes] = self._handler.record_batch_to_array(batch).to_pylist()
-        return found
-
-
-def _encodable(values: pa.Array, wanted: pa.DataType, message: Any, name: str) -> pa.Array:
-    """Messages as the library wants them. Raises ConfigError."""
-    given = dict(zip(values.type.names, values.flatten(), strict=True))
-    for one in message.fields:
-        if one.is_required:
-            there = given.get(one.name, pa.nulls(len(values))).filter(values.is_valid())
-            refuse_nulls(there, f"{name}{one.name}", "a value that is required")
-    for oneof in message.oneofs:
-        there = [given[one.name].is_valid() for one in oneof.fields if one.name in given]
-        if any(pc.any(pc.and_(*two)).as_py() for two in combinations(there, 2)):
-            raise ConfigError(f"Field {name}{oneof.name} has a value in more than one member.")
-    known = message.fields_by_name
-    found = {
-        one: _several(each, wanted.field(one).type, known[one], f"{name}{one}")
-        for one, each in given.items()
-    }
-    return pa.StructArray.from_arrays(found.values(), found, mask=values.is_null())
-
-
-def _several(values: pa.Array, wanted: pa.DataType, field: Any, name: str) -> pa.Array:
-    """Values of a field that may be repeated, or a map."""
-    if not pa.types.is_list(wanted) and not pa.types.is_map(wanted):
-        return _single(values, wanted, field, name)
-    offsets, found = elements(values)
-    if pa.types.is_list(wanted):
-        refuse_nulls(found, f"{name}.element", "a value in each place")
-        found = _single(found, wanted.value_type, field, f"{name}.element")
-        return pa.ListArray.from_arrays(offsets, found, mask=values.is_null())
-    keys, items = found.flatten()
-    refuse_nulls(items, f"{name}.value", "a value for each key")
-    key, item = (field.message_type.fields_by_name[one] for one in ("key", "value"))
-    keys = _single(keys, wanted.key_type, key, f"{name}.key")
-    items = _single(items, wanted.item_type, item, f"{name}.value")
-    return pa.MapArray.from_arrays(offsets, keys, items, mask=values.is_null())
-
-
-def _single(values: pa.Array, wanted: pa.DataType, field: Any, name: str) -> pa.Array:
-    if field.enum_type is not None:
-        numbers_of(values, list(field.enum_type.values_by_name), name)
-    if pa.types.is_struct(wanted):
-        return _encodable(values, wanted, field.message_type, f"{name}.")
-    return cast(values, wanted, name)
-
-
-def _found(file: Any, message: str) -> Any:
-    """The message of a file; None if it is not there."""
-    package, messages = file.package, file.message_type
-    inside = message.removeprefix(f"{package}.") if package else message
-    found: Any = None
-    for name in inside.split("."):
-        found = next((one for one in messages if one.name == name), None)
-        if found is None:
-            return None
-        messages = found.nested_type
-    return found
-
-
-def field_names(schema: PayloadSchema) -> list[str]:
-    """All fields of the message. `schema`: a result of `message_of`."""
-    files = (_found(file, schema.name) for file in _descriptors(schema)[0].file)
-    return [one.name for message in filter(None, files) for one in message.field]
-
-
-def _only(file: Any, message: str, fields: Collection[str] | None) -> Any:
-    """The file, with only these fields in the message: others are skipped, as unknown ones."""
-    found = _found(file, message)
-    if fields is None or found is None:
-        return file
-    kept = [one for one in found.field if one.name in fields]
-    oneofs = sorted({one.oneof_index for one in kept if one.HasField("oneof_index")})
-    for one in kept:
-        if one.HasField("oneof_index"):
-            one.oneof_index = oneofs.index(one.oneof_index)
-    declared = [found.oneof_decl[at] for at in oneofs]
-    for list_, rest in ((found.field, kept), (found.oneof_decl, declared)):
-        copies = [type(one).FromString(one.SerializeToString()) for one in rest]
-        del list_[:]
-        list_.extend(copies)
-    return file
-
-
-def _check_groups(message: Any) -> None:
-    """Raise ConfigError for a field that is a group, or has one at any depth: ptars would leave it
-    out without a word."""
-    bad = [one.name for one in message.fields if _has_group(one, set())]
-    if bad:
-        good = [one.name for one in message.fields if one.name not in bad]
-        raise UnusableSchema(
-            f"{', '.join(bad)} of {message.full_name} is a group, or has one in it, which is not "
-            f"decoded here: name only other fields in the option 'fields' "
-            f"({', '.join(good) or 'there are none'})."
-        )
-
-
-def _has_group(field: Any, seen: set[str]) -> bool:
-    if field.type == field.TYPE_GROUP:
-        return True
-    inner = field.message_type
-    if inner is None or inner.full_name in seen:
-        return False
-    seen.add(inner.full_name)
-    return any(_has_group(one, seen) for one in inner.fields)
-
-
-def _check_nested_groups(payloads: pa.BinaryArray, message: Any) -> None:
-    """Raise Undecodable for payloads with more than `MAX_GROUPS` groups within each other. Those
-    that have fewer bytes with which a group could begin need no look at their fields."""
-    for payload in payloads.filter(pc.greater(pc.binary_length(payloads), MAX_GROUPS)).to_pylist():
-        if len(payload) - len(payload.translate(None, _GROUP_STARTS)) > MAX_GROUPS:
-            todo = [(0, len(payload), message)]
-            while todo:
-                at, end, message_type = todo.pop()
-                with suppress(IndexError, BadFrame):  # a number has no end, as the library says
-                    todo += _walk(payload, at, end, message_type)
-
-
-def _walk(payload: bytes, at: int, end: int, message: Any) -> Iterator[tuple[int, int, Any]]:
-    """The messages in this one: where they begin and end, and their types."""
-    messages = {one.number: one.message_type for one in message.fields if one.message_type}
-    depth = 0
-    while at < end:
-        tag, at = read_varint(payload, at, 64)
-        match tag & 7:
-            case 0:
-                _, at = read_varint(payload, at, 64)
-            case 1:
-                at += 8
-            case 2:
-                size, at = read_varint(payload, at, 64)
-                inner = messages.get((tag & 0xFFFFFFFF) >> 3)
-                if inner is not None and not depth:
-                    yield at, min(at + size, end), inner
-                at += size
-            case 3 if depth == MAX_GROUPS:
-                raise Undecodable(f"The payload has more than {MAX_GROUPS:,} groups in each other.")
-            case 3:
-                depth += 1
-            case 4:
-                depth -= 1
-            case 5:
-                at += 4
-            case _:
-                return
-
-
-def _check_size(message: Any) -> None:
-    """Raise ConfigError for a message that becomes more than `MAX_FIELDS` columns at any depth. One
-    that contains itself is a single one there."""
-    left, why = MAX_FIELDS, f"becomes more than {MAX_FIELDS:,} fields"
-    todo = [(message, frozenset({message.full_name}))]
-    while todo:
-        here, around = todo.pop()
-        for field in here.fields:
-            left -= 1
-            inner = field.message_type
-            if inner is not None and inner.full_name not in around:
-                todo.append((inner, around | {inner.full_name}))
-        if len(around) > MAX_DEPTH:
-            left, why = -1, "is nested too deeply"
-        if left < 0:
-            raise UnusableSchema(
-                f"The Protobuf schema of {message.full_name} {why}: name only other fields in the "
-                "option 'fields'."
+        """The fields, and why payloads do not fit. Raises Undecodable for what is too large."""
+        if protobuf_columns is None or self._columns is None:
+            columns, reasons = self.decode_plainly(payloads)
+        else:
+            data, offsets = buffers_of(payloads)
+            plan, names = self._columns
+            found = protobuf_columns(
+                data, offsets, plan, names, sizes.MAX_DECODED_BYTES, *self._messages
             )
+            if found is None:
+                raise sizes.too_large()
+            misfits, buffers = found
+            columns = arrays_of(self._every, buffers)
+            reasons = reasons_of(misfits, len(payloads), self._name)
+        by_name = dict(zip((one.name for one in self._every), columns, strict=True))
+        return [by_name[name] for name in self.fields.names], reasons
 
-
-def _nullable(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, _in_spark(field.type))
-
-
-def _in_spark(kind: pa.DataType) -> pa.DataType:
-    types = pa.types
-    if types.is_uint32(kind) or types.is_duration(kind) or types.is_time(kind):
-        return pa.int64()
-    if types.is_uint64(kind):
-        return pa.decimal128(20, 0)
-    if types.is_struct(kind):
-        return pa.struct([_nullable(one) for one in kind])
-    if types.is_list(kind):
-        return pa.list_(pa.field("element", _in_spark(kind.value_type)))
-    if types.is_map(kind):
-        return pa.map_(_in_spark(kind.key_type), _in_spark(kind.item_type))
-    return kind
-
-
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"Protobuf payloads need {error.name}: {_INSTALL}.") from None
+    def decode_plainly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """The same of all fields, without the kernel."""
+        columns, whole, misfits = protobuf_plain.decode(
+            self.descriptor, self._every, payloads, self._name
+        )
+        reasons = reasons_of(misfits, len(payloads), self._name)
+        return columns, pc.coalesce(pa.array(whole, pa.string()), reasons)

@@ -198,7 +198,7 @@ def _files(schema: PayloadSchema) -> list[FileDescriptorProto]:
     """The file of the schema, behind those that it imports."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-    from jetspark.codecs.protobuf import message_of  # it imports Arrow
+    from jetspark.codecs.protobuf_schema import message_of  # it imports Arrow
 
     whole = message_of(replace(schema, name=""))  # of a registry, not of a message
     return list(FileDescriptorSet.FromString(base64.b64decode(whole.text)).file)

@@ -2,66 +2,41 @@
 
 #include "_avro.h"
 
-#include <stdio.h>
-
 typedef struct {
     const uint8_t *at, *end;
     Columns *all;
-    AvroMisfit *why;
+    Misfit *why;
 } Reader;
 
 static int value(Reader *r, const AvroNode *node);
 
-/* -- why a datum does not fit ------------------------------------------------------------------- */
-
-static int misfit(Reader *r, AvroProblem problem, const AvroNode *node) {
-    if (has_room(r->all) && r->why->problem == AVRO_FITS) {
-        r->why->problem = problem;
-        r->why->node = node;
-    }
-    return 0;
-}
-
-/* Puts a part of the path before what is there. */
-static int below(Reader *r, const char *part, size_t size) {
-    AvroMisfit *why = r->why;
-    if (size <= AVRO_PATH - why->path_size) {
-        why->path_size += size;
-        memcpy(why->path + AVRO_PATH - why->path_size, part, size);
-    }
-    return 0;
-}
-
-static int below_field(Reader *r, const AvroNode *field) {
-    below(r, (const char *)field->name, field->name_size);
-    return below(r, ".", 1);
-}
-
-static int below_item(Reader *r, size_t number) {
-    char part[24];
-    return below(r, part, (size_t)snprintf(part, sizeof part, "[%zu]", number));
+/* Of a branch or a symbol. */
+static int not_taken(Reader *r, const AvroNode *node) {
+    r->why->why = node->name;
+    r->why->why_size = node->name_size;
+    return misfit(r->all, r->why, NOT_TAKEN);
 }
 
 /* -- numbers ------------------------------------------------------------------------------------ */
 
-static int take_any_long(Reader *r, const AvroNode *node, int64_t *number) {
+static int take_any_long(Reader *r, int64_t *number) {
     uint64_t sum = 0;
     for (int shift = 0; shift < 64; shift += 7) {
         if (r->at == r->end)
-            return misfit(r, AVRO_ENDS, node);
+            return misfit(r->all, r->why, ENDS);
         uint8_t byte = *r->at++;
         if (shift == 63 && byte > 1)
-            return misfit(r, AVRO_BAD_NUMBER, node);
+            return misfit(r->all, r->why, BAD_NUMBER);
         sum |= (uint64_t)(byte & 0x7F) << shift;
         if (byte < 0x80) {
             *number = (int64_t)(sum >> 1 ^ (~(sum & 1) + 1));
             return 1;
         }
     }
-    return misfit(r, AVRO_BAD_NUMBER, node);
+    return misfit(r->all, r->why, BAD_NUMBER);
 }
 
-static inline int take_long(Reader *r, const AvroNode *node, int64_t *number) {
+static inline int take_long(Reader *r, int64_t *number) {
     if (r->end - r->at >= 2) {
         uint32_t low = r->at[0], high = r->at[1];
         if (low < 0x80) {
@@ -76,12 +51,12 @@ static inline int take_long(Reader *r, const AvroNode *node, int64_t *number) {
             return 1;
         }
     }
-    return take_any_long(r, node, number);
+    return take_any_long(r, number);
 }
 
-static int take_bytes(Reader *r, const AvroNode *node, size_t size, const uint8_t **bytes) {
+static int take_bytes(Reader *r, size_t size, const uint8_t **bytes) {
     if ((size_t)(r->end - r->at) < size)
-        return misfit(r, AVRO_ENDS, node);
+        return misfit(r->all, r->why, ENDS);
     *bytes = r->at;
     r->at += size;
     return 1;
@@ -91,10 +66,10 @@ static int converted(Reader *r, const AvroNode *node, int64_t number);
 
 static inline int whole_value(Reader *r, const AvroNode *node) {
     int64_t number;
-    if (!take_long(r, node, &number))
+    if (!take_long(r, &number))
         return 0;
     if (node->kind == AVRO_INT && (number < INT32_MIN || number > INT32_MAX))
-        return misfit(r, AVRO_BAD_NUMBER, node);
+        return misfit(r->all, r->why, BAD_NUMBER);
     Column *column = node->column;
     if (column == NULL)
         return 1;
@@ -123,10 +98,10 @@ static int converted(Reader *r, const AvroNode *node, int64_t number) {
     case TIMESTAMP_NTZ:
         if (node->is_millis) {
             if (number < INT64_MIN / 1000 || number > INT64_MAX / 1000)
-                return misfit(r, AVRO_NO_TIME, node);
+                return misfit(r->all, r->why, NO_TIME);
             number *= 1000;
         }
-        return put_time(r->all, column, number) || misfit(r, AVRO_NO_TIME, node);
+        return put_time(r->all, column, number) || misfit(r->all, r->why, NO_TIME);
     default:
         return 0; /* never: `has_right_column` */
     }
@@ -144,7 +119,7 @@ static int real_value(Reader *r, const AvroNode *node) {
     const uint8_t *bytes;
     Column *column = node->column;
     int size = node->kind == AVRO_FLOAT ? 4 : 8;
-    if (!take_bytes(r, node, (size_t)size, &bytes))
+    if (!take_bytes(r, (size_t)size, &bytes))
         return 0;
     if (column == NULL)
         return 1;
@@ -169,53 +144,53 @@ static int decimal_value(Reader *r, const AvroNode *node, const uint8_t *bytes, 
     uint8_t sign = is_negative ? 0xFF : 0;
     for (; size > 16; size--)
         if (*bytes++ != sign)
-            return misfit(r, AVRO_NO_DECIMAL, node);
+            return misfit(r->all, r->why, NO_DECIMAL);
     uint64_t words[2] = {is_negative ? UINT64_MAX : 0, is_negative ? UINT64_MAX : 0};
     for (size_t i = 0; i < size; i++) {
         words[0] = words[0] << 8 | words[1] >> 56;
         words[1] = words[1] << 8 | bytes[i];
     }
     if ((words[0] >> 63) != (uint64_t)is_negative)
-        return misfit(r, AVRO_NO_DECIMAL, node);
+        return misfit(r->all, r->why, NO_DECIMAL);
     if (is_negative) {
         words[1] = ~words[1] + 1;
         words[0] = ~words[0] + (words[1] == 0);
     }
     return put_decimal(r->all, node->column, words[0], words[1], is_negative, node->scale) ||
-           misfit(r, AVRO_NO_DECIMAL, node);
+           misfit(r->all, r->why, NO_DECIMAL);
 }
 
 static inline int bytes_value(Reader *r, const AvroNode *node) {
     const uint8_t *bytes;
     int64_t size = node->size;
     if (node->kind == AVRO_BYTES) {
-        if (!take_long(r, node, &size))
+        if (!take_long(r, &size))
             return 0;
         if (size < 0)
-            return misfit(r, AVRO_BAD_SIZE, node);
+            return misfit(r->all, r->why, BAD_SIZE);
     }
-    if (!take_bytes(r, node, (size_t)size, &bytes))
+    if (!take_bytes(r, (size_t)size, &bytes))
         return 0;
     if (node->column == NULL)
         return 1;
     if (node->column->kind == DECIMAL)
         return decimal_value(r, node, bytes, (size_t)size);
     if (node->column->kind == STRING && !is_utf8(bytes, (size_t)size))
-        return misfit(r, AVRO_NO_UTF8, node);
+        return misfit(r->all, r->why, NO_UTF8);
     return put_text(r->all, node->column, bytes, (size_t)size);
 }
 
 static int enum_value(Reader *r, const AvroNode *node) {
     int64_t number;
-    if (!take_long(r, node, &number))
+    if (!take_long(r, &number))
         return 0;
     if (number < 0 || (uint64_t)number >= node->count)
-        return misfit(r, AVRO_NO_SYMBOL, node);
+        return misfit(r->all, r->why, NO_SYMBOL);
     const AvroNode *symbol = &node->children[number];
     if (node->column == NULL)
         return 1;
     if (symbol->kind == AVRO_REFUSED)
-        return misfit(r, AVRO_NOT_TAKEN, symbol);
+        return not_taken(r, symbol);
     return put_text(r->all, node->column, symbol->name, symbol->name_size);
 }
 
@@ -241,12 +216,12 @@ static inline int field_value(Reader *r, const AvroNode *node) {
 static int record_value(Reader *r, const AvroNode *node) {
     for (size_t i = 0; i < node->count; i++)
         if (!field_value(r, &node->children[i]))
-            return below_field(r, &node->children[i]);
+            return below_field(r->why, node->children[i].name, node->children[i].name_size);
     if (node->column == NULL)
         return 1;
     for (size_t i = node->count; i < node->count + node->constants; i++)
         if (!constant_value(r, &node->children[i]))
-            return below_field(r, &node->children[i]);
+            return below_field(r->why, node->children[i].name, node->children[i].name_size);
     return end_struct(r->all, node->column);
 }
 
@@ -257,39 +232,39 @@ static int blocks_value(Reader *r, const AvroNode *node) {
     size_t number = 0;
     for (;;) {
         int64_t count, size;
-        if (!take_long(r, node, &count))
+        if (!take_long(r, &count))
             return 0;
         if (count == 0)
             break;
         if (count < 0) {
-            if (!take_long(r, node, &size))
+            if (!take_long(r, &size))
                 return 0;
             if (count == INT64_MIN || size < 0 || size > r->end - r->at)
-                return misfit(r, AVRO_BAD_SIZE, node);
+                return misfit(r->all, r->why, BAD_SIZE);
             count = -count;
         }
         if (count > r->end - r->at) /* each has a byte at least */
-            return misfit(r, AVRO_ENDS, node);
+            return misfit(r->all, r->why, ENDS);
         if (node->column && !count_items(r->all, node->column, (size_t)count))
             return 0;
         for (; count > 0; count--, number++) {
             const uint8_t *key;
             if (node->kind == AVRO_MAP) {
-                if (!take_long(r, node, &size))
-                    return below_item(r, number);
+                if (!take_long(r, &size))
+                    return below_item(r->why, number);
                 if (size < 0)
-                    return misfit(r, AVRO_BAD_SIZE, node), below_item(r, number);
-                if (!take_bytes(r, node, (size_t)size, &key))
-                    return below_item(r, number);
+                    return misfit(r->all, r->why, BAD_SIZE), below_item(r->why, number);
+                if (!take_bytes(r, (size_t)size, &key))
+                    return below_item(r->why, number);
                 if (entries) {
                     if (!is_utf8(key, (size_t)size))
-                        return misfit(r, AVRO_NO_UTF8, node), below_item(r, number);
+                        return misfit(r->all, r->why, NO_UTF8), below_item(r->why, number);
                     if (!put_text(r->all, &entries->children[0], key, (size_t)size))
                         return 0;
                 }
             }
             if (!value(r, item))
-                return below_item(r, number);
+                return below_item(r->why, number);
             if (entries && !end_struct(r->all, entries))
                 return 0;
         }
@@ -301,7 +276,7 @@ static int blocks_value(Reader *r, const AvroNode *node) {
 static int member_value(Reader *r, const AvroNode *node, const AvroNode *branch) {
     Column *column = node->column;
     if (branch->kind == AVRO_REFUSED)
-        return misfit(r, AVRO_NOT_TAKEN, branch);
+        return not_taken(r, branch);
     if (column == NULL || branch->member < 0)
         return value(r, branch);
     for (size_t i = 0; i < column->count; i++)
@@ -312,10 +287,10 @@ static int member_value(Reader *r, const AvroNode *node, const AvroNode *branch)
 
 static int union_value(Reader *r, const AvroNode *node) {
     int64_t number;
-    if (!take_long(r, node, &number))
+    if (!take_long(r, &number))
         return 0;
     if (number < 0 || (uint64_t)number >= node->count)
-        return misfit(r, AVRO_NO_BRANCH, node);
+        return misfit(r->all, r->why, NO_BRANCH);
     return member_value(r, node, &node->children[number]);
 }
 
@@ -325,9 +300,9 @@ static int value(Reader *r, const AvroNode *node) {
         return node->column == NULL || put_null(r->all, node->column);
     case AVRO_BOOLEAN:
         if (r->at == r->end)
-            return misfit(r, AVRO_ENDS, node);
+            return misfit(r->all, r->why, ENDS);
         if (*r->at > 1)
-            return misfit(r, AVRO_BAD_BOOLEAN, node);
+            return misfit(r->all, r->why, BAD_BOOLEAN);
         int truth = *r->at++;
         return node->column == NULL || put_truth(r->all, node->column, truth);
     case AVRO_INT:
@@ -351,16 +326,15 @@ static int value(Reader *r, const AvroNode *node) {
     case AVRO_BRANCH:
         return member_value(r, node, &node->children[0]);
     default:
-        return misfit(r, AVRO_NOT_TAKEN, node);
+        return not_taken(r, node);
     }
 }
 
-int avro_row(Columns *all, const AvroNode *root, const uint8_t *at, size_t size, AvroMisfit *why) {
+int avro_row(Columns *all, const AvroNode *root, const uint8_t *at, size_t size, Misfit *why) {
     Reader r = {at, at + size, all, why};
     size_t row = all->root.rows, before = all->size;
-    why->problem = AVRO_FITS;
-    why->path_size = 0;
-    if (value(&r, root) && (r.at == r.end || misfit(&r, AVRO_LEFT_OVER, root)))
+    begin_misfit(why);
+    if (value(&r, root) && (r.at == r.end || misfit(all, why, LEFT_OVER)))
         return 1;
     cut_rows(&all->root, row);
     all->size = before;

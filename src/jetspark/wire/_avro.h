@@ -5,6 +5,7 @@
 #define JETSPARK_AVRO_H
 
 #include "_columns.h"
+#include "_misfit.h"
 
 /* What the writer has written. The numbers are those of codecs/avro_plan.py. */
 typedef enum {
@@ -33,23 +34,8 @@ typedef struct AvroNode {
     size_t count, constants;
 } AvroNode;
 
-typedef enum {
-    AVRO_FITS, AVRO_ENDS, AVRO_LEFT_OVER, AVRO_BAD_NUMBER, AVRO_BAD_SIZE, AVRO_BAD_BOOLEAN,
-    AVRO_NO_UTF8, AVRO_NO_BRANCH, AVRO_NO_SYMBOL, AVRO_NO_TIME, AVRO_NO_DECIMAL, AVRO_NOT_TAKEN,
-} AvroProblem;
-
-#define AVRO_PATH 256
-
-/* Why a datum does not fit. */
-typedef struct {
-    AvroProblem problem;
-    char path[AVRO_PATH]; /* where, written backwards from its end */
-    size_t path_size;
-    const AvroNode *node; /* of AVRO_NOT_TAKEN and AVRO_NO_BRANCH */
-} AvroMisfit;
-
 /* Appends a row for one datum; 0 if it does not fit, or if there is no room, and then the columns
    are as before. */
-int avro_row(Columns *all, const AvroNode *root, const uint8_t *at, size_t size, AvroMisfit *why);
+int avro_row(Columns *all, const AvroNode *root, const uint8_t *at, size_t size, Misfit *why);
 
 #endif

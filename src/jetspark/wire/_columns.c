@@ -199,6 +199,13 @@ int put_time(Columns *all, Column *column, int64_t value) {
            put_whole(all, column, value);
 }
 
+int64_t days_of(int year, int month, int day) {
+    /* Years from March on, so that the leap day is their last one. */
+    int64_t from = month > 2 ? year : year - 1;
+    int64_t months = month > 2 ? month - 3 : month + 9;
+    return from * 365 + from / 4 - from / 100 + from / 400 + (months * 153 + 2) / 5 + day - 719469;
+}
+
 /* -- UTF-8 --------------------------------------------------------------------------------------- */
 
 size_t wide_size(const uint8_t *at, const uint8_t *end) {

@@ -145,6 +145,8 @@ static inline int put_whole(Columns *all, Column *column, int64_t value) {
 int put_decimal(Columns *all, Column *column, uint64_t high, uint64_t low, int is_negative,
                 int places);
 int put_time(Columns *all, Column *column, int64_t value);
+/* Days since 1970 of a date that there is. */
+int64_t days_of(int year, int month, int day);
 
 /* Room for a text of this size; `end_text` follows when it is there. */
 static inline uint8_t *text_room(Columns *all, Column *column, size_t size) {
@@ -198,6 +200,11 @@ static inline size_t items_of(const Column *column, size_t row) {
     int32_t offset;
     memcpy(&offset, column->offsets.at + 4 * row, 4);
     return (size_t)offset;
+}
+
+/* Where the items of a row begin that is not ended yet. */
+static inline size_t begin_of(const Column *column, size_t row) {
+    return column->offsets.size ? items_of(column, row) : 0;
 }
 
 #endif

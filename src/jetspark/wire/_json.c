@@ -343,10 +343,7 @@ static int date(Cursor *c, int64_t *days) {
     int leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     if (month == 2 && day == 29 && !leap)
         return 0;
-    /* Years from March on, so that the leap day is their last one. */
-    int64_t from = month > 2 ? year : year - 1;
-    int64_t months = month > 2 ? month - 3 : month + 9;
-    *days = from * 365 + from / 4 - from / 100 + from / 400 + (months * 153 + 2) / 5 + day - 719469;
+    *days = days_of(year, month, day);
     return 1;
 }
 

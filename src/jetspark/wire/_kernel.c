@@ -1605,6 +1605,7 @@ static PyMethodDef functions[] = {
     {"header_pairs", header_pairs, METH_VARARGS, NULL},
     {"avro_datums", avro_datums, METH_VARARGS, NULL},
     {"avro_columns", avro_columns, METH_VARARGS, NULL},
+    {"protobuf_columns", protobuf_columns, METH_VARARGS, NULL},
     {"json_columns", json_columns, METH_VARARGS, NULL},
     {"reply_fields", reply_fields, METH_O, NULL},
     {"stream_position", stream_position, METH_O, NULL},

@@ -6,6 +6,7 @@
 #include "_avro_writer.h"
 #include "_columns.h"
 #include "_json.h"
+#include "_protobuf.h"
 
 #include <stdlib.h>
 
@@ -32,7 +33,7 @@ static int has_right_children(const Column *column) {
         return column->count == 1;
     case MAP:
         return column->count == 1 && below->kind == STRUCT && below->count == 2 &&
-               below->children[0].kind == STRING;
+               below->children[0].count == 0;
     default:
         return column->count == 0;
     }
@@ -309,6 +310,17 @@ static size_t list_columns(Column *column, Column **to) {
     return count;
 }
 
+/* The columns by their numbers in the plan; the caller frees them. */
+static Column **listed_columns(Column *root, size_t *count) {
+    *count = count_columns(root);
+    Column **columns = malloc(*count * sizeof *columns);
+    if (columns == NULL)
+        PyErr_NoMemory();
+    else
+        list_columns(root, columns);
+    return columns;
+}
+
 /* Whether a column takes what a node writes into it. */
 static int has_right_column(const AvroNode *node) {
     const Column *column = node->column;
@@ -413,27 +425,38 @@ static void free_avro(AvroNode *node) {
     free(node->children);
 }
 
-static int append_misfit(PyObject *list, Py_ssize_t row, const AvroMisfit *why) {
+static int append_misfit(PyObject *list, Py_ssize_t row, const Misfit *why) {
     PyObject *one = Py_BuildValue("niy#y#", row, (int)why->problem,
-                                  why->path + AVRO_PATH - why->path_size,
-                                  (Py_ssize_t)why->path_size, (const char *)why->node->name,
-                                  (Py_ssize_t)why->node->name_size);
+                                  why->path + MOST_PATH - why->path_size,
+                                  (Py_ssize_t)why->path_size, (const char *)why->why,
+                                  (Py_ssize_t)why->why_size);
     int done = one != NULL && PyList_Append(list, one) == 0;
     Py_XDECREF(one);
     return done;
 }
 
+/* Appends a row for a payload. `plan`: of the format. */
+typedef int (*Row)(Columns *all, void *plan, const uint8_t *at, size_t size, Misfit *why);
+
+static int row_of_avro(Columns *all, void *plan, const uint8_t *at, size_t size, Misfit *why) {
+    return avro_row(all, plan, at, size, why);
+}
+
+static int row_of_protobuf(Columns *all, void *plan, const uint8_t *at, size_t size, Misfit *why) {
+    return protobuf_row(all, plan, at, size, why);
+}
+
 /* Why payloads do not fit, with their rows. */
-static PyObject *decode_avro(Batch *batch, const AvroNode *root) {
+static PyObject *decode_rows(Batch *batch, Row row_of, void *plan) {
     PyObject *misfits = PyList_New(0);
     Py_ssize_t rows = rows_of(batch);
     for (Py_ssize_t row = 0; misfits != NULL && row < rows && has_room(&batch->all); row++) {
         const uint8_t *at;
         size_t size;
-        AvroMisfit why;
+        Misfit why;
         if (!payload_of(batch, row, &at, &size)) {
             Py_CLEAR(misfits);
-        } else if (!avro_row(&batch->all, root, at, size, &why)) {
+        } else if (!row_of(&batch->all, plan, at, size, &why)) {
             if (has_room(&batch->all) && !append_misfit(misfits, row, &why))
                 Py_CLEAR(misfits);
             else if (!put_no_row(batch))
@@ -458,17 +481,13 @@ PyObject *avro_columns(PyObject *Py_UNUSED(self), PyObject *args) {
                           &avro.constants))
         return NULL;
     if (begin_batch(&batch, &plan, limit)) {
-        avro.count = count_columns(&batch.all.root);
-        avro.columns = malloc(avro.count * sizeof *avro.columns);
-        if (avro.columns == NULL) {
-            PyErr_NoMemory();
-        } else {
-            list_columns(&batch.all.root, avro.columns);
+        avro.columns = listed_columns(&batch.all.root, &avro.count);
+        if (avro.columns != NULL) {
             if (avro_node(&avro, &root, 0) &&
                 (root.kind != AVRO_RECORD || root.column != &batch.all.root))
                 no_avro_plan();
             if (!PyErr_Occurred())
-                misfits = decode_avro(&batch, &root);
+                misfits = decode_rows(&batch, row_of_avro, &root);
         }
     }
     if (misfits != NULL)
@@ -476,6 +495,162 @@ PyObject *avro_columns(PyObject *Py_UNUSED(self), PyObject *args) {
     Py_XDECREF(misfits);
     free(avro.columns);
     free_avro(&root);
+    end_batch(&batch);
+    return result;
+}
+
+/* -- Protobuf ----------------------------------------------------------------------------------- */
+
+#define PB_FIELD_SIZE 20
+#define MOST_PB_DEPTH 128
+
+/* What is left of a plan of messages, and the columns by their numbers. */
+typedef struct {
+    Plan plan;
+    Column **columns;
+    size_t count;
+} PbPlan;
+
+static int no_pb_plan(void) {
+    PyErr_SetString(PyExc_ValueError, "no plan of messages");
+    return 0;
+}
+
+static int takes_kind(PbKind kind, const Column *column) {
+    switch (kind) {
+    case PB_DOUBLE:
+        return column->kind == DOUBLE;
+    case PB_FLOAT:
+        return column->kind == FLOAT;
+    case PB_INT32:
+    case PB_SINT32:
+    case PB_SFIXED32:
+        return column->kind == INT32;
+    case PB_UINT64:
+    case PB_FIXED64:
+        return column->kind == DECIMAL && column->precision == 20 && column->scale == 0;
+    case PB_BOOL:
+        return column->kind == BOOLEAN;
+    case PB_STRING:
+    case PB_ENUM:
+        return column->kind == STRING;
+    case PB_BYTES:
+        return column->kind == BINARY;
+    case PB_MESSAGE:
+    case PB_MAP:
+        return column->kind == STRUCT;
+    case PB_TIMESTAMP:
+        return column->kind == TIMESTAMP;
+    case PB_DATE:
+        return column->kind == DATE;
+    case PB_WRAPPER:
+        return 1; /* its field is looked at */
+    default:
+        return column->kind == INT64;
+    }
+}
+
+static int pb_field(PbPlan *all, PbField *field, int depth) {
+    struct {
+        uint8_t kind, is_repeated, has_default, is_message;
+        int32_t number, column;
+        uint32_t oneof, count;
+    } given;
+    Plan *plan = &all->plan;
+    char *name;
+    Py_ssize_t name_size;
+    PyObject *text = PyTuple_GetItem(plan->names, plan->named);
+    if (text == NULL || PyBytes_AsStringAndSize(text, &name, &name_size) < 0)
+        return 0;
+    plan->named++;
+    if (plan->left < PB_FIELD_SIZE)
+        return no_pb_plan();
+    memcpy(&given, plan->at, PB_FIELD_SIZE);
+    plan->at += PB_FIELD_SIZE;
+    plan->left -= PB_FIELD_SIZE;
+    if (given.kind >= PB_KINDS || given.column < 0 || (size_t)given.column >= all->count ||
+        depth == MOST_PB_DEPTH || given.count > (size_t)plan->left / PB_FIELD_SIZE)
+        return no_pb_plan();
+    Column *column = all->columns[given.column];
+    *field = (PbField){
+        .kind = (PbKind)given.kind,
+        .wire = protobuf_wire((PbKind)given.kind),
+        .is_repeated = given.is_repeated,
+        .has_default = given.has_default,
+        .is_message = given.is_message,
+        .number = given.number,
+        .column = column,
+        .name = (const uint8_t *)name,
+        .name_size = (size_t)name_size,
+    };
+    if (given.is_repeated && column->kind != (given.kind == PB_MAP ? MAP : LIST))
+        return no_pb_plan();
+    if (!takes_kind(field->kind, given.is_repeated ? column->children : column))
+        return no_pb_plan();
+    if (given.count > 0 && (field->fields = calloc(given.count, sizeof *field)) == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (size_t i = 0; i < given.count; i++) {
+        field->count++;
+        uint32_t oneof;
+        if (plan->left < PB_FIELD_SIZE)
+            return no_pb_plan();
+        memcpy(&oneof, plan->at + 12, 4);
+        if (!pb_field(all, &field->fields[i], depth + 1))
+            return 0;
+        if (i > 0 && field->fields[i].number <= field->fields[i - 1].number)
+            return no_pb_plan();
+        if (oneof > 0) { /* one more than the place of the member before, in a circle */
+            if (oneof > i + 1)
+                return no_pb_plan();
+            PbField *before = &field->fields[oneof - 1];
+            field->fields[i].other = oneof == i + 1 ? &field->fields[i] : before->other;
+            before->other = &field->fields[i];
+        }
+    }
+    for (size_t i = 0; i < field->count; i++) {
+        PbField *one = &field->fields[i];
+        int64_t tag = (int64_t)one->number << 3 | one->wire;
+        one->is_simple = !one->is_repeated && !one->is_message && one->other == NULL &&
+                         one->number > 0 && tag < 1 << 14;
+        one->tag[0] = (uint8_t)(tag < 0x80 ? tag : tag | 0x80);
+        one->tag[1] = (uint8_t)(tag >> 7);
+    }
+    return 1;
+}
+
+static void free_pb(PbField *field) {
+    for (size_t i = 0; i < field->count; i++)
+        free_pb(&field->fields[i]);
+    free(field->fields);
+}
+
+PyObject *protobuf_columns(PyObject *Py_UNUSED(self), PyObject *args) {
+    Batch batch = {.all = {.size = 0}};
+    Plan plan = {.named = 0};
+    PbPlan pb = {.count = 0};
+    PbField root = {.count = 0};
+    Py_ssize_t limit;
+    PyObject *misfits = NULL, *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y#O!ny#O!", &batch.data, &batch.offsets, &plan.at, &plan.left,
+                          &PyTuple_Type, &plan.names, &limit, &pb.plan.at, &pb.plan.left,
+                          &PyTuple_Type, &pb.plan.names))
+        return NULL;
+    if (begin_batch(&batch, &plan, limit)) {
+        pb.columns = listed_columns(&batch.all.root, &pb.count);
+        if (pb.columns != NULL && pb_field(&pb, &root, 0)) {
+            if (root.kind != PB_MESSAGE || root.column != &batch.all.root || root.is_repeated)
+                no_pb_plan();
+            else
+                misfits = decode_rows(&batch, row_of_protobuf, &root);
+        }
+    }
+    if (misfits != NULL)
+        result = result_of(&batch, misfits);
+    Py_XDECREF(misfits);
+    free(pb.columns);
+    free_pb(&root);
     end_batch(&batch);
     return result;
 }

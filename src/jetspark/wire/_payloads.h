@@ -13,6 +13,7 @@
 
 PyObject *avro_datums(PyObject *self, PyObject *args);
 PyObject *avro_columns(PyObject *self, PyObject *args);
+PyObject *protobuf_columns(PyObject *self, PyObject *args);
 PyObject *json_columns(PyObject *self, PyObject *args);
 
 #endif

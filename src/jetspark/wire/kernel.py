@@ -113,10 +113,19 @@ if TYPE_CHECKING:
     """Datums of Avro as the columns of a schema.
 
     The arguments are those of `json_columns`, and a plan of datums, with its names and constants
-    (codecs/avro_plan.py). Returns what does not fit (its row, a number of `avro_plan.Problem`, the
-    path of the value, and the name of the part of the plan), and the columns.
+    (codecs/avro_plan.py). Returns what does not fit (its row, a number of `misfits.Problem`, the
+    path of the value, and a sentence), and the columns.
     """
 
+    protobuf_columns: (
+        Callable[
+            [Memory, Memory, bytes, tuple[bytes, ...], int, bytes, tuple[bytes, ...]],
+            tuple[list[tuple[int, int, bytes, bytes]], list[ColumnBuffers]] | None,
+        ]
+        | None
+    )
+    """Messages of Protobuf as the columns of a schema, as `avro_columns` has datums of Avro, with a
+    plan of messages and its names (codecs/protobuf_plan.py)."""
     AvroPart: TypeAlias = tuple[int, bool, int, int, Any, Any, tuple[Any, ...]]
     avro_datums: Callable[[int, AvroPart], tuple[Memory, Memory]] | None
     """So many rows as datums of Avro, and where each begins and the last ends (64 bits).
@@ -213,7 +222,7 @@ else:
         *("reply_fields", "split_frames", "stream_position", "stream_sequence"),
         # The C kernel's alone.
         *("EntryDecoder", "RecordDecoder", "S2Decoder"),
-        *("avro_columns", "avro_datums", "json_columns"),
+        *("avro_columns", "avro_datums", "json_columns", "protobuf_columns"),
     ):
         globals()[_name] = getattr(_implementation, _name, None)
     look = memoryview if IMPLEMENTATION == "c" else bytes

@@ -1,0 +1,296 @@
+"""Schemas of Protobuf, and the messages that they describe."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import subprocess
+import tempfile
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from jetspark.codecs.decoder import Undecodable
+from jetspark.codecs.schema import PayloadSchema, UnusableSchema, is_proto_source
+from jetspark.errors import ConfigError, shown
+from jetspark.own_python import module_command
+
+_INSTALL: Final = "pip install 'jetspark[protobuf]'"
+_MAIN: Final = "schema.proto"
+COMPILE_TIMEOUT: Final = 60.0
+"""Seconds for protoc, which takes a tenth of a second for a schema of people's."""
+MAX_SOURCE_CHARS: Final = 4 << 20
+MAX_FIELDS: Final = 10_000
+"""Fields of a message, where each use of another message counts as all of its fields, so that a few
+lines cannot become any number of columns."""
+MAX_DEPTH: Final = 60
+"""Messages within each other: Arrow's interface for C takes 64 types."""
+MAX_GROUPS: Final = 1000
+"""Groups within each other in a payload, where they are unknown fields. Each needs a part of the
+stack in the library, whose overflow would end the process; Protobuf's own libraries take 100."""
+_GROUP_STARTS: Final = bytes(one for one in range(256) if one & 7 == 3)
+"""First bytes of the tags that begin a group."""
+_FILE: Final = re.compile(r"[^\x00-\x1f\\]{1,200}")
+_PLACE: Final = re.compile(r"(\d+):(\d+): *")
+
+
+# -- schemas -------------------------------------------------------------------------------------
+
+
+def message_of(schema: PayloadSchema) -> PayloadSchema:
+    """The schema as a descriptor set with its message's full name, which is that of the only one,
+    or of the first one of the file, if none is given. Raises ConfigError."""
+    files, last = _descriptors(schema)
+    names = list(_messages(last))
+    wanted = schema.name or (names[0] if names else "")
+    full = [one for one in names if wanted in (one, one.rpartition(".")[2])]
+    if not full:
+        raise UnusableSchema(
+            f"The Protobuf schema has no message {wanted!r}; it has {', '.join(names) or 'none'}."
+        )
+    text = base64.b64encode(files.SerializeToString()).decode()
+    return PayloadSchema("protobuf", text, full[0], schema.version, schema.number)
+
+
+def of_module(name: str) -> PayloadSchema:
+    """The schema of a compiled class, `package.flights_pb2:Flight`. Raises ConfigError."""
+    module, _, message = name.partition(":")
+    try:
+        descriptor = getattr(import_module(module), message).DESCRIPTOR
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{name} is no message of a compiled module: {error}.") from None
+    files = library("google.protobuf.descriptor_pb2").FileDescriptorSet()
+    known: set[str] = set()
+
+    def add(file: Any) -> None:
+        if file.name not in known:
+            known.add(file.name)
+            for one in file.dependencies:
+                add(one)
+            file.CopyToProto(files.file.add())
+
+    add(descriptor.file)
+    text = base64.b64encode(files.SerializeToString()).decode()
+    return PayloadSchema("protobuf", text, descriptor.full_name)
+
+
+def _descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
+    """A descriptor set with all files, and the schema's own file, which is the last one."""
+    text = schema.text
+    files = library("google.protobuf.descriptor_pb2").FileDescriptorSet()
+    try:
+        files.ParseFromString(
+            _compiled(schema) if is_proto_source(text) else base64.b64decode(text, validate=True)
+        )
+        found = list(files.file)
+    except (binascii.Error, library("google.protobuf.message").DecodeError):
+        found = []
+    if not found:
+        raise UnusableSchema(
+            "The Protobuf schema is neither a FileDescriptorSet (`protoc --include_imports "
+            "--descriptor_set_out=order.binpb order.proto` makes one) nor the source of a .proto "
+            "file."
+        )
+    return files, found[-1]
+
+
+def compiler() -> None:
+    """Raise ConfigError unless .proto files can be compiled here."""
+    library("grpc_tools")
+
+
+def _compiled(schema: PayloadSchema) -> bytes:
+    """The descriptor set of a .proto file and what it imports."""
+    compiler()
+    found = _compiled_or_reason(schema)
+    if isinstance(found, str):
+        raise UnusableSchema(found)
+    return found
+
+
+@lru_cache(maxsize=100)
+def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
+    """The same, or why there is none, which is remembered as well: payloads may name the schema."""
+    if len(schema.text) + sum(len(one.text) for one in schema.references) > MAX_SOURCE_CHARS:
+        return f"The Protobuf schema has more than {MAX_SOURCE_CHARS >> 20} MiB."
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        sources, descriptors = root / "sources", root / "descriptors"
+        sources.mkdir()
+        for one in schema.references:
+            file = (sources / one.name).resolve() if _FILE.fullmatch(one.name) else sources
+            if sources not in file.parents:
+                return f"The Protobuf schema imports {shown(one.name)}, outside of its folder."
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(one.text, "utf-8")
+        (sources / _MAIN).write_text(schema.text, "utf-8")
+        try:
+            done = subprocess.run(  # noqa: S603
+                [
+                    *module_command("grpc_tools.protoc", f"-I{sources}"),
+                    *("--include_imports", f"--descriptor_set_out={descriptors}", _MAIN),
+                ],
+                capture_output=True,
+                check=False,
+                timeout=COMPILE_TIMEOUT,
+            )
+        except subprocess.TimeoutExpired:
+            return f"protoc does not compile the Protobuf schema in {COMPILE_TIMEOUT:.0f} seconds."
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["protoc failed"]
+            last = said[-1].replace(f"{sources}/", "").removeprefix(f"{_MAIN}:")
+            return f"The Protobuf schema cannot be compiled: {_by_line(last)}"
+        return descriptors.read_bytes()
+
+
+def _by_line(said: str) -> str:
+    """`3:5: …`, as people read it."""
+    found = _PLACE.match(said)
+    return said if found is None else f"line {found[1]}, column {found[2]}: {said[found.end() :]}"
+
+
+def _messages(file: Any) -> Iterator[str]:
+    """The full names of a file's messages, each before those in it."""
+
+    def names(messages: Any, before: str) -> Iterator[str]:
+        for one in messages:
+            if not one.options.map_entry:
+                yield f"{before}{one.name}"
+                yield from names(one.nested_type, f"{before}{one.name}.")
+
+    yield from names(file.message_type, f"{file.package}." if file.package else "")
+
+
+def name_at(schema: PayloadSchema, path: tuple[int, ...]) -> str:
+    """The full name of the message that a frame has the path of. Raises Undecodable."""
+    _, file = _descriptors(schema)
+    messages, parts = file.message_type, [file.package] if file.package else []
+    try:
+        for at in path:
+            parts.append(messages[at].name)
+            messages = messages[at].nested_type
+    except IndexError:
+        raise Undecodable(f"The schema of the payload has no message {path}.") from None
+    return ".".join(parts)
+
+
+def path_of(schema: PayloadSchema) -> tuple[int, ...]:
+    """The path of the message that has the schema's name: the inverse of `name_at`."""
+    _, file = _descriptors(schema)
+    messages, path = file.message_type, []
+    for name in schema.name.removeprefix(f"{file.package}.").split("."):
+        path.append([one.name for one in messages].index(name))
+        messages = messages[path[-1]].nested_type
+    return tuple(path)
+
+
+def descriptor_of(schema: PayloadSchema, fields: Collection[str] | None = None) -> Any:
+    """The descriptor of a message. `schema`: a result of `message_of`; `fields`: the wanted ones,
+    None for all. Raises ConfigError."""
+    files, _ = _descriptors(schema)
+    pool = library("google.protobuf.descriptor_pool").DescriptorPool()
+    try:
+        for file in files.file:
+            pool.Add(_only(file, schema.name, fields))
+        descriptor = pool.FindMessageTypeByName(schema.name)
+        _check_size(descriptor)
+        _check_groups(descriptor)
+    except UnusableSchema:
+        raise
+    except (TypeError, KeyError, ValueError, RecursionError) as error:
+        raise UnusableSchema(
+            f"The Protobuf schema of {schema.name} is incomplete ({error}): make the set with "
+            "protoc --include_imports."
+        ) from None
+    return descriptor
+
+
+def _found(file: Any, message: str) -> Any:
+    """The message of a file; None if it is not there."""
+    package, messages = file.package, file.message_type
+    inside = message.removeprefix(f"{package}.") if package else message
+    found: Any = None
+    for name in inside.split("."):
+        found = next((one for one in messages if one.name == name), None)
+        if found is None:
+            return None
+        messages = found.nested_type
+    return found
+
+
+def field_names(schema: PayloadSchema) -> list[str]:
+    """All fields of the message. `schema`: a result of `message_of`."""
+    files = (_found(file, schema.name) for file in _descriptors(schema)[0].file)
+    return [one.name for message in filter(None, files) for one in message.field]
+
+
+def _only(file: Any, message: str, fields: Collection[str] | None) -> Any:
+    """The file, with only these fields in the message: others are skipped, as unknown ones."""
+    found = _found(file, message)
+    if fields is None or found is None:
+        return file
+    kept = [one for one in found.field if one.name in fields]
+    oneofs = sorted({one.oneof_index for one in kept if one.HasField("oneof_index")})
+    for one in kept:
+        if one.HasField("oneof_index"):
+            one.oneof_index = oneofs.index(one.oneof_index)
+    declared = [found.oneof_decl[at] for at in oneofs]
+    for list_, rest in ((found.field, kept), (found.oneof_decl, declared)):
+        copies = [type(one).FromString(one.SerializeToString()) for one in rest]
+        del list_[:]
+        list_.extend(copies)
+    return file
+
+
+def _check_groups(message: Any) -> None:
+    """Raise ConfigError for a field that is a group, or has one at any depth: what is in it
+    would be left out without a word."""
+    bad = [one.name for one in message.fields if _has_group(one, set())]
+    if bad:
+        good = [one.name for one in message.fields if one.name not in bad]
+        raise UnusableSchema(
+            f"{', '.join(bad)} of {message.full_name} is a group, or has one in it, which is not "
+            f"decoded here: name only other fields in the option 'fields' "
+            f"({', '.join(good) or 'there are none'})."
+        )
+
+
+def _has_group(field: Any, seen: set[str]) -> bool:
+    if field.type == field.TYPE_GROUP:
+        return True
+    inner = field.message_type
+    if inner is None or inner.full_name in seen:
+        return False
+    seen.add(inner.full_name)
+    return any(_has_group(one, seen) for one in inner.fields)
+
+
+def _check_size(message: Any) -> None:
+    """Raise ConfigError for a message that becomes more than `MAX_FIELDS` columns at any depth. One
+    that contains itself is a single one there."""
+    left, why = MAX_FIELDS, f"becomes more than {MAX_FIELDS:,} fields"
+    todo = [(message, frozenset({message.full_name}))]
+    while todo:
+        here, around = todo.pop()
+        for field in here.fields:
+            left -= 1
+            inner = field.message_type
+            if inner is not None and inner.full_name not in around:
+                todo.append((inner, around | {inner.full_name}))
+        if len(around) > MAX_DEPTH:
+            left, why = -1, "is nested too deeply"
+        if left < 0:
+            raise UnusableSchema(
+                f"The Protobuf schema of {message.full_name} {why}: name only other fields in the "
+                "option 'fields'."
+            )
+
+
+def library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"Protobuf payloads need {error.name}: {_INSTALL}.") from None
