@@ -75,8 +75,6 @@ Kinds = Mapping[str, Kind]
 
 @dataclass
 class Figures(campaign.Figures):
-    """What all runs came to."""
-
     kinds: Counter[str] = field(default_factory=Counter)
     """Runs, by the kind of their faults."""
     faults: int = 0
@@ -139,12 +137,7 @@ def _alarm(seconds: int) -> Iterator[None]:
 
 
 def run_kinds(
-    kinds: Kinds,
-    runs: int,
-    seed: int,
-    first: int = 0,
-    only: str = "",
-    costly: Collection[str] = (),
+    kinds: Kinds, runs: int, seed: int, first: int = 0, only: str = "", costly: Collection[str] = ()
 ) -> Figures:
     """So many runs, from number `first` on, of the kinds whose names have `only` in them."""
     # Most of these JVMs live for seconds: what is compiled better costs more than it gives.

@@ -35,8 +35,6 @@ _BUSY = 0.3
 
 @dataclass
 class Figures(campaign.Figures):
-    """What happened."""
-
     published: int = 0
     handled: Counter[str] = field(default_factory=Counter)
     """Deliveries: first ones, repeated ones."""
@@ -69,8 +67,6 @@ class Figures(campaign.Figures):
 
 
 class Member:
-    """One program that consumes as a member."""
-
     def __init__(self, number: int, member: str, figures: Figures) -> None:
         self.member = member
         self.last: float | None = None
@@ -92,7 +88,6 @@ class Member:
         self.instance = await Instance.start("tests.chaos.groups_member", *arguments, fds=[told])
 
     def told(self, what: str, key: str, number: int, taken: float) -> None:
-        """One of its lines."""
         if what == "ready":
             self.ready.set()
         elif what == "confirmed":
@@ -110,7 +105,6 @@ class Member:
         return had
 
     async def leave(self) -> None:
-        """In good order."""
         if (code := await self.instance.leave()) != 0:
             self._figures.wrong.append(f"{self.member} ended with {code}")
 
@@ -228,7 +222,6 @@ class Campaign:
             await asyncio.sleep(0.02)
 
     async def all_go_on(self) -> None:
-        """Wait for the end of the pauses."""
         await asyncio.gather(*self._pauses)
 
     async def end(self) -> None:

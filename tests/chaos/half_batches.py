@@ -53,8 +53,6 @@ _BAD = 5
 
 @dataclass
 class Figures(campaign.Figures):
-    """What all cells came to."""
-
     messages: int = 0
     completed: int = 0
     """Batches that were begun and came again under something else."""
@@ -86,12 +84,7 @@ class Setup:
 _QUERIES: dict[str, Setup] = {
     "table": Setup({"path": "{root}/t", "quarantineTable": "{root}/_bad"}),
     "keyed": Setup(
-        {
-            "path": "{root}/t",
-            "quarantineTable": "{root}/_bad",
-            "keys": "id",
-            "sequenceBy": "seq",
-        }
+        {"path": "{root}/t", "quarantineTable": "{root}/_bad", "keys": "id", "sequenceBy": "seq"}
     ),
     "template": Setup({"path": "{root}/{subject[1]}", "restTable": "{root}/_rest"}),
     "template with quarantine": Setup(
@@ -210,29 +203,27 @@ class Scene:
     def seqs(self) -> Counter[int]:
         """In all tables below the folder, whosever they are."""
         found: Counter[int] = Counter()
-        marks = ("_delta_log",) if self.format is Format.DELTA else ("metadata",)
-        for mark in marks:
-            for log in (self.folder / "lake").rglob(mark):
-                table = open_table(self.format, TableName(path=str(log.parent)))
-                for piece in table.pieces(["seq"], None, 1):
-                    for rows in piece.batches():
-                        found.update(rows.column("seq").to_pylist())
+        for _, table in self._tables():
+            for piece in table.pieces(["seq"], None, 1):
+                for rows in piece.batches():
+                    found.update(rows.column("seq").to_pylist())
         return found
 
     def add_column(self) -> None:
         """By another program, to every table of the query."""
-        for table in self._tables():
-            table.add_columns([pa.field("added", pa.string())])
+        for name, table in self._tables():
+            if name[0] != "_":
+                table.add_columns([pa.field("added", pa.string())])
 
     def commit(self) -> None:
-        for table in self._tables():
-            table.append((), {"another": 1})
+        for name, table in self._tables():
+            if name[0] != "_":
+                table.append((), {"another": 1})
 
-    def _tables(self) -> Iterator[Any]:
+    def _tables(self) -> Iterator[tuple[str, Any]]:
         mark = "_delta_log" if self.format is Format.DELTA else "metadata"
         for log in (self.folder / "lake").rglob(mark):
-            if log.parent.name[0] != "_":
-                yield open_table(self.format, TableName(path=str(log.parent)))
+            yield log.parent.name, open_table(self.format, TableName(path=str(log.parent)))
 
 
 def _task(prepared: target.Target, rows: pa.RecordBatch) -> Written:

@@ -27,6 +27,7 @@ from unittest import mock
 from tests.chaos.campaign import Figures, Kinds, Run, run_kinds
 from tests.chaos.outcome import Findings, Outcome, compare
 from tests.chaos.spark import below
+from tests.support.archives import uvarint
 from tests.support.debezium import (
     ENVELOPE_SCHEMA,
     Change,
@@ -151,16 +152,8 @@ _SCHEMAS = {
 def _encoded(codec: str, key: str, number: int) -> bytes:
     text = key.encode()
     if codec == "avro":
-        return bytes([2 * len(text)]) + text + _varint(2 * number)
-    return b"\n" + bytes([len(text)]) + text + b"\x10" + _varint(number)
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 127:
-        found.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*found, number])
+        return bytes([2 * len(text)]) + text + uvarint(2 * number)
+    return b"\n" + bytes([len(text)]) + text + b"\x10" + uvarint(number)
 
 
 Row = tuple[str, object, int, object, object]
@@ -169,8 +162,6 @@ Row = tuple[str, object, int, object, object]
 
 @dataclass(frozen=True)
 class Message:
-    """What is published."""
-
     seq: int
     subject: str
     payload: bytes
@@ -185,7 +176,6 @@ class Message:
 
 
 def messages(rng: random.Random, sink: Sink) -> list[Message]:
-    """Of a run."""
     found = []
     if sink.changes:
         database = Database(rng, keys=sink.changes // 20)
@@ -203,20 +193,14 @@ def messages(rng: random.Random, sink: Sink) -> list[Message]:
         row = {"k": key, "n": number, "pad": "x" * rng.randrange(60)}
         if sink.evolve and rng.random() < 0.2:
             row[f"f{rng.randrange(1 + seq // 200)}"] = number
-        payload = json.dumps(row).encode()
+        payload, spoilt = json.dumps(row).encode(), False
         if sink.codec:
-            payload = _encoded(sink.codec, key, number)
-            whole = rng.random() >= 0.001
-            found.append(
-                Message(seq, subject, payload, key, number)
-                if whole
-                else Message(seq, subject, payload[:-1], None, None)
-            )
+            payload, spoilt = _encoded(sink.codec, key, number), rng.random() < 0.001
+            payload = payload[:-1] if spoilt else payload
         elif (sink.aside or not (sink.keys or sink.few)) and rng.random() < 0.06:
-            spoilt = rng.choice(_BAD if sink.aside else _WITHOUT_FIELDS)
-            found.append(Message(seq, subject, spoilt, None, None))
-        else:
-            found.append(Message(seq, subject, payload, key, number))
+            payload, spoilt = rng.choice(_BAD if sink.aside else _WITHOUT_FIELDS), True
+        fields = (None, None) if spoilt else (key, number)
+        found.append(Message(seq, subject, payload, *fields))
     return found
 
 
@@ -426,7 +410,6 @@ def _files(folder: Path, pattern: str) -> int:
 
 
 def ingesting(run: Run, sink: Sink, format_: str, lives: int = _LIVES) -> Outcome:
-    """One run."""
     small_jvms()
     with mock.patch.dict(os.environ, TMPDIR=str(run.folder)), NatsServer() as server:
         scene = Scene(run, server, sink, format_, batches=4 * lives)
@@ -434,14 +417,8 @@ def ingesting(run: Run, sink: Sink, format_: str, lives: int = _LIVES) -> Outcom
         found = scene.findings()
     hits = ", ".join(f"{count} {what}" for what, count in sorted(scene.hits.items()))
     ended = "; ".join(f"{count} × {said}" for said, count in scene.endings.items())
-    return Outcome(
-        faults=scene.hits.total(),
-        expected=len(scene.published),
-        missing=found.missing,
-        repeated=found.repeated,
-        unexpected=found.unexpected,
-        note="; ".join(filter(None, (hits, ended, found.examples))),
-    )
+    note = "; ".join(filter(None, (hits, ended, found.examples)))
+    return found.outcome(scene.hits.total(), len(scene.published), note=note)
 
 
 _SINKS = {

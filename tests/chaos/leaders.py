@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from tests.chaos.campaign import Figures, Kind, Kinds, Run, run_kinds
 from tests.chaos.leaders_routes import PartedCluster
-from tests.chaos.outcome import Outcome
+from tests.chaos.outcome import Findings, Outcome
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import leaders, links
@@ -342,15 +342,9 @@ def kind(act: Callable[[Streams], Verdict]) -> Kind:
         except BaseException:
             run.shared.drop("cluster")  # somebody may still stand still
             raise
-        return Outcome(
-            1,
-            verdict.expected,
-            verdict.missing,
-            verdict.repeated,
-            verdict.unexpected,
-            failure=verdict.failures,
-            note="" if verdict.lies is None else f"{verdict.lies} old answers",
-        )
+        found = Findings(verdict.missing, verdict.repeated, verdict.unexpected)
+        note = "" if verdict.lies is None else f"{verdict.lies} old answers"
+        return found.outcome(1, verdict.expected, failure=verdict.failures, note=note)
 
     return one
 
@@ -380,10 +374,20 @@ def _resuming(server: NatsServer) -> Callable[[Callable[[], None]], None]:
 
 
 def leader_frozen(streams: Streams) -> Verdict:
-    streams.warm_up(streams.leader)
+    return _frozen(streams, streams.leader, streams.followers[0], _resuming(streams.leader))
+
+
+def _frozen(
+    streams: Streams,
+    asked: NatsServer,
+    other: NatsServer,
+    go_on: Callable[[Callable[[], None]], None],
+) -> Verdict:
+    """The leader stands still while the others elect another one, as the `other` server has it."""
+    streams.warm_up(asked)
     streams.leader.pause()
-    replace_leader(streams, streams.followers[0])
-    return streams.ask_at_once(streams.leader, _resuming(streams.leader))
+    replace_leader(streams, other)
+    return streams.ask_at_once(asked, go_on)
 
 
 def leader_cut_off(streams: Streams) -> Verdict:
@@ -429,19 +433,13 @@ def leader_frozen_twice(streams: Streams) -> Verdict:
             time.sleep(rng.uniform(0.05, 1.5))
         leader.resume()
 
-    streams.warm_up(leader)
-    leader.pause()
-    replace_leader(streams, streams.followers[0])
-    return streams.ask_at_once(leader, go_on)
+    return _frozen(streams, leader, streams.followers[0], go_on)
 
 
 def leader_frozen_others_asked(streams: Streams) -> Verdict:
     """Over another server: the old leader and the new one both answer."""
     other = streams.run.rng.choice(streams.followers)
-    streams.warm_up(other)
-    streams.leader.pause()
-    replace_leader(streams, other)
-    return streams.ask_at_once(other, _resuming(streams.leader))
+    return _frozen(streams, other, other, _resuming(streams.leader))
 
 
 def two_frozen(streams: Streams) -> Verdict:
@@ -470,16 +468,13 @@ def follower_frozen(streams: Streams) -> Verdict:
 def leader_and_follower_asked(streams: Streams) -> Verdict:
     """Both have stood still; the follower that comes back is asked, and a replica is silent."""
     follower, other = streams.run.rng.sample(streams.followers, 2)
-    streams.warm_up(follower)
-    streams.leader.pause()
-    replace_leader(streams, other)
 
     def go_on(ask: Callable[[], None]) -> None:
         ask()
         time.sleep(streams.run.rng.uniform(0, 8))
         streams.leader.resume()
 
-    return streams.ask_at_once(follower, go_on)
+    return _frozen(streams, follower, other, go_on)
 
 
 KINDS: Kinds = {

@@ -71,8 +71,6 @@ class Resource:
 
 @dataclass
 class Figures(campaign.Figures):
-    """What happened."""
-
     writes: int = 0
     tokens: int = 0
     killed: int = 0
@@ -99,8 +97,6 @@ class Figures(campaign.Figures):
 
 
 class Contenders:
-    """The processes."""
-
     def __init__(
         self, url: str, lease: float, resource: Resource, figures: Figures, rng: random.Random
     ) -> None:

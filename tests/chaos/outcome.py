@@ -26,6 +26,10 @@ class Findings:
             *(one + another for one, another in zip(astuple(self), astuple(other), strict=True))
         )
 
+    def outcome(self, faults: int, expected: int, **more: Any) -> Outcome:
+        """What a run came to that found this."""
+        return Outcome(faults, expected, *astuple(self)[:4], **more)
+
 
 def compare(
     found: Iterable[T],

@@ -13,7 +13,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tests.chaos import faults, reading_loss
@@ -21,7 +21,7 @@ from tests.chaos.campaign import Figures, Kind, Kinds, Run, run_kinds
 from tests.chaos.faults import Fault
 from tests.chaos.outcome import Outcome
 from tests.chaos.reading_scene import CONF, STREAM, Scene, eventually, one_server, three_servers
-from tests.chaos.spark import Process, below
+from tests.chaos.spark import Process, below, kill
 from tests.support.certificates import make_certificates
 
 from jetspark.bulk.links import connect
@@ -202,10 +202,7 @@ def flipped_bit(run: Run) -> Outcome:
 
     ca = str(certificates.ca)
     with one_server(
-        run,
-        certificates.server_config(),
-        publish_as={"tls_ca_file": ca},
-        read_as={"tlsCaFile": ca},
+        run, certificates.server_config(), publish_as={"tls_ca_file": ca}, read_as={"tlsCaFile": ca}
     ) as scene:
         return _spoilt(scene, flip)
 
@@ -232,13 +229,6 @@ def _processes(scene: Scene) -> list[Process]:
     return below(gateway.proc.pid)
 
 
-def _kill(pids: list[int]) -> int:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    return len(pids)
-
-
 @contextmanager
 def worker_killed(scene: Scene) -> Iterator[None]:
     """Of the Python processes that read: one, all, or the daemon that forks them."""
@@ -252,7 +242,7 @@ def worker_killed(scene: Scene) -> Iterator[None]:
     found = workers()
     daemons = {one.parent for one in found} & {one.pid for one in found}
     leaves = [one.pid for one in found if one.pid not in daemons]
-    _kill(scene.rng.choice([leaves[:1], leaves, list(daemons)]))
+    kill(*scene.rng.choice([leaves[:1], leaves, list(daemons)]))
     yield
 
 
@@ -262,7 +252,7 @@ def planner_killed(scene: Scene) -> Iterator[None]:
 
     def strike() -> int:
         every = _processes(scene)
-        return _kill([one.pid for one in every if "python_streaming_source_runner" in one.command])
+        return kill(*(one.pid for one in every if "python_streaming_source_runner" in one.command))
 
     eventually(lambda: strike() > 0, "somebody who plans")
     yield

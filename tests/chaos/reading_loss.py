@@ -57,8 +57,12 @@ def _read_on(scene: Scene, before: int) -> Outcome:
     held = scene.published.held(STREAM)
     every = scene.published.messages
     must = [message for message in every if message.seq < before or message.seq in held]
-    findings = compare(rows(scene.query.table), must, every)
-    return outcome(scene.hits, scene.query, findings, len(must), note="went on")
+    return _verdict(scene, must, every, "went on")
+
+
+def _verdict(scene: Scene, must: list[Message], may: list[Message], note: str) -> Outcome:
+    findings = compare(rows(scene.query.table), must, may)
+    return outcome(scene.hits, scene.query, findings, len(must), note=note)
 
 
 def _stopped(scene: Scene) -> Outcome:
@@ -79,9 +83,7 @@ def _up_to_here(scene: Scene, note: str, position: int | None = None) -> Outcome
     if position is None:
         position = scene.query.position().get(STREAM, 1)
     every = scene.published.messages
-    must = [message for message in every if message.seq < position]
-    findings = compare(rows(scene.query.table), must, every)
-    return outcome(scene.hits, scene.query, findings, len(must), note=note)
+    return _verdict(scene, [one for one in every if one.seq < position], every, note)
 
 
 # -- messages ------------------------------------------------------------------------------------
@@ -161,9 +163,7 @@ def _another_stream(
             query.wait_until_read(published.ends())
             query.stop()
             must = [*(message for message in old if message.seq < before), *new]
-            return outcome(
-                1, query, compare(rows(query.table), must, old), len(must), note="went on"
-            )
+            return _verdict(scene, must, old, "went on")
         query.wait_until_stopped(_STOPPED_BY_ANOTHER)
         published.messages = old
         return _up_to_here(scene, "stopped")

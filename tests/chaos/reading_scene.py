@@ -194,13 +194,17 @@ class Query:
 
         eventually(reached, f"batch {number}", within)
 
+    def has_read(self, ends: dict[str, int]) -> bool:
+        """Whether the committed batches reach these ends."""
+        position = self.position()
+        return all(position.get(stream, 0) >= end for stream, end in ends.items())
+
     def wait_until_read(self, ends: dict[str, int], within: float = WITHIN) -> None:
-        """Returns when the committed batches reach these ends."""
+        """Returns when it has."""
 
         def reached() -> bool:
             self.keep_up()
-            position = self.position()
-            return all(position.get(stream, 0) >= end for stream, end in ends.items())
+            return self.has_read(ends)
 
         eventually(reached, f"reading up to {ends}, now {self.position()}", within)
 
@@ -213,8 +217,7 @@ class Query:
         """
 
         def settled() -> bool:
-            position = self.position()
-            if ends and all(position.get(stream, 0) >= end for stream, end in ends.items()):
+            if ends and self.has_read(ends):
                 return True
             if not self.ended():
                 return False
@@ -333,16 +336,8 @@ def outcome(
     told = [note, findings.examples]
     if query.errors:
         told.append(f"{len(query.errors)} ends of the query, the last: {query.errors[-1][:160]}")
-    return Outcome(
-        faults=faults,
-        expected=expected,
-        missing=findings.missing,
-        repeated=findings.repeated,
-        unexpected=findings.unexpected,
-        out_of_order=findings.out_of_order,
-        recovery=round(recovery, 2),
-        note="; ".join(filter(None, told)),
-    )
+    note = "; ".join(filter(None, told))
+    return findings.outcome(faults, expected, recovery=round(recovery, 2), note=note)
 
 
 @contextmanager

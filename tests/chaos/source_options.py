@@ -76,8 +76,6 @@ _TELLING = ("subjects", "soleReader", "interestConsumer", "failOnDataLoss")
 
 @dataclass
 class Figures(campaign.Figures):
-    """What all cells came to."""
-
     published: int = 0
     read: int = 0
     removed: int = 0
@@ -122,35 +120,25 @@ class Cell:
         self.fits = mode == self.retention
 
     def __str__(self) -> str:
-        options = [
-            {name: value for name, value in query.options.items() if name not in ("servers",)}
-            for query in self.queries
-        ]
+        options = [query.options | {"servers": "…"} for query in self.queries]
         return f"{self.retention}{' kept' * self._kept} {options} then {self._change}"
 
     def play(self) -> None:
         """Raises AssertionError for what is wrong."""
         admin, rng = self._admin, self._rng
-        admin.create(
-            self._name,
-            f"{self._name}.*",
-            retention=self.retention,
-            allow_direct=True,
-            storage=rng.choice(["memory", "file"]),
-        )
+        config = {"retention": self.retention, "storage": rng.choice(["memory", "file"])}
+        admin.create(self._name, f"{self._name}.*", allow_direct=True, **config)
         try:
             if self.retention == "interest" and self._kept:
                 self._consumer("other", {})
             if rng.random() < 0.7:
                 self._publish(rng.randrange(1, 40))
-            self._run([(query, {}) for query in self.queries], batches=3)
+            self._run(batches=3)
             self._publish(rng.randrange(10))
             self._restart()
             self._publish(rng.randrange(1, 10))
-            self._run([(query, {}) for query in self.queries])
-            self._run(
-                [(query, {"minOffsetsPerTrigger": "1"}) for query in self.queries], quiet=True
-            )
+            self._run()
+            self._run({"minOffsetsPerTrigger": "1"}, quiet=True)
             self._judge()
         finally:
             admin.call(f"STREAM.DELETE.{self._name}")
@@ -168,7 +156,7 @@ class Cell:
     def _restart(self) -> None:
         """With a changed option, or without the checkpoint of the first query."""
         if "lost" not in self._change:
-            self._run([(query, self._change) for query in self.queries], batches=3)
+            self._run(self._change, batches=3)
             return
         lost = self.queries[0]
         self.queries.append(Query(self._name, dict(lost.options)))
@@ -181,18 +169,14 @@ class Cell:
                 self._admin.call(f"CONSUMER.DELETE.{self._name}.{claim}")
                 self.queries.remove(lost)
                 self.queries.append(lost)
-        self._run([(query, {}) for query in self.queries], batches=3)
+        self._run(batches=3)
 
     def _run(
-        self,
-        processes: list[tuple[Query, dict[str, str]]],
-        batches: int = 99,
-        *,
-        quiet: bool = False,
+        self, changed: dict[str, str] | None = None, batches: int = 99, *, quiet: bool = False
     ) -> None:
-        """The steps of these processes, in any order, until each has ended."""
+        """A process of each query, their steps in any order, until all have ended."""
         rng = self._rng
-        running = [(query, query.steps(changed, batches)) for query, changed in processes]
+        running = [(query, query.steps(changed or {}, batches)) for query in self.queries]
         for query, _ in running:
             query.said = None
         while running:
@@ -290,10 +274,9 @@ class Cell:
     def _wanted(self, query: Query) -> set[int]:
         """What must be in the table of a query that ended well."""
         options = query.parsed()
-        start = min(
-            [json.loads(text)["streams"][self._name]["start"] for text in query.logged[:1]],
-            default=1,
-        )
+        start = 1
+        if query.logged:
+            start = json.loads(query.logged[0])["streams"][self._name]["start"]
         if self.retention == "workqueue":
             start = 1
         elif self.retention == "interest" and not self._kept:

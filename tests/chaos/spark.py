@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,21 +20,26 @@ SPARK = "spark"
 """The session among what runs share."""
 
 
+def chaos_session(folder: Path, master: str, memory: str, **conf: str) -> SparkSession:
+    return local_session(
+        "chaos",
+        master=master,
+        log_file=folder / "spark.log",
+        conf={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.driver.memory": memory,
+            **conf,
+        },
+    )
+
+
 @contextmanager
 def _session() -> Iterator[SparkSession]:
     """Four attempts for a task, so that the death of a worker is not that of the query."""
     with tempfile.TemporaryDirectory(prefix="chaos-spark-") as folder:
-        session = local_session(
-            "chaos",
-            master="local[2,4]",
-            log_file=Path(folder, "spark.log"),
-            conf={
-                "spark.sql.shuffle.partitions": "2",
-                "spark.sql.adaptive.enabled": "false",
-                "spark.sql.warehouse.dir": str(Path(folder, "warehouse")),
-                "spark.driver.memory": "1g",
-            },
-        )
+        session = chaos_session(Path(folder), "local[2,4]", "1g")
         try:
             yield session
         finally:
@@ -69,6 +76,14 @@ def below(root: int) -> list[Process]:
         known |= {one.pid for one in more}
         found += more
     return found
+
+
+def kill(*pids: int) -> int:
+    """kill -9 of those that are still there; how many were asked for."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(pids)
 
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"

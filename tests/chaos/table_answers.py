@@ -39,7 +39,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from tests.support import campaign
-from tests.support.numbers_table import SCHEMA
+from tests.support.numbers_table import SCHEMA, write
 from tests.support.object_store import object_store
 from tests.support.ports import free_port
 from tests.support.rest_catalog import rest_catalog
@@ -50,9 +50,9 @@ from jetspark.lakehouse.batches import Change, added, commit_batch, commit_files
 from jetspark.lakehouse.delta import CLAIM
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
-from jetspark.lakehouse.new_files import NewFile, write_files
+from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import Upsert, staged
+from jetspark.lakehouse.upserts import Upsert
 
 FAULTS = ("lost", "500 lost", "cut", "500", "503", "twice", "slow")
 _SLOW = 0.2
@@ -310,8 +310,6 @@ PLACES = {one.__name__: one for one in (rest, sql, sql_on_s3, folder, delta_on_s
 
 @dataclass
 class Figures(campaign.Figures):
-    """What a campaign did."""
-
     struck: Counter[str] = field(default_factory=Counter)
     """Faults that happened."""
     reported_as_made: int = 0
@@ -346,7 +344,6 @@ class Lake:
         return Counter((one["n"], one["kind"]) for one in found)
 
     def run(self) -> None:
-        """One change with one fault."""
         if self.turn >= _TABLES:
             self._begin()
         kind = self.chosen.choice(self.CHANGES) if self.turn else "create"
@@ -444,14 +441,12 @@ def _difference(found: _Rows, wanted: _Rows) -> str:
 
 
 def _files(table: Table, texts: dict[int, str], *, apart: bool) -> list[NewFile]:
-    layout = table.layout(10**8, "zstd")
-    layout = staged(layout) if apart else layout
     numbers = list(texts)
     batches = [
         pa.record_batch([half, [texts[n] for n in half]], schema=SCHEMA)
         for half in (numbers[:5], numbers[5:])
     ]
-    return write_files(layout, table.storage, "part-00000", batches)
+    return write(table, pa.Table.from_batches(batches), apart=apart)
 
 
 def run(runs: int = 300, seed: int = 1, place: Annotated[str, PLACES] = "rest") -> Figures:

@@ -62,18 +62,17 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
 from tests.support import campaign
+from tests.support.numbers_table import SCHEMA, write
 from tests.support.table_readers import by_duckdb, duckdb_of
 
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse import iceberg, iceberg_maintenance
 from jetspark.lakehouse.batches import commit_batch, commit_files
 from jetspark.lakehouse.formats import Format, make_table, open_table
-from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import TableName
-from jetspark.lakehouse.upserts import Upsert, staged
+from jetspark.lakehouse.upserts import Upsert
 
-SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
 HOURS = 30
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
@@ -132,12 +131,6 @@ def numbers(chosen: random.Random, start: int) -> pa.Table:
         },
         schema=SCHEMA,
     )
-
-
-def written_here(table: Any, rows: pa.Table, *, apart: bool = False) -> list[Any]:
-    layout = table.layout(10**8, "zstd")
-    layout = staged(layout) if apart else layout
-    return write_files(layout, table.storage, "part-00000", rows.to_batches())
 
 
 # -- origins: Delta ------------------------------------------------------------------------------
@@ -303,13 +296,13 @@ def own(chosen: random.Random, folder: Path, format_: Format) -> Made:
     for turn in range(4):
         rows = numbers(chosen, chosen.choice([0, 10 * turn]))
         if chosen.random() < 0.5 or turn == 0:
-            files = written_here(table, rows, apart=True)
+            files = write(table, rows, apart=True)
             commit_batch(table, "q", batch, files, change=Upsert(("n",)))
             batch += 1
         else:
-            commit_files(table, written_here(table, numbers(chosen, 100 * (turn + 1))))
+            commit_files(table, write(table, numbers(chosen, 100 * (turn + 1))))
         table.refresh()
-        written_here(table, rows)
+        write(table, rows)
     if chosen.random() < 0.3:
         open_table(format_, name).compact(10**8)
     return Made(format_, name, folder)
@@ -456,7 +449,7 @@ def with_files_of_another(chosen: random.Random, folder: Path) -> Made:
     )  # fmt: skip
     if shared:
         second = open_table(Format.ICEBERG, name)
-        commit_files(second, written_here(second, numbers(chosen, 900)))
+        commit_files(second, write(second, numbers(chosen, 900)))
     else:
         table.add_files([one for one in files if "kind=" not in one])
     other = Made(Format.ICEBERG, name, folder)
@@ -482,8 +475,6 @@ ORIGINS |= {
 
 @dataclass
 class Figures(campaign.Figures):
-    """What a campaign did."""
-
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     removed: int = 0

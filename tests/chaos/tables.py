@@ -34,6 +34,7 @@ from unittest import mock
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from tests.chaos.table import newest
 from tests.support import campaign
 from tests.support.java import small_jvms
 from tests.support.table_readers import by_duckdb, by_polars
@@ -91,8 +92,6 @@ class Ended(BaseException):
 
 @dataclass
 class Figures(campaign.Figures):
-    """What happened."""
-
     commands: int = 0
     done: int = 0
     rows: int = 0
@@ -130,6 +129,17 @@ def noted(step: Step) -> Step:
     return run  # type: ignore[return-value]
 
 
+def step(**drawn: st.SearchStrategy[Any]) -> Callable[[Step], Step]:
+    """A step that hypothesis chooses, with what it draws for it."""
+
+    def decorate(act: Step) -> Step:
+        chosen: Any = rule
+        made: Step = chosen(**drawn)(noted(act))
+        return made
+
+    return decorate
+
+
 @dataclass
 class Scene:
     """What all sequences share."""
@@ -165,7 +175,6 @@ class Scene:
         return first
 
     def batches(self, table: Path) -> int:
-        """Commits that the table lists."""
         if self.format == "delta":
             return len(list((table / "_delta_log").glob("*.json")))
         return len(list((table / "metadata").glob("v*.json")))
@@ -179,7 +188,6 @@ def _never_stopped() -> nullcontext[Stop]:
 
 @contextmanager
 def scene(spark: SparkSession, server: NatsServer, format_: str = "delta") -> Iterator[Scene]:
-    """A scene on a Spark and a server."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tables-")))
         js = stack.enter_context(connect(server.url)).jetstream()
@@ -193,8 +201,6 @@ def scene(spark: SparkSession, server: NatsServer, format_: str = "delta") -> It
 
 
 class Commands(RuleBasedStateMachine):
-    """One sequence of commands."""
-
     scene: ClassVar[Scene]
 
     def __init__(self) -> None:
@@ -231,8 +237,7 @@ class Commands(RuleBasedStateMachine):
 
     # -- streams -------------------------------------------------------------------------------
 
-    @rule(name=st.sampled_from("AAB"), count=st.integers(1, 8))
-    @noted
+    @step(name=st.sampled_from("AAB"), count=st.integers(1, 8))
     def publish(self, name: str, count: int) -> None:
         for _ in range(count):
             self.scene.ids += 1
@@ -243,22 +248,19 @@ class Commands(RuleBasedStateMachine):
                 headers={"id": self.stored[name][-1]},
             )
 
-    @rule(name=st.sampled_from("AB"), keep=st.sampled_from([None, 1, 2]))
-    @noted
+    @step(name=st.sampled_from("AB"), keep=st.sampled_from([None, 1, 2]))
     def purge(self, name: str, keep: int | None) -> None:
         self.scene.js.purge_stream(self.streams[name], keep=keep)
         self.stored[name] = self.stored[name][-keep:] if keep else []
 
-    @rule(name=st.sampled_from("AB"))
-    @noted
+    @step(name=st.sampled_from("AB"))
     def recreate(self, name: str) -> None:
         self.scene.js.delete_stream(self.streams[name])
         self.scene.js.create_stream(name=self.streams[name], subjects=[self.streams[name]])
         self.stored[name] = []
         self.publish(name, 5)
 
-    @rule(name=st.sampled_from("AB"))
-    @noted
+    @step(name=st.sampled_from("AB"))
     def restore(self, name: str) -> None:
         """From the backup that was made; or make one."""
         place = self.folder / f"backup-{name}"
@@ -280,8 +282,7 @@ class Commands(RuleBasedStateMachine):
 
     # -- commands ------------------------------------------------------------------------------
 
-    @rule(to=st.sampled_from("XXXY"), news=st.integers(0, 25), kill=_KILLS)
-    @noted
+    @step(to=st.sampled_from("XXXY"), news=st.integers(0, 25), kill=_KILLS)
     def again(self, to: str, news: int, kill: str | None) -> None:
         """The command that made this table, as a user repeats it."""
         name, command = self.usual.get(to, ("A", None))
@@ -292,7 +293,7 @@ class Commands(RuleBasedStateMachine):
         else:
             command(kill)
 
-    @rule(
+    @step(
         name=st.sampled_from("AAAB"),
         to=st.sampled_from("XXXY"),
         checkpoint=st.sampled_from([None, None, None, "one", "two"]),
@@ -300,7 +301,6 @@ class Commands(RuleBasedStateMachine):
         parts=st.sampled_from([False] * 6 + [True]),
         kill=_KILLS,
     )
-    @noted
     def ingest(
         self, name: str, to: str, checkpoint: str | None, json: bool, parts: bool, kill: str | None
     ) -> None:
@@ -317,14 +317,13 @@ class Commands(RuleBasedStateMachine):
         place = self.folder / (checkpoint or f"{to}/_checkpoint")
         self._command(arguments, name, to, place, kill)
 
-    @rule(
+    @step(
         name=st.sampled_from("AAAB"),
         to=st.sampled_from("XY"),
         checkpoint=st.sampled_from(["one", "one", "two"]),
         wide=st.sampled_from([False] * 4 + [True]),
         kill=_KILLS,
     )
-    @noted
     def run(self, name: str, to: str, checkpoint: str, wide: bool, kill: str | None) -> None:
         file = self.folder / f"{name}-{to}-{checkpoint}-{wide}.toml"
         columns = "*" if wide else "stream, seq, headers"
@@ -338,12 +337,11 @@ class Commands(RuleBasedStateMachine):
         place = self.folder / checkpoint / "files"
         self._command(["run", str(file)], name, to, place, kill)
 
-    @rule(
+    @step(
         name=st.sampled_from("AB"),
         to=st.sampled_from("XY"),
         checkpoint=st.sampled_from(["one", "plain"]),
     )
-    @noted
     def pyspark(self, name: str, to: str, checkpoint: str) -> None:
         """Not guarded: what comes after it is."""
         reader = self.scene.spark.readStream.format("jetstream").options(
@@ -369,8 +367,7 @@ class Commands(RuleBasedStateMachine):
 
     # -- folders -------------------------------------------------------------------------------
 
-    @rule(what=st.sampled_from(["X", "X/_checkpoint", "X/_checkpoint", "X/list", "one", "Y"]))
-    @noted
+    @step(what=st.sampled_from(["X", "X/_checkpoint", "X/_checkpoint", "X/list", "one", "Y"]))
     def remove(self, what: str) -> None:
         if what == "X/list":
             lists = {"delta": "_delta_log", "iceberg": "metadata"}
@@ -378,11 +375,10 @@ class Commands(RuleBasedStateMachine):
         shutil.rmtree(self.folder / what, ignore_errors=True)
         self._look_again()
 
-    @rule(
+    @step(
         what=st.sampled_from(["X/_checkpoint", "one", "Y/_checkpoint"]),
         how=st.sampled_from(["commit", "temporary", "metadata"]),
     )
-    @noted
     def leave(self, what: str, how: str) -> None:
         """What a kill may leave of a checkpoint."""
         place = self.folder / what
@@ -399,8 +395,7 @@ class Commands(RuleBasedStateMachine):
             (place / "metadata").write_text('{"id":')
             (place / ".metadata.crc").unlink(missing_ok=True)
 
-    @rule()
-    @noted
+    @step()
     def copy_a_checkpoint(self) -> None:
         shutil.rmtree(self.folder / "two", ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
@@ -418,7 +413,7 @@ class Commands(RuleBasedStateMachine):
         figures, table = self.scene.figures, self.folder / to
         figures.commands += 1
         before, files = self.seen[to], _files(self.folder)
-        again = _planned(checkpoint) > _committed(checkpoint)
+        again = newest(checkpoint / "offsets") > newest(checkpoint / "commits")
         with _killing(kill, checkpoint, partial(self.scene.batches, table)) as started:
             try:
                 code, out, err = self.scene.command(*arguments)
@@ -464,18 +459,6 @@ def _files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def _last(folder: Path) -> int:
-    return max((int(one.name.split(".")[0]) for one in folder.glob("[0-9]*")), default=-1)
-
-
-def _planned(checkpoint: Path) -> int:
-    return _last(checkpoint / "offsets")
-
-
-def _committed(checkpoint: Path) -> int:
-    return _last(checkpoint / "commits")
-
-
 @contextmanager
 def _killing(
     kill: str | None, checkpoint: Path, written: Callable[[], int]
@@ -495,9 +478,9 @@ def _killing(
             run(self, queries, stop)
             return
         (query,) = queries.values()
-        last: Callable[[], int] = partial(_last, checkpoint / "commits")
+        last: Callable[[], int] = partial(newest, checkpoint / "commits")
         if kill == "planned":
-            last = partial(_last, checkpoint / "offsets")
+            last = partial(newest, checkpoint / "offsets")
         elif kill == "written":
             last = written
         wanted = last() + 1
@@ -513,7 +496,6 @@ def _killing(
 
 
 def play(one: Scene, runs: int, number: int, steps: int = STEPS) -> Figures:
-    """So many sequences of commands."""
     machine = seed(number)(type("Commands", (Commands,), {"scene": one}))
     try:
         run_state_machine_as_test(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.chaos.campaign import Shared, run_one
-from tests.chaos.ingesting import Message, Sink, expected, ingesting
+from tests.chaos.ingesting import Message, Row, Sink, expected, ingesting
 from tests.chaos.outcome import compare
-
-if TYPE_CHECKING:
-    from tests.chaos.ingesting import Row
 
 SINK = Sink(many=True, keys=True, aside=True)
 

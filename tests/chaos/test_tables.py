@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.chaos.tables import Commands, play, scene
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 def test_random_commands_on_a_table_lose_no_row_silently(
@@ -38,7 +35,7 @@ def commands(spark: SparkSession, shared_server: NatsServer) -> Iterator[Command
 
 
 def test_rows_that_are_there_twice_are_seen(commands: Commands) -> None:
-    options = {"name": "A", "to": "X", "json": False, "parts": False, "kill": None}
+    options: dict[str, Any] = {"name": "A", "to": "X", "json": False, "parts": False, "kill": None}
     commands.ingest(checkpoint=None, **options)
     command = commands.scene.command
     with mock.patch.object(commands.scene, "command", lambda *given: command(*given, "--adopt")):

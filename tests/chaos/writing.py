@@ -16,7 +16,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +26,7 @@ from tests.chaos import writing_refusals as refusals
 from tests.chaos.campaign import Figures, Kind, Kinds, Run, run_kinds
 from tests.chaos.faults import Fault, Site
 from tests.chaos.outcome import Outcome
-from tests.chaos.spark import executor_of
+from tests.chaos.spark import executor_of, kill
 from tests.chaos.writing_driver import Driver
 from tests.chaos.writing_job import AT_LEAST, EFFECTIVELY, EXACTLY
 from tests.chaos.writing_scene import Scene, at_step, scene
@@ -105,12 +105,11 @@ _SPARE, _STANDALONE = "spare driver", "standalone cluster"
 
 @contextmanager
 def _spare() -> Iterator[Driver]:
-    with TemporaryDirectory(prefix="chaos-driver-") as folder:
-        driver = Driver(Path(folder))
-        try:
-            yield driver
-        finally:
-            driver.close()
+    with (
+        TemporaryDirectory(prefix="chaos-driver-") as folder,
+        closing(Driver(Path(folder))) as driver,
+    ):
+        yield driver
 
 
 @contextmanager
@@ -148,8 +147,7 @@ def driver_killed(guarantee: str = EXACTLY, *, worker_lives_on: bool) -> Kind:
                 "with it" if not worker_lives_on else run.rng.choice(["before", "during", "after"])
             )
             if when == "with it":
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                kill(pid)
             if when in ("with it", "before"):
                 here.gate.open()
             attempt = here.start()
@@ -195,12 +193,9 @@ def _standalone() -> Iterator[Driver]:
     with (
         TemporaryDirectory(prefix="chaos-cluster-") as folder,
         standalone_cluster(Path(folder)) as master,
+        closing(Driver(Path(folder, "driver"), master=master, conf=conf)) as driver,
     ):
-        driver = Driver(Path(folder, "driver"), master=master, conf=conf)
-        try:
-            yield driver
-        finally:
-            driver.close()
+        yield driver
 
 
 def _in_cluster(act: Callable[[Scene], str], guarantee: str = EXACTLY) -> Kind:
@@ -228,8 +223,7 @@ def executor_lost(here: Scene) -> str:
     os.kill(executor_of(here.at_gate), signal.SIGKILL)
     lives_on = here.rng.random() < 0.5
     if not lives_on:
-        with suppress(ProcessLookupError):
-            os.kill(here.at_gate, signal.SIGKILL)
+        kill(here.at_gate)
     here.pause(0, 1)
     here.gate.open()
     here.healed()

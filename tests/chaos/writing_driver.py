@@ -19,6 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from tests.chaos.spark import chaos_session, kill
 from tests.chaos.writing_job import LONGEST_QUERY, Attempt, Job
 
 _UP_WITHIN = 120.0  # seconds
@@ -100,10 +101,7 @@ class Driver:
 
     def kill(self) -> None:
         """kill -9 of the program and its JVM. Python workers are left to find out by themselves."""
-        for pid in (self.jvm, self._process.pid):
-            if pid:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        kill(*filter(None, (self.jvm, self._process.pid)))
         self._process.wait()
 
     def close(self) -> None:
@@ -114,23 +112,12 @@ class Driver:
 
 
 def main(master: str, folder: str, conf: str) -> None:
-    from jetspark.spark.session import local_session
-
-    spark = local_session(
-        "chaos",
-        master=master,
-        log_file=Path(folder, "spark.log"),
-        conf={
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.adaptive.enabled": "false",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.memory": "512m",
-            "spark.executorEnv.PYTHONPATH": _ROOT,
-            "spark.sql.warehouse.dir": str(Path(folder, "warehouse")),
-            **json.loads(conf),
-        },
-    )
+    where = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executorEnv.PYTHONPATH": _ROOT,
+    }
+    spark = chaos_session(Path(folder), master, "512m", **where, **json.loads(conf))
     gateway: Any = spark.sparkContext._gateway
     jvm = gateway.proc.pid
     print(json.dumps({"jvm": jvm}), flush=True)

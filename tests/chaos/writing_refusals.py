@@ -18,6 +18,7 @@ from tests.chaos.outcome import Outcome
 from tests.chaos.writing_job import EXACTLY, write_file
 from tests.chaos.writing_scene import NANOSECONDS, Scene, at_step, scene
 from tests.chaos.writing_steps import ALL, COMMITTED, COPYING, DECIDED, SENT
+from tests.support.streams import Admin
 
 from jetspark.bulk.exactly_once import ledger_stream
 from jetspark.server import NatsServer
@@ -104,35 +105,34 @@ def login_revoked(run: Run) -> Outcome:
 # -- what was lost -----------------------------------------------------------------------------
 
 
-def _delete_ledger(here: Scene) -> None:
-    with here.admin() as admin:
-        admin.call(f"STREAM.DELETE.{ledger_stream(here.job.stream)}")
+Loss = Callable[[Admin, str], None]
 
 
-def _purge_ledger(here: Scene) -> None:
-    with here.admin() as admin:
-        admin.purge(ledger_stream(here.job.stream))
+def _delete_ledger(admin: Admin, stream: str) -> None:
+    admin.call(f"STREAM.DELETE.{ledger_stream(stream)}")
 
 
-def _recreate_target(here: Scene) -> None:
-    with here.admin() as admin:
-        config = admin.api.config(here.job.stream)
-        admin.call(f"STREAM.DELETE.{here.job.stream}")
-        admin.call(f"STREAM.CREATE.{here.job.stream}", config)
+def _purge_ledger(admin: Admin, stream: str) -> None:
+    admin.purge(ledger_stream(stream))
 
 
-def _purge_target(here: Scene) -> None:
-    with here.admin() as admin:
-        admin.purge(here.job.stream)
+def _recreate_target(admin: Admin, stream: str) -> None:
+    config = admin.api.config(stream)
+    admin.call(f"STREAM.DELETE.{stream}")
+    admin.call(f"STREAM.CREATE.{stream}", config)
 
 
-def lost_between_batches(lose: Callable[[Scene], None], says: str) -> Callable[[Run], Outcome]:
+def _purge_target(admin: Admin, stream: str) -> None:
+    admin.purge(stream)
+
+
+def lost_between_batches(lose: Loss, says: str) -> Callable[[Run], Outcome]:
     """While the query was stopped. It must not go on, however often it is started."""
 
     def act(run: Run) -> Outcome:
         with scene(run, files=run.rng.choice([2, 4])) as here:
             here.finish()
-            lose(here)
+            here.lose(lose)
             here.faults += 1
             here.files(6, 2000)
             for _ in range(2):
@@ -147,7 +147,7 @@ def lost_between_batches(lose: Callable[[Scene], None], says: str) -> Callable[[
     return act
 
 
-def lost_while_committing(lose: Callable[[Scene], None]) -> Callable[[Run], Outcome]:
+def lost_while_committing(lose: Loss) -> Callable[[Run], Outcome]:
     """In the middle of a commit: it ends well or stops, and no row is there twice."""
 
     def act(run: Run) -> Outcome:
@@ -155,7 +155,7 @@ def lost_while_committing(lose: Callable[[Scene], None]) -> Callable[[Run], Outc
             step = here.set_gate((DECIDED, COPYING, SENT, COMMITTED))
             attempt = here.start()
             here.reached(attempt)
-            lose(here)
+            here.lose(lose)
             here.gate.open(fail=run.rng.random() < 0.5)
             for _ in range(2):
                 error = attempt.wait()

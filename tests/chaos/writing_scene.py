@@ -90,6 +90,10 @@ class Scene(Site):
     def _url(self, server: NatsServer) -> str:
         return server.url.replace("nats://", f"nats://{self.login}")
 
+    def lose(self, loss: Callable[[Admin, str], None]) -> None:
+        with self.admin() as admin:
+            loss(admin, self.job.stream)
+
     # -- while it runs -------------------------------------------------------------------------
 
     def start(self) -> Started:
@@ -174,16 +178,15 @@ class Scene(Site):
         if self.allowed_repeats and found.repeated:
             notes.append(f"{found.repeated} repeats, which are allowed")
         ordered = self.job.guarantee == EXACTLY and not self.job.partitions
-        return Outcome(
-            faults=self.faults,
-            expected=found.found if stopped else len(self.expected),
+        counted = replace(
+            found,
             missing=0 if stopped else found.missing,
             repeated=0 if self.allowed_repeats else found.repeated,
-            unexpected=found.unexpected,
             out_of_order=found.out_of_order if ordered else 0,
-            recovery=self.recovery,
-            note="; ".join(filter(None, notes)),
         )
+        expected = found.found if stopped else len(self.expected)
+        note = "; ".join(filter(None, notes))
+        return counted.outcome(self.faults, expected, recovery=self.recovery, note=note)
 
 
 @contextmanager

@@ -13,16 +13,17 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
-from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from jetspark.bulk.exactly_once import BatchCopier, Ledger
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.spark.sink import JetStreamBatchWriter, JetStreamStreamWriter, Written
 from jetspark.spark.source import JetStreamDataSource
+
+W = TypeVar("W", bound="_Stopping")
 
 FORMAT = "jetstream_chaos"
 _LOOK_EVERY = 0.005  # seconds
@@ -40,16 +41,8 @@ STAGING, DECIDING, DECIDED, COPYING, SENT, COPIED, COMMITTED, PUBLISHING = STEPS
 )
 """Before rows are staged, before the decision, after it, before a chunk of each lane, with a chunk
 under way, after the last chunk, before Spark hears of the commit; before a block is published."""
-PASSES = {
-    STAGING: 6,
-    DECIDING: 3,
-    DECIDED: 3,
-    COPYING: 6,
-    SENT: 12,
-    COPIED: 3,
-    COMMITTED: 3,
-    PUBLISHING: 20,
-}
+PASSES = {STAGING: 6, COPYING: 6, SENT: 12, PUBLISHING: 20}
+PASSES |= dict.fromkeys((DECIDING, DECIDED, COPIED, COMMITTED), 3)
 """How often a query of three batches comes to each step at least."""
 ONE_BATCH = PASSES | {STAGING: 4} | dict.fromkeys((DECIDING, DECIDED, COPIED, COMMITTED), 1)
 """How often a batch write does."""
@@ -162,30 +155,28 @@ class _Stops:
 _stops = _Stops()
 
 
-class _BatchWriter(JetStreamBatchWriter):
+class _Stopping:
+    """What both writers do beside writing."""
+
     folder = ""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         _stops.use(self.folder)
-        return super().write(iterator)
+        written: Written = super().write(iterator)  # type: ignore[misc]
+        return written
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+    def commit(self, *arguments: Any) -> None:
         _stops.use(self.folder)
-        super().commit(messages)
+        super().commit(*arguments)  # type: ignore[misc]
         _stops.at(COMMITTED)
 
 
-class _StreamWriter(JetStreamStreamWriter):
-    folder = ""
+class _BatchWriter(_Stopping, JetStreamBatchWriter):
+    pass
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        _stops.use(self.folder)
-        return super().write(iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _stops.use(self.folder)
-        super().commit(messages, batchId)
-        _stops.at(COMMITTED)
+class _StreamWriter(_Stopping, JetStreamStreamWriter):
+    pass
 
 
 class ChaosDataSource(JetStreamDataSource):
@@ -200,13 +191,12 @@ class ChaosDataSource(JetStreamDataSource):
         return FORMAT
 
     def writer(self, schema: StructType, overwrite: bool) -> _BatchWriter:
-        made = super().writer(schema, overwrite)
-        writer = _BatchWriter(made._options, made._target)
-        writer.folder = self._folder
-        return writer
+        return self._in_our_folder(super().writer(schema, overwrite), _BatchWriter)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> _StreamWriter:
-        made = super().streamWriter(schema, overwrite)
-        writer = _StreamWriter(made._options, made._target)
+        return self._in_our_folder(super().streamWriter(schema, overwrite), _StreamWriter)
+
+    def _in_our_folder(self, made: Any, kind: Callable[..., W]) -> W:
+        writer = kind(made._options, made._target)
         writer.folder = self._folder
         return writer

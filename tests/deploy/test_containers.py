@@ -20,7 +20,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
-from tests.deploy.test_manifests import FOLDER, PASSWORDS, ROOT, the
+from tests.deploy.test_manifests import FOLDER, PASSWORDS, ROOT, the_container
 from tests.metrics.test_names import shown_and_alerted
 from tests.support.ports import free_port
 from tests.support.processes import finish, python
@@ -98,11 +98,6 @@ class Container:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline, (kind, found)
             time.sleep(0.1)
-
-
-def the_container(kind: str, pod: str) -> dict[str, Any]:
-    container: dict[str, Any] = the(kind, pod)["spec"]["template"]["spec"]["containers"][0]
-    return container
 
 
 def nats_containers(folder: Path) -> list[Container]:

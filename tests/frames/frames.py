@@ -65,8 +65,6 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run went."""
-
     script: str
     kind: str
     position: int
@@ -87,8 +85,6 @@ class Outcome:
 
 @dataclass
 class Figures(campaign.Figures):
-    """How all runs went."""
-
     calls: Counter[str] = field(default_factory=Counter)
     frames_hit: int = 0
     right: int = 0
@@ -227,12 +223,9 @@ async def _play(place: Place, script: str, kind: Kind, position: int, number: in
                 seconds = time.monotonic() - start
                 proxy.fault = None
                 wrong = await _left_behind(scene, number)
-        except AssertionError as error:
-            seconds = time.monotonic() - start
-            wrong = str(error) or repr(error)
         except Exception as error:
             seconds = time.monotonic() - start
-            wrong = repr(error)
+            wrong = (str(error) if isinstance(error, AssertionError) else "") or repr(error)
         finally:
             proxy.fault = None
             await nc.close()

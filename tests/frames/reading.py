@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,45 +13,33 @@ from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.snapshot import read_snapshot
 from jetspark.errors import JetsparkError, RequestTimeoutError, SequenceMismatchError
-from jetspark.jetstream import JsMsg, PullConsumer
+from jetspark.jetstream import FetchResult, JsMsg, PullConsumer
+from jetspark.kv import Bucket
 
 _SHORT = timedelta(seconds=1)
 _LIMITS = ReadLimits(heartbeat=BEAT, timeout=10)
+_PUSHED = {b"1", b"2", b"3"}
 
 
 async def _consumer(scene: Scene, **config: Any) -> tuple[PullConsumer, list[bytes]]:
     """Of a stream with what it holds; frames count from here on."""
-    await scene.stream()
-    payloads = await scene.fill()
+    payloads = await scene.filled()
     await scene.near.create_consumer(scene.name, durable_name="c", **config)
     consumer = await scene.js.consumer(scene.name, "c")
     scene.begin()
     return consumer, payloads
 
 
-async def fetch(scene: Scene) -> None:
+async def _fetches(
+    scene: Scene, seconds: float, fetch: Callable[[PullConsumer, int], Awaitable[FetchResult]]
+) -> None:
     """A batch is short only with an error, and acks bring back what was lost."""
     consumer, payloads = await _consumer(scene, ack_wait=_SHORT)
     got: set[bytes] = set()
-    async with within(12, "fetching until all is here"):
-        while got != set(payloads):
-            missing = len(payloads) - len(got)
-            try:
-                batch = await consumer.fetch(missing, timeout=1)
-            except JetsparkError:
-                continue
-            got |= {msg.data for msg in batch}
-            for msg in batch:
-                await msg.ack()
-
-
-async def fetch_what_is_there(scene: Scene) -> None:
-    consumer, payloads = await _consumer(scene, ack_wait=_SHORT)
-    got: set[bytes] = set()
-    async with within(15, "fetching until all is here"):
+    async with within(seconds, "fetching until all is here"):
         while got != set(payloads):
             try:
-                batch = await consumer.fetch(5)
+                batch = await fetch(consumer, len(payloads) - len(got))
             except JetsparkError:
                 continue
             got |= {msg.data for msg in batch}
@@ -58,6 +47,14 @@ async def fetch_what_is_there(scene: Scene) -> None:
                 await msg.ack()
             if not batch:
                 await asyncio.sleep(0.1)
+
+
+async def fetch(scene: Scene) -> None:
+    await _fetches(scene, 12, lambda consumer, missing: consumer.fetch(missing, timeout=1))
+
+
+async def fetch_what_is_there(scene: Scene) -> None:
+    await _fetches(scene, 15, lambda consumer, _: consumer.fetch(5))
 
 
 async def next_message(scene: Scene) -> None:
@@ -88,11 +85,10 @@ async def consume(scene: Scene) -> None:
                 await message.ack()
 
 
-async def ordered(scene: Scene) -> None:
-    await scene.stream()
-    payloads = await scene.fill()
+async def ordered(scene: Scene, **options: Any) -> None:
+    payloads = await scene.filled()
     scene.begin()
-    async with scene.js.ordered(scene.name, heartbeat=BEAT) as messages:
+    async with scene.js.ordered(scene.name, heartbeat=BEAT, **options) as messages:
         async with within(8, "reading in order"):
             assert [(await messages.next()).data for _ in payloads] == payloads
         await scene.near.publish(scene.subject, b"last")
@@ -102,70 +98,60 @@ async def ordered(scene: Scene) -> None:
 
 async def ordered_one_by_one(scene: Scene) -> None:
     """Each delivery ends its pull."""
+    await ordered(scene, max_messages=1)
+
+
+async def _pushes(scene: Scene, callback: Any, enough: Callable[[], bool], **config: Any) -> None:
+    """To the callback, until there is enough of it."""
     await scene.stream()
-    payloads = await scene.fill()
+    consumer = await scene.js.create_push_consumer(
+        scene.name,
+        deliver_subject=scene.nc.new_inbox(),
+        idle_heartbeat=timedelta(seconds=BEAT),
+        **config,
+    )
     scene.begin()
-    messages = scene.js.ordered(scene.name, heartbeat=BEAT, max_messages=1)
-    async with messages, within(8, "reading in order"):
-        assert [(await messages.next()).data for _ in payloads] == payloads
+    async with consumer.subscribe(callback=callback):
+        await scene.nc.flush()
+        await scene.fill()
+        async with within(10, "a push"):
+            await until(enough)
 
 
 async def push(scene: Scene) -> None:
     """Without acks: everything comes, or it is said that something did not."""
-    await scene.stream()
-    consumer = await scene.js.create_push_consumer(
-        scene.name,
-        deliver_subject=scene.nc.new_inbox(),
+    got: set[bytes] = set()
+    await _pushes(
+        scene,
+        lambda message: got.add(message.data),
+        lambda: got == _PUSHED or scene.has_reported(SequenceMismatchError),
         ack_policy="none",
-        idle_heartbeat=timedelta(seconds=BEAT),
         flow_control=True,
     )
-    got: set[bytes] = set()
-    scene.begin()
-    async with consumer.subscribe(callback=lambda message: got.add(message.data)):
-        await scene.nc.flush()
-        payloads = await scene.fill()
-        async with within(10, "a push or being told"):
-            await until(lambda: got == set(payloads) or scene.has_reported(SequenceMismatchError))
 
 
 async def push_with_acks(scene: Scene) -> None:
-    await scene.stream()
-    consumer = await scene.js.create_push_consumer(
-        scene.name,
-        deliver_subject=scene.nc.new_inbox(),
-        ack_wait=_SHORT,
-        idle_heartbeat=timedelta(seconds=BEAT),
-    )
     got: set[bytes] = set()
 
     async def take(message: JsMsg) -> None:
         got.add(message.data)
         await message.ack()
 
-    scene.begin()
-    async with consumer.subscribe(callback=take):
-        await scene.nc.flush()
-        payloads = await scene.fill()
-        async with within(10, "a push with acks"):
-            await until(lambda: got == set(payloads))
+    await _pushes(scene, take, lambda: got == _PUSHED, ack_wait=_SHORT)
 
 
 # -- stored messages -------------------------------------------------------------------------------
 
 
 async def direct_get(scene: Scene) -> None:
-    await scene.stream(allow_direct=True)
-    payloads = await scene.fill()
-    js = scene.js
+    payloads = await scene.filled(allow_direct=True)
     scene.begin()
     for seq, payload in enumerate(payloads, 1):
-        assert (await js.get_msg(scene.name, seq)).data == payload
+        assert (await scene.js.get_msg(scene.name, seq)).data == payload
 
 
 async def direct_range(scene: Scene) -> None:
-    await scene.stream(allow_direct=True)
-    payloads = await scene.fill(5)
+    payloads = await scene.filled(5, allow_direct=True)
     scene.begin()
     got = [msg.data async for msg in scene.js.get_msgs(scene.name, 1, batch=3)]
     assert got == payloads
@@ -183,24 +169,23 @@ async def direct_last(scene: Scene) -> None:
 # -- buckets ---------------------------------------------------------------------------------------
 
 
-async def _bucket(scene: Scene, history: int = 1) -> None:
-    bucket = await scene.near.create_bucket(scene.name, history=history, storage="memory")
+async def _bucket(scene: Scene, history: int = 1) -> tuple[Bucket, Bucket]:
+    """The one behind the proxy, and the one beside it."""
+    near = await scene.near.create_bucket(scene.name, history=history, storage="memory")
     for key in ("a", "b", "c"):
-        await bucket.put(key, key.encode())
+        await near.put(key, key.encode())
+    return await scene.js.bucket(scene.name), near
 
 
 async def keys(scene: Scene) -> None:
-    await _bucket(scene)
-    bucket = await scene.js.bucket(scene.name)
+    bucket, _ = await _bucket(scene)
     scene.begin()
     async with within(12, "listing keys"):
         assert sorted(await bucket.keys().all()) == ["a", "b", "c"]
 
 
 async def history(scene: Scene) -> None:
-    await _bucket(scene, history=3)
-    bucket = await scene.js.bucket(scene.name)
-    near = await scene.near.bucket(scene.name)
+    bucket, near = await _bucket(scene, history=3)
     await near.put("a", b"2")
     scene.begin()
     async with within(12, "reading history"):
@@ -209,9 +194,7 @@ async def history(scene: Scene) -> None:
 
 
 async def watch(scene: Scene) -> None:
-    await _bucket(scene)
-    bucket = await scene.js.bucket(scene.name)
-    near = await scene.near.bucket(scene.name)
+    bucket, near = await _bucket(scene)
     scene.begin()
     got: list[str | None] = []
     async with bucket.watch(heartbeat=BEAT) as watcher, within(10, "watching"):
@@ -225,9 +208,7 @@ async def watch(scene: Scene) -> None:
 
 
 async def live(scene: Scene) -> None:
-    await _bucket(scene)
-    bucket = await scene.js.bucket(scene.name)
-    near = await scene.near.bucket(scene.name)
+    bucket, near = await _bucket(scene)
     scene.begin()
     async with within(25, "mirroring"), bucket.live() as mapping:
         assert mapping.snapshot() == {"a": b"a", "b": b"b", "c": b"c"}
@@ -237,9 +218,7 @@ async def live(scene: Scene) -> None:
 
 async def bucket_calls(scene: Scene) -> None:
     """A write whose answer was lost is told; a read is right or told."""
-    await _bucket(scene)
-    bucket = await scene.js.bucket(scene.name)
-    near = await scene.near.bucket(scene.name)
+    bucket, near = await _bucket(scene)
     scene.begin()
     revision = await retried(lambda: bucket.put("d", b"d"))
     found = await near.get("d")

@@ -71,6 +71,11 @@ class Scene:
             await self.near.publish(self.subject, payload)
         return payloads
 
+    async def filled(self, count: int = 3, **config: object) -> list[bytes]:
+        """A stream with so many messages; returns their payloads."""
+        await self.stream(**config)
+        return await self.fill(count)
+
     async def stored(self, subject: str | None = None) -> list[bytes]:
         """The payloads that the stream holds; of a subject, also with gaps."""
         state = (await self.near.stream_info(self.name)).state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 
 from tests.frames.scene import PATIENCE, Scene, retried, settled, within
 
@@ -45,33 +46,24 @@ async def publish_with_id(scene: Scene) -> None:
     assert await scene.stored() == payloads
 
 
-async def publisher(scene: Scene) -> None:
+async def publisher(scene: Scene, *, with_ids: bool = False) -> None:
     await scene.stream()
     scene.begin()
     sender = scene.js.publisher(window=5, raise_failures=False)
     async with within(15, "a publisher's block"), sender:
         for payload in _MANY:
-            await sender.send(scene.subject, payload)
+            msg_id = payload.decode() if with_ids else None
+            await sender.send(scene.subject, payload, msg_id=msg_id)
     failed = {failure.index for failure in sender.failed}
     assert sender.acked + len(failed) == len(_MANY)
     stored = Counter(await scene.stored())
-    lost = [number for number, payload in enumerate(_MANY) if not stored[payload]]
-    assert set(lost) <= failed
+    assert {number for number, payload in enumerate(_MANY) if not stored[payload]} <= failed
     assert set(stored) <= set(_MANY)
-    assert max(stored.values()) == 1
+    assert max(stored.values(), default=1) == 1
 
 
 async def publisher_with_ids(scene: Scene) -> None:
-    await scene.stream()
-    scene.begin()
-    sender = scene.js.publisher(window=5, raise_failures=False)
-    async with within(15, "a publisher's block with ids"), sender:
-        for payload in _MANY:
-            await sender.send(scene.subject, payload, msg_id=payload.decode())
-    failed = {failure.index for failure in sender.failed}
-    stored = await scene.stored()
-    assert len(stored) == len(set(stored))
-    assert {_MANY[index] for index in range(len(_MANY)) if index not in failed} <= set(stored)
+    await publisher(scene, with_ids=True)
 
 
 async def atomic_batch(scene: Scene) -> None:
@@ -80,63 +72,42 @@ async def atomic_batch(scene: Scene) -> None:
     payloads = [b"1", b"2", b"3"]
     ack = None
     async with within(10, "an atomic batch"):
-        try:
+        with suppress(JetsparkError):
             async with scene.js.atomic_batch() as batch:
                 for payload in payloads:
                     await batch.add(scene.subject, payload)
             ack = batch.ack
-        except JetsparkError:
-            pass
     # The server stores one after the other: who looks just then sees a part of them.
     async with within(5, "storing all or nothing"):
         stored = await settled(scene.stored, lambda stored: stored in ([], payloads))
     assert ack is None or (stored, ack.count) == (payloads, 3)
 
 
-async def _fast_ingest(scene: Scene, gaps: GapPolicy) -> None:
+async def fast_ingest(scene: Scene, gaps: GapPolicy = "fail", refused: int | None = None) -> None:
+    """`refused`: the number of a message that the server does not take."""
     await scene.stream(allow_batched=True)
     scene.begin()
-    failed: set[int] = set()
     async with within(15, "fast ingest"):
-        try:
+        with suppress(JetsparkError):
             async with scene.js.fast_ingest(gaps=gaps, ack_every=4) as batch:
-                for payload in _MANY:
-                    await batch.add(scene.subject, payload)
-        except JetsparkError:
-            pass
+                for number, payload in enumerate(_MANY):
+                    expected = 77 if number == refused else None
+                    await batch.add(scene.subject, payload, expect_last_subject_seq=expected)
         failed = {failure.index for failure in batch.failed}
     stored = Counter(await scene.stored())
     assert max(stored.values(), default=1) == 1
     taken = set(range(batch.sent)) - failed
-    assert {_MANY[index] for index in taken} <= set(stored)
-    assert batch.acked == len(taken)
-
-
-async def fast_ingest(scene: Scene) -> None:
-    await _fast_ingest(scene, "fail")
+    assert {_MANY[index] for index in taken} <= set(stored), "said to be stored, and is not"
+    assert refused is not None or batch.acked == len(taken)
 
 
 async def fast_ingest_with_gaps(scene: Scene) -> None:
-    await _fast_ingest(scene, "ok")
+    await fast_ingest(scene, "ok")
 
 
 async def fast_ingest_refused(scene: Scene) -> None:
-    """One message is refused, which ends the batch, whether its word comes or not."""
-    await scene.stream(allow_batched=True)
-    scene.begin()
-    failed: set[int] = set()
-    async with within(15, "fast ingest"):
-        try:
-            async with scene.js.fast_ingest(gaps="fail", ack_every=4) as batch:
-                for number, payload in enumerate(_MANY):
-                    expected = 77 if number == 10 else None
-                    await batch.add(scene.subject, payload, expect_last_subject_seq=expected)
-        except JetsparkError:
-            pass
-        failed = {failure.index for failure in batch.failed}
-    stored = set(await scene.stored())
-    taken = set(range(batch.sent)) - failed
-    assert {_MANY[index] for index in taken} <= stored, "said to be stored, and is not"
+    """It ends the batch, whether its word comes or not."""
+    await fast_ingest(scene, refused=10)
 
 
 async def bulk_publish(scene: Scene) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tests.support import campaign
 from tests.support.both_ways import differences
 from tests.support.java import small_jvms
-from tests.support.json_payloads import FIELDS, NESTED, Kind, payload
+from tests.support.json_payloads import FIELDS, NESTED_KINDS, NESTED_TYPES, Kind, payload
 from tests.support.streams import Admin
 
 from jetspark.lakehouse.formats import Format
@@ -32,18 +32,13 @@ _FEW = {name: FIELDS[name] for name in ("l", "t", "at")}
 SCHEMAS: list[tuple[dict[str, str], dict[str, Kind]]] = [
     (FIELDS, dict(FIELDS)),
     (_FEW, dict(_FEW)),
-    (
-        {name: ddl for name, (ddl, _) in NESTED.items()},
-        {name: kind for name, (_, kind) in NESTED.items()},
-    ),
+    (NESTED_TYPES, NESTED_KINDS),
 ]
 """Types in DDL, and what makes their values."""
 
 
 @dataclass
 class Figures(campaign.Figures):
-    """What was compared."""
-
     rows: int = 0
     tables: int = 0
 
@@ -51,7 +46,6 @@ class Figures(campaign.Figures):
 def fuzz(
     spark: SparkSession, server: NatsServer, folder: Path, figures: Figures, runs: int, seed: int
 ) -> None:
-    """So many payloads."""
     turn = 0
     with Admin(server.url) as admin:
         while figures.runs < runs:

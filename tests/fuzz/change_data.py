@@ -34,6 +34,7 @@ from tests.support.debezium import (
     Change,
     Database,
     begin_again,
+    replay,
     replay_history,
 )
 from tests.support.table_readers import by_duckdb
@@ -66,8 +67,6 @@ FORMS: Mapping[str, Callable[[Change, str], bytes]] = {
 
 @dataclass
 class Figures(campaign.Figures):
-    """What was delivered, over all runs."""
-
     messages: int = 0
     rows: int = 0
     bad_records: int = 0
@@ -414,14 +413,8 @@ class _Run:
         return files
 
     def _compare_rows(self, format_: Format, rows: Sequence[Change]) -> Iterator[str]:
-        wanted: dict[Any, Any] = {}
-        for one in rows:  # the last delivery of each change is in order
-            if one.op == "t":
-                wanted.clear()
-            elif one.op == "d":
-                wanted.pop(one.key, None)
-            elif one.after is not None:
-                wanted[one.key] = tuple(one.after.values())
+        # The last delivery of each change is in order.
+        wanted = {key: tuple(row.values()) for key, row in replay(rows).items()}
         query = "SELECT id, customer, amount, epoch_us(changed) FROM t"
         found = {row[0]: row for row in by_duckdb(format_, self.folder, query)}
         for key in sorted(found.keys() | wanted.keys()):

@@ -38,15 +38,8 @@ from jetspark.wire.documents import parse_info
 _TIME = "2026-01-31T12:00:00.123456789Z"
 _NOW = Timestamp.from_ns(1_700_000_000_000_000_000)
 _SERVER = {"name": "n", "id": "I", "ver": "2.12.0", "host": "h", "time": _TIME, "seq": 1}
-_STATE = {
-    "messages": 3,
-    "bytes": 99,
-    "first_seq": 1,
-    "last_seq": 3,
-    "consumer_count": 1,
-    "first_ts": _TIME,
-    "last_ts": _TIME,
-}
+_SEQUENCES = {"messages": 3, "bytes": 99, "first_seq": 1, "last_seq": 3}
+_STATE = {**_SEQUENCES, "consumer_count": 1, "first_ts": _TIME, "last_ts": _TIME}
 _REPLICAS = [{"name": "b", "current": True, "active": 1000, "peer": "p"}]
 _STREAM = {
     "type": "io.nats.jetstream.api.v1.stream_info_response",
@@ -64,24 +57,22 @@ _CONSUMER = {
     "delivered": {"consumer_seq": 1, "stream_seq": 1, "last_active": _TIME},
     "ack_floor": {"consumer_seq": 1, "stream_seq": 1},
 }
-_ADVISORY = {
-    "type": "io.nats.jetstream.advisory.v1.max_deliver",
-    "id": "i",
-    "timestamp": _TIME,
-    "stream": "S",
-    "consumer": "c",
-    "stream_seq": 1,
-    "deliveries": 3,
-}
-_AUDIT = {
-    "type": "io.nats.jetstream.advisory.v1.api_audit",
-    "id": "i",
-    "timestamp": _TIME,
-    "server": "s",
-    "subject": "$JS.API.STREAM.INFO.S",
-    "response": '{"error": {"code": 404, "description": "x"}}',
-    "client": {"acc": "A"},
-}
+
+
+def _event_of(kind: str, **more: Any) -> dict[str, Any]:
+    return {"type": f"io.nats.{kind}", "id": "i", "timestamp": _TIME, **more}
+
+
+_ADVISORY = _event_of(
+    "jetstream.advisory.v1.max_deliver", stream="S", consumer="c", stream_seq=1, deliveries=3
+)
+_AUDIT = _event_of(
+    "jetstream.advisory.v1.api_audit",
+    server="s",
+    subject="$JS.API.STREAM.INFO.S",
+    response='{"error": {"code": 404, "description": "x"}}',
+    client={"acc": "A"},
+)
 _SERVICE = {"name": "s", "id": "i", "version": "1.0.0", "metadata": {"a": "b"}}
 _GROUP = {
     "max_members": 6,
@@ -131,6 +122,11 @@ def _letter(data: bytes) -> None:
     read_letter(StoredMsg(subject="s", seq=1, time=_NOW, data=b"", hdrs=data))
 
 
+def _of_service(kind: str, document: type[Any], **more: Any) -> tuple[Any, Any]:
+    answer = {"type": f"io.nats.micro.v1.{kind}_response", **_SERVICE, **more}
+    return answer, partial(decode_answer, document)
+
+
 READERS: dict[str, tuple[Any, Callable[[bytes], object]]] = {
     "advisory": (_ADVISORY, _event),
     "audit": (_AUDIT, _event),
@@ -144,37 +140,18 @@ READERS: dict[str, tuple[Any, Callable[[bytes], object]]] = {
         {"name": "o", "bucket": "b", "nuid": "n", "size": 1, "chunks": 1, "headers": {"a": ["b"]}},
         lambda data: info_of(data, _NOW),
     ),
-    "ping": (
-        {"type": "io.nats.micro.v1.ping_response", **_SERVICE},
-        partial(decode_answer, ServicePing),
+    "ping": _of_service("ping", ServicePing),
+    "info": _of_service(
+        "info", ServiceInfo, description="d", endpoints=[{"name": "e", "subject": "s"}]
     ),
-    "info": (
-        {
-            "type": "io.nats.micro.v1.info_response",
-            **_SERVICE,
-            "description": "d",
-            "endpoints": [{"name": "e", "subject": "s"}],
-        },
-        partial(decode_answer, ServiceInfo),
-    ),
-    "stats": (
-        {
-            "type": "io.nats.micro.v1.stats_response",
-            **_SERVICE,
-            "started": _TIME,
-            "endpoints": [{"name": "e", "subject": "s", "processing_time": 1.5}],
-        },
-        partial(decode_answer, ServiceStats),
+    "stats": _of_service(
+        "stats",
+        ServiceStats,
+        started=_TIME,
+        endpoints=[{"name": "e", "subject": "s", "processing_time": 1.5}],
     ),
     "latency": (
-        {
-            "type": "io.nats.server.metric.v1.service_latency",
-            "id": "i",
-            "timestamp": _TIME,
-            "status": 200,
-            "service": 1000,
-            "total": 2000,
-        },
+        _event_of("server.metric.v1.service_latency", status=200, service=1000, total=2000),
         parse_latency,
     ),
     "report": (_REPORT, parse_report),
@@ -242,8 +219,6 @@ def mutated(document: Any, rng: random.Random) -> bytes:
 
 @dataclass
 class Figures(campaign.Figures):
-    """What could be read, by kind."""
-
     read: Counter[str] = field(default_factory=Counter)
 
 

@@ -34,17 +34,17 @@ import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.manifest import ManifestFile, write_manifest, write_manifest_list
 from tests.support import campaign
+from tests.support.numbers_table import SCHEMA, write
 
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse import iceberg
 from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.formats import Format, find_table, make_table, open_table
-from jetspark.lakehouse.new_files import NULL_FOLDER, write_files
+from jetspark.lakehouse.new_files import NULL_FOLDER
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import Upsert, staged
+from jetspark.lakehouse.upserts import Upsert
 
-SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
 SECRET = 1_000_000
 """Rows of the other table begin with this number."""
 CODE = "hostile_tables_code"
@@ -84,9 +84,7 @@ def rows_from(start: int) -> pa.Table:
 
 
 def add_rows(table: Table, start: int) -> None:
-    layout = table.layout(10**8, "zstd")
-    rows = rows_from(start).to_batches()
-    commit_files(table, write_files(layout, table.storage, "part-00000", rows))
+    commit_files(table, write(table, rows_from(start)))
     table.refresh()
 
 
@@ -94,19 +92,17 @@ def make(chosen: random.Random, root: Path) -> Place:
     """A table with some versions, and a victim of the same format beside it."""
     format_ = chosen.choice(list(Format))
     (root / "lake").mkdir()
-    (root / f"{CODE}.py").write_text(
-        f"from pathlib import Path\nPath({str(root / 'ran')!r}).touch()\n"
-        f"def Code(*_, **__):\n    Path({str(root / 'ran')!r}).touch()\n"
-    )
+    ran = f"Path({str(root / 'ran')!r}).touch()\n"
+    code = f"from pathlib import Path\n{ran}def Code(*_, **__):\n    {ran}"
+    (root / f"{CODE}.py").write_text(code)
     place = TableName(path=str(root / "lake" / "table"))
     if format_ is Format.ICEBERG and chosen.random() < 0.5:
         uri = f"sqlite:///{root}/catalog.db"
         properties = {"type": "sql", "uri": uri, "warehouse": f"file://{root}/lake"}
-        load_catalog("mine", **properties).create_namespace("of")
+        catalog = load_catalog("mine", **properties)
+        catalog.create_namespace("of")
         place = TableName(catalog="mine", identifier="of.table", properties=properties)
-        load_catalog("mine", **properties).create_table(
-            "of.table", SCHEMA, f"file://{root}/lake/table"
-        )
+        catalog.create_table("of.table", SCHEMA, f"file://{root}/lake/table")
     victim = make_table(format_, TableName(path=str(root / "lake" / "victim")), SCHEMA, ())
     for at in range(3):
         add_rows(victim, SECRET + 10 * at)
@@ -241,18 +237,21 @@ def links_to_write_behind(place: Place) -> None:
             there.symlink_to(place.victim)
 
 
+def newest(log: Path) -> int:
+    """The last version of Delta's log."""
+    return max(int(one.stem) for one in log.glob("*.json") if one.stem.isdecimal())
+
+
 def links_in_the_log(place: Place) -> None:
     """Versions of the log that are the other table's."""
     log = place.folder / "_delta_log"
     for file in (place.victim / "_delta_log").glob("*.json"):
-        newest = max(int(one.stem) for one in log.glob("*.json") if one.stem.isdecimal())
-        (log / f"{newest + 1:020}.json").symlink_to(file)
+        (log / f"{newest(log) + 1:020}.json").symlink_to(file)
 
 
 def delta_action(place: Place) -> None:
     """A file that was added or removed, outside, in one form or another."""
     log = place.folder / "_delta_log"
-    newest = max(int(one.stem) for one in log.glob("*.json") if one.stem.isdecimal())
     links = [one for one in place.folder.glob("link*") if one.is_symlink()]
     file = place.file_outside()
     path = place.chosen.choice(forms_of(place, file))
@@ -273,16 +272,15 @@ def delta_action(place: Place) -> None:
             }  # fmt: skip
     else:
         action |= {"size": size, "deletionTimestamp": 1, "extendedFileMetadata": True}
-    (log / f"{newest + 1:020}.json").write_text(json.dumps({kind: action}))
+    (log / f"{newest(log) + 1:020}.json").write_text(json.dumps({kind: action}))
 
 
 def sidecar(place: Place) -> None:
     """A checkpoint whose files are outside."""
     log = place.folder / "_delta_log"
-    newest = max(int(one.stem) for one in log.glob("*.json") if one.stem.isdecimal())
     path = place.chosen.choice(forms_of(place, place.file_outside()))
     action = {"sidecar": {"path": path, "sizeInBytes": 1, "modificationTime": 1}}
-    (log / f"{newest:020}.checkpoint.{uuid.uuid4()}.json").write_text(json.dumps(action))
+    (log / f"{newest(log):020}.checkpoint.{uuid.uuid4()}.json").write_text(json.dumps(action))
 
 
 def metadata_of(place: Place) -> Path | None:
@@ -378,8 +376,7 @@ def iceberg_manifests(place: Place) -> None:
 
 def iceberg_files(place: Place) -> None:
     """A snapshot whose manifests name data files outside."""
-    catalog_name = place.name
-    table = find_table(place.format, catalog_name)
+    table = find_table(place.format, place.name)
     assert isinstance(table, iceberg.OpenIceberg)
     inner = table._table
     current = inner.current_snapshot()
@@ -420,7 +417,6 @@ OF_ICEBERG = (
 
 
 def read(place: Place) -> None:
-    """Read all rows."""
     table = place.open()
     seen = [
         number
@@ -432,36 +428,25 @@ def read(place: Place) -> None:
 
 
 def look(place: Place) -> None:
-    """As `table info`."""
     place.open().facts()
 
 
 def add(place: Place) -> None:
-    """As a batch does."""
     table = place.open()
-    layout = table.layout(10**8, "zstd")
-    rows = rows_from(place.chosen.randrange(1000, 900_000)).to_batches()
-    files = write_files(layout, table.storage, "part-00000", rows)
-    commit_files(table, files)
+    commit_files(table, write(table, rows_from(place.chosen.randrange(1000, 900_000))))
 
 
 def merge(place: Place) -> None:
-    """A batch of upserts."""
     table = place.open()
-    layout = staged(table.layout(10**8, "zstd"))
-    rows = rows_from(place.chosen.choice([0, 10, 700])).to_batches()
-    files = write_files(layout, table.storage, "part-00000", rows)
-    change = Upsert(("n",), None, None, None)
-    commit_files(table, files, change)
+    files = write(table, rows_from(place.chosen.choice([0, 10, 700])), apart=True)
+    commit_files(table, files, Upsert(("n",), None, None, None))
 
 
 def compact(place: Place) -> None:
-    """As `table compact`."""
     place.open().compact(10**8)
 
 
 def vacuum(place: Place) -> None:
-    """As `table vacuum`."""
     place.open().vacuum(timedelta(hours=2), dry_run=False)
 
 
@@ -500,8 +485,6 @@ def made_old(root: Path) -> None:
 
 @dataclass
 class Figures(campaign.Figures):
-    """What the runs did."""
-
     changes: Counter[str] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)

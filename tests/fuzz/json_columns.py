@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import gzip
 import random
+from typing import Any
 
 import pyarrow as pa
 from tests.support.campaign import Figures
-from tests.support.json_payloads import FIELDS, NESTED, Kind, payload
+from tests.support.json_payloads import FIELDS, NESTED_KINDS, NESTED_TYPES, Kind, payload
 
 from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.json_shape import Shape
@@ -34,10 +35,7 @@ _VALUES = [
 _NAMES = [b"id", b"t", b"data", b"timestamp", b"_jetspark_x", b"a b", b"\\ud800", b"", b"N" * 2_000]
 _SCHEMAS: list[tuple[dict[str, str], dict[str, Kind]]] = [
     (FIELDS, dict(FIELDS)),
-    (
-        {name: ddl for name, (ddl, _) in NESTED.items()},
-        {n: kind for n, (_, kind) in NESTED.items()},
-    ),
+    (NESTED_TYPES, NESTED_KINDS),
 ]
 
 
@@ -60,29 +58,19 @@ def run(runs: int = 100_000, seed: int = 0) -> Figures:
         types, kinds = _SCHEMAS[turn % len(_SCHEMAS)]
         ddl = ", ".join(f"`{name}` {kind}" for name, kind in types.items()) + ", id BIGINT"
         rename = {"id": "number", "data": "body"} if rng.random() < 0.5 else None
-        fields = rng.choice([(), ("id", "t")])
-        compression = rng.choice(["none", "gzip"])
-        framing = rng.choice(["none", "confluent"])
-        decoding = Decoding.make(
-            "json",
-            schema=ddl,
-            fields=fields,
-            framing=framing,
-            compression=compression,
-            rename=rename,
-            keep_payload=True,
-        )
+        how: dict[str, Any] = {
+            "fields": rng.choice([(), ("id", "t")]),
+            "compression": rng.choice(["none", "gzip"]),
+            "framing": rng.choice(["none", "confluent"]),
+        }
+        decoding = Decoding.make("json", schema=ddl, rename=rename, keep_payload=True, **how)
         good = {at: b'{"id": %d}' % at for at in range(0, _ROWS, 10)}
         rows = [good.get(at) or hostile(rng, kinds) for at in range(_ROWS)]
-        packed = [b"\0\0\0\0\1" + one if framing == "confluent" else one for one in rows]
-        if compression == "gzip":
+        packed = [b"\0\0\0\0\1" + one if how["framing"] == "confluent" else one for one in rows]
+        if how["compression"] == "gzip":
             packed = [gzip.compress(one, 1) for one in packed]
-        batch = pa.record_batch(
-            {
-                "data": pa.array(packed, pa.binary()),
-                "headers": pa.nulls(_ROWS, SCHEMA.field("headers").type),
-            }
-        )
+        headers = pa.nulls(_ROWS, SCHEMA.field("headers").type)
+        batch = pa.record_batch({"data": pa.array(packed, pa.binary()), "headers": headers})
         figures.wrong += [f"{seed} {turn}: {one}" for one in _wrong(decoding, batch, good, rows)]
         figures.count_run(_ROWS)
     return figures

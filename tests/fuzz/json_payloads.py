@@ -10,15 +10,13 @@ from dataclasses import dataclass
 
 from tests.fuzz.sanitized import c_kernel
 from tests.support import campaign
-from tests.support.json_payloads import FIELDS, NESTED, payload
+from tests.support.json_payloads import FIELDS, NESTED_KINDS, NESTED_TYPES, payload
 
 _ROWS = 100
 
 
 @dataclass
 class Figures(campaign.Figures):
-    """What the kernel has parsed."""
-
     parsed: int = 0
 
 
@@ -32,12 +30,8 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
     from jetspark.codecs.kernel_columns import buffers_of
 
     flat = FIELDS, FIELDS
-    nested = (
-        {n: ddl for n, (ddl, _) in NESTED.items()},
-        {n: kind for n, (_, kind) in NESTED.items()},
-    )
     schemas = []
-    for types, kinds in (flat, nested):
+    for types, kinds in (flat, (NESTED_TYPES, NESTED_KINDS)):
         ddl = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
         schemas.append((kinds, JsonFields(pa.schema(arrow_fields(ddl, "json:")))))
     rng = random.Random(seed)

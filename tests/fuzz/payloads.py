@@ -20,46 +20,34 @@ from tests.codecs.avro_schemas import EPOCH, in_spark, payload_schema, written
 from tests.codecs.test_framing import Registry, batch, confluent, packed
 from tests.codecs.test_protobuf import ORDER, SOURCE, Order, as_row
 from tests.support import campaign
+from tests.support.spoiled import spoiled
 
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.schema import PayloadSchema
 
-AVRO: Any = {
-    "type": "record",
-    "name": "R",
-    "fields": [
-        {"name": "i", "type": "int"},
-        {"name": "s", "type": ["null", "string"]},
-        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
-        {"name": "a", "type": {"type": "array", "items": "string"}},
-        {"name": "m", "type": {"type": "map", "values": ["null", "long"]}},
-        {"name": "u", "type": ["null", "int", "string", {"type": "array", "items": "double"}]},
-        {
-            "name": "d",
-            "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
-        },
-        {
-            "name": "r",
-            "type": [
-                "null",
-                {
-                    "type": "record",
-                    "name": "In",
-                    "fields": [
-                        {"name": "y", "type": ["null", "string"]},
-                        {"name": "z", "type": {"type": "array", "items": ["null", "E"]}},
-                    ],
-                },
-            ],
-        },
-        {"name": "b", "type": "boolean"},
-        {"name": "f", "type": {"type": "fixed", "name": "F", "size": 4}},
-        {"name": "t", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "x", "type": "float"},
-    ],
-}
+
+def _record(name: str, **types: Any) -> dict[str, Any]:
+    fields = [{"name": one, "type": kind} for one, kind in types.items()]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+AVRO: Any = _record(
+    "R",
+    i="int",
+    s=["null", "string"],
+    e={"type": "enum", "name": "E", "symbols": ["A", "B"]},
+    a={"type": "array", "items": "string"},
+    m={"type": "map", "values": ["null", "long"]},
+    u=["null", "int", "string", {"type": "array", "items": "double"}],
+    d={"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+    r=["null", _record("In", y=["null", "string"], z={"type": "array", "items": ["null", "E"]})],
+    b="boolean",
+    f={"type": "fixed", "name": "F", "size": 4},
+    t={"type": "long", "logicalType": "timestamp-millis"},
+    x="float",
+)
 _BATCH = 200
 _ODD = bytes([0xFF, 0x80, 0x7F, 0, 1, 2])
 _COLUMNS: Final = (
@@ -257,23 +245,10 @@ _TEXTS: Final = [
 
 
 def _spoiled(rng: random.Random, payload: bytes) -> bytes:
-    found = bytearray(payload or b"\0")
-    match rng.randrange(6):
-        case 0:
-            found[rng.randrange(len(found))] = rng.randrange(256)
-        case 1:
-            del found[rng.randrange(len(found)) :]
-        case 2:
-            at = rng.randrange(len(found))
-            found[at:at] = bytes(rng.choices(_ODD, k=rng.randrange(1, 11)))
-        case 3:
-            found += rng.randbytes(rng.randrange(1, 9))
-        case 4:
-            return rng.randbytes(rng.randrange(40))
-        case _:
-            at = rng.randrange(len(found))
-            found[at:at] = found[rng.randrange(len(found)) :] * rng.randrange(1, 4)
-    return bytes(found)
+    if rng.random() < 0.15:
+        return rng.randbytes(rng.randrange(40))
+    piece = bytes(rng.choices(_ODD, k=rng.randrange(1, 11)))
+    return spoiled(payload, rng, [piece], 1)
 
 
 def _hostile_json(rng: random.Random, payload: bytes) -> bytes:
@@ -333,8 +308,6 @@ def _hostile(
 
 @dataclass
 class Figures(campaign.Figures):
-    """What became rows."""
-
     rows: int = 0
 
 

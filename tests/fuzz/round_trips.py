@@ -32,7 +32,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyiceberg.table import StaticTable
 from tests.support import campaign
 from tests.support.java import small_jvms
-from tests.support.table_readers import by_polars, duckdb_of, newest_metadata
+from tests.support.table_readers import by_polars, in_duckdb, newest_metadata
 
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse.batches import commit_files
@@ -158,19 +158,16 @@ def plain_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
             for values in zip(*parts, strict=True)
         ]
     elif pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = column.values
-        offsets = column.offsets.to_pylist()
-        if pa.types.is_map(kind):
+        is_map = pa.types.is_map(kind)
+        if is_map:
             keys, items = plain_values(column.keys), plain_values(column.items)
             values: list[Any] = [{"key": a, "value": b} for a, b in zip(keys, items, strict=True)]
         else:
-            values = plain_values(inner)
-        rows = [values[start:end] for start, end in pairwise(offsets)]
-        if kind.num_fields == 1 and pa.types.is_struct(getattr(kind, "value_type", pa.null())):
-            names = [one.name for one in kind.value_type]
-            if names == ["key", "value"]:
-                rows = [sorted(row, key=repr) for row in rows]
-        if pa.types.is_map(kind):
+            values = plain_values(column.values)
+            if pa.types.is_struct(kind.value_type):
+                is_map = [one.name for one in kind.value_type] == ["key", "value"]
+        rows = [values[start:end] for start, end in pairwise(column.offsets.to_pylist())]
+        if is_map:
             rows = [sorted(row, key=repr) for row in rows]
     elif pa.types.is_timestamp(kind):
         rows = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).to_pylist()
@@ -231,13 +228,9 @@ class Case:
         return open_table(self.format, TableName(path=str(self.folder)))
 
     def new_rows(self, ids: Sequence[int]) -> list[dict[str, Any]]:
+        others = [one for one in self.schema if one.name != "id"]
         return [
-            {"id": id_}
-            | {
-                one.name: random_value(self.rng, one.type)
-                for one in self.schema
-                if one.name != "id"
-            }
+            {"id": id_} | {one.name: random_value(self.rng, one.type) for one in others}
             for id_ in ids
         ]
 
@@ -370,18 +363,8 @@ def static(case: Case) -> StaticTable:
     return StaticTable.from_metadata(newest_metadata(case.folder))
 
 
-_duckdb: dict[str, Any] = {}
-
-
 def duckdb(case: Case, sql: str) -> pa.Table:
-    if case.format not in _duckdb:
-        _duckdb[case.format] = duckdb_of(case.format)
-    name = {"delta": "delta_scan", "iceberg": "iceberg_scan"}[case.format]
-    return (
-        _duckdb[case.format]
-        .sql(sql.replace("FROM t", f"FROM {name}('{case.folder}')"))
-        .to_arrow_table()
-    )
+    return in_duckdb(case.format, case.folder, sql).to_arrow_table()
 
 
 def datafusion(case: Case, sql: str) -> pa.Table:
@@ -478,8 +461,6 @@ def _wanted_ids(case: Case, column: pa.Field, value: Any) -> set[int]:
 
 @dataclass
 class Figures(campaign.Figures):
-    """What was compared."""
-
     changes: int = 0
     rows: int = 0
     reads: int = 0
@@ -573,10 +554,9 @@ def turn(seed: str, folder: Path, figures: Figures) -> Case | None:
     rng = random.Random(seed)
     case = make(rng, folder)
 
-    def note(wrong: str) -> None:
-        figures.wrong.append(
-            f"seed {seed!r}, {case.format}, by {case.partition_by}, {case.steps}: {wrong}"
-        )
+    def note(*wrong: str) -> None:
+        where = f"seed {seed!r}, {case.format}, by {case.partition_by}, {case.steps}"
+        figures.wrong += [f"{where}: {one}" for one in wrong]
 
     for _ in range(rng.randint(2, 7)):
         try:
@@ -587,16 +567,11 @@ def turn(seed: str, folder: Path, figures: Figures) -> Case | None:
             note(f"{type(error).__name__}: {str(error)[:400]}")
             return None
         figures.changes += 1
-        bad = list(check(case, figures, all_readers=False))
-        for wrong in bad:
-            note(wrong)
+        note(*(bad := [*check(case, figures, all_readers=False)]))
         if bad:
             return None
     figures.rows += len(case.rows)
-    for wrong in check(case, figures, all_readers=True):
-        note(wrong)
-    for wrong in check_filters(case, figures):
-        note(wrong)
+    note(*check(case, figures, all_readers=True), *check_filters(case, figures))
     return case
 
 

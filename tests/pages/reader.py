@@ -72,26 +72,16 @@ class Terminal:
         self.shown = shown
         self._out, self._err = (reader.aside / f"{name}.{what}" for what in ("out", "err"))
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._process = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"],
-                cwd=reader.folder,
-                env=reader.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                preexec_fn=_take_interrupts,
+            self._process = reader.started(
+                "bash", "-c", f"exec {command}", stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
         self._wait(lambda: self._out.stat().st_size or self._err.stat().st_size, "says nothing")
 
     def _wait(self, condition: Callable[[], object], problem: str) -> None:
         deadline = time.monotonic() + _SHOWN_WITHIN
         while not condition():
-            if self._process.poll() is not None:
+            if self._process.poll() is not None or time.monotonic() > deadline:
                 assert condition(), f"{self.command}: {problem}\n{self.printed}{self.said}"
-            assert time.monotonic() < deadline, (
-                f"{self.command}: {problem}\n{self.printed}{self.said}"
-            )
             time.sleep(0.02)
 
     @property
@@ -110,12 +100,7 @@ class Terminal:
         """Ctrl-C."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGINT)
-        try:
-            self._process.wait(_WITHIN)
-        finally:
-            if self._process.poll() is None:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+        _wait_for_the_end(self._process)
         code = self._process.returncode
         # Ctrl-C may come when a command that ends by itself is just leaving: a shell calls it 130.
         assert code in (0, 130, -signal.SIGINT), f"{self.command}: exit code {code}\n{self.said}"
@@ -148,10 +133,7 @@ class Reader:
             "NATS_URL": self.url,
             "MASTER": "local[2]",
             "SPARK_SUBMIT_OPTS": " ".join(
-                [
-                    jvm_options(),
-                    *(f"-D{name}={value}" for name, value in settings.items()),
-                ]
+                [jvm_options(), *(f"-D{name}={value}" for name, value in settings.items())]
             ),
             class_archive.VARIABLE: str(class_archive.archives_folder() or "off"),
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -170,6 +152,20 @@ class Reader:
         with self._exit_stack:
             if self._spark is not None:
                 self._spark.close()
+
+    def started(
+        self, *command: str, environment: dict[str, str] | None = None, **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """A process as a reader starts it, in a session of its own."""
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment | (environment or {}),
+            bufsize=0,
+            start_new_session=True,
+            preexec_fn=_take_interrupts,
+            **options,
+        )
 
     def names(self) -> set[str]:
         """What is on the server and in the folder: names of streams and buckets, and paths."""
@@ -265,6 +261,15 @@ def _take_interrupts() -> None:
         ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
 
 
+def _wait_for_the_end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_WITHIN)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
 class _Typing:
     """A program that gets what to run by its standard input and answers by line."""
 
@@ -279,17 +284,13 @@ class _Typing:
         self._errors = reader.aside / f"{name}.err"
         self._folder = reader.aside
         with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(
-                command,
-                cwd=reader.folder,
-                env=reader.environment | (environment or {}),
+            self._process = reader.started(
+                *command,
+                environment=environment or {},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                bufsize=0,
-                start_new_session=True,
                 pass_fds=pass_fds,
-                preexec_fn=_take_interrupts,
             )
 
     def _ask(self, block: Block, line: str) -> str:
@@ -313,11 +314,8 @@ class _Typing:
     def close(self) -> None:
         _pipe(self._process.stdin).close()
         try:
-            self._process.wait(_WITHIN)
+            _wait_for_the_end(self._process)
         finally:
-            if self._process.poll() is None:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
             _pipe(self._process.stdout).close()
         said = self._said()
         assert self._process.returncode == 0, said

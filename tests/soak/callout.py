@@ -1,8 +1,8 @@
 """An authorization callout service under many logins, and under requests that are not right.
 
 A run is a login of a user with a right or a wrong password at a real server, and then a spoiled
-request. Each login must end as its password
-deserves, and each request must be answered by a grant only if it is right.
+request. Each login must end as its password deserves, and each request must be answered by a grant
+only if it is right.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from tests.support import campaign
 from tests.support.callout import CalloutKeys
+from tests.support.spoiled import spoiled
 
 from jetspark.errors import AuthError, CalloutRefusal, NKeyError
 from jetspark.full_client import Client, connect
@@ -104,6 +105,7 @@ class Spoiler:
         self.server = KeyPair.new(KeyKind.SERVER)
         self.rogue = KeyPair.new(KeyKind.SERVER)
         self.signer = KeyPair.new(KeyKind.ACCOUNT)
+        self.other = KeyPair.new(KeyKind.ACCOUNT)
         self.xkey = CurveKeyPair.new()
         self.servers_xkey = CurveKeyPair.new()
         self.user = KeyPair.new()
@@ -111,13 +113,9 @@ class Spoiler:
         self.forger.public = self.server.public
 
     def said(self) -> dict[str, Any]:
+        server = {"id": self.server.public, "name": "s", "host": "h"}
         return {
-            "server_id": {
-                "id": self.server.public,
-                "name": "s",
-                "host": "h",
-                "xkey": self.servers_xkey.public,
-            },
+            "server_id": {**server, "xkey": self.servers_xkey.public},
             "user_nkey": self.user.public,
             "client_info": {"host": "127.0.0.1", "id": 5, "kind": "Client", "type": "nats"},
             "connect_opts": {"user": "ann", "pass": "of ann", "protocol": 1},
@@ -127,24 +125,19 @@ class Spoiler:
         """What was done, payload, headers, and whether it is to be granted."""
         chance = self.chance
         how = chance.choice([*WAYS, "right", "sealed bytes", "jwt bytes"])
-        said, more = self.said(), {"audience": "nats-authorization-request"}
+        said = self.said()
         parts: dict[str, Any] = {
             "signer": self.server,
             "subject": self.signer.public,
             "kind": "authorization_request",
+            "audience": "nats-authorization-request",
             "expires": int(time.time()) + 60,
             "xkey": self.servers_xkey,
         }
         if how in WAYS:
-            WAYS[how](self, said, parts, more)
-        jwt = encode_jwt(
-            parts["signer"],
-            parts["subject"],
-            parts["kind"],
-            said,
-            audience=more["audience"],
-            expires=parts["expires"],
-        ).encode()
+            WAYS[how](self, said, parts)
+        xkey = parts.pop("xkey")
+        jwt = encode_jwt(nats=said, **parts).encode()
         if how == "changed after it was signed":
             head, body, signature = jwt.split(b".")
             changed = b64decode(body + b"=" * (-len(body) % 4), b"-_").replace(
@@ -153,8 +146,7 @@ class Spoiler:
             jwt = b".".join([head, urlsafe_b64encode(changed).rstrip(b"="), signature])
         if how == "jwt bytes":
             jwt = self.spoilt(jwt)
-        payload = parts["xkey"].seal(jwt, self.xkey.public)
-        headers = {XKEY_HEADER: parts["xkey"].public}
+        payload, headers = xkey.seal(jwt, self.xkey.public), {XKEY_HEADER: xkey.public}
         if how == "sealed bytes":
             payload = self.spoilt(payload)
         if how == "in plain text":
@@ -164,22 +156,9 @@ class Spoiler:
         return how, payload, headers, how == "right"
 
     def spoilt(self, data: bytes) -> bytes:
-        chance = self.chance
-        changed = bytearray(data)
-        for _ in range(chance.randrange(1, 4)):
-            place = chance.randrange(len(changed) + 1)
-            match chance.randrange(4):
-                case 0:
-                    changed[place : place + 1] = bytes([chance.randrange(256)])
-                case 1:
-                    del changed[place : place + chance.randrange(1, 50)]
-                case 2:
-                    changed[place:place] = chance.randbytes(chance.randrange(1, 20))
-                case _:
-                    changed = changed[:place]
-        if bytes(changed) == data:
-            changed.append(0)
-        return bytes(changed)
+        piece = self.chance.randbytes(self.chance.randrange(1, 20))
+        changed = spoiled(data, self.chance, [piece], self.chance.randrange(1, 4))
+        return data + b"\0" if changed == data else changed
 
     def junk(self) -> Any:
         chance = self.chance
@@ -188,47 +167,43 @@ class Spoiler:
         )
 
 
-Way = Callable[[Spoiler, dict[str, Any], dict[str, Any], dict[str, str]], None]
+Way = Callable[[Spoiler, dict[str, Any], dict[str, Any]], None]
 
 
 def _junk(spoiler: Spoiler, said: dict[str, Any], *path: str) -> None:
-    before = [said]
     for name in path[:-1]:
-        before.append(before[-1][name])
-    value = spoiler.junk()
-    before[-1][path[-1]] = value
+        said = said[name]
+    said[path[-1]] = spoiler.junk()
 
 
 WAYS: dict[str, Way] = {
-    "forged": lambda s, said, parts, more: parts.update(signer=s.forger),
-    "changed after it was signed": lambda s, said, parts, more: None,
-    "rogue server": lambda s, said, parts, more: parts.update(signer=s.rogue),
-    "rogue server with its own id": lambda s, said, parts, more: (
+    "forged": lambda s, said, parts: parts.update(signer=s.forger),
+    "changed after it was signed": lambda s, said, parts: None,
+    "rogue server": lambda s, said, parts: parts.update(signer=s.rogue),
+    "rogue server with its own id": lambda s, said, parts: (
         parts.update(signer=s.rogue),
         said["server_id"].update(id=s.rogue.public),
     )[0],
-    "signed by an account": lambda s, said, parts, more: parts.update(signer=s.signer),
-    "signed by a user": lambda s, said, parts, more: parts.update(signer=s.user),
-    "another server's id": lambda s, said, parts, more: said["server_id"].update(id=s.rogue.public),
-    "another service": lambda s, said, parts, more: parts.update(
-        subject=KeyPair.new(KeyKind.ACCOUNT).public
-    ),
-    "another audience": lambda s, said, parts, more: more.update(audience="x"),
-    "another kind": lambda s, said, parts, more: parts.update(kind="user"),
-    "expired": lambda s, said, parts, more: parts.update(expires=int(time.time()) - 3600),
-    "another xkey": lambda s, said, parts, more: parts.update(xkey=CurveKeyPair.new()),
-    "no user's key": lambda s, said, parts, more: said.update(user_nkey=s.signer.public),
-    "wrong password": lambda s, said, parts, more: said["connect_opts"].update({"pass": "x"}),
-    "no password": lambda s, said, parts, more: said["connect_opts"].pop("pass"),
-    "nobody": lambda s, said, parts, more: said["connect_opts"].update(user=""),
-    "password of another type": lambda s, said, parts, more: _junk(s, said, "connect_opts", "pass"),
-    "user of another type": lambda s, said, parts, more: _junk(s, said, "connect_opts", "user"),
-    "options of another type": lambda s, said, parts, more: _junk(s, said, "connect_opts"),
-    "user's key of another type": lambda s, said, parts, more: _junk(s, said, "user_nkey"),
-    "server of another type": lambda s, said, parts, more: _junk(s, said, "server_id"),
-    "id of another type": lambda s, said, parts, more: _junk(s, said, "server_id", "id"),
-    "in plain text": lambda s, said, parts, more: None,
-    "without header": lambda s, said, parts, more: None,
+    "signed by an account": lambda s, said, parts: parts.update(signer=s.signer),
+    "signed by a user": lambda s, said, parts: parts.update(signer=s.user),
+    "another server's id": lambda s, said, parts: said["server_id"].update(id=s.rogue.public),
+    "another service": lambda s, said, parts: parts.update(subject=s.other.public),
+    "another audience": lambda s, said, parts: parts.update(audience="x"),
+    "another kind": lambda s, said, parts: parts.update(kind="user"),
+    "expired": lambda s, said, parts: parts.update(expires=int(time.time()) - 3600),
+    "another xkey": lambda s, said, parts: parts.update(xkey=CurveKeyPair.new()),
+    "no user's key": lambda s, said, parts: said.update(user_nkey=s.signer.public),
+    "wrong password": lambda s, said, parts: said["connect_opts"].update({"pass": "x"}),
+    "no password": lambda s, said, parts: said["connect_opts"].pop("pass"),
+    "nobody": lambda s, said, parts: said["connect_opts"].update(user=""),
+    "password of another type": lambda s, said, parts: _junk(s, said, "connect_opts", "pass"),
+    "user of another type": lambda s, said, parts: _junk(s, said, "connect_opts", "user"),
+    "options of another type": lambda s, said, parts: _junk(s, said, "connect_opts"),
+    "user's key of another type": lambda s, said, parts: _junk(s, said, "user_nkey"),
+    "server of another type": lambda s, said, parts: _junk(s, said, "server_id"),
+    "id of another type": lambda s, said, parts: _junk(s, said, "server_id", "id"),
+    "in plain text": lambda s, said, parts: None,
+    "without header": lambda s, said, parts: None,
 }
 
 
@@ -257,28 +232,23 @@ def judge(spoiler: Spoiler, answer: bytes, right: bool) -> tuple[str, str]:
 
 async def requests(count: int, chance: random.Random, figures: Figures) -> None:
     spoiler = Spoiler(chance)
-    with NatsServer(jetstream=False) as server:
-        await _requests_on(server, count, spoiler, figures)
-
-
-async def _requests_on(server: NatsServer, count: int, spoiler: Spoiler, figures: Figures) -> None:
     reports: Counter[str] = Counter()
-    async with (
-        connect(server.url, error_callback=lambda error: reports.update([str(error)])) as nc,
-        connect(server.url) as asking,
-        await nc.auth_callout(
-            authorize, signer=spoiler.signer, xkey=spoiler.xkey, servers=[spoiler.server.public]
-        ) as callout,
-    ):
-        made = iter([spoiler.make() for _ in range(count)])
-        await asyncio.gather(*(_ask(asking, spoiler, made, figures) for _ in range(AT_ONCE)))
-        stats = callout.stats
-        counted = stats.granted, stats.refused, stats.invalid, stats.failed
-        found = figures.requests
-        if counted != (found["granted"], found["refused"], found["refused unread"], 0):
-            figures.wrong.append(f"the service counted {stats}, and {found} ended")
-        if any("Answering a login" in text for text in reports):
-            figures.wrong.append(f"it raised: {reports}")
+    with NatsServer(jetstream=False) as server:
+        async with (
+            connect(server.url, error_callback=lambda error: reports.update([str(error)])) as nc,
+            connect(server.url) as asking,
+            await nc.auth_callout(
+                authorize, signer=spoiler.signer, xkey=spoiler.xkey, servers=[spoiler.server.public]
+            ) as callout,
+        ):
+            made = iter([spoiler.make() for _ in range(count)])
+            await asyncio.gather(*(_ask(asking, spoiler, made, figures) for _ in range(AT_ONCE)))
+            stats, found = callout.stats, figures.requests
+    counted = stats.granted, stats.refused, stats.invalid, stats.failed
+    if counted != (found["granted"], found["refused"], found["refused unread"], 0):
+        figures.wrong.append(f"the service counted {stats}, and {found} ended")
+    if any("Answering a login" in text for text in reports):
+        figures.wrong.append(f"it raised: {reports}")
 
 
 async def _ask(nc: Client, spoiler: Spoiler, made: Any, figures: Figures) -> None:

@@ -75,8 +75,6 @@ def cancelled_at(
 
 @dataclass
 class Figures(campaign.Figures):
-    """What happened."""
-
     cancelled: int = 0
     by_call: Counter[str] = field(default_factory=Counter)
 

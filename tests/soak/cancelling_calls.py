@@ -345,10 +345,6 @@ async def keys_by_hand(scene: Scene, name: str) -> None:
     await bucket.purge(name)
 
 
-async def purge_key(scene: Scene, name: str) -> None:
-    await scene.bucket.purge(name)
-
-
 async def bucket_watch(scene: Scene, name: str) -> None:
     async with scene.bucket.watch("*") as watch:
         await first(watch, 3)
@@ -387,10 +383,6 @@ async def make_bucket(scene: Scene, name: str) -> None:
     bucket = await scene.js.bucket(name)
     await bucket.status()
     await scene.js.delete_bucket(name)
-
-
-async def delete_bucket(scene: Scene, name: str) -> None:
-    await scene.other.jetstream().delete_bucket(name)
 
 
 async def put_object(scene: Scene, name: str) -> None:
@@ -495,7 +487,7 @@ CALLS = (
     Call("schedule", schedule),
     Call("kv get", lambda s, n: s.bucket.get("a")),
     Call("kv put", lambda s, n: s.bucket.put("a", b"a")),
-    Call("kv writes", keys_by_hand, purge_key),
+    Call("kv writes", keys_by_hand, lambda s, n: s.bucket.purge(n)),
     Call("kv keys", listing(lambda s: s.bucket.keys())),
     Call("kv history", listing(lambda s: s.bucket.history("a"))),
     Call("kv watch", bucket_watch),
@@ -504,7 +496,7 @@ CALLS = (
     Call("kv lock", lock),
     Call("kv election", election),
     Call("kv purge_deletes", lambda s, n: s.bucket.purge_deletes()),
-    Call("bucket", make_bucket, delete_bucket),
+    Call("bucket", make_bucket, lambda s, n: s.other.jetstream().delete_bucket(n)),
     Call("bucket names", listing(lambda s: s.js.bucket_names())),
     Call("object put", put_object, delete_object),
     Call("object put, pieces", put_pieces, delete_object),

@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -136,27 +137,17 @@ async def _in_loop(make: Callable[[], Any]) -> Any:
 
 
 async def _in_thread(make: Callable[[], Any]) -> Any:
-    ended = asyncio.get_running_loop().create_future()
+    ended: Future[Any] = Future()
+    ended.set_running_or_notify_cancel()
 
     def work() -> None:
         try:
-            value, error = make(), None
-        except BaseException as raised:
-            value, error = None, raised
-        with suppress(RuntimeError):
-            ended.get_loop().call_soon_threadsafe(_settle, ended, value, error)
+            ended.set_result(make())
+        except BaseException as error:
+            ended.set_exception(error)
 
     threading.Thread(target=work, daemon=True).start()
-    return await ended
-
-
-def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(value)
-    else:
-        future.set_exception(error)
+    return await asyncio.wrap_future(ended)
 
 
 def _fill(nc: Any) -> None:

@@ -46,8 +46,6 @@ reports that and sends it again."""
 
 @dataclass
 class Figures(campaign.Figures):
-    """What happened."""
-
     calls: Counter[str] = field(default_factory=Counter)
 
 
@@ -302,20 +300,9 @@ def service(scene: Scene, name: str) -> None:
 
 CALLS: tuple[Callable[[Scene, str], None], ...] = (
     *(request, request_many, request_to_nobody, subscribe, iterate_limited, callback_and_drain),
-    *(
-        two_readers,
-        flush,
-        js_publish,
-        publisher,
-        shared_publisher,
-        shared_ingest,
-        atomic_batch,
-        fetch,
-        consume,
-        ordered,
-        stored,
-    ),
-    *(streams, keys, count_together, watch, live, objects, service),
+    *(two_readers, flush, js_publish, publisher, shared_publisher, shared_ingest, atomic_batch),
+    *(fetch, consume, ordered, stored, streams, keys, count_together, watch, live, objects),
+    service,
 )
 
 
@@ -346,10 +333,7 @@ def run(runs: int = 10_000, seed: int = 1, only: str = "") -> Figures:
         with (
             _server() as server,
             connect(server.url) as other,
-            connect(
-                server.url,
-                error_callback=lambda error: figures.wrong.append(f"reported: {error!r}"),
-            ) as nc,
+            connect(server.url, error_callback=log.reported) as nc,
         ):
             scene = Scene(nc, other)
             before = _tables(nc)

@@ -8,7 +8,6 @@ JetStream publish, an ack and a `get` of a bucket must end, within their timeout
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from random import Random
 from typing import Any
 
 from tests.support import campaign
+from tests.support.together import together
 
 import jetspark
 from jetspark import blocking
@@ -33,14 +33,11 @@ Send = Callable[[], Awaitable[object]]
 
 @dataclass
 class Figures(campaign.Figures):
-    """Shares and times."""
-
     smallest_share: float = 1.0
     slowest_call: float = 0.0
     counts: dict[str, list[int]] = field(default_factory=dict)
 
     def counted(self, how: str, counts: list[int]) -> None:
-        """What each task got."""
         self.counts[how] = counts
         share = min(counts) / max(*counts, 1)
         self.smallest_share = min(self.smallest_share, share)
@@ -120,6 +117,19 @@ async def _asyncio(url: str, figures: Figures, seconds: float, rng: Random) -> N
         await js.delete_stream("FAIR")
 
 
+def _in_threads(seconds: float, send: Callable[[], object]) -> list[int]:
+    counts = [0] * TASKS
+    end = time.monotonic() + seconds
+
+    def one(task: int) -> None:
+        while time.monotonic() < end:
+            send()
+            counts[task] += 1
+
+    together(one, range(TASKS))
+    return counts
+
+
 def _blocking(url: str, figures: Figures, seconds: float) -> None:
     with blocking.connect(url) as nc:
         js = nc.jetstream()
@@ -131,25 +141,7 @@ def _blocking(url: str, figures: Figures, seconds: float) -> None:
                 "publisher": lambda: publisher.send("fair.a", b"x"),
             }
             for name, send in ways.items():
-                counts = [0] * TASKS
-                end = time.monotonic() + seconds
-
-                def one(
-                    task: int,
-                    send: Callable[[], object] = send,
-                    counts: list[int] = counts,
-                    end: float = end,
-                ) -> None:
-                    while time.monotonic() < end:
-                        send()
-                        counts[task] += 1
-
-                threads = [threading.Thread(target=one, args=(task,)) for task in range(TASKS)]
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
-                figures.counted(f"blocking {name}", counts)
+                figures.counted(f"blocking {name}", _in_threads(seconds, send))
         js.delete_stream("FAIR")
 
 

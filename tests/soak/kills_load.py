@@ -19,8 +19,6 @@ from jetspark.server import NatsServer
 
 @dataclass
 class Figures(campaign.Figures):
-    """What happened."""
-
     faults: Counter[str] = field(default_factory=Counter)
     longest_recovery: float = 0.0
     """Seconds from a fault until the load made progress again."""

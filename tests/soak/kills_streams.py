@@ -35,8 +35,6 @@ _ACK_WAIT = 1.0  # seconds: what a kill has swallowed comes again soon
 
 
 class StreamLoad(Load):
-    """Stream S."""
-
     async def make_stream(self) -> None:
         self.js = self.clients[0].jetstream(timeout=10)
         await self.js.create_stream(
@@ -59,7 +57,6 @@ class StreamLoad(Load):
         return next((server for server in self.servers if server._name == leader), None)
 
     async def stepdown(self) -> None:
-        """The stream's leader leads no more."""
         await self.js.stream_leader_stepdown("S")
 
 
@@ -277,7 +274,6 @@ class OrderedReading(Reading):
         return None
 
     async def delete(self) -> None:
-        """Somebody deletes the consumer."""
         await self.publisher.delete_consumer("S", self.messages.name or "none")
 
     async def cut(self) -> None:

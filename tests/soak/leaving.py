@@ -18,10 +18,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -297,8 +298,6 @@ class Server:
 
 @dataclass
 class Figures(campaign.Figures):
-    """What happened."""
-
     left: int = 0
     slowest: float = 0.0
 
@@ -340,27 +339,33 @@ async def _left_on(url: str, runs: int, rng: Random, *, each: bool) -> Figures:
         async with group.consume("m", ack_wait=1):  # so does its consumer
             await asyncio.sleep(0.5)
         before = await asyncio.to_thread(server.has)
+
+        async def settled(what: str) -> None:
+            await asyncio.to_thread(figures.settled, server, before, what)
+
+        async def leave_in_thread(*how: Any) -> None:
+            await asyncio.to_thread(leave_blocking, other, *how)
+
+        clients: dict[str, Callable[..., Awaitable[None]]] = {
+            "": partial(leave, nc),
+            "blocking ": leave_in_thread,
+        }
         for _ in range(runs):
             for name in rng.sample([*KINDS], len(KINDS)):
                 for way in rng.sample([*WAYS], len(WAYS)):
                     kept: list[Any] = []
-                    await leave(nc, name, way, kept)
-                    if name in GO_ON:
-                        kept.clear()
-                    if each:
-                        await asyncio.to_thread(figures.settled, server, before, f"{name}, {way}")
-                    await asyncio.to_thread(leave_blocking, other, name, way, kept)
-                    if name in GO_ON:
-                        kept.clear()
-                    if each:
-                        what = f"blocking {name}, {way}"
-                        await asyncio.to_thread(figures.settled, server, before, what)
-                    figures.left += 2
+                    for client, left in clients.items():
+                        await left(name, way, kept)
+                        if name in GO_ON:
+                            kept.clear()
+                        if each:
+                            await settled(f"{client}{name}, {way}")
+                        figures.left += 1
             await asyncio.to_thread(end_of_loop, url)
-            await asyncio.to_thread(figures.settled, server, before, ENDED)
+            await settled(ENDED)
             code = f"from tests.soak.leaving import end_of_process as end; end({url!r})"
             await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], check=True)
-            await asyncio.to_thread(figures.settled, server, before, f"blocking, {ENDED}")
+            await settled(f"blocking, {ENDED}")
             figures.left += 2 * len(KINDS)
             figures.count_run()
     finally:

@@ -13,8 +13,9 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from tests.support import campaign
@@ -60,13 +61,10 @@ asyncio.run(write(sys.argv[1], int(sys.argv[2])))
 
 @dataclass
 class Figures(campaign.Figures):
-    """What was listed."""
-
     listings: Counter[str] = field(default_factory=Counter)
     slowest: float = 0.0
 
     def listed(self, what: str, names: list[str], seconds: float) -> None:
-        """A listing has these names."""
         self.count_run()
         self.listings[what] += 1
         self.slowest = max(self.slowest, seconds)
@@ -77,63 +75,40 @@ class Figures(campaign.Figures):
             self.wrong.append(f"{what}: {twice} are there twice")
 
 
-async def _watched(bucket: Any) -> list[str]:
-    async with bucket.watch() as watcher:
+LISTED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], str]]] = {
+    "keys": (lambda bucket: bucket.keys(), str),
+    "history": (lambda bucket: bucket.history(), lambda entry: str(entry.key)),
+    "objects": (lambda store: store.objects(), lambda info: str(info.name)),
+}
+"""What is listed whole, and the name of one of it."""
+KINDS = ("keys", "watch", "history", "live", "objects")
+
+
+async def _asyncio(what: str, place: Any) -> list[str]:
+    if what == "watch":
         names: list[str] = []
-        async for entry in watcher:
-            if entry is None:
-                return names
-            names.append(entry.key)
-    raise AssertionError("the watch ended")
+        async with place.watch() as watcher:
+            async for entry in watcher:
+                if entry is None:
+                    return names
+                names.append(entry.key)
+        raise AssertionError("the watch ended")
+    if what == "live":
+        async with place.live() as entries:
+            return list(entries)
+    listed, name_of = LISTED[what]
+    return [name_of(one) for one in await listed(place).all()]
 
 
-def _watched_blocking(bucket: Any) -> list[str]:
-    names: list[str] = []
-    with bucket.watch() as watcher:
-        for entry in watcher:
-            if entry is None:
-                break
-            names.append(entry.key)
-    return names
-
-
-async def _live(bucket: Any) -> list[str]:
-    async with bucket.live() as entries:
-        return list(entries)
-
-
-def _live_blocking(bucket: Any) -> list[str]:
-    with bucket.live() as entries:
-        return list(entries)
-
-
-async def _keys(bucket: Any) -> list[str]:
-    keys: list[str] = await bucket.keys().all()
-    return keys
-
-
-async def _history(bucket: Any) -> list[str]:
-    return [entry.key for entry in await bucket.history().all()]
-
-
-async def _objects(store: Any) -> list[str]:
-    return [info.name for info in await store.objects().all()]
-
-
-ASYNCIO: dict[str, Callable[[Any], Awaitable[list[str]]]] = {
-    "keys": _keys,
-    "watch": _watched,
-    "history": _history,
-    "live": _live,
-    "objects": _objects,
-}
-BLOCKING: dict[str, Callable[[Any], list[str]]] = {
-    "keys": lambda bucket: bucket.keys().all(),
-    "watch": _watched_blocking,
-    "history": lambda bucket: [entry.key for entry in bucket.history().all()],
-    "live": _live_blocking,
-    "objects": lambda store: [info.name for info in store.objects().all()],
-}
+def _blocking(what: str, place: Any) -> list[str]:
+    if what == "watch":
+        with place.watch() as watcher:
+            return [entry.key for entry in takewhile(lambda entry: entry is not None, watcher)]
+    if what == "live":
+        with place.live() as entries:
+            return list(entries)
+    listed, name_of = LISTED[what]
+    return [name_of(one) for one in listed(place).all()]
 
 
 async def run(runs: int = 2000, seed: int = 1, writers: int = 2) -> Figures:
@@ -143,7 +118,6 @@ async def run(runs: int = 2000, seed: int = 1, writers: int = 2) -> Figures:
 
 
 async def run_on(url: str, runs: int, seed: int, writers: int) -> Figures:
-    """`run` on a server."""
     figures, chance = Figures(), random.Random(seed)
     async with jetspark.connect(url) as nc:
         js, places = nc.jetstream(), dict[str, tuple[Any, Any]]()
@@ -163,14 +137,14 @@ async def run_on(url: str, runs: int, seed: int, writers: int) -> Figures:
         ]
         try:
             for _ in range(runs):
-                what, place = chance.choice(list(ASYNCIO)), chance.choice(list(places))
+                what, place = chance.choice(KINDS), chance.choice(list(places))
                 objects = stores if what == "objects" else places[place]
                 begun = nc.loop.time()
                 async with asyncio.timeout(60):
                     if chance.random() < 0.7:
-                        names, how = await ASYNCIO[what](objects[0]), f"asyncio {place} {what}"
+                        names, how = await _asyncio(what, objects[0]), f"asyncio {place} {what}"
                     else:
-                        names = await asyncio.to_thread(BLOCKING[what], objects[1])
+                        names = await asyncio.to_thread(_blocking, what, objects[1])
                         how = f"blocking {place} {what}"
                 figures.listed(how, names, nc.loop.time() - begun)
             if dead := [one.pid for one in writing if one.poll() is not None]:

@@ -33,8 +33,6 @@ _BLOCK = 1_000_003  # no multiple of anything
 
 @dataclass
 class Figures(campaign.Figures):
-    """What happened."""
-
     megabytes_up_per_second: float = 0.0
     megabytes_down_per_second: float = 0.0
     kills: int = 0

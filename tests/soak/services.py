@@ -31,8 +31,6 @@ _HANG = 30.0  # seconds, far more than any request may take
 
 @dataclass
 class Figures(campaign.Figures):
-    """What happened."""
-
     ended: Counter[str] = field(default_factory=Counter)
     """How requests ended."""
     killed: int = 0
@@ -42,8 +40,6 @@ class Figures(campaign.Figures):
 
 
 class Instances:
-    """The processes that run the service."""
-
     def __init__(self, url: str, figures: Figures, rng: random.Random) -> None:
         self._url = url
         self._figures = figures
@@ -94,11 +90,7 @@ async def _ask(services: Services, numbers: Iterator[int], figures: Figures) -> 
 
 
 async def run(
-    runs: int = 100_000,
-    seed: int = 0,
-    every: float = 5.0,
-    at_once: int = 10,
-    gently: bool = False,
+    runs: int = 100_000, seed: int = 0, every: float = 5.0, at_once: int = 10, gently: bool = False
 ) -> Figures:
     """Raises AssertionError when an instance ends otherwise than it should."""
     figures, rng = Figures(), random.Random(seed)

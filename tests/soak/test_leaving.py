@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,8 @@ async def until_ended(messages: ConsumerMessages) -> None:
 
 
 async def test_a_loop_over_consume_that_was_left_gives_no_message_to_a_dead_buffer(
-    js: JetStream, unique: Unique
+    js: JetStream, stream: str
 ) -> None:
-    stream = unique("LEFT")
-    await js.create_stream(name=stream, subjects=[f"{stream}.>"], storage="memory")
     for number in range(200):
         await js.publish(f"{stream}.a", b"%d" % number)
     consumer = await js.create_consumer(stream, name="c", ack_wait=0.2, max_deliver=3)
@@ -61,14 +60,11 @@ async def test_a_loop_over_consume_that_was_left_gives_no_message_to_a_dead_buff
     rest = list(await consumer.fetch(199, timeout=30))
     assert len(rest) == 199
     assert max(message.metadata.deliveries for message in rest) == 2
-    await js.delete_stream(stream)
 
 
 async def test_a_loop_that_is_left_while_another_task_loops_does_not_end_consuming(
-    js: JetStream, unique: Unique
+    js: JetStream, stream: str
 ) -> None:
-    stream = unique("SHARED")
-    await js.create_stream(name=stream, subjects=[f"{stream}.>"], storage="memory")
     consumer = await js.create_consumer(stream, name="c")
     messages = consumer.consume()
     got: list[int] = []
@@ -87,7 +83,6 @@ async def test_a_loop_that_is_left_while_another_task_loops_does_not_end_consumi
             await js.publish(f"{stream}.a")
     assert sorted(got) == [1, 2, 3, 4, 5]
     await until_ended(messages)
-    await js.delete_stream(stream)
 
 
 async def test_a_task_that_waits_keeps_its_subscription(nc: Client, unique: Unique) -> None:
@@ -153,8 +148,6 @@ def test_messages_that_no_thread_can_read_are_not_queued(
 def test_a_child_process_that_drops_an_iterator_leaves_the_parents_alone(
     shared_server: NatsServer, unique: Unique, tmp_path: Path
 ) -> None:
-    import os
-
     with blocking.connect(shared_server.url) as nc:
         subscription = nc.subscribe(unique("forked"))
         nc.publish(subscription.subject, b"first")

@@ -103,14 +103,8 @@ def write_backup(
 ) -> Path:
     """A folder as `nats stream backup` writes it, of stream S."""
     folder.mkdir(parents=True, exist_ok=True)
-    state = {
-        "messages": messages,
-        "bytes": 0,
-        "first_seq": first,
-        "last_seq": last,
-        "first_ts": "2026-01-01T00:00:00Z",
-        "last_ts": "2026-01-01T00:00:00Z",
-    }
+    sequences = {"messages": messages, "bytes": 0, "first_seq": first, "last_seq": last}
+    state = {**sequences, **dict.fromkeys(("first_ts", "last_ts"), "2026-01-01T00:00:00Z")}
     document = {"config": {"name": "S", "subjects": ["s.>"], **config}, "state": state}
     (folder / "backup.json").write_text(json.dumps(document))
     (folder / "stream.tar.s2").write_bytes(stream_of(content))

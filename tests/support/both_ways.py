@@ -53,11 +53,7 @@ def _type(kind: pa.DataType) -> pa.DataType:
 
 
 def differences(
-    spark: SparkSession,
-    source: Mapping[str, str],
-    folder: Path,
-    format_: Format,
-    **how: Any,
+    spark: SparkSession, source: Mapping[str, str], folder: Path, format_: Format, **how: Any
 ) -> tuple[int, list[str]]:
     """Messages that became rows or records, and how the tables of both ways differ. With a
     `quarantine` of True there is a table for records that do not become rows."""

@@ -43,12 +43,8 @@ def make_certificates(folder: Path) -> Certificates:
     authority, other = trustme.CA(), trustme.CA()
     server = authority.issue_cert("localhost", "127.0.0.1", "::1")
     client = authority.issue_cert("client@example.org")
-    files = Certificates(
-        *(
-            folder / f"{name}.pem"
-            for name in ("ca", "other-ca", "server", "server-key", "client", "client-key")
-        )
-    )
+    names = ("ca", "other-ca", "server", "server-key", "client", "client-key")
+    files = Certificates(*(folder / f"{name}.pem" for name in names))
     authority.cert_pem.write_to_path(files.ca)
     other.cert_pem.write_to_path(files.other_ca)
     for issued, cert, key in (

@@ -102,19 +102,6 @@ class Cluster:
                 error = client.api(f"STREAM.DELETE.{name}").get("error")
         return error
 
-    def meta_leader(self) -> NatsServer:
-        """The server that leads the cluster's metadata, as the servers themselves log it."""
-        leaders = [
-            server
-            for server in self.servers
-            if server.running
-            and server.log.rfind("Self is new JetStream cluster metadata leader")
-            > server.log.rfind("JetStream cluster new metadata leader")
-        ]
-        if len(leaders) != 1:
-            raise LookupError(f"{len(leaders)} servers say that they lead")
-        return leaders[0]
-
     def __enter__(self) -> Self:
         return self.start()
 

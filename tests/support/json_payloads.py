@@ -115,10 +115,7 @@ NESTED: dict[str, tuple[str, Kind]] = {
         _object(a="int", b="string", c=_object(d="double", e="boolean")),
     ),
     "l": ("array<bigint>", _list("bigint")),
-    "o": (
-        "array<struct<at: timestamp, on: date>>",
-        _list(_object(at="timestamp", on="date")),
-    ),
+    "o": ("array<struct<at: timestamp, on: date>>", _list(_object(at="timestamp", on="date"))),
     "m": ("map<string, double>", _map("double")),
     "g": ("map<string, array<string>>", _map(_list("string"))),
     "p": ("decimal(10, 2)", "decimal"),
@@ -129,6 +126,8 @@ NESTED: dict[str, tuple[str, Kind]] = {
     "n": ("bigint", "bigint"),
 }
 """Types in DDL, which are in no kernel, and what makes their values."""
+NESTED_TYPES = {name: ddl for name, (ddl, _) in NESTED.items()}
+NESTED_KINDS = {name: kind for name, (_, kind) in NESTED.items()}
 
 
 def payload(rng: random.Random, fields: Mapping[str, Kind] = FIELDS) -> bytes:

@@ -34,21 +34,16 @@ class HubAndLeaf:
         listen, url = f"127.0.0.1:{port}", f"nats-leaf://127.0.0.1:{through or port}"
         # A proxy has to see frames.
         plain = "" if through is None else "compression: off"
-        self.hub = self._server(
-            folder,
-            "hub",
-            f'leafnodes {{ listen: "{listen}", no_advertise: true\n {plain} }}',
-            hub_binary,
-        )
-        self.leaf = self._server(
-            folder, "leaf", f'leafnodes {{ reconnect: 1, remotes: [{{ url: "{url}"\n {plain} }}] }}'
-        )
+        of_hub = f'listen: "{listen}", no_advertise: true\n {plain}'
+        of_leaf = f'reconnect: 1, remotes: [{{ url: "{url}"\n {plain} }}]'
+        self.hub = self._server(folder, "hub", of_hub, hub_binary)
+        self.leaf = self._server(folder, "leaf", of_leaf)
 
     def _server(
         self, folder: Path, domain: str, leafnodes: str, binary: Path | None = None
     ) -> NatsServer:
         file = folder / f"{domain}.conf"
-        file.write_text(f"jetstream {{ domain: {domain} }}\n{leafnodes}\n", "utf-8")
+        file.write_text(f"jetstream {{ domain: {domain} }}\nleafnodes {{ {leafnodes} }}\n", "utf-8")
         server = NatsServer(
             port=0, host="127.0.0.1", jetstream=True, name=domain, config=file, binary=binary
         )

@@ -8,15 +8,22 @@ import pyarrow as pa
 
 from jetspark.lakehouse.new_files import NewFile, write_files
 from jetspark.lakehouse.table import Table
+from jetspark.lakehouse.upserts import staged
 
 SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
+
+
+def write(table: Table, rows: pa.Table, *, apart: bool = False) -> list[NewFile]:
+    """Files with these rows, which nobody has committed; `apart`: for an upsert."""
+    layout = table.layout(10**8, "zstd")
+    layout = staged(layout) if apart else layout
+    return write_files(layout, table.storage, "part-00000", rows.to_batches())
 
 
 def written(table: Table, start: int, end: int) -> list[NewFile]:
     """Files with these numbers, which nobody has committed."""
     kinds = [str(n % 2) for n in range(start, end)]
-    batch = pa.record_batch([list(range(start, end)), kinds], schema=SCHEMA)
-    return write_files(table.layout(10**8, "zstd"), table.storage, "part-0", [batch])
+    return write(table, pa.table([list(range(start, end)), kinds], schema=SCHEMA))
 
 
 def rows(table: Table) -> Counter[int]:

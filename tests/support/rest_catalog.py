@@ -93,10 +93,5 @@ def _changed(tables: SqlCatalog, parts: list[str], body: bytes) -> str:
 
 
 def _document(metadata: TableMetadata, place: str) -> str:
-    return json.dumps(
-        {
-            "metadata-location": place,
-            "metadata": json.loads(metadata.model_dump_json()),
-            "config": {},
-        }
-    )
+    document = {"metadata-location": place, "metadata": json.loads(metadata.model_dump_json())}
+    return json.dumps({**document, "config": {}})

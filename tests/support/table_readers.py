@@ -42,13 +42,17 @@ class _Connections(threading.local):
 _connections = _Connections()
 
 
-def by_duckdb(format_: str, table: Path, sql: str) -> list[tuple[Any, ...]]:
-    """The rows of a query, in which `t` is the table."""
+def in_duckdb(format_: str, table: Path, sql: str) -> duckdb.DuckDBPyConnection:
+    """A query, in which `t` is the table, with its result."""
     if format_ not in _connections.of:
         _connections.of[format_] = duckdb_of(format_)
     scan = f"{_FUNCTION[format_]}('{table}')"
-    query = sql.replace("FROM t", f"FROM {scan}")
-    return _connections.of[format_].execute(query).fetchall()
+    return _connections.of[format_].execute(sql.replace("FROM t", f"FROM {scan}"))
+
+
+def by_duckdb(format_: str, table: Path, sql: str) -> list[tuple[Any, ...]]:
+    """The rows of a query, in which `t` is the table."""
+    return in_duckdb(format_, table, sql).fetchall()
 
 
 def by_polars(format_: str, table: Path) -> polars.LazyFrame:
