@@ -17,6 +17,7 @@ from jetspark.kv import Bucket
 from jetspark.objects import ObjectStore
 from jetspark.services import Request
 
+Calling = Callable[["Scene", str], Coroutine[Any, Any, object]]
 LARGE = 300_000
 MESSAGES = 30
 
@@ -116,8 +117,8 @@ class Call:
     """`make` gives the coroutine; `after` puts right at the server what may have been done."""
 
     name: str
-    make: Callable[[Scene, str], Coroutine[Any, Any, object]]
-    after: Callable[[Scene, str], Coroutine[Any, Any, object]] | None = None
+    make: Calling
+    after: Calling | None = None
     expected: tuple[type[BaseException], ...] = ()
     may_log: str | None = None
 
@@ -220,11 +221,6 @@ async def client_events(scene: Scene, name: str) -> None:
         events.close()
 
 
-async def replies_left(scene: Scene, name: str) -> None:
-    async with scene.nc.request_many("many") as replies:
-        await first(replies, 2)
-
-
 # -- JetStream -----------------------------------------------------------------------------------
 
 
@@ -259,11 +255,6 @@ async def next_and_ack(scene: Scene, name: str) -> None:
     message = await scene.consumer.next(timeout=2)
     await message.in_progress()
     await message.nak()
-
-
-async def consume(scene: Scene, name: str) -> None:
-    async with scene.consumer.consume(max_messages=4) as messages:
-        await first(messages, 6)
 
 
 async def consume_callback(scene: Scene, name: str) -> None:
@@ -345,11 +336,6 @@ async def keys_by_hand(scene: Scene, name: str) -> None:
     await bucket.purge(name)
 
 
-async def bucket_watch(scene: Scene, name: str) -> None:
-    async with scene.bucket.watch("*") as watch:
-        await first(watch, 3)
-
-
 async def watch_callback(scene: Scene, name: str) -> None:
     enough = asyncio.Event()
 
@@ -417,11 +403,6 @@ async def object_calls(scene: Scene, name: str) -> None:
     await scene.store.delete(name)
 
 
-async def object_watch(scene: Scene, name: str) -> None:
-    async with scene.store.watch() as watch:
-        await first(watch, 1)
-
-
 async def service(scene: Scene, name: str) -> None:
     async def echo(request: Request) -> None:
         await asyncio.sleep(0)
@@ -438,7 +419,15 @@ async def service_called(scene: Scene, name: str) -> None:
     assert await scene.nc.services().ping("called").all()
 
 
-def listing(make: Callable[[Scene], Any]) -> Callable[[Scene, str], Coroutine[Any, Any, object]]:
+def some(make: Callable[[Scene], Any], count: int) -> Calling:
+    async def call(scene: Scene, name: str) -> None:
+        async with make(scene) as items:
+            await first(items, count)
+
+    return call
+
+
+def listing(make: Callable[[Scene], Any]) -> Calling:
     async def call(scene: Scene, name: str) -> object:
         return await make(scene).all()
 
@@ -452,7 +441,7 @@ CALLS = (
     Call("request", lambda s, n: s.nc.request("echo", b"x")),
     Call("request to nobody", lambda s, n: s.nc.request(n), expected=(jetspark.NoRespondersError,)),
     Call("request_many", lambda s, n: _awaiting(s.nc.request_many("many", max_msgs=3))),
-    Call("request_many left", replies_left),
+    Call("request_many left", some(lambda s: s.nc.request_many("many"), 2)),
     Call("subscribe, next", core_subscribe),
     Call("subscribe, iterate", core_iterate),
     Call("subscribe, drain", core_drain_subscription),
@@ -467,7 +456,7 @@ CALLS = (
     Call("fast ingest", ingest),
     Call("fetch", fetch),
     Call("next", next_and_ack),
-    Call("consume", consume),
+    Call("consume", some(lambda s: s.consumer.consume(max_messages=4), 6)),
     Call("consume, callback", consume_callback),
     Call("ordered", ordered),
     Call("push", push),
@@ -490,7 +479,7 @@ CALLS = (
     Call("kv writes", keys_by_hand, lambda s, n: s.bucket.purge(n)),
     Call("kv keys", listing(lambda s: s.bucket.keys())),
     Call("kv history", listing(lambda s: s.bucket.history("a"))),
-    Call("kv watch", bucket_watch),
+    Call("kv watch", some(lambda s: s.bucket.watch("*"), 3)),
     Call("kv watch, callback", watch_callback),
     Call("kv live", live_bucket),
     Call("kv lock", lock),
@@ -505,7 +494,7 @@ CALLS = (
     Call("object calls", object_calls, delete_object),
     Call("object orphans", lambda s, n: s.store.purge_orphans()),
     Call("object list", listing(lambda s: s.store.objects())),
-    Call("object watch", object_watch),
+    Call("object watch", some(lambda s: s.store.watch(), 1)),
     Call("service", service),
     Call("service called", service_called),
 )
