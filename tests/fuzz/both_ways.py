@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tests.support import campaign
 from tests.support.both_ways import differences
 from tests.support.java import small_jvms
-from tests.support.json_payloads import FIELDS, NESTED_KINDS, NESTED_TYPES, Kind, payload
+from tests.support.json_payloads import FIELDS, SCHEMAS, payload
 from tests.support.streams import Admin
 
 from jetspark.lakehouse.formats import Format
@@ -29,12 +29,7 @@ if TYPE_CHECKING:
 
 _AT_A_TIME = 5_000
 _FEW = {name: FIELDS[name] for name in ("l", "t", "at")}
-SCHEMAS: list[tuple[dict[str, str], dict[str, Kind]]] = [
-    (FIELDS, dict(FIELDS)),
-    (_FEW, dict(_FEW)),
-    (NESTED_TYPES, NESTED_KINDS),
-]
-"""Types in DDL, and what makes their values."""
+_SCHEMAS = [SCHEMAS[0], (_FEW, _FEW), SCHEMAS[1]]
 
 
 @dataclass
@@ -50,7 +45,7 @@ def fuzz(
     with Admin(server.url) as admin:
         while figures.runs < runs:
             rng = random.Random(f"{seed} {turn}")
-            types, kinds = SCHEMAS[turn % len(SCHEMAS)]
+            types, kinds = _SCHEMAS[turn % len(_SCHEMAS)]
             size = min(_AT_A_TIME, runs - figures.runs)
             name = admin.stream()
             admin.fill([(name, payload(rng, kinds)) for _ in range(size)])

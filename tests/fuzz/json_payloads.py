@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tests.fuzz.sanitized import c_kernel
 from tests.support import campaign
-from tests.support.json_payloads import FIELDS, NESTED_KINDS, NESTED_TYPES, payload
+from tests.support.json_payloads import SCHEMAS, payload
 
 _ROWS = 100
 
@@ -29,9 +29,8 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
     from jetspark.codecs.json_fields import JsonFields
     from jetspark.codecs.kernel_columns import buffers_of
 
-    flat = FIELDS, FIELDS
     schemas = []
-    for types, kinds in (flat, (NESTED_TYPES, NESTED_KINDS)):
+    for types, kinds in SCHEMAS:
         ddl = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
         schemas.append((kinds, JsonFields(pa.schema(arrow_fields(ddl, "json:")))))
     rng = random.Random(seed)

@@ -126,8 +126,14 @@ NESTED: dict[str, tuple[str, Kind]] = {
     "n": ("bigint", "bigint"),
 }
 """Types in DDL, which are in no kernel, and what makes their values."""
-NESTED_TYPES = {name: ddl for name, (ddl, _) in NESTED.items()}
-NESTED_KINDS = {name: kind for name, (_, kind) in NESTED.items()}
+SCHEMAS: list[tuple[Mapping[str, str], Mapping[str, Kind]]] = [
+    (FIELDS, FIELDS),
+    (
+        {name: ddl for name, (ddl, _) in NESTED.items()},
+        {name: kind for name, (_, kind) in NESTED.items()},
+    ),
+]
+"""A flat one and a nested one: types in DDL, and what makes their values."""
 
 
 def payload(rng: random.Random, fields: Mapping[str, Kind] = FIELDS) -> bytes:
