@@ -16,14 +16,26 @@ from typing import Any
 
 from tests.fuzz.sanitized import c_kernel
 from tests.support import campaign
-from tests.support import spoiled as spoil
-
-_PIECES = (b"\0", b"\xff" * 9, b"\x01\x00", b"\x80" * 11 + b"\1")
 
 
 def spoiled(data: bytes, rng: random.Random) -> bytes:
     """The same with something wrong about it, most of the time."""
-    return spoil.spoiled(data, rng, _PIECES, rng.choice((0, 1, 1, 2, 4)))
+    out = bytearray(data)
+    for _ in range(rng.choice((0, 1, 1, 2, 4))):
+        at = rng.randint(0, len(out))
+        to = min(len(out), at + rng.choice((1, 1, 2, 8, 40)))
+        kind = rng.random()
+        if kind < 0.5:
+            out[at:to] = rng.randbytes(to - at)
+        elif kind < 0.65:
+            del out[at:to]
+        elif kind < 0.8:
+            out[at:at] = rng.choice((b"\0", b"\xff" * 9, b"\x01\x00", b"\x80" * 11 + b"\1"))
+        elif kind < 0.95:
+            out[at:at] = out[at:to]
+        else:
+            del out[at:]
+    return bytes(out)
 
 
 _MOST_AT_ONCE = 1 << 20

@@ -20,7 +20,6 @@ from tests.codecs.avro_schemas import EPOCH, in_spark, payload_schema, written
 from tests.codecs.test_framing import Registry, batch, confluent, packed
 from tests.codecs.test_protobuf import ORDER, SOURCE, Order, as_row
 from tests.support import campaign
-from tests.support.spoiled import spoiled
 
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding
@@ -245,10 +244,23 @@ _TEXTS: Final = [
 
 
 def _spoiled(rng: random.Random, payload: bytes) -> bytes:
-    if rng.random() < 0.15:
-        return rng.randbytes(rng.randrange(40))
-    piece = bytes(rng.choices(_ODD, k=rng.randrange(1, 11)))
-    return spoiled(payload, rng, [piece], 1)
+    found = bytearray(payload or b"\0")
+    match rng.randrange(6):
+        case 0:
+            found[rng.randrange(len(found))] = rng.randrange(256)
+        case 1:
+            del found[rng.randrange(len(found)) :]
+        case 2:
+            at = rng.randrange(len(found))
+            found[at:at] = bytes(rng.choices(_ODD, k=rng.randrange(1, 11)))
+        case 3:
+            found += rng.randbytes(rng.randrange(1, 9))
+        case 4:
+            return rng.randbytes(rng.randrange(40))
+        case _:
+            at = rng.randrange(len(found))
+            found[at:at] = found[rng.randrange(len(found)) :] * rng.randrange(1, 4)
+    return bytes(found)
 
 
 def _hostile_json(rng: random.Random, payload: bytes) -> bytes:

@@ -15,7 +15,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.support import campaign
-from tests.support.spoiled import spoiled
 
 from jetspark import Client, JetsparkError
 from jetspark.connection.options import make_options
@@ -60,8 +59,24 @@ _TOKENS = [
 
 def stream(rng: random.Random) -> bytes:
     """A few frames of a server, most of the time with something wrong about them."""
-    data = b"".join(rng.choices(SEEDS, k=rng.randint(1, 6)))
-    return spoiled(data, rng, _TOKENS, rng.choice((0, 1, 1, 2, 4, 8)))
+    data = bytearray(b"".join(rng.choices(SEEDS, k=rng.randint(1, 6))))
+    for _ in range(rng.choice((0, 1, 1, 2, 4, 8))):
+        at = rng.randint(0, len(data))
+        to = min(len(data), at + rng.choice((1, 1, 2, 8, 40)))
+        kind = rng.random()
+        if kind < 0.3:
+            data[at:to] = rng.randbytes(to - at)
+        elif kind < 0.5:
+            del data[at:to]
+        elif kind < 0.7:
+            data[at:at] = rng.choice(_TOKENS)
+        elif kind < 0.85:
+            data[at:to] = rng.choice(_TOKENS)
+        elif kind < 0.95:
+            data[at:at] = data[at:to]
+        else:
+            del data[at:]
+    return bytes(data)
 
 
 def chunks(data: bytes, rng: random.Random) -> list[bytes]:

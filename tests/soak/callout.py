@@ -20,7 +20,6 @@ from typing import Any
 
 from tests.support import campaign
 from tests.support.callout import CalloutKeys
-from tests.support.spoiled import spoiled
 
 from jetspark.errors import AuthError, CalloutRefusal, NKeyError
 from jetspark.full_client import Client, connect
@@ -156,9 +155,22 @@ class Spoiler:
         return how, payload, headers, how == "right"
 
     def spoilt(self, data: bytes) -> bytes:
-        piece = self.chance.randbytes(self.chance.randrange(1, 20))
-        changed = spoiled(data, self.chance, [piece], self.chance.randrange(1, 4))
-        return data + b"\0" if changed == data else changed
+        chance = self.chance
+        changed = bytearray(data)
+        for _ in range(chance.randrange(1, 4)):
+            place = chance.randrange(len(changed) + 1)
+            match chance.randrange(4):
+                case 0:
+                    changed[place : place + 1] = bytes([chance.randrange(256)])
+                case 1:
+                    del changed[place : place + chance.randrange(1, 50)]
+                case 2:
+                    changed[place:place] = chance.randbytes(chance.randrange(1, 20))
+                case _:
+                    changed = changed[:place]
+        if bytes(changed) == data:
+            changed.append(0)
+        return bytes(changed)
 
     def junk(self) -> Any:
         chance = self.chance
