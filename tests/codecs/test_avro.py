@@ -240,3 +240,41 @@ def _is_plain(schema: Schema) -> bool:
     """fastavro has its own types for some."""
     text = json.dumps(schema)
     return "time-millis" not in text and "nanos" not in text
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader"),
+    [
+        (
+            {"type": "int", "logicalType": "date"},
+            {"type": "long", "logicalType": "timestamp-millis"},
+        ),
+        (
+            {"type": "int", "logicalType": "time-millis"},
+            {"type": "long", "logicalType": "time-micros"},
+        ),
+        *(
+            ({"type": "long", "logicalType": one}, {"type": "long", "logicalType": other})
+            for one, other in [
+                ("timestamp-nanos", "timestamp-micros"),
+                ("timestamp-millis", "timestamp-nanos"),
+                ("timestamp-millis", "local-timestamp-millis"),
+            ]
+        ),
+    ],
+)
+def test_a_number_of_one_logical_type_is_none_of_another(writer: Schema, reader: Schema) -> None:
+    one = {"type": "record", "name": "R", "fields": [{"name": "a", "type": writer}]}
+    other = {"type": "record", "name": "R", "fields": [{"name": "a", "type": reader}]}
+    with pytest.raises(
+        Undecodable, match=f"a is {writer['logicalType']}, not {reader['logicalType']}"
+    ):
+        decoded(one, [b"\x02"], other)
+
+
+@pytest.mark.parametrize(("kind", "default"), [("int", 1.5), ("long", True), ("string", 1)])
+def test_a_default_of_another_type_is_refused(kind: str, default: Any) -> None:
+    writer = record(["int"])
+    reader = {**writer, "fields": [{"name": "y", "type": kind, "default": default}]}
+    with pytest.raises(Undecodable, match="default of y"):
+        decoded(writer, [b"\x02"], reader)

@@ -352,6 +352,18 @@ def default_of(wanted: Field, name: str) -> pa.Array:
         raise Undecodable(f"The default of {name} is of another type: {error}.") from None
 
 
+_IN_JSON: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "null": type(None),
+    "boolean": bool,
+    "int": int,
+    "long": int,
+    "float": (int, float),
+    "double": (int, float),
+    "string": str,
+    "enum": str,
+}
+
+
 def _value(type_: Type, given: Any) -> Any:
     """A default in JSON, for PyArrow."""
     match type_.kind:
@@ -370,9 +382,10 @@ def _value(type_: Type, given: Any) -> Any:
             if type_.logical != "decimal":
                 return raw
             return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-type_.digits[1])
-    if type_.logical.endswith("-millis"):
-        return 1000 * given
-    return given
+    fits = isinstance(given, _IN_JSON[type_.kind])
+    if not fits or (isinstance(given, bool) and type_.kind != "boolean"):
+        raise TypeError(f"{given!r} is no {type_.kind}")
+    return 1000 * given if type_.logical.endswith("-millis") else given
 
 
 def _value_of_union(type_: Type, given: Any) -> Any:

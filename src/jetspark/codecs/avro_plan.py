@@ -24,6 +24,14 @@ from jetspark.codecs.kernel_columns import Slot
 _NODE: Final = struct.Struct("=BBBBiiIII")
 
 
+_SAME_MEANING: Final = (
+    {"timestamp-millis", "timestamp-micros"},
+    {"local-timestamp-millis", "local-timestamp-micros"},
+)
+"""Logical types of which one is converted into the other. A number of any other one would be taken
+for another value."""
+
+
 @dataclass(frozen=True)
 class Node:
     """A part of a datum."""
@@ -106,6 +114,10 @@ def _resolve(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
             raise Undecodable(f"{name} has {writer.size} bytes, not {reader.size}.")
     if (writer.logical == "decimal") != (reader.logical == "decimal"):
         raise Undecodable(f"{name} is {writer.logical or writer.kind}, not {reader.kind}.")
+    if {writer.declared, reader.declared} not in _SAME_MEANING and (
+        writer.declared and reader.declared and writer.declared != reader.declared
+    ):
+        raise Undecodable(f"{name} is {writer.declared}, not {reader.declared}.")
     unit = writer.logical if "timestamp" in writer.logical else reader.logical
     is_millis = pa.types.is_timestamp(slot.kind) and unit.endswith("-millis")
     return replace(node, is_millis=is_millis, scale=writer.digits[1])

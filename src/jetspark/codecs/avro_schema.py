@@ -111,6 +111,8 @@ class Type:
     aliases: frozenset[str] = frozenset()
     logical: str = ""
     """One that Spark knows."""
+    declared: str = ""
+    """The logical type of the schema, whether or not Spark knows it."""
     size: int = 0
     digits: tuple[int, int] = (0, 0)
     """Precision and scale of a decimal."""
@@ -238,7 +240,9 @@ class _Parser:
                 if any(one.kind == "union" for one in parts) or not parts:
                     raise Undecodable("a union has no union in it, and at least one type")
                 if _wide([one for one in parts if one.kind != "null"]) is not None:
-                    parts = tuple(replace(one, logical="") for one in parts)  # to Spark a number
+                    parts = tuple(
+                        replace(one, logical="", declared="") for one in parts
+                    )  # to Spark a number
                 return Type("union", parts=parts)
             case {"type": "array", "items": items}:
                 element = self._type(items, space)
@@ -325,7 +329,8 @@ def _full(name: str, space: str) -> str:
 
 
 def _with_logical(type_: Type, given: Mapping[str, Any]) -> Type:
-    logical = str(given.get("logicalType"))
+    logical = str(given.get("logicalType") or "")
+    type_ = replace(type_, declared=logical)
     if (type_.kind, logical) in _LOGICAL:
         return replace(type_, logical=logical)
     if logical == "decimal" and type_.kind in ("bytes", "fixed"):
