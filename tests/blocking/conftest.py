@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetspark.blocking import Client, connect
+from jetspark.blocking import Client, JetStream, connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.conftest import Unique
 
     from jetspark.server import NatsServer
 
@@ -18,3 +20,17 @@ if TYPE_CHECKING:
 def nc(shared_server: NatsServer) -> Iterator[Client]:
     with connect(shared_server.url) as client:
         yield client
+
+
+@pytest.fixture
+def js(nc: Client) -> JetStream:
+    return nc.jetstream()
+
+
+@pytest.fixture
+def stream(js: JetStream, unique: Unique) -> Iterator[str]:
+    """A stream in memory that listens to "<its name>.>"."""
+    name = unique("S")
+    js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    yield name
+    js.delete_stream(name)

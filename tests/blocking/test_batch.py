@@ -10,13 +10,13 @@ import pytest
 from jetspark.errors import NotEnabledOnStreamError, PublishFailedError, WrongLastSequenceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.conftest import NeedsServer, Unique
 
     from jetspark.blocking import Client
 
 
 @pytest.fixture
-def stream(nc: Client, unique: Callable[[str], str], needs_server: Callable[[str], None]) -> str:
+def stream(nc: Client, unique: Unique, needs_server: NeedsServer) -> str:
     """A stream in memory that takes batches."""
     needs_server("2.12")
     name = unique("S")
@@ -51,9 +51,7 @@ def test_an_exception_gives_an_atomic_batch_up(nc: Client, stream: str) -> None:
     assert js.stream_info(stream).state.messages == 0
 
 
-def test_threads_add_to_one_fast_ingest(
-    nc: Client, stream: str, needs_server: Callable[[str], None]
-) -> None:
+def test_threads_add_to_one_fast_ingest(nc: Client, stream: str, needs_server: NeedsServer) -> None:
     needs_server("2.14")
     js = nc.jetstream()
     js.update_stream(name=stream, allow_batched=True)
@@ -72,9 +70,7 @@ def test_threads_add_to_one_fast_ingest(
     assert js.stream_info(stream).state.messages == 3000
 
 
-def test_fast_ingest_tells_what_failed(
-    nc: Client, stream: str, needs_server: Callable[[str], None]
-) -> None:
+def test_fast_ingest_tells_what_failed(nc: Client, stream: str, needs_server: NeedsServer) -> None:
     needs_server("2.14")
     js = nc.jetstream()
     with js.fast_ingest() as ingest:

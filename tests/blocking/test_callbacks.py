@@ -10,14 +10,13 @@ from queue import Queue
 from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
 from jetspark.blocking import Client, connect
 from jetspark.connection.events import Closed, Connected
 from jetspark.connection.nkeys import KeyKind, KeyPair
 from jetspark.errors import ConfigError, JetsparkError, ServiceError
 from jetspark.server import NatsServer
-
-Unique = Callable[[str], str]
 
 CALLED: list[object] = []
 
@@ -82,9 +81,7 @@ def calls_with_a_callback(nc: Client, name: str, folder: Path) -> dict[str, Call
     }
 
 
-def test_every_call_refuses_what_is_seen_to_be_async(
-    nc: Client, unique: Unique, tmp_path: Path
-) -> None:
+def test_every_call_refuses_what_is_async(nc: Client, unique: Unique, tmp_path: Path) -> None:
     for name, call in calls_with_a_callback(nc, unique("S"), tmp_path).items():
         for callback in SHOWN:
             with pytest.raises(ConfigError, match="plain functions"):
@@ -162,9 +159,7 @@ def test_what_an_event_callback_raises_reaches_the_error_callback(
     assert [str(one.__cause__) for one in (first, last)] == [Connected.__name__, Closed.__name__]
 
 
-async def test_the_asyncio_client_tells_of_a_generator(
-    shared_server: NatsServer, unique: Unique
-) -> None:
+async def test_asyncio_client_tells_of_generator(shared_server: NatsServer, unique: Unique) -> None:
     import jetspark
 
     errors: asyncio.Queue[JetsparkError] = asyncio.Queue()
@@ -175,9 +170,7 @@ async def test_the_asyncio_client_tells_of_a_generator(
         assert "generator" in str(await asyncio.wait_for(errors.get(), 20))
 
 
-async def test_the_error_callback_is_told_what_the_event_callback_raised(
-    shared_server: NatsServer,
-) -> None:
+async def test_error_callback_is_told_what_event_callbacks_raise(shared_server: NatsServer) -> None:
     import jetspark
 
     errors: asyncio.Queue[JetsparkError] = asyncio.Queue()

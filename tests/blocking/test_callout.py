@@ -13,12 +13,10 @@ from jetspark.errors import AuthError, CalloutRefusal, ConfigError
 from jetspark.identity import AuthRequest, CurveKeyPair, Grant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.server import NatsServer
+    from tests.conftest import MakeServer
 
 
-def test_callout_handlers_run_in_threads_at_once(make_server: Callable[..., NatsServer]) -> None:
+def test_callout_handlers_run_in_threads_at_once(make_server: MakeServer) -> None:
     keys = CalloutKeys(xkey=CurveKeyPair.new())
     server = make_server(keys.config())
     both = threading.Barrier(2, timeout=30)

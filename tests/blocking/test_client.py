@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 
 import pytest
-from tests.conftest import MakeServer
+from tests.conftest import MakeServer, Unique
 
 from jetspark import PreparedMessage, errors
 from jetspark.blocking import Client, Message, connect
@@ -23,8 +23,6 @@ from jetspark.connection.events import (
     Reconnected,
 )
 from jetspark.server import NatsServer
-
-Unique = Callable[[str], str]
 
 
 def open_requests(nc: Client) -> int:
@@ -231,9 +229,7 @@ def test_drain_lets_callbacks_finish_and_answer(shared_server: NatsServer, uniqu
     assert nc.status is ConnectionStatus.CLOSED
 
 
-def test_drain_in_a_callback_does_not_wait_for_itself(
-    shared_server: NatsServer, unique: Unique
-) -> None:
+def test_drain_in_a_callback_does_not_wait(shared_server: NatsServer, unique: Unique) -> None:
     nc = connect(shared_server.url)
     events = nc.events()
     seen: Queue[bytes] = Queue()

@@ -16,6 +16,8 @@ from jetspark.blocking import connect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.conftest import NeedsServer, Unique
+
     from jetspark.blocking import Client
     from jetspark.blocking.jetstream import JsMsg, PullConsumer
     from jetspark.server import NatsServer
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def filled(nc: Client, unique: Callable[[str], str]) -> Filled:
+def filled(nc: Client, unique: Unique) -> Filled:
     """A consumer of a stream with so many messages."""
 
     def make(count: int) -> PullConsumer:
@@ -164,7 +166,7 @@ def test_closing_the_client_ends_the_iteration(shared_server: NatsServer, filled
 
 
 def test_blocking_consumer_pulls_with_a_priority_group(
-    nc: Client, unique: Callable[[str], str], needs_server: Callable[[str], None]
+    nc: Client, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     js, name = nc.jetstream(), unique("S")

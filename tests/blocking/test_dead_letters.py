@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from tests.blocking.eventually import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.conftest import Unique
 
     from jetspark.blocking import Client
 
 
-def test_dead_letters_are_moved_and_replayed(nc: Client, unique: Callable[[str], str]) -> None:
+def test_dead_letters_are_moved_and_replayed(nc: Client, unique: Unique) -> None:
     js = nc.jetstream(timeout=20)
     name = unique("ORDERS")
     js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")

@@ -7,27 +7,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetspark.blocking import connect
 from jetspark.errors import RequestTimeoutError
 from jetspark.groups import PartitioningFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+    from tests.conftest import NeedsServer, Unique
 
     from jetspark.blocking.groups import ElasticGroup, GroupMsg
     from jetspark.blocking.jetstream import JetStream
-    from jetspark.server import NatsServer
 
 
-@pytest.fixture
-def js(shared_server: NatsServer, needs_server: Callable[[str], None]) -> Iterator[JetStream]:
+@pytest.fixture(autouse=True)
+def _groups(needs_server: NeedsServer) -> None:
     needs_server("2.11")
-    with connect(shared_server.url) as nc:
-        yield nc.jetstream()
 
 
 @pytest.fixture
-def group(js: JetStream, unique: Callable[[str], str]) -> Iterator[ElasticGroup]:
+def group(js: JetStream, unique: Unique) -> Iterator[ElasticGroup]:
     stream = unique("S")
     js.create_stream(name=stream, subjects=[f"{stream}.*"], storage="memory")
     group = js.create_elastic_group(
@@ -71,22 +69,3 @@ def test_blocking_member_calls_back_and_may_be_stopped_there(group: ElasticGroup
         subjects = [taken.get(timeout=30) for _ in range(5)]
         member.wait_ended()
     assert subjects == [f"{group.stream}.k{number}" for number in range(5)]
-
-
-def test_blocking_static_group_reads_its_partitions(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
-    stream = unique("S")
-    js.create_stream(
-        name=stream, subjects=[f"{part}.{stream}.*" for part in "01"], storage="memory"
-    )
-    js.publish(f"1.{stream}.a", b"here")
-    group = js.create_static_group(stream, "cg", max_members=2, mappings={"x": [0], "y": [1]})
-    assert js.static_group(stream, "cg").config == group.config
-    with group.consume("y") as member:
-        message = member.next(30)
-        assert (message.subject, message.partition) == (f"{stream}.a", 1)
-        message.ack()
-    group.delete()
-    assert js.static_group_names(stream).all() == []
-    js.delete_stream(stream)

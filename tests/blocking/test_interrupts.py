@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -20,18 +21,16 @@ from jetspark.connection.events import Closed
 from jetspark.errors import NoRespondersError, RequestTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
-    from tests.conftest import MakeServer
+    from tests.conftest import MakeServer, Unique
 
     from jetspark.blocking.kv import Bucket
     from jetspark.blocking.objects import ObjectStore
     from jetspark.server import NatsServer
 
 
-def test_a_listing_that_still_cleans_up_does_not_hide_an_interrupt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_listing_that_cleans_up_hides_no_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     thread = current()
     caller: Any = SimpleNamespace(thread=thread)
     begun, go_on, ended = threading.Event(), asyncio.Event(), threading.Event()
@@ -57,10 +56,14 @@ def in_lock(bucket: Bucket, _: ObjectStore, stop: Callable[[], None]) -> None:
         stop()
 
 
+def leads(election: Any) -> None:
+    while not election.next(20).leading:
+        pass
+
+
 def in_election(bucket: Bucket, _: ObjectStore, stop: Callable[[], None]) -> None:
     with bucket.election("election") as election:
-        while not next(election).leading:
-            pass
+        leads(election)
         stop()
 
 
@@ -97,8 +100,7 @@ def test_a_server_that_does_not_answer_does_not_keep_an_interrupt(
             server.resume()
         # What was left is cleaned up behind it.
         with bucket.lock("lock"), bucket.election("election") as election:
-            while not election.next(20).leading:
-                pass
+            leads(election)
 
 
 class Scene:
@@ -133,58 +135,35 @@ class Scene:
         return not self.js.consumer_names(self.theirs.stream).all()
 
 
-def leads(election: Any) -> None:
-    while not election.next(20).leading:
-        pass
-
-
-def nothing(_: object) -> None:
-    pass
-
-
-BLOCKS: dict[str, tuple[Callable[[Scene], Any], Callable[[Any], None], Callable[[Scene], bool]]] = {
-    "lock": (
-        lambda scene: scene.bucket.lock(scene.name, lease=60),
-        nothing,
-        Scene.nobody_holds,
-    ),
-    "election": (
-        lambda scene: scene.bucket.election(scene.name, lease=60),
-        leads,
-        Scene.nobody_holds,
-    ),
+Opens = Callable[[Scene], Any]
+IsGone = Callable[[Scene], bool]
+BLOCKS: dict[str, tuple[Opens, IsGone]] = {
+    "lock": (lambda scene: scene.bucket.lock(scene.name, lease=60), Scene.nobody_holds),
+    "election": (lambda scene: scene.bucket.election(scene.name, lease=60), Scene.nobody_holds),
     "subscription": (
         lambda scene: scene.nc.subscribe(scene.name, callback=lambda message: message.respond()),
-        nothing,
         lambda scene: scene.nobody_answers(scene.name),
     ),
     "service": (
         lambda scene: scene.nc.add_service(scene.name, "1.0.0"),
-        nothing,
         lambda scene: scene.nobody_answers(f"$SRV.PING.{scene.name}"),
     ),
     "connection": (
         lambda scene: connect(scene.url, event_callback=scene.events.append),
-        nothing,
         lambda scene: [*map(type, scene.events)][-1:] in ([], [Closed]),
     ),
-    "live": (lambda scene: scene.bucket.live(), nothing, Scene.nobody_reads),
-    "watch": (lambda scene: scene.bucket.watch(), nothing, Scene.nobody_reads),
-    "callback": (
-        lambda scene: scene.bucket.watch(callback=nothing),
-        nothing,
-        Scene.nobody_reads,
-    ),
+    "live": (lambda scene: scene.bucket.live(), Scene.nobody_reads),
+    "watch": (lambda scene: scene.bucket.watch(), Scene.nobody_reads),
+    "callback": (lambda scene: scene.bucket.watch(callback=lambda _: None), Scene.nobody_reads),
     "ordered": (
         lambda scene: scene.nc.jetstream().ordered(scene.bucket.stream),
-        nothing,
         Scene.nobody_reads,
     ),
 }
 
 
 @pytest.fixture
-def scene(shared_server: NatsServer, unique: Callable[[str], str]) -> Iterator[Scene]:
+def scene(shared_server: NatsServer, unique: Unique) -> Iterator[Scene]:
     made = Scene(shared_server.url, unique("I"))
     yield made
     made.close()
@@ -202,12 +181,13 @@ def test_an_interrupt_of_entering_or_leaving_a_block_leaves_nothing_behind(
     ended: bool,
 ) -> None:
     """Neither what had been opened when nobody took it, nor what was opened or closed just then."""
-    opens, hold, is_gone = BLOCKS[block]
+    opens, is_gone = BLOCKS[block]
     interrupted = False
     interrupt_wait(monkeypatch, kind, turn, ended=ended)
     try:
         with opens(scene) as opened:
-            hold(opened)
+            if block == "election":
+                leads(opened)
     except KeyboardInterrupt:
         interrupted = True
     monkeypatch.undo()

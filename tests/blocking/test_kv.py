@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import jetspark.errors as errors
 from jetspark.blocking import connect, iterators
-from jetspark.errors import (
-    BucketNotFoundError,
-    ConfigError,
-    ConnectionClosedError,
-    KeyNotFoundError,
-    LockLostError,
-    RequestTimeoutError,
-)
 from jetspark.jetstream import watching
 from jetspark.kv import Entry, ZlibCodec
 from jetspark.kv import watch as watch_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+    from tests.conftest import Unique
 
     from jetspark.blocking.jetstream import JetStream
     from jetspark.blocking.kv import Bucket
@@ -32,13 +27,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def js(shared_server: NatsServer) -> Iterator[JetStream]:
-    with connect(shared_server.url) as nc:
-        yield nc.jetstream()
-
-
-@pytest.fixture
-def bucket(js: JetStream, unique: Callable[[str], str]) -> Iterator[Bucket]:
+def bucket(js: JetStream, unique: Unique) -> Iterator[Bucket]:
     name = unique("B")
     yield js.create_bucket(name, history=5, storage="memory")
     js.delete_bucket(name)
@@ -52,7 +41,7 @@ def test_blocking_bucket_reads_writes_and_deletes_keys(bucket: Bucket) -> None:
     assert bucket.revert("a.b", first) == second + 1
     assert [entry.value for entry in bucket.history("a.b")] == [b"1", b"2", b"1"]
     bucket.delete("a.b")
-    with pytest.raises(KeyNotFoundError):
+    with pytest.raises(errors.KeyNotFoundError):
         bucket.get("a.b")
     bucket.create("c", b"3")
     assert bucket.keys().all() == list(bucket.keys()) == ["c"]
@@ -65,7 +54,7 @@ def test_blocking_bucket_reads_writes_and_deletes_keys(bucket: Bucket) -> None:
 
 
 def test_blocking_buckets_are_created_listed_and_deleted(
-    js: JetStream, bucket: Bucket, unique: Callable[[str], str]
+    js: JetStream, bucket: Bucket, unique: Unique
 ) -> None:
     assert js.bucket(bucket.name).stream == bucket.stream == f"KV_{bucket.name}"
     assert bucket.name in list(js.bucket_names())
@@ -75,7 +64,7 @@ def test_blocking_buckets_are_created_listed_and_deleted(
     assert bucket.status().config.history == 6
     bucket.put("k")
     assert js.empty_bucket(bucket.name) == 1
-    with pytest.raises(BucketNotFoundError):
+    with pytest.raises(errors.BucketNotFoundError):
         js.bucket(unique("B"))
 
 
@@ -112,7 +101,7 @@ def test_a_watch_with_a_callback_that_uses_the_client(bucket: Bucket) -> None:
             raise ZeroDivisionError
 
     watcher = bucket.watch(callback=on_entry)
-    with pytest.raises(ConfigError, match="callback"):
+    with pytest.raises(errors.ConfigError, match="callback"):
         iter(watcher)
     assert [heard.get(timeout=30) for _ in range(3)] == [("a", b"1"), ("b", b"2"), None]
     bucket.put("c", b"3")
@@ -140,7 +129,7 @@ def test_blocking_live_bucket_follows_and_calls_back(bucket: Bucket) -> None:
         assert "a" in live
         assert live.error is None
     for outside in (live, bucket.live()):
-        with pytest.raises(ConfigError, match="inside its with block"):
+        with pytest.raises(errors.ConfigError, match="inside its with block"):
             outside.get("a")
 
 
@@ -151,23 +140,10 @@ def test_next_of_a_watch_waits_no_longer_than_it_may(bucket: Bucket) -> None:
         assert first is not None
         assert first.key == "a"
         assert watch.next(20) is None
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             watch.next(timeout=0.1)
         bucket.put("b", b"2")
         assert watch.next().key == "b"  # type: ignore[union-attr]
-
-
-def test_blocking_bucket_is_read_at_one_revision_and_without_writes(
-    bucket: Bucket, needs_server: Callable[[str], None]
-) -> None:
-    needs_server("2.11")
-    bucket.put("a", b"1")
-    last = bucket.put("b", b"2")
-    reader = bucket.read_only()
-    assert not hasattr(reader, "put")
-    found = reader.get_many(["a", "b"], leader=True)
-    assert {key: entry.value for key, entry in found.items()} == {"a": b"1", "b": b"2"}
-    assert found.revision == last
 
 
 def test_blocking_lock_is_held_by_one_thread_at_a_time(bucket: Bucket) -> None:
@@ -190,11 +166,11 @@ def test_blocking_lock_is_held_by_one_thread_at_a_time(bucket: Bucket) -> None:
 
 
 def test_blocking_lock_that_is_lost_says_so(bucket: Bucket) -> None:
-    with pytest.raises(LockLostError), bucket.lock("job", lease=3, holder="ann") as lock:
+    with pytest.raises(errors.LockLostError), bucket.lock("job", lease=3, holder="ann") as lock:
         owner = bucket.lock("job").owner()
         assert owner is not None
         assert owner.holder == "ann"
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             bucket.lock("job").acquire(timeout=0.1)
         bucket.purge("job")
         lock.wait_lost()
@@ -235,5 +211,5 @@ def test_a_blocking_listing_that_the_client_ends_early_raises(
         keys = iter(nc.jetstream().bucket(bucket.name).keys())
         assert next(keys) == "a"
         getattr(nc, end)()
-        with pytest.raises(ConnectionClosedError):
+        with pytest.raises(errors.ConnectionClosedError):
             list(keys)

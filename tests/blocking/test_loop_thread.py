@@ -83,9 +83,7 @@ def test_an_interrupted_wait_cancels_its_coroutine(monkeypatch: pytest.MonkeyPat
     assert thread.calls == set()
 
 
-def test_wait_wakes_regularly_to_notice_a_missed_signal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wait_wakes_regularly_to_notice_a_missed_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     """It came in the moment between the last look and the wait: nothing wakes the thread."""
     thread = current()
     looks: list[float] = []

@@ -11,18 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import jetspark.errors as errors
 from jetspark.blocking.loop_thread import current
-from jetspark.errors import (
-    ConfigError,
-    ObjectDamagedError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    ObjectStoreNotFoundError,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Coroutine, Iterator
     from pathlib import Path
+
+    from tests.conftest import Unique
 
     from jetspark.blocking import Client
     from jetspark.blocking.objects import ObjectStore
@@ -31,7 +27,7 @@ CONTENT = os.urandom(3_000_000)
 
 
 @pytest.fixture
-def store(nc: Client, unique: Callable[[str], str]) -> Iterator[ObjectStore]:
+def store(nc: Client, unique: Unique) -> Iterator[ObjectStore]:
     js = nc.jetstream()
     name = unique("F")
     yield js.create_object_store(name, storage="memory")
@@ -69,22 +65,6 @@ def test_no_task_is_freed_in_the_callers_thread(store: ObjectStore) -> None:
     assert set(freed) == {"jetspark-loop"}
 
 
-def test_stores_are_made_found_changed_and_deleted(
-    nc: Client, unique: Callable[[str], str]
-) -> None:
-    js = nc.jetstream()
-    name = unique("F")
-    assert js.create_object_store(name, storage="memory").name == name
-    assert js.update_object_store(name, description="d").status().description == "d"
-    assert js.object_store(name).stream == f"OBJ_{name}"
-    assert name in js.object_store_names().all()
-    assert name in [status.bucket for status in js.object_stores()]
-    assert js.object_store(name).seal().sealed
-    js.delete_object_store(name)
-    with pytest.raises(ObjectStoreNotFoundError):
-        js.object_store(name)
-
-
 def test_bytes_come_from_everywhere_and_go_into_files(store: ObjectStore, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(CONTENT)
@@ -112,7 +92,7 @@ def test_bytes_come_from_everywhere_and_go_into_files(store: ObjectStore, tmp_pa
     assert sorted(file.name for file in tmp_path.iterdir()) == ["source", "target"]
 
     for wrong in ("text", ["text"]):
-        with pytest.raises(ConfigError):
+        with pytest.raises(errors.ConfigError):
             store.put("b", wrong)  # type: ignore[arg-type]
 
 
@@ -148,32 +128,29 @@ def test_infos_are_changed_linked_listed_watched_and_deleted(store: ObjectStore)
     assert store.update_meta("a", new_name="b", description="e").description == "e"
     store.add_link("l", store.info("b"))
     store.add_store_link("s", "ARCHIVE")
-    with pytest.raises(ObjectExistsError):
+    with pytest.raises(errors.ObjectExistsError):
         store.add_link("b", info)
     assert store.get_bytes("l") == b"1"
     assert [one.name for one in store.objects()] == ["b", "l", "s"]
     with store.watch(ignore_deletes=True) as watcher:
-        assert [one and one.name for _, one in zip(range(4), watcher, strict=False)] == [
-            *("b", "l", "s", None)
-        ]
+        names = [one and one.name for _, one in zip(range(4), watcher, strict=False)]
+        assert names == ["b", "l", "s", None]
         assert watcher.complete
         store.delete("b")
         store.put("c", b"2")
         assert next(watcher).name == "c"  # type: ignore[union-attr]
-    with pytest.raises(ObjectNotFoundError):
+    with pytest.raises(errors.ObjectNotFoundError):
         store.get("b")
     assert store.info("b", include_deleted=True).deleted
 
 
-def test_damage_is_an_error_and_leaves_no_file(
-    nc: Client, store: ObjectStore, tmp_path: Path
-) -> None:
+def test_damage_is_told_and_leaves_no_file(nc: Client, store: ObjectStore, tmp_path: Path) -> None:
     info = store.put("a", CONTENT)
     js = nc.jetstream()
     first = js.get_msg(store.stream, 1, next_by_subject=f"$O.{store.name}.C.{info.nuid}")
     js.delete_msg(store.stream, first.seq)
-    with pytest.raises(ObjectDamagedError):
+    with pytest.raises(errors.ObjectDamagedError):
         store.get_into("a", tmp_path / "a")
-    with pytest.raises(ObjectDamagedError):
+    with pytest.raises(errors.ObjectDamagedError):
         list(store.get("a"))
     assert list(tmp_path.iterdir()) == []

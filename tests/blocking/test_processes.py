@@ -6,15 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.conftest import Unique
 
 from jetspark.blocking import Client
 from jetspark.server import NatsServer
-
-Unique = Callable[[str], str]
 
 # A run of the tests in the background has SIGINT ignored, and so would its children.
 START = """
@@ -97,9 +96,7 @@ def test_ctrl_c_returns_at_once_and_leaves_nothing(
     nc.jetstream().delete_stream(subject)
 
 
-def test_ctrl_c_ends_a_script_that_does_not_care(
-    nc: Client, shared_server: NatsServer, unique: Unique
-) -> None:
+def test_ctrl_c_ends_a_plain_script(nc: Client, shared_server: NatsServer, unique: Unique) -> None:
     subject = unique("interrupt")
     code = """
 with connect(url) as nc, nc.subscribe("x") as sub:
@@ -143,9 +140,7 @@ with connect(url) as nc:
 """
 
 
-def test_ctrl_c_while_an_object_becomes_visible_leaves_it_complete(
-    shared_server: NatsServer, unique: Unique
-) -> None:
+def test_ctrl_c_leaves_a_new_object_complete(shared_server: NatsServer, unique: Unique) -> None:
     done = run("import asyncio\n" + PUTTING, shared_server.url, unique("put"))
     assert (done.stdout, done.stderr) == ("interrupted\nb'new' 4\n", "")
 
@@ -339,9 +334,7 @@ atexit.register(loop_thread._at_exit)
     assert time.monotonic() - start < 30
 
 
-def test_closed_at_exit_is_closed_for_later_exit_functions(
-    shared_server: NatsServer, unique: Unique
-) -> None:
+def test_closed_at_exit_is_closed_for_later_ones(shared_server: NatsServer, unique: Unique) -> None:
     code = """
 import atexit
 from jetspark.blocking import loop_thread

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from tests.conftest import MakeServer
+from tests.conftest import MakeServer, Unique
 
 from jetspark import errors
 from jetspark.blocking import Client, connect
@@ -24,10 +24,8 @@ from jetspark.connection.supervisor import Supervisor
 from jetspark.server import NatsServer
 from jetspark.wire.frames import pub
 
-Unique = Callable[[str], str]
 
-
-def test_many_publishes_are_few_wake_ups(
+def test_publishes_share_wake_ups(
     nc: Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sub = nc.subscribe(unique("many"), max_msgs=20_000)
@@ -218,9 +216,7 @@ def test_a_frame_larger_than_the_buffer_passes(nc: Client, unique: Unique) -> No
     assert sub.next(30).data == b"after"
 
 
-def test_a_blocked_publisher_raises_that_the_connection_is_closed(
-    make_server: MakeServer,
-) -> None:
+def test_a_blocked_publisher_raises_that_the_connection_is_closed(make_server: MakeServer) -> None:
     server = make_server()
     nc = connect(server.url, pending_size=1 << 30)
     server.pause()
@@ -242,9 +238,7 @@ def test_a_blocked_publisher_raises_that_the_connection_is_closed(
         server.resume()
 
 
-def test_what_a_smaller_server_refuses_takes_nothing_along(
-    make_server: MakeServer, unique: Unique
-) -> None:
+def test_what_a_server_refuses_takes_no_others(make_server: MakeServer, unique: Unique) -> None:
     first = make_server()
     told: Queue[errors.JetsparkError] = Queue()
     with connect(first.url, error_callback=told.put, reconnect_wait=0.05) as nc:
@@ -271,9 +265,7 @@ def test_what_a_smaller_server_refuses_takes_nothing_along(
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_what_was_made_for_a_larger_server_is_judged_again(
-    make_server: MakeServer, alone: bool
-) -> None:
+def test_what_a_larger_server_took_is_judged_again(make_server: MakeServer, alone: bool) -> None:
     server = make_server("max_payload: 1000")
     told: Queue[errors.JetsparkError] = Queue()
     with connect(server.url, error_callback=told.put) as nc:

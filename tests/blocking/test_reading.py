@@ -12,62 +12,52 @@ from jetspark import errors
 from jetspark.blocking import Client, JetStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from jetspark.blocking.jetstream import JsMsg
 
 pytestmark = pytest.mark.server
 
 
 @pytest.fixture
-def js(nc: Client) -> JetStream:
-    return nc.jetstream()
-
-
-@pytest.fixture
-def stream(js: JetStream, unique: Callable[[str], str]) -> Iterator[str]:
-    """With 3000 messages."""
-    name = unique("S")
-    js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+def filled(js: JetStream, stream: str) -> str:
+    """A stream with 3000 messages."""
     with js.publisher() as publisher:
         for number in range(1, 3001):
-            publisher.send(f"{name}.a", b"%d" % number)
-    yield name
-    js.delete_stream(name)
+            publisher.send(f"{stream}.a", b"%d" % number)
+    return stream
 
 
 def until_gone(js: JetStream, stream: str) -> None:
     eventually(lambda: js.consumer_names(stream).all() == [])
 
 
-def test_an_ordered_consumer_is_iterated(js: JetStream, stream: str) -> None:
-    with js.ordered(stream, max_messages=300) as messages:
+def test_an_ordered_consumer_is_iterated(js: JetStream, filled: str) -> None:
+    with js.ordered(filled, max_messages=300) as messages:
         assert [messages.next(30).seq for _ in range(3)] == [1, 2, 3]
         for msg in messages:
             if msg.seq == 1000:
                 break
-        js.delete_consumer(stream, messages.name)
+        js.delete_consumer(filled, messages.name)
         for seq in range(1001, 3001):
             assert next(messages).seq == seq
         assert messages.last_error is not None
         assert messages.info().name == messages.name
-        assert messages.stream == stream
+        assert messages.stream == filled
         with pytest.raises(errors.RequestTimeoutError):
             messages.next(0.01)
     assert not messages.active
-    until_gone(js, stream)
+    until_gone(js, filled)
 
 
-def test_leaving_a_loop_ends_an_ordered_consumer(js: JetStream, stream: str) -> None:
-    for msg in js.ordered(stream, start_seq=7):
+def test_leaving_a_loop_ends_an_ordered_consumer(js: JetStream, filled: str) -> None:
+    for msg in js.ordered(filled, start_seq=7):
         assert msg.seq == 7
         break
-    until_gone(js, stream)
+    until_gone(js, filled)
     with pytest.raises(errors.StreamNotFoundError):
         next(iter(js.ordered("nothing")))
 
 
-def test_an_ordered_consumer_calls_back(js: JetStream, stream: str) -> None:
+def test_an_ordered_consumer_calls_back(js: JetStream, filled: str) -> None:
     got: list[int] = []
     done = threading.Event()
 
@@ -76,16 +66,16 @@ def test_an_ordered_consumer_calls_back(js: JetStream, stream: str) -> None:
         if msg.seq == 3000:
             done.set()
 
-    messages = js.ordered(stream, callback=take)
+    messages = js.ordered(filled, callback=take)
     assert done.wait(30)
     assert got == list(range(1, 3001))
     messages.stop()
-    until_gone(js, stream)
+    until_gone(js, filled)
 
 
-def test_a_push_consumer_is_iterated(js: JetStream, nc: Client, stream: str) -> None:
+def test_a_push_consumer_is_iterated(js: JetStream, nc: Client, filled: str) -> None:
     consumer = js.create_push_consumer(
-        stream, durable_name="p", deliver_subject=nc.new_inbox(), max_ack_pending=3000
+        filled, durable_name="p", deliver_subject=nc.new_inbox(), max_ack_pending=3000
     )
     with consumer.subscribe() as messages:
         for seq, msg in enumerate(messages, 1):
@@ -101,7 +91,7 @@ def test_a_push_consumer_is_iterated(js: JetStream, nc: Client, stream: str) -> 
     assert consumer.info().num_ack_pending == 0
 
 
-def test_a_push_consumer_calls_back(js: JetStream, nc: Client, stream: str) -> None:
+def test_a_push_consumer_calls_back(js: JetStream, nc: Client, filled: str) -> None:
     done = threading.Event()
     got: list[int] = []
 
@@ -112,7 +102,7 @@ def test_a_push_consumer_calls_back(js: JetStream, nc: Client, stream: str) -> N
             done.set()
 
     consumer = js.create_push_consumer(
-        stream, deliver_subject=nc.new_inbox(), ack_policy="none", deliver_policy="all"
+        filled, deliver_subject=nc.new_inbox(), ack_policy="none", deliver_policy="all"
     )
     messages = consumer.subscribe(callback=take)
     assert done.wait(30)

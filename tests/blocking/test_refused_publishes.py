@@ -14,7 +14,7 @@ from jetspark.errors import MaxPayloadError, PermissionsError, PublishFailedErro
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.conftest import MakeServer
+    from tests.conftest import MakeServer, NeedsServer
 
     from jetspark.blocking.jetstream import JetStream
 
@@ -57,7 +57,7 @@ way = pytest.mark.parametrize("way", [_publish, _publisher, _submit, _atomic, _f
 
 
 @pytest.fixture(autouse=True)
-def _batches(needs_server: Callable[[str], None]) -> None:
+def _batches(needs_server: NeedsServer) -> None:
     needs_server("2.14")
 
 

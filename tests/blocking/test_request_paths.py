@@ -10,12 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
 from jetspark import errors
 from jetspark.blocking import Client, jetstream
 from jetspark.blocking.loop_thread import LoopThread, current
-
-Unique = Callable[[str], str]
 
 
 def test_a_request_and_a_publish_make_no_task(nc: Client, unique: Unique) -> None:
@@ -91,9 +90,7 @@ def test_a_publish_without_responders_is_tried_three_times(nc: Client, unique: U
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_the_loop_is_uvloops_where_that_is_installed(
-    monkeypatch: pytest.MonkeyPatch, installed: bool
-) -> None:
+def test_loop_is_uvloops_if_installed(monkeypatch: pytest.MonkeyPatch, installed: bool) -> None:
     made: list[asyncio.AbstractEventLoop] = []
 
     def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -129,9 +126,7 @@ def test_a_lone_request_is_sent_without_the_loop(
     assert posted == []
 
 
-def test_a_request_does_not_overtake_what_its_thread_has_published(
-    nc: Client, unique: Unique
-) -> None:
+def test_a_request_does_not_overtake_its_thread_s_publishes(nc: Client, unique: Unique) -> None:
     seen: list[bytes] = []
 
     def note(message: Any) -> None:
@@ -173,9 +168,7 @@ def test_requests_of_many_threads_get_their_own_replies(nc: Client, unique: Uniq
     assert len(nc._inner.requests) == 0
 
 
-def test_a_request_of_this_thread_that_is_not_answered_leaves_nothing(
-    nc: Client, unique: Unique
-) -> None:
+def test_a_request_that_is_not_answered_leaves_nothing(nc: Client, unique: Unique) -> None:
     nc.subscribe(subject := unique("silent"))
     nc.flush()
     nc.request("$JS.API.INFO", timeout=5)

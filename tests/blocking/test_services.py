@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import jetspark.errors as errors
 from jetspark.blocking import Client, connect
 from jetspark.blocking.services import Request
-from jetspark.errors import (
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    NoRespondersError,
-    RequestTimeoutError,
-    ServiceError,
-)
 
 if TYPE_CHECKING:
+    from tests.conftest import Unique
+
     from jetspark.server import NatsServer
-
-
-@pytest.fixture
-def nc(shared_server: NatsServer) -> Iterator[Client]:
-    with connect(shared_server.url) as client:
-        yield client
 
 
 @pytest.fixture
@@ -40,9 +29,7 @@ def echo(request: Request) -> None:
     request.respond(request.data)
 
 
-def test_endpoints_groups_and_decorators_answer(
-    nc: Client, other: Client, unique: Callable[[str], str]
-) -> None:
+def test_endpoints_groups_and_decorators_answer(nc: Client, other: Client, unique: Unique) -> None:
     name = unique("svc")
     with nc.add_service(name, "1.0.0", stats_handler=lambda stats: stats.name) as service:
         group = service.add_group(name)
@@ -61,7 +48,7 @@ def test_endpoints_groups_and_decorators_answer(
         assert other.request(f"{name}.echo", b"x").data == b"x"
         assert services.request_json(f"{name}.deep.1.add", [1, 2, 3], type=int) == 6
         assert services.request(f"{name}.quick").data == f"{name}.quick".encode()
-        with pytest.raises(ServiceError, match="400"):
+        with pytest.raises(errors.ServiceError, match="400"):
             services.request(f"{name}.deep.1.add", b"[")
         assert [one.id for one in services.ping(name)] == [service.id]
         assert services.info(name, service.id).all() == [service.info()]
@@ -78,13 +65,13 @@ def test_endpoints_groups_and_decorators_answer(
 
 
 def test_what_handlers_raise_becomes_an_answer_and_is_reported(
-    shared_server: NatsServer, other: Client, unique: Callable[[str], str]
+    shared_server: NatsServer, other: Client, unique: Unique
 ) -> None:
     name = unique("svc")
-    reported: list[JetsparkError] = []
+    reported: list[errors.JetsparkError] = []
     told = threading.Semaphore(0)
 
-    def report(error: JetsparkError) -> None:
+    def report(error: errors.JetsparkError) -> None:
         reported.append(error)
         told.release()
 
@@ -93,7 +80,7 @@ def test_what_handlers_raise_becomes_an_answer_and_is_reported(
             case b"error":
                 request.respond_error(404, "gone", b"body")
             case b"raise":
-                raise ServiceError(409, "twice")
+                raise errors.ServiceError(409, "twice")
             case b"exit":
                 raise SystemExit(3)
             case b"return":
@@ -106,19 +93,17 @@ def test_what_handlers_raise_becomes_an_answer_and_is_reported(
     ):
         service.add_endpoint("e", breaks, subject=name)
         for data, code in ((b"error", 404), (b"raise", 409), (b"exit", 500), (b"return", 500)):
-            with pytest.raises(ServiceError) as raised:
+            with pytest.raises(errors.ServiceError) as raised:
                 other.services().request(name, data)
             assert raised.value.code == code
         assert told.acquire(timeout=20)
         assert told.acquire(timeout=20)
-        assert [type(error.__cause__) for error in reported] == [SystemExit, ConfigError]
+        assert [type(error.__cause__) for error in reported] == [SystemExit, errors.ConfigError]
         (stats,) = service.stats().endpoints
         assert (stats.num_requests, stats.num_errors) == (4, 4)
 
 
-def test_concurrency_is_so_many_threads(
-    nc: Client, other: Client, unique: Callable[[str], str]
-) -> None:
+def test_concurrency_is_so_many_threads(nc: Client, other: Client, unique: Unique) -> None:
     name = unique("svc")
     all_there = threading.Barrier(4, timeout=20)
 
@@ -132,9 +117,7 @@ def test_concurrency_is_so_many_threads(
         assert len({reply.result().data for reply in replies}) == 4
 
 
-def test_statistics_of_many_threads_add_up(
-    nc: Client, other: Client, unique: Callable[[str], str]
-) -> None:
+def test_statistics_of_many_threads_add_up(nc: Client, other: Client, unique: Unique) -> None:
     name = unique("svc")
     with nc.add_service(name, "1.0.0") as service, ThreadPoolExecutor(8) as pool:
         service.add_endpoint("e", echo, subject=name, concurrency=8)
@@ -143,9 +126,7 @@ def test_statistics_of_many_threads_add_up(
         assert service.stats().endpoints[0].num_requests == 2000
 
 
-def test_handler_may_use_the_client_and_stop_the_service(
-    nc: Client, other: Client, unique: Callable[[str], str]
-) -> None:
+def test_handler_may_use_client_and_stop_service(nc: Client, other: Client, unique: Unique) -> None:
     name = unique("svc")
     service = nc.add_service(name, "1.0.0")
     service.add_endpoint("inner", echo, subject=f"{name}.inner")
@@ -162,13 +143,11 @@ def test_handler_may_use_the_client_and_stop_the_service(
     assert other.request(f"{name}.asks", b"1").data == b"1"
     assert other.request(f"{name}.outer").data == b"stopping"
     service.wait_stopped()
-    with pytest.raises(NoRespondersError):
+    with pytest.raises(errors.NoRespondersError):
         other.request(f"{name}.outer")
 
 
-def test_stop_waits_for_handlers_and_then_answers_for_them(
-    nc: Client, other: Client, unique: Callable[[str], str]
-) -> None:
+def test_stop_waits_for_handlers_then_answers(nc: Client, other: Client, unique: Unique) -> None:
     name = unique("svc")
     begun, gate = threading.Barrier(4, timeout=20), threading.Event()
 
@@ -182,18 +161,18 @@ def test_stop_waits_for_handlers_and_then_answers_for_them(
     with ThreadPoolExecutor(3) as pool:
         asked = [pool.submit(other.services().request, name, timeout=30) for _ in range(3)]
         begun.wait()
-        with pytest.raises(RequestTimeoutError, match="errors 503"):
+        with pytest.raises(errors.RequestTimeoutError, match="errors 503"):
             service.stop(0.2)
         for reply in asked:
-            with pytest.raises(ServiceError, match="stopped while the request was") as raised:
+            with pytest.raises(
+                errors.ServiceError, match="stopped while the request was"
+            ) as raised:
                 reply.result()
             assert raised.value.code == 500
         gate.set()
 
 
-def test_close_lets_a_running_handler_finish(
-    shared_server: NatsServer, other: Client, unique: Callable[[str], str]
-) -> None:
+def test_close_lets_handlers_end(shared_server: NatsServer, other: Client, unique: Unique) -> None:
     name = unique("svc")
     begun, gate, refused = threading.Event(), threading.Event(), threading.Event()
 
@@ -202,7 +181,7 @@ def test_close_lets_a_running_handler_finish(
         gate.wait(30)
         try:
             request.respond(b"late")
-        except ConnectionClosedError:
+        except errors.ConnectionClosedError:
             refused.set()
 
     with ThreadPoolExecutor(1) as pool:
@@ -215,17 +194,17 @@ def test_close_lets_a_running_handler_finish(
         service.stop()
         gate.set()
         assert refused.wait(20)
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             asked.result()
 
 
-def test_async_handlers_are_refused(nc: Client, unique: Callable[[str], str]) -> None:
+def test_async_handlers_are_refused(nc: Client, unique: Unique) -> None:
     async def coroutine(request: Request) -> None:
         """For the asyncio client."""
 
     with nc.add_service(unique("svc"), "1.0.0") as service:
-        with pytest.raises(ConfigError, match="plain functions, not async ones"):
+        with pytest.raises(errors.ConfigError, match="plain functions, not async ones"):
             service.add_endpoint("e", coroutine)  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match="plain functions, not async ones"):
+        with pytest.raises(errors.ConfigError, match="plain functions, not async ones"):
             service.endpoint()(coroutine)  # type: ignore[type-var]
         assert service.info().endpoints == []

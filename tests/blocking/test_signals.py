@@ -11,13 +11,11 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
-from jetspark.blocking import Client, connect
+from jetspark.blocking import Client
 from jetspark.connection.locks import locked
 from jetspark.errors import JetsparkError
-from jetspark.server import NatsServer
-
-Unique = Callable[[str], str]
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers here"),
@@ -26,18 +24,15 @@ pytestmark = [
 ]
 
 
+Interrupt = Callable[[Callable[[], object]], bool]
+
+
 class Interrupted(BaseException):
     """Raised by the signal handler."""
 
 
 @pytest.fixture
-def nc(shared_server: NatsServer) -> Iterator[Client]:
-    with connect(shared_server.url) as client:
-        yield client
-
-
-@pytest.fixture
-def interrupted() -> Iterator[Callable[[Callable[[], object]], bool]]:
+def interrupted() -> Iterator[Interrupt]:
     """Calls a function, and interrupts it at a random moment; returns whether it was."""
     moments = random.Random(1)
     armed = False
@@ -100,7 +95,7 @@ def test_a_lock_that_others_have_is_left_to_them() -> None:
     assert locked(lock, lambda: "work", missed="missed") == "work"
 
 
-def test_requests_go_on(nc: Client, interrupted: Callable[..., bool], unique: Unique) -> None:
+def test_requests_go_on(nc: Client, interrupted: Interrupt, unique: Unique) -> None:
     subject = unique("echo")
     nc.subscribe(subject, callback=lambda message: message.respond(message.data))
 
@@ -113,9 +108,7 @@ def test_requests_go_on(nc: Client, interrupted: Callable[..., bool], unique: Un
 
 
 @pytest.mark.parametrize("kind", ["subscribe", "consume", "ordered"])
-def test_next_goes_on(
-    nc: Client, interrupted: Callable[..., bool], unique: Unique, kind: str
-) -> None:
+def test_next_goes_on(nc: Client, interrupted: Interrupt, unique: Unique, kind: str) -> None:
     name, js = unique("S"), nc.jetstream()
     js.create_stream(name=name, subjects=[name], storage="memory", max_msgs=10)
     messages: Any
@@ -136,9 +129,7 @@ def test_next_goes_on(
 
 
 @pytest.mark.parametrize("window", [10, 1000])
-def test_an_ack_is_of_its_own_message(
-    nc: Client, interrupted: Callable[..., bool], unique: Unique, window: int
-) -> None:
+def test_acks_stay_apart(nc: Client, interrupted: Interrupt, unique: Unique, window: int) -> None:
     name, js = unique("S"), nc.jetstream()
     js.create_stream(name=name, subjects=[name], storage="memory")
     acks = []
@@ -168,9 +159,7 @@ def messages_of(js: Any, name: str) -> Iterator[Any]:
             return
 
 
-def test_a_fast_ingest_goes_on_or_ends(
-    nc: Client, interrupted: Callable[..., bool], unique: Unique
-) -> None:
+def test_a_fast_ingest_goes_on_or_ends(nc: Client, interrupted: Interrupt, unique: Unique) -> None:
     name, js = unique("S"), nc.jetstream()
     js.create_stream(name=name, subjects=[name], storage="memory", allow_batched=True)
     whole = 0

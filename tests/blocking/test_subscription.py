@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 
 import pytest
+from tests.conftest import Unique
 
 from jetspark import errors
 from jetspark.blocking import Client, Message, connect
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.connection.locks import locked
 from jetspark.server import NatsServer
-
-Unique = Callable[[str], str]
 
 
 def test_iterating_takes_many_messages_for_a_change_of_thread(

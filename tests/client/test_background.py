@@ -13,7 +13,7 @@ from jetspark.jetstream import consume
 from jetspark.jetstream.consume import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.conftest import Unique
 
     from jetspark.full_client import Client, JetStream
     from jetspark.server import NatsServer
@@ -36,21 +36,12 @@ def surprised(*_args: object, **_options: object) -> Any:
 
 
 @pytest.fixture
-async def stream(js: JetStream, unique: Callable[[str], str]) -> str:
-    name = unique("S")
-    await js.create_stream(name=name, subjects=[name], storage="memory")
-    return name
-
-
-@pytest.fixture
 def no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jetspark.jetstream.ordered.create_ephemeral", surprise)
 
 
 @pytest.mark.usefixtures("no_consumer")
-async def test_bug_while_creating_an_ordered_consumer_ends_its_iteration(
-    js: JetStream, stream: str
-) -> None:
+async def test_bug_while_creating_ends_the_iteration(js: JetStream, stream: str) -> None:
     with pytest.raises(JetsparkError, match=WORDS) as raised:
         async with asyncio.timeout(20):
             async for _ in js.ordered(stream):
@@ -61,9 +52,7 @@ async def test_bug_while_creating_an_ordered_consumer_ends_its_iteration(
 
 
 @pytest.mark.usefixtures("no_consumer")
-async def test_bug_while_creating_an_ordered_consumer_ends_its_callback(
-    js: JetStream, nc: Client, stream: str
-) -> None:
+async def test_bug_in_creating_it_ends_its_callback(js: JetStream, nc: Client, stream: str) -> None:
     messages = js.ordered(stream, callback=lambda _: None)
     task = messages.callback_task
     assert task is not None
@@ -73,9 +62,7 @@ async def test_bug_while_creating_an_ordered_consumer_ends_its_callback(
 
 
 @pytest.mark.usefixtures("no_consumer")
-async def test_bug_in_the_background_ends_a_watch_and_a_live_bucket(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_bug_in_the_background_ends_watch_and_live(js: JetStream, unique: Unique) -> None:
     bucket = await js.create_bucket(unique("b"), storage="memory")
     await bucket.put("a", b"x")
     with pytest.raises(JetsparkError, match=WORDS):
@@ -90,7 +77,7 @@ async def test_recreating_an_ordered_consumer(
     js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    await js.publish(stream, b"x")
+    await js.publish(f"{stream}.a", b"x")
     async with js.ordered(stream) as messages:
         await messages.next(20)
         monkeypatch.setattr(messages, "_create", surprise)
@@ -111,7 +98,7 @@ async def test_bug_while_consume_waits_for_a_leader_ends_it(
 
 
 async def test_bug_while_taking_a_message_ends_the_callback(
-    nc: Client, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    nc: Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscription = nc.subscribe(unique("a"), callback=lambda _: None)
     monkeypatch.setattr(subscription, "_fill", surprise)
@@ -124,9 +111,7 @@ async def test_bug_while_taking_a_message_ends_the_callback(
 
 
 @pytest.mark.usefixtures("no_consumer")
-def test_bug_in_the_background_ends_a_blocking_ordered_consumer(
-    shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
+def test_bug_ends_a_blocking_ordered_consumer(shared_server: NatsServer, unique: Unique) -> None:
     with blocking.connect(shared_server.url) as nc:
         js, name = nc.jetstream(), unique("S")
         js.create_stream(name=name, subjects=[name], storage="memory")

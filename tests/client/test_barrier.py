@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,9 +15,9 @@ from jetspark.errors import ConfigError, ConnectionClosedError, RequestTimeoutEr
 from jetspark.full_client import Client, JetStream, connect
 
 if TYPE_CHECKING:
-    from jetspark.server import NatsServer
+    from tests.conftest import Unique
 
-Unique = Callable[[str], str]
+    from jetspark.server import NatsServer
 
 
 async def test_a_barrier_waits_for_what_has_arrived_and_for_no_more(
@@ -84,9 +83,7 @@ async def test_barriers_of_several_tasks_are_passed_in_order(nc: Client, unique:
     assert passed == [1, 3, 4]
 
 
-async def test_what_a_callback_raises_and_who_unsubscribes_hold_up_no_barrier(
-    nc: Client, unique: Unique
-) -> None:
+async def test_errors_and_unsubscribing_hold_up_no_barrier(nc: Client, unique: Unique) -> None:
     subject, left = unique("barrier"), unique("barrier")
 
     def fail(message: Message) -> None:

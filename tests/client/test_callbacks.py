@@ -15,6 +15,8 @@ from jetspark.errors import JetsparkError
 from jetspark.full_client import connect
 
 if TYPE_CHECKING:
+    from tests.conftest import Unique
+
     from jetspark.full_client import Client
     from jetspark.server import NatsServer
 
@@ -110,7 +112,7 @@ async def by_events(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -
     "begin", [by_subscription, by_consume, by_ordered, by_push, by_watch, by_live, by_events]
 )
 async def test_what_a_callback_raises_is_reported_and_the_next_call_comes(
-    shared_server: NatsServer, unique: Callable[[str], str], begin: Begin
+    shared_server: NatsServer, unique: Unique, begin: Begin
 ) -> None:
     """A CancelledError of its own, and GeneratorExit, ended delivery for ever and in silence."""
     calls, last, all_reported = 0, asyncio.Event(), asyncio.Event()
@@ -203,9 +205,7 @@ def test_a_callback_ends_with_the_task_that_runs_it(closed: bool) -> None:
     assert reported == []
 
 
-async def test_an_outdated_live_mapping_raises(
-    shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
+async def test_an_outdated_live_mapping_raises(shared_server: NatsServer, unique: Unique) -> None:
     async with connect(shared_server.url) as nc:
         js = nc.jetstream(timeout=20)
         bucket = await js.create_bucket(unique("B"), storage="memory")
@@ -244,7 +244,7 @@ async def test_what_an_error_or_event_callback_raises_is_logged(
 
 @pytest.mark.parametrize("kind", ["subscribe", "consume", "ordered", "watch"])
 async def test_a_callback_whose_task_is_cancelled_ends_its_source_and_says_so(
-    shared_server: NatsServer, unique: Callable[[str], str], kind: str
+    shared_server: NatsServer, unique: Unique, kind: str
 ) -> None:
     name, reported, called = unique("C"), asyncio.Queue[JetsparkError](), asyncio.Event()
 
@@ -282,7 +282,7 @@ async def test_a_callback_whose_task_is_cancelled_ends_its_source_and_says_so(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # unclosed
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_the_end_of_the_loop_is_no_error_of_a_callback(
-    shared_server: NatsServer, unique: Callable[[str], str], caplog: pytest.LogCaptureFixture
+    shared_server: NatsServer, unique: Unique, caplog: pytest.LogCaptureFixture
 ) -> None:
     reported: list[JetsparkError] = []
 

@@ -35,9 +35,7 @@ async def test_a_context_leads_to_its_server(context: str) -> None:
         assert nc.options.name == "n"
 
 
-async def test_the_environment_leads_to_its_server(
-    context: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_environment_leads_to_server(context: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NATS_CONTEXT", context)
     async with jetspark.connect() as nc:
         url = nc.current_server

@@ -32,6 +32,7 @@ def everywhere(url: str, **options: Any) -> None:
     """Log in with the blocking client and a bulk link."""
     with jetspark.blocking.connect(url, **options) as nc:
         nc.flush()
+        assert nc.tls is None
     link = connect_bulk(make_options(url, **options))
     assert link.check()
     link.close()
@@ -47,10 +48,7 @@ def everywhere(url: str, **options: Any) -> None:
             f"authorization {{ users = [{{nkey: {USER.public}}}] }}",
             {"nkey_seed": lambda: USER.seed},
         ),
-        (
-            OPERATOR.config(),
-            {"jwt": lambda: OPERATOR.user(USER), "nkey_seed": lambda: USER.seed},
-        ),
+        (OPERATOR.config(), {"jwt": lambda: OPERATOR.user(USER), "nkey_seed": lambda: USER.seed}),
         (OPERATOR.config(), {"creds": lambda: creds_text(OPERATOR.user(USER), USER.seed)}),
     ],
     ids=["user and password", "password", "token", "nkey seed", "jwt and seed", "creds"],
@@ -160,20 +158,6 @@ async def test_without_retry_auth_errors_the_second_refusal_is_the_last(
     assert [passwords() for _ in range(3)] == ["wrong", "wrong", "p4ss"]
 
 
-def test_blocking_retry_auth_errors_tries_until_the_credentials_are_right(
-    make_server: MakeServer, passwords: Callable[[], str]
-) -> None:
-    with jetspark.blocking.connect(
-        make_server(USERS).url,
-        user="u",
-        password=passwords,
-        first_connect="wait",
-        retry_auth_errors=True,
-        reconnect_wait=0.05,
-    ) as nc:
-        nc.flush()
-
-
 # -- TLS state -----------------------------------------------------------------------------------
 
 
@@ -196,16 +180,3 @@ async def test_tls_state_has_version_cipher_and_the_servers_certificate(
     assert unverified.tls is not None
     assert unverified.tls.certificate == state.certificate
     assert unverified.tls.peer == {}
-
-
-async def test_tls_state_of_a_link_in_plain_text_is_none(nc: jetspark.Client) -> None:
-    assert nc.tls is None
-
-
-def test_blocking_tls_state_is_readable(
-    make_server: MakeServer, certificates: Certificates
-) -> None:
-    url = make_server(certificates.server_config()).url.replace("127.0.0.1", "localhost")
-    with jetspark.blocking.connect(url, tls_ca_file=str(certificates.ca)) as nc:
-        assert nc.tls is not None
-        assert nc.tls.peer["subjectAltName"]

@@ -5,23 +5,31 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from tests.client.conftest import Connect
+from tests.conftest import Unique
 
 import jetspark
-from jetspark import Closed, ConnectionStatus, Draining, JetsparkError, Message, blocking, errors
+from jetspark import (
+    Client,
+    Closed,
+    ConnectionStatus,
+    Draining,
+    JetsparkError,
+    Message,
+    blocking,
+    errors,
+)
 from jetspark.jetstream.message import JsMsg
 from jetspark.server import NatsServer
 
-Unique = Callable[[str], str]
 SOON = 10  # seconds: much less than draining may take
 
 
-async def stuck_callback(
-    nc: jetspark.Client, subject: str
-) -> tuple[jetspark.Subscription, asyncio.Event]:
+async def stuck_callback(nc: Client, subject: str) -> tuple[jetspark.Subscription, asyncio.Event]:
     """A subscription whose callback never ends; the event is set when it runs."""
     runs = asyncio.Event()
 
@@ -34,10 +42,7 @@ async def stuck_callback(
     return sub, runs
 
 
-async def test_draining_does_not_wait_for_a_loop_that_was_left(
-    shared_server: NatsServer, connect: Connect, unique: Unique
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_draining_does_not_wait_for_a_loop_that_was_left(nc: Client, unique: Unique) -> None:
     sub = nc.subscribe(unique("left"))
     for _ in range(3):
         await nc.publish(sub.subject)
@@ -50,10 +55,7 @@ async def test_draining_does_not_wait_for_a_loop_that_was_left(
     assert nc.status is ConnectionStatus.CLOSED
 
 
-async def test_draining_in_a_callback_goes_on_by_itself_and_loses_nothing(
-    shared_server: NatsServer, connect: Connect, unique: Unique
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_draining_in_a_callback_goes_on_and_loses_nothing(nc: Client, unique: Unique) -> None:
     seen: list[bytes] = []
     here = asyncio.Event()
 
@@ -86,14 +88,14 @@ async def test_draining_in_a_callback_of_jetstream_goes_on_by_itself(
     bucket = await keeper.create_bucket(unique("D"), storage="memory")
     await bucket.put("a", b"1")
 
-    async def consume(nc: jetspark.Client, callback: Any) -> None:
+    async def consume(nc: Client, callback: Any) -> None:
         consumer = await nc.jetstream().create_consumer(name)
         consumer.consume(callback=callback)
 
-    async def watch(nc: jetspark.Client, callback: Any) -> None:
+    async def watch(nc: Client, callback: Any) -> None:
         (await nc.jetstream().bucket(bucket.name)).watch(callback=callback)
 
-    async def listen(nc: jetspark.Client, callback: Any) -> None:
+    async def listen(nc: Client, callback: Any) -> None:
         nc.jetstream().events(callback=callback)
         await nc.flush()
         with pytest.raises(errors.StreamNotFoundError):
@@ -105,7 +107,7 @@ async def test_draining_in_a_callback_of_jetstream_goes_on_by_itself(
         drained = asyncio.Event()
 
         async def callback(
-            found: object, nc: jetspark.Client = nc, drained: asyncio.Event = drained
+            found: object, nc: Client = nc, drained: asyncio.Event = drained
         ) -> None:
             if nc.status is ConnectionStatus.CONNECTED:
                 await nc.drain()
@@ -118,40 +120,24 @@ async def test_draining_in_a_callback_of_jetstream_goes_on_by_itself(
             assert [event async for event in ended][-1] == Closed(None), begin
 
 
-def test_draining_in_a_callback_of_the_blocking_client_goes_on_by_itself(
-    shared_server: NatsServer, unique: Unique
-) -> None:
-    with blocking.connect(shared_server.url) as keeper:
-        bucket = keeper.jetstream().create_bucket(unique("D"), storage="memory")
-        bucket.put("a", b"1")
+def test_draining_in_a_blocking_watch_goes_on(shared_server: NatsServer, unique: Unique) -> None:
+    nc = blocking.connect(shared_server.url)
+    bucket = nc.jetstream().create_bucket(unique("D"), storage="memory")
+    bucket.put("a", b"1")
+    drained = threading.Event()
 
-        def subscribe(nc: blocking.Client, callback: Any) -> None:
-            sub = nc.subscribe(unique("d"), callback=callback)
-            nc.publish(sub.subject)
+    def callback(found: object) -> None:
+        if nc.status is ConnectionStatus.CONNECTED:
+            nc.drain()
+            drained.set()
 
-        def watch(nc: blocking.Client, callback: Any) -> None:
-            nc.jetstream().bucket(bucket.name).watch(callback=callback)
-
-        for begin in (subscribe, watch):
-            nc = blocking.connect(shared_server.url)
-            drained = threading.Event()
-
-            def callback(
-                found: object, nc: blocking.Client = nc, drained: threading.Event = drained
-            ) -> None:
-                if nc.status is ConnectionStatus.CONNECTED:
-                    nc.drain()
-                    drained.set()
-
-            ended = nc.events()
-            begin(nc, callback)
-            assert drained.wait(SOON)
-            assert list(ended)[-1] == Closed(None)
+    ended = nc.events()
+    bucket.watch(callback=callback)
+    assert drained.wait(SOON)
+    assert list(ended)[-1] == Closed(None)
 
 
-def test_draining_the_blocking_client_after_a_break_does_not_wait(
-    shared_server: NatsServer, unique: Unique
-) -> None:
+def test_blocking_drain_after_a_break_is_quick(shared_server: NatsServer, unique: Unique) -> None:
     nc = blocking.connect(shared_server.url)
     sub = nc.subscribe(unique("left"))
     for _ in range(3):
@@ -167,9 +153,8 @@ def test_draining_the_blocking_client_after_a_break_does_not_wait(
 @pytest.mark.parametrize("turns", range(8))
 @pytest.mark.parametrize("end", ["close", "drain"])
 async def test_cancelled_close_or_drain_still_closes_client(
-    shared_server: NatsServer, connect: Connect, unique: Unique, turns: int, end: str
+    nc: Client, unique: Unique, turns: int, end: str
 ) -> None:
-    nc = await connect(shared_server.url)
     sub, running = await stuck_callback(nc, unique("c"))
     await running.wait()
     ended = nc.events()
@@ -181,6 +166,7 @@ async def test_cancelled_close_or_drain_still_closes_client(
     async with asyncio.timeout(SOON):
         await nc.close()
         assert [event async for event in ended][-1] == Closed(None)
+    await nc.drain()  # of a closed client: nothing
     assert nc.status is ConnectionStatus.CLOSED
     assert sub._task is not None
     assert sub._task.done()
@@ -254,9 +240,8 @@ def test_a_callback_that_calls_exit_is_reported_and_the_next_message_comes(
 
 
 async def test_a_second_drain_waits_for_the_first_and_a_later_one_does_nothing(
-    shared_server: NatsServer, connect: Connect, unique: Unique
+    nc: Client, unique: Unique
 ) -> None:
-    nc = await connect(shared_server.url)
     here, go_on = asyncio.Event(), asyncio.Event()
 
     async def callback(message: Message) -> None:
@@ -279,10 +264,7 @@ async def test_a_second_drain_waits_for_the_first_and_a_later_one_does_nothing(
         await nc.drain()
 
 
-async def test_a_second_drain_fails_as_the_first_does(
-    shared_server: NatsServer, connect: Connect, unique: Unique
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_a_second_drain_fails_as_the_first_does(nc: Client, unique: Unique) -> None:
     _, here = await stuck_callback(nc, unique("twice"))
     async with asyncio.timeout(SOON):
         await here.wait()
@@ -293,10 +275,7 @@ async def test_a_second_drain_fails_as_the_first_does(
         await nc.drain()  # it is closed
 
 
-async def test_draining_a_cancelled_drain_says_so(
-    shared_server: NatsServer, connect: Connect, unique: Unique
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_draining_a_cancelled_drain_says_so(nc: Client, unique: Unique) -> None:
     _, here = await stuck_callback(nc, unique("twice"))
     async with asyncio.timeout(SOON):
         await here.wait()
@@ -306,15 +285,6 @@ async def test_draining_a_cancelled_drain_says_so(
         first.cancel()
         with pytest.raises(errors.ConnectionClosedError, match="cancelled"):
             await second
-
-
-async def test_draining_a_closed_client_does_nothing(
-    shared_server: NatsServer, connect: Connect
-) -> None:
-    nc = await connect(shared_server.url)
-    await nc.close()
-    await nc.drain()
-    await nc.drain()
 
 
 def test_a_second_drain_of_the_blocking_client_waits_for_the_first(
@@ -330,88 +300,18 @@ def test_a_second_drain_of_the_blocking_client_waits_for_the_first(
     sub = nc.subscribe(unique("twice"), callback=callback)
     nc.publish(sub.subject)
     assert here.wait(SOON)
-    ended: list[BaseException | None] = []
-
-    def drain() -> None:
-        try:
-            nc.drain()
-        except BaseException as error:
-            ended.append(error)
-        else:
-            ended.append(None)
-
-    threads = [threading.Thread(target=drain) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    go_on.set()
-    for thread in threads:
-        thread.join(SOON)
-    assert ended == [None] * 3
+    with ThreadPoolExecutor(3) as pool:
+        drains = [pool.submit(nc.drain) for _ in range(3)]
+        go_on.set()
+        for drain in drains:
+            drain.result(SOON)
     nc.drain()
     assert nc.status is ConnectionStatus.CLOSED
 
 
-async def test_reading_with_a_closed_client_says_that_it_is_closed(
-    shared_server: NatsServer, connect: Connect, unique: Unique
-) -> None:
-    name = unique("S")
-    nc = await connect(shared_server.url)
-    js = nc.jetstream()
-    await js.create_stream(name=name, storage="memory")
-    consumer = await js.create_consumer(name, name="c", ack_policy="none")
-    bucket = await js.create_bucket(unique("b"))
-    watch, reading, used = bucket.watch(), js.ordered(name), js.ordered(name)
-    await js.publish(name)
-    assert (await used.next(SOON)).data == b""
-    sub, pulled = nc.subscribe(unique("sub")), consumer.consume()
-    await pulled.next(SOON)
-    await watch.next(SOON)
-    await nc.close()
-    closed: list[Callable[[], Any]] = [
-        lambda: sub.next(1),
-        lambda: pulled.next(1),
-        lambda: used.next(1),
-        lambda: used.next(),
-        lambda: reading.next(1),
-        lambda: anext(reading),
-        lambda: watch.next(1),
-        lambda: bucket.watch().next(1),
-        lambda: js.ordered(name).next(),
-        lambda: js.ordered(name, callback=print),
-        lambda: consumer.consume(),
-        lambda: consumer.consume().next(),
-    ]
-    for call in closed:
-        with pytest.raises(errors.ConnectionClosedError):
-            await call()
-
-
-def test_reading_with_a_closed_blocking_client_says_that_it_is_closed(
-    shared_server: NatsServer, unique: Unique
-) -> None:
-    name = unique("S")
-    nc = blocking.connect(shared_server.url)
-    js = nc.jetstream()
-    js.create_stream(name=name, storage="memory")
-    consumer = js.create_consumer(name, name="c", ack_policy="none")
-    reading, sub = js.ordered(name), nc.subscribe(unique("sub"))
-    nc.close()
-    closed: list[Callable[[], Any]] = [
-        lambda: reading.next(1),
-        lambda: next(iter(reading)),
-        lambda: js.ordered(name).next(),
-        lambda: consumer.consume().next(1),
-        lambda: sub.next(1),
-    ]
-    for call in closed:
-        with pytest.raises(errors.ConnectionClosedError):
-            call()
-
-
 async def test_draining_that_takes_too_long_names_the_subscriptions_it_waits_for(
-    shared_server: NatsServer, connect: Connect, unique: Unique
+    nc: Client, unique: Unique
 ) -> None:
-    nc = await connect(shared_server.url)
     slow, quick = unique("slow"), unique("quick")
     nc.subscribe(quick, callback=lambda message: None)
     _, began = await stuck_callback(nc, slow)
@@ -419,3 +319,4 @@ async def test_draining_that_takes_too_long_names_the_subscriptions_it_waits_for
     with pytest.raises(errors.RequestTimeoutError, match=slow) as raised:
         await nc.drain(0.2)
     assert quick not in str(raised.value)
+    assert nc.status is ConnectionStatus.CLOSED

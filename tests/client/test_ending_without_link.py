@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.client.conftest import Connect
+from tests.conftest import Unique
 from tests.jetstream.eventually import eventually
 from tests.support.frame_proxy import FrameProxy
 
@@ -19,6 +20,7 @@ from jetspark import (
     Disconnected,
     Draining,
     JetsparkError,
+    JetStream,
     Reconnected,
     blocking,
 )
@@ -49,7 +51,7 @@ def _is(holds: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
 
 
 async def test_draining_waits_for_a_link_to_send_what_was_published(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+    shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     other = await connect(shared_server.url)
     sub = other.subscribe(unique("late"))
@@ -91,17 +93,14 @@ async def test_ending_without_a_link_says_how_much_was_not_sent(
 
 @pytest.mark.parametrize("sent", [False, True])
 async def test_a_publish_that_waits_when_the_client_is_closed_says_whether_it_was_sent(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str], sent: bool
+    shared_server: NatsServer, connect: Connect, js: JetStream, stream: str, sent: bool
 ) -> None:
-    other = (await connect(shared_server.url)).jetstream()
-    name = unique("S")
-    await other.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
     async with Door(shared_server.port) as door:
         nc = await connect(door.url, max_reconnect_attempts=-1)
         if not sent:
             await door.shut(nc)
         fault = door.arm(1, wanted=lambda frame: b'"stream"' in frame)
-        waiting = asyncio.create_task(nc.jetstream().publish(f"{name}.a", b"x", timeout=60))
+        waiting = asyncio.create_task(nc.jetstream().publish(f"{stream}.a", b"x", timeout=60))
         if sent:
             await eventually(_is(lambda: fault.hit is not None))
         else:
@@ -110,24 +109,20 @@ async def test_a_publish_that_waits_when_the_client_is_closed_says_whether_it_wa
         with pytest.raises(ConnectionClosedError) as caught:
             await waiting
         with pytest.raises(ConnectionClosedError) as later:
-            await nc.jetstream().publish(f"{name}.a", b"x")
+            await nc.jetstream().publish(f"{stream}.a", b"x")
     assert caught.value.sent == sent
     expected = (
         "it is not known whether it was stored." if sent else "was not sent, and will not be."
     )
     assert str(caught.value).endswith(expected)
     assert (str(later.value), later.value.sent) == ("The connection is closed.", False)
-    assert (await other.stream_info(name)).state.messages == sent
-    await other.delete_stream(name)
+    assert (await js.stream_info(stream)).state.messages == sent
 
 
 @pytest.mark.parametrize("sent", [False, True])
 async def test_a_publish_of_the_blocking_client_says_whether_it_was_sent(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str], sent: bool
+    shared_server: NatsServer, connect: Connect, js: JetStream, stream: str, sent: bool
 ) -> None:
-    other = (await connect(shared_server.url)).jetstream()
-    name = unique("S")
-    await other.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
     async with Door(shared_server.port) as door, asyncio.timeout(30):
         nc = await asyncio.to_thread(blocking.connect, door.url, max_reconnect_attempts=-1)
         if not sent:
@@ -135,11 +130,7 @@ async def test_a_publish_of_the_blocking_client_says_whether_it_was_sent(
             await door._end_all()
             await eventually(_is(lambda: not nc.is_connected))
         fault = door.arm(1, wanted=lambda frame: b'"stream"' in frame)
-
-        def waits() -> bool:
-            return len(nc._inner.requests) > 0
-
-        publish = asyncio.to_thread(nc.jetstream().publish, f"{name}.a", b"x", timeout=60)
+        publish = asyncio.to_thread(nc.jetstream().publish, f"{stream}.a", b"x", timeout=60)
         waiting = asyncio.create_task(publish)
         await eventually(
             _is(lambda: fault.hit is not None if sent else len(nc._inner.requests) > 0)
@@ -148,8 +139,7 @@ async def test_a_publish_of_the_blocking_client_says_whether_it_was_sent(
         with pytest.raises(ConnectionClosedError) as caught:
             await waiting
     assert caught.value.sent == sent
-    assert (await other.stream_info(name)).state.messages == sent
-    await other.delete_stream(name)
+    assert (await js.stream_info(stream)).state.messages == sent
 
 
 async def test_draining_without_a_link_and_anything_to_send_does_not_wait(
@@ -164,7 +154,7 @@ async def test_draining_without_a_link_and_anything_to_send_does_not_wait(
 
 
 async def test_the_blocking_client_drains_over_the_next_link(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+    shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     other = await connect(shared_server.url)
     sub = other.subscribe(unique("late"))

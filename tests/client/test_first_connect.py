@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.client.conftest import Connect
-from tests.conftest import MakeServer
+from tests.conftest import MakeServer, Unique
 from tests.support.ports import free_port
 
 import jetspark
 import jetspark.blocking
+import jetspark.errors as errors
 from jetspark import Closed, Connected, ConnectionStatus, JetsparkError
-from jetspark.errors import (
-    ConfigError,
-    ConnectionClosedError,
-    NoServersError,
-    RequestTimeoutError,
-    ServerRefusedError,
-)
 
 WITHIN = 60
 
@@ -61,7 +54,7 @@ async def test_first_connect_wait_returns_when_the_server_has_started(
     )
     await asyncio.wait_for(seen.failed.wait(), WITHIN)
     assert not connecting.done()
-    assert isinstance(seen.errors[0], ServerRefusedError)
+    assert isinstance(seen.errors[0], errors.ServerRefusedError)
     make_server(port=port)
     nc = await asyncio.wait_for(connecting, WITHIN)
     assert nc.is_connected
@@ -83,9 +76,9 @@ async def test_first_connect_background_returns_at_once_and_sends_what_was_buffe
     assert not nc.is_connected
     sub = nc.subscribe("early")
     await nc.publish("early", b"bird")
-    with pytest.raises(ConnectionClosedError, match=r"no link to ping \(connecting\)"):
+    with pytest.raises(errors.ConnectionClosedError, match=r"no link to ping \(connecting\)"):
         await nc.rtt()
-    with pytest.raises(RequestTimeoutError, match=r"no link to a server within 0\.01 s"):
+    with pytest.raises(errors.RequestTimeoutError, match=r"no link to a server within 0\.01 s"):
         await nc.flush(0.01)
     flushing = asyncio.create_task(nc.flush(WITHIN))
     await asyncio.wait_for(seen.failed.wait(), WITHIN)
@@ -105,18 +98,20 @@ async def test_first_connect_background_closes_when_no_server_is_left(connect: C
     )
     closed = await seen.event()
     assert isinstance(closed, Closed)
-    assert isinstance(closed.error, NoServersError)
-    assert isinstance(closed.error.__cause__, ServerRefusedError)
+    assert isinstance(closed.error, errors.NoServersError)
+    assert isinstance(closed.error.__cause__, errors.ServerRefusedError)
     assert len(seen.errors) == 2
-    with pytest.raises(ConnectionClosedError):
+    with pytest.raises(errors.ConnectionClosedError):
         nc.publish_nowait("a")
 
 
 async def test_first_connect_wait_raises_when_no_server_is_left(connect: Connect) -> None:
     port = free_port()
-    with pytest.raises(NoServersError, match=f"left to try; the last one .*:{port}") as raised:
+    with pytest.raises(
+        errors.NoServersError, match=f"left to try; the last one .*:{port}"
+    ) as raised:
         await connect(f"nats://127.0.0.1:{port}", first_connect="wait", max_reconnect_attempts=2)
-    assert isinstance(raised.value.__cause__, ServerRefusedError)
+    assert isinstance(raised.value.__cause__, errors.ServerRefusedError)
 
 
 async def test_first_connect_says_that_the_credentials_are_wrong(
@@ -127,7 +122,7 @@ async def test_first_connect_says_that_the_credentials_are_wrong(
     nc = await connect(url, first_connect="background", **seen.callbacks)
     closed = await seen.event()
     assert closed.error is nc.last_error
-    assert isinstance(closed.error, NoServersError)
+    assert isinstance(closed.error, errors.NoServersError)
     assert "refused these credentials" in str(closed.error)
     assert "not-this" not in str(closed.error)
 
@@ -145,16 +140,14 @@ async def test_first_connect_ends_for_files_that_no_server_can_mend(
         **seen.callbacks,
     )
     if how == "wait":
-        with pytest.raises(ConfigError, match="creds_file"):
+        with pytest.raises(errors.ConfigError, match="creds_file"):
             await connecting
     else:
         await connecting
-    assert isinstance((await seen.event()).error, ConfigError)
+    assert isinstance((await seen.event()).error, errors.ConfigError)
 
 
-async def test_first_connect_background_can_be_closed_before_there_is_a_server(
-    connect: Connect,
-) -> None:
+async def test_first_connect_background_can_be_closed_without_a_server(connect: Connect) -> None:
     nc = await connect(
         f"nats://127.0.0.1:{free_port()}", first_connect="background", max_reconnect_attempts=-1
     )
@@ -164,13 +157,11 @@ async def test_first_connect_background_can_be_closed_before_there_is_a_server(
 
 
 async def test_first_connect_takes_no_other_word() -> None:
-    with pytest.raises(ConfigError, match="first_connect"):
+    with pytest.raises(errors.ConfigError, match="first_connect"):
         jetspark.connect("nats://127.0.0.1:1", first_connect="later")  # type: ignore[arg-type]
 
 
-def test_blocking_first_connect_background_returns_at_once(
-    make_server: MakeServer, unique: Callable[[str], str]
-) -> None:
+def test_blocking_first_connect_in_the_background(make_server: MakeServer, unique: Unique) -> None:
     port = free_port()
     began = time.monotonic()
     with jetspark.blocking.connect(
@@ -185,13 +176,3 @@ def test_blocking_first_connect_background_returns_at_once(
         nc.publish("early", b"bird")
         make_server(port=port)
         assert sub.next(WITHIN).data == b"bird"
-
-
-def test_blocking_first_connect_wait_raises_when_no_server_is_left() -> None:
-    with pytest.raises(NoServersError):
-        jetspark.blocking.connect(
-            f"nats://127.0.0.1:{free_port()}",
-            first_connect="wait",
-            max_reconnect_attempts=1,
-            reconnect_wait=0.05,
-        )

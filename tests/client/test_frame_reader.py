@@ -8,22 +8,16 @@ from typing import Any, cast
 
 import pytest
 
+import jetspark.errors as errors
 from jetspark.client.subscription import FrameReader
 from jetspark.connection.waiting import Waiters
-from jetspark.errors import (
-    BadSubscriptionError,
-    ConnectionClosedError,
-    ConnectionLostError,
-    JetsparkError,
-    RequestTimeoutError,
-)
 from jetspark.wire.kernel import MessageFrame
 
 
 class OwnClient:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.reported: list[JetsparkError] = []
+        self.reported: list[errors.JetsparkError] = []
 
     def adopt(self, reading: object, end: object) -> Any:
         return lambda: None
@@ -31,7 +25,7 @@ class OwnClient:
     def check_loop(self) -> None:
         pass
 
-    def report(self, error: JetsparkError) -> None:
+    def report(self, error: errors.JetsparkError) -> None:
         self.reported.append(error)
 
 
@@ -46,7 +40,7 @@ class Words(FrameReader[str]):
         self._frames += [MessageFrame(1, b"s", None, None, word) for word in words]
         self._waiters.wake()
 
-    def end(self, error: JetsparkError | None = None) -> None:
+    def end(self, error: errors.JetsparkError | None = None) -> None:
         self._end_reading(error)
 
     @property
@@ -56,8 +50,8 @@ class Words(FrameReader[str]):
     def _take(self) -> str | None:
         return self._frames.popleft().payload.decode() or None
 
-    def _over(self) -> JetsparkError:
-        return BadSubscriptionError("over")
+    def _over(self) -> errors.JetsparkError:
+        return errors.BadSubscriptionError("over")
 
     def _leave(self) -> None:
         self.end()
@@ -65,8 +59,9 @@ class Words(FrameReader[str]):
 
 async def test_each_of_several_waiting_tasks_gets_an_item() -> None:
     words = Words()
-    waiting = [asyncio.ensure_future(words.next(10)) for _ in range(3)]
+    waiting = [asyncio.ensure_future(words.next(10)) for _ in range(4)]
     await asyncio.sleep(0)
+    waiting.pop(1).cancel()
     for word in (b"a", b"b", b"c"):
         words.arrive(word)
     assert sorted(await asyncio.gather(*waiting)) == ["a", "b", "c"]
@@ -76,30 +71,32 @@ async def test_frame_that_makes_no_item_leaves_the_timeout_of_next() -> None:
     words = Words()
     words.arrive(b"", b"a", b"")
     assert await words.next(0) == "a"
-    with pytest.raises(RequestTimeoutError, match="Nothing received from words"):
+    with pytest.raises(errors.RequestTimeoutError, match="Nothing received from words"):
         await words.next(0.01)
+    words.arrive(b"b")
+    assert await words.next(30) == "b"
 
 
 async def test_what_is_queued_at_the_end_is_given_out_before_the_error() -> None:
     words = Words()
     words.arrive(b"a")
-    lost = ConnectionLostError()
+    lost = errors.ConnectionLostError()
     lost.__cause__ = OSError()
     words.end(lost)
     assert await words.next() == "a"
-    with pytest.raises(ConnectionLostError):
+    with pytest.raises(errors.ConnectionLostError):
         await words.next()
-    with pytest.raises(ConnectionLostError):
+    with pytest.raises(errors.ConnectionLostError):
         await words.__anext__()
 
 
-@pytest.mark.parametrize("error", [None, ConnectionClosedError()])
-async def test_iterator_ends_quietly_when_the_end_was_meant(error: JetsparkError | None) -> None:
+@pytest.mark.parametrize("error", [None, errors.ConnectionClosedError()])
+async def test_iterator_ends_quietly_at_a_meant_end(error: errors.JetsparkError | None) -> None:
     words = Words()
     words.end(error)
     with pytest.raises(StopAsyncIteration):
         await words.__anext__()
-    with pytest.raises(BadSubscriptionError):
+    with pytest.raises(errors.BadSubscriptionError):
         await words.next()
 
 

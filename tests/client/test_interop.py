@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import nats
 import pytest
-from tests.client.conftest import Connect
+from tests.conftest import Unique
 
-from jetspark import Message
+from jetspark import Client, Message
 from jetspark.server import NatsServer
 
 VALUES = {"Key": "värde", "key": "日本", "empty": ""}
@@ -33,10 +33,7 @@ async def subscribed(peer: Any) -> None:
     await peer.flush()
 
 
-async def test_headers_from_nats_py(
-    shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_headers_from_nats_py(nc: Client, peer: Any, unique: Unique) -> None:
     sub = nc.subscribe(unique("in"))
     await nc.flush()
     await peer.publish(sub.subject, "smörgås".encode(), headers=VALUES)
@@ -46,10 +43,7 @@ async def test_headers_from_nats_py(
     assert message.headers.to_dict() == {name: [value] for name, value in VALUES.items()}
 
 
-async def test_headers_to_nats_py(
-    shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_headers_to_nats_py(nc: Client, peer: Any, unique: Unique) -> None:
     subject = unique("out")
     sub = await peer.subscribe(subject)
     await subscribed(peer)
@@ -58,22 +52,14 @@ async def test_headers_to_nats_py(
     assert dict(message.headers) == {"Key": "värde", "key": "日本"}
 
 
-async def test_several_values_of_one_name(
-    shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_several_values_of_one_name(nc: Client, peer: Any, unique: Unique) -> None:
     subject, back = unique("multi"), nc.subscribe(unique("back"))
     await nc.flush()
 
     async def answer(message: Any) -> None:
         # nats-py knows one value a name, and hands on the block that we write for it here.
         block = "NATS/1.0\r\nk: 1\r\nk: två\r\nK: 3\r\n\r\n".encode()
-        frame = b"HPUB %b %d %d\r\n%b\r\n" % (
-            back.subject.encode(),
-            len(block),
-            len(block),
-            block,
-        )
+        frame = b"HPUB %b %d %d\r\n%b\r\n" % (back.subject.encode(), len(block), len(block), block)
         assert message.headers["k"] in ("1", "två")
         await peer._send_command(frame)
         await peer.flush()
@@ -86,11 +72,7 @@ async def test_several_values_of_one_name(
     assert message.headers.to_dict() == {"k": ["1", "två"], "K": ["3"]}
 
 
-async def test_requests_between_jetspark_and_nats_py_work_both_ways(
-    shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
-
+async def test_requests_work_both_ways_with_nats_py(nc: Client, peer: Any, unique: Unique) -> None:
     async def ours(message: Message) -> None:
         await message.respond(b"ours " + message.data)
 
@@ -105,10 +87,7 @@ async def test_requests_between_jetspark_and_nats_py_work_both_ways(
     assert (await peer.request(mine.subject, b"2", timeout=5)).data == b"ours 2"
 
 
-async def test_queue_group_is_shared_by_both_clients(
-    shared_server: NatsServer, connect: Connect, peer: Any, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_queue_group_is_shared_by_both_clients(nc: Client, peer: Any, unique: Unique) -> None:
     subject = unique("group")
     seen: list[str] = []
     done = asyncio.Event()

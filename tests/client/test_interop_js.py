@@ -6,16 +6,12 @@ Needs node and npm, and the network the first time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
-from tests.client.conftest import Connect
+from tests.conftest import Unique
 from tests.support.js_peer import JsPeer
 
-from jetspark import Message
-from jetspark.server import NatsServer
-
-Unique = Callable[[str], str]
+from jetspark import Client, Message
 
 # Names are ASCII: the JavaScript client fails on any other, when it receives one too.
 PAIRS = [["k", "1"], ["K", "drei"], ["k", "två"], ["nihon", "日本"], ["empty", ""]]
@@ -23,10 +19,7 @@ DICT = {"k": ["1", "två"], "K": ["drei"], "nihon": ["日本"], "empty": [""]}
 
 
 @pytest.mark.full
-async def test_headers_from_javascript(
-    shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_headers_from_javascript(nc: Client, js_peer: JsPeer, unique: Unique) -> None:
     sub = nc.subscribe(unique("in"))
     await nc.flush()
     await js_peer.run("publish", subject=sub.subject, data="smörgås", headers=PAIRS)
@@ -36,10 +29,7 @@ async def test_headers_from_javascript(
     assert message.headers.to_dict() == DICT
 
 
-async def test_headers_to_javascript(
-    shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_headers_to_javascript(nc: Client, js_peer: JsPeer, unique: Unique) -> None:
     subject = unique("out")
     await js_peer.run("listen", subject=subject)
     await nc.publish(subject, "smörgås".encode(), headers=DICT)
@@ -47,11 +37,7 @@ async def test_headers_to_javascript(
     assert (heard["data"], heard["headers"]) == ("smörgås", DICT)
 
 
-async def test_requests_both_ways_with_headers(
-    shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
-) -> None:
-    nc = await connect(shared_server.url)
-
+async def test_requests_both_ways_with_headers(nc: Client, js_peer: JsPeer, unique: Unique) -> None:
     async def ours(message: Message) -> None:
         await message.respond(b"ours " + message.data, headers=message.headers)
 
@@ -67,10 +53,7 @@ async def test_requests_both_ways_with_headers(
     assert many == [b"js 3"]
 
 
-async def test_no_responders_is_raised_by_both_clients(
-    shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_both_raise_no_responders(nc: Client, js_peer: JsPeer, unique: Unique) -> None:
     sub = nc.subscribe(unique("gone"))
     await nc.flush()
     sub.unsubscribe()
@@ -79,10 +62,7 @@ async def test_no_responders_is_raised_by_both_clients(
         await js_peer.run("request", subject=sub.subject, data="")
 
 
-async def test_queue_group_is_shared_by_both_clients(
-    shared_server: NatsServer, connect: Connect, js_peer: JsPeer, unique: Unique
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_both_clients_share_queue_group(nc: Client, js_peer: JsPeer, unique: Unique) -> None:
     subject = unique("group")
     ours = nc.subscribe(subject, queue="g")
     await asyncio.gather(nc.flush(), js_peer.run("listen", subject=subject, queue="g"))

@@ -8,32 +8,16 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.client.conftest import Connect
-from tests.conftest import MakeServer
+from tests.client.conftest import Connect, next_of
+from tests.conftest import MakeServer, Unique
 from tests.support.ports import free_port
 
 import jetspark
-from jetspark import (
-    Closed,
-    Connected,
-    ConnectionClosedError,
-    ConnectionStatus,
-    Disconnected,
-    Draining,
-    Message,
-    Reconnected,
-)
-from jetspark.errors import (
-    BrokenSocketError,
-    ConfigError,
-    ConnectionLostError,
-    NoServersError,
-    RequestTimeoutError,
-    ServerRefusedError,
-)
+import jetspark.errors as errors
 from jetspark.server import NatsServer
 
 
@@ -47,7 +31,7 @@ async def test_connect_can_be_awaited_or_entered(shared_server: NatsServer) -> N
     assert 0 < await nc.rtt() < 30
     await nc.connect()  # nothing to do
     await nc.close()
-    assert nc.status is ConnectionStatus.CLOSED
+    assert nc.status is jetspark.ConnectionStatus.CLOSED
     assert nc.current_server is None
     async with jetspark.connect(shared_server.url) as other:
         assert other.is_connected
@@ -58,17 +42,17 @@ async def test_connect_can_be_awaited_or_entered(shared_server: NatsServer) -> N
 
 async def test_refused_connection_names_server(connect: Connect) -> None:
     port = free_port()
-    with pytest.raises(ServerRefusedError) as caught:
+    with pytest.raises(errors.ServerRefusedError) as caught:
         await connect(f"nats://user:secret@127.0.0.1:{port}")
     assert str(caught.value) == f"No server at nats://127.0.0.1:{port}: Connection refused."
-    with pytest.raises(ServerRefusedError):
+    with pytest.raises(errors.ServerRefusedError):
         await connect("nats://no-such-host.invalid")
-    with pytest.raises(NoServersError):
+    with pytest.raises(errors.NoServersError):
         await connect([f"nats://127.0.0.1:{port}", f"nats://127.0.0.1:{free_port()}"])
 
 
 async def test_an_unknown_option_is_refused_before_any_io() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'reconnect_wait'"):
+    with pytest.raises(errors.ConfigError, match="did you mean 'reconnect_wait'"):
         jetspark.connect(reconect_wait=1)  # type: ignore[call-arg]
 
 
@@ -94,12 +78,12 @@ async def test_after_a_crash_subscriptions_are_restored_and_what_was_published_a
     await nc.flush()
     stream = nc.events()
     await asyncio.to_thread(nats_server.kill)
-    assert isinstance(await anext(stream), Disconnected)
-    assert nc.status is ConnectionStatus.RECONNECTING
+    assert isinstance(await anext(stream), jetspark.Disconnected)
+    assert nc.status is jetspark.ConnectionStatus.RECONNECTING
     assert nc.current_server is None
     for number in range(3, 100):
         await nc.publish("a.b", b"%d" % number)
-    with pytest.raises(ConnectionClosedError):
+    with pytest.raises(jetspark.ConnectionClosedError):
         await nc.rtt()
     flushing = asyncio.create_task(nc.flush(30))
     await asyncio.to_thread(nats_server.start)
@@ -111,19 +95,19 @@ async def test_after_a_crash_subscriptions_are_restored_and_what_was_published_a
     assert nc.stats.reconnects == 1
     await nc.close()
     await asyncio.sleep(0)
-    kinds = [type(event) for event in events]
-    assert kinds == [Connected, Disconnected, Reconnected, Closed]
-    assert isinstance(events[1].error, BrokenSocketError)
-    assert events[-1] == Closed(None)
-    assert [type(event) async for event in stream] == [Reconnected, Closed]
+    first, *others = [type(event) for event in events]
+    assert first is jetspark.Connected
+    assert others == [jetspark.Disconnected, jetspark.Reconnected, jetspark.Closed]
+    assert isinstance(events[1].error, errors.BrokenSocketError)
+    assert events[-1] == jetspark.Closed(None)
+    assert [type(event) async for event in stream] == [jetspark.Reconnected, jetspark.Closed]
 
 
-async def test_a_graceful_restart_is_survived(nats_server: NatsServer, connect: Connect) -> None:
-    nc = await connect(nats_server.url)
-    sub = nc.subscribe("a")
-    await nc.flush()
+async def test_graceful_restart_is_survived(own: jetspark.Client, nats_server: NatsServer) -> None:
+    sub = own.subscribe("a")
+    await own.flush()
     await asyncio.to_thread(nats_server.restart)
-    await nc.publish("a", b"x")
+    await own.publish("a", b"x")
     assert (await sub.next(30)).data == b"x"
 
 
@@ -136,24 +120,22 @@ async def test_next_raises_at_once_when_the_connection_is_lost_for_good(
     await nc.flush()
     waiting = asyncio.create_task(sub.next(timeout))
     await asyncio.to_thread(nats_server.kill)
-    with pytest.raises(ConnectionLostError):
+    with pytest.raises(errors.ConnectionLostError):
         await asyncio.wait_for(waiting, 30)
 
 
-async def test_a_frozen_server_is_noticed_by_its_silence(
-    nats_server: NatsServer, connect: Connect
-) -> None:
+async def test_a_frozen_server_is_noticed(nats_server: NatsServer, connect: Connect) -> None:
     nc = await connect(nats_server.url, ping_interval=0.05)
     stream = nc.events()
     nats_server.pause()
     event = await asyncio.wait_for(anext(stream), 30)
     nats_server.resume()
-    assert isinstance(event, Disconnected)
+    assert isinstance(event, jetspark.Disconnected)
     assert isinstance(event.error, jetspark.errors.StaleConnectionError)
-    assert isinstance(await asyncio.wait_for(anext(stream), 30), Reconnected)
+    assert isinstance(await asyncio.wait_for(anext(stream), 30), jetspark.Reconnected)
 
 
-async def test_another_server_of_the_cluster_takes_over(
+async def test_another_server_takes_over(
     make_cluster: Callable[..., Any], connect: Connect
 ) -> None:
     cluster = await asyncio.to_thread(make_cluster, 3)
@@ -170,45 +152,29 @@ async def test_another_server_of_the_cluster_takes_over(
     await asyncio.to_thread(first.kill)
     # The routes of the cluster know the new place only after a while: ask until it answers.
     async with asyncio.timeout(60):
-        while True:
-            await nc.publish("a", b"x")
-            try:
-                await sub.next(0.1)
-                break
-            except RequestTimeoutError:
-                continue
-        while True:
-            await watcher.publish("b", b"y")
-            try:
-                await mine.next(0.1)
-                break
-            except RequestTimeoutError:
-                continue
+        for sender, receiver in ((nc, sub), (watcher, mine)):
+            while not receiver.delivered:
+                await sender.publish(receiver.subject, b"x")
+                with suppress(errors.RequestTimeoutError):
+                    await receiver.next(0.1)
     assert nc.current_server in cluster.urls[1:]
 
 
-async def test_a_server_in_lame_duck_mode_is_left(
-    make_cluster: Callable[..., Any], connect: Connect
-) -> None:
+async def test_a_lame_duck_is_left(make_cluster: Callable[..., Any], connect: Connect) -> None:
     cluster = await asyncio.to_thread(make_cluster, 3)
     first = cluster.servers[0]
     nc = await connect(first.url)
     stream = nc.events()
     os.kill(first.pid, signal.SIGUSR2)
-    kinds = []
-    async with asyncio.timeout(60):
-        async for event in stream:
-            kinds.append(type(event))
-            if isinstance(event, Reconnected):
-                break
-    assert jetspark.LameDuck in kinds
+    await next_of(stream, jetspark.LameDuck)
+    await next_of(stream, jetspark.Reconnected)
     first.kill()  # a lame duck takes its time to stop
     assert nc.current_server in cluster.urls[1:]
     assert nc.last_error is None
 
 
 async def test_draining_delivers_what_has_arrived_and_sends_what_callbacks_answer(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+    shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     nc, other = await connect(shared_server.url), await connect(shared_server.url)
     subject, answers = unique("drain"), other.subscribe(unique("answers"))
@@ -216,10 +182,10 @@ async def test_draining_delivers_what_has_arrived_and_sends_what_callbacks_answe
 
     draining = asyncio.Event()
 
-    async def callback(message: Message) -> None:
+    async def callback(message: jetspark.Message) -> None:
         await draining.wait()
         handled.append(message.data)
-        with pytest.raises(ConnectionClosedError):
+        with pytest.raises(jetspark.ConnectionClosedError):
             nc.subscribe("new")
         await message.respond(message.data)
 
@@ -247,35 +213,14 @@ async def test_draining_delivers_what_has_arrived_and_sends_what_callbacks_answe
     assert handled == taken == sent
     assert [(await answers.next(30)).data for _ in sent] == sent
     events += [event async for event in stream]
-    assert [type(event) for event in events] == [Draining, Closed]
-    assert nc.status is ConnectionStatus.CLOSED
+    assert [type(event) for event in events] == [jetspark.Draining, jetspark.Closed]
+    assert nc.status is jetspark.ConnectionStatus.CLOSED
 
 
-async def test_draining_gives_up_in_time_and_closes_anyway(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
-    started = asyncio.Event()
-
-    async def callback(message: Message) -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    sub = nc.subscribe(unique("stuck"), callback=callback)
-    await nc.publish(sub.subject)
-    await asyncio.wait_for(started.wait(), 30)
-    with pytest.raises(RequestTimeoutError):
-        await nc.drain(0.05)
-    assert nc.status is ConnectionStatus.CLOSED
-
-
-async def test_a_callback_may_close_its_own_connection(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_a_callback_may_close_its_own_connection(nc: jetspark.Client, unique: Unique) -> None:
     closed = asyncio.Event()
 
-    async def callback(message: Message) -> None:
+    async def callback(message: jetspark.Message) -> None:
         await nc.close()
         closed.set()
 
@@ -285,7 +230,7 @@ async def test_a_callback_may_close_its_own_connection(
 
 
 async def test_force_reconnect_restores_everything(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+    shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url, reconnect_wait=60)
     sub = nc.subscribe(unique("f"))
@@ -299,7 +244,7 @@ async def test_force_reconnect_restores_everything(
 
 
 async def test_statistics_count_messages(
-    make_server: MakeServer, connect: Connect, unique: Callable[[str], str]
+    make_server: MakeServer, connect: Connect, unique: Unique
 ) -> None:
     nc = await connect(make_server().url)
     sub = nc.subscribe("s")
@@ -345,17 +290,12 @@ async def test_what_was_published_before_close_arrives_while_the_server_sends() 
     assert received.count(b"PUB out 200\r\n") == 500
 
 
-async def test_events_of_a_client_that_is_closed_end_at_once(
-    shared_server: NatsServer, connect: Connect
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_events_of_a_client_that_is_closed_end_at_once(nc: jetspark.Client) -> None:
     await nc.close()
     assert [event async for event in nc.events()] == []
 
 
-async def test_connecting_is_a_coroutine_for_tasks_time_outs_and_gather(
-    shared_server: NatsServer,
-) -> None:
+async def test_connecting_is_a_coroutine_for_tasks_and_gather(shared_server: NatsServer) -> None:
     url = shared_server.url
     task = asyncio.create_task(jetspark.connect(url))
     several = await asyncio.gather(task, asyncio.wait_for(jetspark.connect(url), 30))
@@ -371,9 +311,8 @@ async def test_connecting_is_a_coroutine_for_tasks_time_outs_and_gather(
 
 
 async def test_a_client_is_refused_in_another_event_loop(
-    connect: Connect, shared_server: NatsServer
+    nc: jetspark.Client, connect: Connect, shared_server: NatsServer
 ) -> None:
-    nc = await connect(shared_server.url)
     wanted = "another event loop"
     sub, events = nc.subscribe("own"), nc.events()
     bucket = await nc.jetstream().create_or_update_bucket("ELSEWHERE", storage="memory")
@@ -382,34 +321,26 @@ async def test_a_client_is_refused_in_another_event_loop(
         for call in (
             *(nc.close, nc.drain, nc.connect, nc.force_reconnect, nc.barrier, sub.next, sub.drain),
             *(bucket.lock("k").acquire, lambda: nc.publish("a"), lambda: anext(events)),
-            nc.jetstream().publisher().__aenter__,
+            *(nc.jetstream().publisher().__aenter__, nc.flush, nc.jetstream().account_info),
+            *(lambda: nc.request("a"), lambda: nc.request_many("a")),
         ):
-            with pytest.raises(ConfigError, match=wanted):
+            with pytest.raises(errors.ConfigError, match=wanted):
                 await call()
         for plain in (
             lambda: nc.publish_nowait("a"),
             lambda: nc.set_servers(shared_server.url),
             lambda: nc.listen("a", print),
+            lambda: nc.subscribe("a"),
             sub.unsubscribe,
         ):
-            with pytest.raises(ConfigError, match=wanted):
+            with pytest.raises(errors.ConfigError, match=wanted):
                 plain()
-        with pytest.raises(ConfigError, match=wanted):
-            await nc.request("a")
-        with pytest.raises(ConfigError, match=wanted):
-            await nc.request_many("a")
-        with pytest.raises(ConfigError, match=wanted):
-            await nc.flush()
-        with pytest.raises(ConfigError, match=wanted):
-            await nc.jetstream().account_info()
-        with pytest.raises(ConfigError, match=wanted):
-            nc.subscribe("a")
 
     await asyncio.to_thread(asyncio.run, elsewhere())
-    with pytest.raises(ConfigError, match=wanted):
+    with pytest.raises(errors.ConfigError, match=wanted):
         await asyncio.to_thread(nc.subscribe, "a")
     assert sub.active
-    assert nc.status is ConnectionStatus.CONNECTED
+    assert nc.status is jetspark.ConnectionStatus.CONNECTED
     await nc.close()
     await asyncio.to_thread(asyncio.run, nc.close())  # nothing is left to do
 

@@ -7,17 +7,13 @@ from typing import Any, cast
 
 import pytest
 
+import jetspark.errors as errors
 from jetspark import Client, Message
-from jetspark.errors import (
-    BadHeaderError,
-    BadSubjectError,
-    JetsparkError,
-    NotJetStreamMessageError,
-)
+from jetspark.client.messages import MessageView
 from jetspark.wire.kernel import MessageFrame
 
 
-class Reports(list[JetsparkError]):
+class Reports(list[errors.JetsparkError]):
     report = list.append
 
 
@@ -40,7 +36,7 @@ def test_plain_message_has_subject_reply_data_and_no_headers() -> None:
 async def test_a_reply_subject_that_is_no_utf_8_is_not_answered_elsewhere() -> None:
     asks = message(b"r.\xff")
     assert asks.reply == "r.\ufffd"
-    with pytest.raises(BadSubjectError, match="not UTF-8"):
+    with pytest.raises(errors.BadSubjectError, match="not UTF-8"):
         await asks.respond(b"answer")
 
 
@@ -76,17 +72,13 @@ def test_metadata_of_both_forms(prefix: bytes) -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        None,
-        b"_INBOX.x.1",
-        b"$JS.ACK.a.b.1.2.3.4",
-        b"$JS.ACK",
-        b"$JS.ACK.a.b.1.2.3.9223372036854775808.4",
-        b"$JS.ACK.a.b.1.2.3.-1.4",
+        *(None, b"_INBOX.x.1", b"$JS.ACK.a.b.1.2.3.4", b"$JS.ACK"),
+        *(b"$JS.ACK.a.b.1.2.3.9223372036854775808.4", b"$JS.ACK.a.b.1.2.3.-1.4"),
         b"$JS.ACK.a.b..2.3.5.4",
     ],
 )
 def test_other_messages_have_no_metadata(reply: bytes | None) -> None:
-    with pytest.raises(NotJetStreamMessageError):
+    with pytest.raises(errors.NotJetStreamMessageError):
         message(reply).metadata  # noqa: B018
 
 
@@ -96,7 +88,7 @@ def test_malformed_headers_are_reported_once(block: bytes) -> None:
     bad = message(None, block, b"body", reports)
     assert bad.headers is None
     assert bad.headers is None
-    assert [type(report) for report in reports] == [BadHeaderError]
+    assert [type(report) for report in reports] == [errors.BadHeaderError]
     assert bad.data == b"body"
 
 
@@ -105,3 +97,7 @@ def test_headers_are_parsed_once_and_may_be_changed() -> None:
     assert mine.headers is not None
     mine.headers["k"] = "w"
     assert mine.headers["k"] == "w"
+
+
+def test_a_view_on_a_message_cannot_send() -> None:
+    assert set(dir(Message)) - set(dir(MessageView)) == {"respond"}

@@ -11,21 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.conftest import Connect
+from tests.client.conftest import Connect, next_of
 from tests.conftest import MakeServer
 from tests.support.accounts import Key, Operator, creds_text, new_key
 
 import jetspark
+import jetspark.errors as errors
 from jetspark.bulk.links import connect as connect_blocking
 from jetspark.connection.options import make_options
-from jetspark.errors import (
-    AccountAuthExpiredError,
-    AuthError,
-    AuthExpiredError,
-    AuthorizationError,
-    AuthRevokedError,
-    ConfigError,
-)
 from jetspark.server import NatsServer
 
 OPERATOR = Operator()
@@ -98,12 +91,12 @@ async def test_nkey_logs_in_from_every_option(
     with connect_blocking(make_options(server.url, **options)) as link:
         assert link.check()
     # Nobody else's key.
-    with pytest.raises(AuthorizationError) as caught:
+    with pytest.raises(errors.AuthorizationError) as caught:
         await connect(server.url, **NKEY_FORMS[form](tmp_path, new_key(), ""))
     assert "SU" not in str(caught.value)
 
 
-async def test_a_jwt_signed_by_another_seed_is_refused(
+async def test_another_seed_of_a_jwt_is_refused(
     operator_server: NatsServer, connect: Connect
 ) -> None:
     for wrong in (
@@ -113,7 +106,7 @@ async def test_a_jwt_signed_by_another_seed_is_refused(
         {"nkey_seed": USER.seed},
         {},
     ):
-        with pytest.raises(AuthorizationError):
+        with pytest.raises(errors.AuthorizationError):
             await connect(operator_server.url, **wrong)
 
 
@@ -123,9 +116,7 @@ async def test_a_bearer_jwt_needs_no_seed(operator_server: NatsServer, connect: 
     await connect(operator_server.url, creds=bearer)
 
 
-async def test_a_server_that_checks_no_keys_lets_us_in(
-    shared_server: NatsServer, connect: Connect
-) -> None:
+async def test_server_without_keys_lets_us_in(shared_server: NatsServer, connect: Connect) -> None:
     await connect(shared_server.url, nkey_seed=USER.seed)
     await connect(shared_server.url, creds=creds_text(OPERATOR.user(USER), USER.seed))
 
@@ -141,7 +132,7 @@ async def test_an_expired_jwt_has_its_own_error(
     operator_server: NatsServer, connect: Connect
 ) -> None:
     expired = creds_text(OPERATOR.user(USER, expires=int(time.time()) - 1), USER.seed)
-    with pytest.raises(AuthExpiredError) as caught:
+    with pytest.raises(errors.AuthExpiredError) as caught:
         await connect(operator_server.url, creds=expired)
     assert caught.value.server == operator_server.url
 
@@ -156,12 +147,9 @@ async def test_rotated_credentials_are_used_when_the_old_ones_expire(
     sub = nc.subscribe("a")
     other = new_key()
     file.write_text(creds_text(OPERATOR.user(other), other.seed))
-    async with asyncio.timeout(60):
-        async for event in events:
-            if isinstance(event, jetspark.Disconnected):
-                assert isinstance(event.error, AuthExpiredError)
-            if isinstance(event, jetspark.Reconnected):
-                break
+    lost = await next_of(events, jetspark.Disconnected)
+    assert isinstance(lost.error, errors.AuthExpiredError)
+    await next_of(events, jetspark.Reconnected)
     await nc.publish("a", b"x")
     assert (await sub.next(30)).data == b"x"
 
@@ -174,10 +162,10 @@ async def test_credentials_may_be_rotated_after_one_refusal(
     late = creds_text(OPERATOR.user(USER, expires=int(time.time()) - 1), USER.seed)
     foreign = creds_text(Operator().user(USER), USER.seed)
     file = written(tmp_path, good)
-    refused: list[AuthError] = []
+    refused: list[errors.AuthError] = []
 
     def rotate(error: jetspark.JetsparkError) -> None:
-        assert isinstance(error, AuthError)
+        assert isinstance(error, errors.AuthError)
         refused.append(error)
         written(tmp_path, good)
 
@@ -186,9 +174,9 @@ async def test_credentials_may_be_rotated_after_one_refusal(
         written(tmp_path, bad)
         await nc.force_reconnect()
     assert [type(error) for error in refused] == [
-        AuthExpiredError,
-        AuthorizationError,
-        AuthExpiredError,
+        errors.AuthExpiredError,
+        errors.AuthorizationError,
+        errors.AuthExpiredError,
     ]
 
 
@@ -196,35 +184,29 @@ async def test_expired_credentials_that_are_not_rotated_end_the_connection(
     operator_server: NatsServer, connect: Connect
 ) -> None:
     jwt = OPERATOR.user(USER, expires=int(time.time()) + 3)
-    errors: list[jetspark.JetsparkError] = []
+    reported: list[jetspark.JetsparkError] = []
     nc = await connect(
         operator_server.url,
         jwt=jwt,
         nkey_seed=USER.seed,
-        error_callback=errors.append,
+        error_callback=reported.append,
         reconnect_wait=0.3,
     )
     async with asyncio.timeout(60):
         seen = [event async for event in nc.events()]
-    assert {type(error) for error in errors} == {AuthExpiredError}
+    assert {type(error) for error in reported} == {errors.AuthExpiredError}
     # Two refused attempts would do; but within the second of the expiry the server may accept
     # the JWT and end that link at once, which begins the count anew.
-    assert len(errors) < 12
+    assert len(reported) < 12
     assert isinstance(seen[-1], jetspark.Closed)
-    assert isinstance(seen[-1].error, AuthExpiredError)
+    assert isinstance(seen[-1].error, errors.AuthExpiredError)
 
 
-async def test_an_expired_account_has_its_own_error(
-    make_server: MakeServer, connect: Connect
-) -> None:
+async def test_expired_account_has_its_own_error(make_server: MakeServer, connect: Connect) -> None:
     server = make_server(OPERATOR.config(expires=int(time.time()) + 3))
     nc = await connect(server.url, jwt=OPERATOR.user(USER), sign=USER.sign)
-    async with asyncio.timeout(60):
-        async for event in nc.events():
-            if isinstance(event, jetspark.Disconnected):
-                break
-    assert isinstance(event, jetspark.Disconnected)
-    assert isinstance(event.error, AccountAuthExpiredError)
+    lost = await next_of(nc.events(), jetspark.Disconnected)
+    assert isinstance(lost.error, errors.AccountAuthExpiredError)
 
 
 async def test_a_revoked_user_is_reported(
@@ -240,9 +222,9 @@ async def test_a_revoked_user_is_reported(
     async with asyncio.timeout(60):
         seen = [event async for event in events]
     assert isinstance(seen[0], jetspark.Disconnected)
-    assert isinstance(seen[0].error, AuthRevokedError)
+    assert isinstance(seen[0].error, errors.AuthRevokedError)
     assert isinstance(seen[-1], jetspark.Closed)
-    assert isinstance(seen[-1].error, AuthError)
+    assert isinstance(seen[-1].error, errors.AuthError)
 
 
 async def test_a_file_that_is_gone_for_a_while_does_not_end_the_connection(
@@ -250,13 +232,13 @@ async def test_a_file_that_is_gone_for_a_while_does_not_end_the_connection(
 ) -> None:
     server = make_server(nkey_config(USER))
     seed = written(tmp_path, USER.seed)
-    errors: asyncio.Queue[jetspark.JetsparkError] = asyncio.Queue()
+    reported: asyncio.Queue[jetspark.JetsparkError] = asyncio.Queue()
     nc = await connect(
-        server.url, nkey_seed_file=seed, error_callback=errors.put_nowait, reconnect_wait=0.02
+        server.url, nkey_seed_file=seed, error_callback=reported.put_nowait, reconnect_wait=0.02
     )
     os.unlink(seed)
     moving = asyncio.create_task(nc.force_reconnect())
-    while not isinstance(error := await asyncio.wait_for(errors.get(), 30), ConfigError):
+    while not isinstance(error := await asyncio.wait_for(reported.get(), 30), errors.ConfigError):
         pass
     assert "nkey_seed_file" in str(error)
     written(tmp_path, USER.seed)
@@ -275,5 +257,5 @@ async def test_a_file_that_is_gone_for_a_while_does_not_end_the_connection(
 async def test_a_signing_callable_that_fails_is_reported(
     operator_server: NatsServer, connect: Connect, sign: Any, sentence: str
 ) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(errors.ConfigError, match=sentence):
         await connect(operator_server.url, jwt=OPERATOR.user(USER), sign=sign)

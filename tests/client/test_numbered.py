@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tests.client.conftest import Connect
+from tests.conftest import Unique
 
+from jetspark import Client
 from jetspark.client.publishing import NumberedPublishes
 from jetspark.errors import BadSubjectError, MaxPayloadError
-from jetspark.server import NatsServer
 
 SUBJECTS = 5000  # more than are remembered
 
 
-async def test_each_message_has_its_subject_number_payload_and_headers(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_each_message_has_subject_number_and_headers(nc: Client, unique: Unique) -> None:
     root = unique("ü")
     sub = nc.subscribe(f"{root}.>")
     numbered = NumberedPublishes(nc.publishing, b"to.me.")
@@ -36,10 +31,7 @@ async def test_each_message_has_its_subject_number_payload_and_headers(
 
 
 @pytest.mark.parametrize("again", [False, True])
-async def test_what_cannot_be_sent_is_refused(
-    shared_server: NatsServer, connect: Connect, again: bool
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_what_cannot_be_sent_is_refused(nc: Client, again: bool) -> None:
     numbered = NumberedPublishes(nc.publishing, b"to.me.")
     if again:  # the subject is known by then
         numbered.send(1, "a", b"x")

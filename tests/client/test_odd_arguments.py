@@ -14,6 +14,8 @@ from jetspark.timestamps import datetime_to_ns
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from tests.conftest import NeedsServer, Unique
+
     from jetspark.full_client import Client, JetStream
 
 
@@ -35,7 +37,7 @@ def test_a_repr_in_a_sentence_is_short_and_raises_nothing() -> None:
 
 
 async def test_errors_name_the_argument_that_the_caller_gave(
-    js: JetStream, nc: Client, needs_server: Callable[[str], None]
+    js: JetStream, nc: Client, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
     with pytest.raises(BadSubjectError, match="Bad reply subject 'a b'"):
@@ -75,9 +77,7 @@ ODD: tuple[Any, ...] = (
 )
 
 
-async def test_wrong_values_of_calls_raise_our_errors_or_type_errors(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_wrong_values_raise_our_errors_or_type_errors(js: JetStream, unique: Unique) -> None:
     """Not ValueError, OverflowError or AttributeError from somewhere inside."""
     name = unique("S")
     await js.create_stream(name=name, subjects=[f"{name}.>"])

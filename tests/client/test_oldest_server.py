@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.client.conftest import Connect
+from tests.client.conftest import Connect, next_of
 from tests.support.js_peer import cache
 
 from jetspark import Message, NoRespondersError, Reconnected
@@ -32,9 +32,7 @@ def oldest() -> Iterator[NatsServer]:
         yield server
 
 
-async def test_the_oldest_server_does_what_the_newest_does(
-    oldest: NatsServer, connect: Connect
-) -> None:
+async def test_oldest_server_does_what_newest_does(oldest: NatsServer, connect: Connect) -> None:
     nc = await connect(oldest.url)
     assert nc.server_info is not None
     assert nc.server_info.version.startswith(OLDEST + ".")
@@ -56,9 +54,7 @@ async def test_the_oldest_server_does_what_the_newest_does(
     events = nc.events()
     await asyncio.to_thread(oldest.kill)
     await asyncio.to_thread(oldest.start)
-    async for event in events:
-        if isinstance(event, Reconnected):
-            break
+    await next_of(events, Reconnected)
     for number in range(3):
         await nc.publish("a.2", b"%d" % number)
     assert [message.data async for message in sub] == [b"before", b"0", b"1"]

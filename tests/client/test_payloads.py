@@ -7,7 +7,7 @@ import asyncio
 import ctypes
 import enum
 import mmap
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.conftest import Connect
+from tests.conftest import NeedsServer, Unique
 
 import jetspark
-from jetspark import ConnectionStatus, Headers, JetsparkError, blocking
+import jetspark.errors as errors
+from jetspark import Client, ConnectionStatus, Headers, JetsparkError, blocking
 from jetspark.client.publishing import NumberedPublishes
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import BadHeaderError, BadPayloadError, BadSubjectError, MaxPayloadError
 from jetspark.payloads import payload_bytes
 from jetspark.server import NatsServer
 from jetspark.wire.headers import parse_headers
@@ -95,16 +96,17 @@ def test_bytes_like_payload_is_sent_as_its_bytes(kind: str) -> None:
 def test_everything_else_is_refused_with_advice(kind: str) -> None:
     with pytest.raises(TypeError, match=r"A payload is bytes, not .*: .*") as raised:
         payload_bytes(REFUSED[kind]())
-    assert isinstance(raised.value, BadPayloadError)
+    assert isinstance(raised.value, errors.BadPayloadError)
 
 
 # -- in every call -------------------------------------------------------------------------------
 
 
-async def core_calls(nc: jetspark.Client, subject: str) -> dict[str, Callable[[Any], Any]]:
+async def core_calls(nc: Client, subject: str) -> dict[str, Callable[[Any], Any]]:
     """Calls that send a payload to a subject; each returns an awaitable or None."""
     asking = nc.subscribe(f"{subject}.ask")
-    message = await _received(nc, asking, subject)
+    await nc.publish(asking.subject, reply=subject)
+    message = await asking.next(30)
     numbered = NumberedPublishes(nc.publishing, b"numbered.")
     return {
         "publish": lambda data: nc.publish(subject, data),
@@ -121,13 +123,6 @@ async def core_calls(nc: jetspark.Client, subject: str) -> dict[str, Callable[[A
     }
 
 
-async def _received(
-    nc: jetspark.Client, sub: jetspark.Subscription, reply: str
-) -> jetspark.Message:
-    await nc.publish(sub.subject, reply=reply)
-    return await sub.next(30)
-
-
 async def _all(request_many: Any, subject: str, data: Any) -> None:
     await request_many(subject, data, timeout=0.05)
 
@@ -137,10 +132,7 @@ async def _in_vain(answer: Awaitable[Any]) -> None:
         await answer
 
 
-async def test_every_call_of_the_client_sends_exactly_the_bytes(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_every_call_of_the_client_sends_exactly_the_bytes(nc: Client, unique: Unique) -> None:
     everything = nc.subscribe(">")
     subject = unique("p")
     sub = nc.subscribe(subject)
@@ -163,39 +155,8 @@ async def test_every_call_of_the_client_sends_exactly_the_bytes(
     assert nc.last_error is None
 
 
-async def js_calls(
-    js: jetspark.JetStream, bucket: Any, store: Any, subject: str
-) -> dict[str, Callable[[Any], Awaitable[Any]]]:
-    async def publisher(data: Any) -> None:
-        async with js.publisher() as pub:
-            await pub.send(subject, data)
-
-    async def submitted(data: Any) -> None:
-        async with js.publisher() as pub:
-            await (await pub.submit(subject, data))
-
-    async def batch(data: Any) -> None:
-        async with js.atomic_batch() as batch:
-            await batch.add(subject, data)
-
-    async def ingest(data: Any) -> None:
-        async with js.fast_ingest() as ingest:
-            await ingest.add(subject, data)
-
-    return {
-        "js.publish": lambda data: js.publish(subject, data),
-        "publisher.send": publisher,
-        "publisher.submit": submitted,
-        "atomic batch": batch,
-        "fast ingest": ingest,
-    }
-
-
 async def test_every_call_of_jetstream_stores_exactly_the_bytes(
-    shared_server: NatsServer,
-    connect: Connect,
-    unique: Callable[[str], str],
-    needs_server: Callable[[str], None],
+    shared_server: NatsServer, connect: Connect, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
     nc = await connect(shared_server.url)
@@ -206,13 +167,30 @@ async def test_every_call_of_jetstream_stores_exactly_the_bytes(
     )
     bucket = await js.create_bucket(unique("P"), storage="memory", history=5)
     store = await js.create_object_store(unique("P"), storage="memory")
+
+    async def publisher(data: Any) -> None:
+        async with js.publisher() as pub:
+            await pub.send(name, data)
+
+    async def submitted(data: Any) -> None:
+        async with js.publisher() as pub:
+            await (await pub.submit(name, data))
+
+    async def batch(data: Any) -> None:
+        async with js.atomic_batch() as batch:
+            await batch.add(name, data)
+
+    async def ingest(data: Any) -> None:
+        async with js.fast_ingest() as ingest:
+            await ingest.add(name, data)
+
     seq = 0
-    for call_name, call in (await js_calls(js, bucket, store, name)).items():
+    for call in (partial(js.publish, name), publisher, submitted, batch, ingest):
         for kind, make in TAKEN.items():
             await call(make())
             seq += 1
             stored = await js.get_msg(name, seq)
-            assert stored.data == memoryview(make()).tobytes(), (call_name, kind)
+            assert stored.data == memoryview(make()).tobytes(), (call, kind)
         for make in REFUSED.values():
             with pytest.raises(TypeError, match="A payload is bytes"):
                 await call(make())
@@ -241,7 +219,7 @@ async def test_every_call_of_jetstream_stores_exactly_the_bytes(
 
 
 def test_every_call_of_the_blocking_client_sends_exactly_the_bytes(
-    shared_server: NatsServer, unique: Callable[[str], str]
+    shared_server: NatsServer, unique: Unique
 ) -> None:
     subject, stream = unique("b"), unique("B")
     with blocking.connect(shared_server.url) as nc:
@@ -289,9 +267,8 @@ def test_every_call_of_the_blocking_client_sends_exactly_the_bytes(
 # -- sizes and changes ---------------------------------------------------------------------------
 
 
-async def test_max_payload_is_judged_by_bytes(shared_server: NatsServer, connect: Connect) -> None:
-    nc = await connect(shared_server.url)
-    with pytest.raises(MaxPayloadError) as raised:
+async def test_max_payload_is_judged_by_bytes(nc: Client) -> None:
+    with pytest.raises(errors.MaxPayloadError) as raised:
         await nc.publish("a", array.array("Q", bytes(nc.max_payload + 8)))
     assert raised.value.size == nc.max_payload + 8
     await nc.publish("a", array.array("Q", bytes(nc.max_payload)))
@@ -300,9 +277,8 @@ async def test_max_payload_is_judged_by_bytes(shared_server: NatsServer, connect
 
 
 async def test_a_buffer_that_is_changed_after_the_call_changes_no_message(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+    nc: Client, unique: Unique
 ) -> None:
-    nc = await connect(shared_server.url)
     sub = nc.subscribe(unique("m"))
     data = bytearray(b"first")
     await nc.publish(sub.subject, data)
@@ -310,16 +286,13 @@ async def test_a_buffer_that_is_changed_after_the_call_changes_no_message(
     await nc.publish(sub.subject, data)
     replies = nc.request_many(sub.subject, data, timeout=0.05)
     data[:] = b"!"
-    await _in_vain(_waited(replies))
+    with pytest.raises(jetspark.RequestTimeoutError):
+        await replies
     assert [(await sub.next(30)).data for _ in range(3)] == [b"first"] + [b"and another"] * 2
 
 
-async def _waited(replies: jetspark.Replies) -> None:
-    await replies
-
-
 async def test_an_object_whose_buffer_changes_while_it_is_put_can_be_read(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+    shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     js = (await connect(shared_server.url)).jetstream()
     store = await js.create_object_store(unique("M"), storage="memory")
@@ -364,18 +337,6 @@ PAYLOADS = st.one_of(
 HEADERS = st.none() | st.lists(st.tuples(TEXTS, TEXTS | st.lists(TEXTS, max_size=2)), max_size=3)
 
 
-@pytest.fixture
-async def wired() -> AsyncIterator[tuple[jetspark.Client, list[bytes]]]:
-    """A client that believes to be connected, and what it writes."""
-    client = jetspark.Client(ConnectOptions(check_subjects=False))
-    written: list[bytes] = []
-    client._link.status = ConnectionStatus.CONNECTED
-    client._link.outbox.open()
-    client._link.outbox.attach(written.append)
-    yield client, written
-    client._link.status = ConnectionStatus.CLOSED
-
-
 def frames_of(data: bytes) -> list[tuple[list[bytes], bytes]]:
     """What a server reads: the words of each first line, and what follows it."""
     found = []
@@ -392,26 +353,36 @@ def frames_of(data: bytes) -> list[tuple[list[bytes], bytes]]:
     return found
 
 
+def written_by(act: Callable[[Client], object]) -> list[tuple[list[bytes], bytes]] | None:
+    """The frames that a client writes, which believes to be connected; None: it refused, and
+    wrote nothing."""
+
+    async def written() -> list[tuple[list[bytes], bytes]] | None:
+        client = Client(ConnectOptions(check_subjects=False))
+        found: list[bytes] = []
+        client._link.status = ConnectionStatus.CONNECTED
+        client._link.outbox.open()
+        client._link.outbox.attach(found.append)
+        try:
+            act(client)
+        except (JetsparkError, TypeError):
+            client._link.outbox.flush()
+            assert found == []
+            return None
+        client._link.outbox.flush()
+        return frames_of(b"".join(found))
+
+    return asyncio.run(written())
+
+
 @given(subject=TEXTS, reply=TEXTS, payload=PAYLOADS, headers=HEADERS)
 def test_what_is_written_reads_as_exactly_what_was_passed(
     subject: Any, reply: Any, payload: Any, headers: Any
 ) -> None:
-    asyncio.run(_published(subject, reply, payload, headers))
-
-
-async def _published(subject: Any, reply: Any, payload: Any, headers: Any) -> None:
-    client = jetspark.Client(ConnectOptions(check_subjects=False))
-    written: list[bytes] = []
-    client._link.outbox.open()
-    client._link.outbox.attach(written.append)
-    try:
-        client.publish_nowait(subject, payload, reply=reply, headers=headers)
-    except (JetsparkError, TypeError):
-        client._link.outbox.flush()
-        assert written == []
+    options = {"reply": reply, "headers": headers}
+    if (frames := written_by(lambda nc: nc.publish_nowait(subject, payload, **options))) is None:
         return
-    client._link.outbox.flush()
-    [(words, body)] = frames_of(b"".join(written))
+    [(words, body)] = frames
     targets = [subject.encode()] + ([] if reply is None else [reply.encode()])
     assert words[1 : 1 + len(targets)] == targets
     data = memoryview(payload).tobytes()
@@ -427,46 +398,27 @@ async def _published(subject: Any, reply: Any, payload: Any, headers: Any) -> No
 
 @given(subject=TEXTS, queue=TEXTS)
 def test_subscribe_sends_exactly_one_sub_line(subject: Any, queue: Any) -> None:
-    asyncio.run(_subscribed(subject, queue))
-
-
-async def _subscribed(subject: Any, queue: Any) -> None:
-    client = jetspark.Client(ConnectOptions(check_subjects=False))
-    written: list[bytes] = []
-    client._link.status = ConnectionStatus.CONNECTED
-    client._link.outbox.open()
-    client._link.outbox.attach(written.append)
-    try:
-        client.subscribe(subject, queue=queue)
-    except (JetsparkError, TypeError):
-        client._link.outbox.flush()
-        assert written == []
-        return
-    client._link.outbox.flush()
-    group = [queue.encode()] if queue else []
-    assert frames_of(b"".join(written)) == [([b"SUB", subject.encode(), *group, b"1"], b"")]
+    if (frames := written_by(lambda nc: nc.subscribe(subject, queue=queue))) is not None:
+        group = [queue.encode()] if queue else []
+        assert frames == [([b"SUB", subject.encode(), *group, b"1"], b"")]
 
 
 async def test_text_that_is_no_utf8_is_refused_with_a_sentence(
-    shared_server: NatsServer, connect: Connect
+    nc: Client, shared_server: NatsServer, connect: Connect
 ) -> None:
-    nc = await connect(shared_server.url)
     js = nc.jetstream()
-    with pytest.raises(BadSubjectError, match="lone surrogate"):
-        await nc.publish("a\ud800")
-    with pytest.raises(BadSubjectError, match="lone surrogate"):
-        await nc.publish("a", reply="a\udcff")
-    with pytest.raises(BadSubjectError, match="lone surrogate"):
-        nc.subscribe("a\ud800")
-    with pytest.raises(jetspark.ConfigError, match="lone surrogate"):
-        nc.subscribe("a", queue="a\ud800")
-    with pytest.raises(BadHeaderError, match="lone surrogate"):
-        await nc.publish("a", headers={"a": "\ud800"})
-    with pytest.raises(jetspark.ConfigError, match="lone surrogate"):
-        await js.stream_info("a\ud800")
-    with pytest.raises(jetspark.ConfigError, match="lone surrogate"):
-        await js.create_stream(name="A", subjects=["no.matter"], description="\ud800")
-    with pytest.raises(jetspark.ConfigError, match="lone surrogate"):
-        await jetspark.connect(shared_server.url, name="\ud800")
+    calls: list[tuple[type[JetsparkError], Callable[[], Any]]] = [
+        (errors.BadSubjectError, lambda: nc.publish("a\ud800")),
+        (errors.BadSubjectError, lambda: nc.publish("a", reply="a\udcff")),
+        (errors.BadSubjectError, lambda: nc.subscribe("a\ud800")),
+        (errors.ConfigError, lambda: nc.subscribe("a", queue="a\ud800")),
+        (errors.BadHeaderError, lambda: nc.publish("a", headers={"a": "\ud800"})),
+        (errors.ConfigError, lambda: js.stream_info("a\ud800")),
+        (errors.ConfigError, lambda: js.create_stream(name="A", description="\ud800")),
+        (errors.ConfigError, lambda: jetspark.connect(shared_server.url, name="\ud800")),
+    ]
+    for kind, call in calls:
+        with pytest.raises(kind, match="lone surrogate"):
+            await call()
     await nc.flush()
     assert nc.last_error is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,13 @@ from jetspark.documents.streams import StreamConfig
 from jetspark.kv import Origin
 
 if TYPE_CHECKING:
+    from tests.conftest import Unique
+
     from jetspark.full_client import Client, JetStream
 
 
 async def test_a_member_of_an_enumeration_is_its_value_in_every_subject(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
+    js: JetStream, nc: Client, unique: Unique
 ) -> None:
     """Formatted it is "Named.STREAM"."""
 
@@ -45,7 +46,7 @@ async def test_a_member_of_an_enumeration_is_its_value_in_every_subject(
     assert await store.get_bytes("k") == b"x"
 
 
-async def test_numbers_of_numpy_are_numbers(js: JetStream, unique: Callable[[str], str]) -> None:
+async def test_numbers_of_numpy_are_numbers(js: JetStream, unique: Unique) -> None:
     name, one = unique("S"), np.int64(1)
     await js.create_stream(name=name, subjects=[name], max_msgs=np.int64(5))  # type: ignore[arg-type]
     await js.publish(name, b"x", expect_last_seq=np.int64(0))  # type: ignore[arg-type]
@@ -55,9 +56,7 @@ async def test_numbers_of_numpy_are_numbers(js: JetStream, unique: Callable[[str
     await js.delete_msg(name, one)  # type: ignore[arg-type]
 
 
-async def test_lists_may_be_tuples_and_iterators(
-    js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_lists_may_be_tuples_and_iterators(js: JetStream, unique: Unique) -> None:
     one, other = unique("a"), unique("a")
     for subjects in ((one, other), iter([one, other]), {one, other}):
         name = unique("S")

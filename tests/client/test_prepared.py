@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tests.client.conftest import Connect
+from tests.conftest import Unique
 
-from jetspark import Headers, Message, PreparedMessage
+from jetspark import Client, Headers, Message, PreparedMessage
 from jetspark.errors import BadHeaderError, BadPayloadError
-from jetspark.server import NatsServer
 
 
 async def test_a_prepared_message_is_sent_as_often_as_wanted_and_may_change(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+    nc: Client, unique: Unique
 ) -> None:
-    nc = await connect(shared_server.url)
     sub = nc.subscribe(unique("p"))
     message = PreparedMessage(sub.subject, b"1", reply="r", headers={"k": ["a", "ä"]})
     await nc.publish_msg(message)
@@ -28,10 +24,7 @@ async def test_a_prepared_message_is_sent_as_often_as_wanted_and_may_change(
     assert repr(message) == f"PreparedMessage(subject={sub.subject!r}, 1 bytes)"
 
 
-async def test_a_received_message_can_be_sent_on(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_a_received_message_can_be_sent_on(nc: Client, unique: Unique) -> None:
     subject = unique("echoed")
     sub = nc.subscribe(subject)
     await nc.publish(subject, b"x", reply="r", headers={"k": "v"})
@@ -41,11 +34,7 @@ async def test_a_received_message_can_be_sent_on(
     assert again.headers == Headers({"k": "v"})
 
 
-async def test_prepared_message_is_sent_as_a_request(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
-
+async def test_prepared_message_is_sent_as_a_request(nc: Client, unique: Unique) -> None:
     async def answer(message: Message) -> None:
         await message.respond(message.data, headers=message.headers)
 

@@ -22,12 +22,7 @@ import jetspark.blocking
 from jetspark import Reconnected
 from jetspark.bulk.links import connect as connect_bulk
 from jetspark.connection.options import make_options
-from jetspark.errors import (
-    ConfigError,
-    ConnectTimeoutError,
-    JetsparkError,
-    ServerRefusedError,
-)
+from jetspark.errors import ConfigError, ConnectTimeoutError, JetsparkError, ServerRefusedError
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
@@ -50,18 +45,18 @@ def make_proxy(request: pytest.FixtureRequest) -> Iterator[MakeProxy]:
 async def refusals(url: str, **options: Any) -> list[JetsparkError]:
     """The errors of the asyncio client, the blocking one and a bulk link."""
     options = {"connect_timeout": WITHIN} | options
-    errors: list[JetsparkError] = []
+    reported: list[JetsparkError] = []
     with pytest.raises(JetsparkError) as raised:
         await jetspark.connect(url, **options)
-    errors.append(raised.value)
+    reported.append(raised.value)
     for each in (
         lambda: jetspark.blocking.connect(url, **options),
         lambda: connect_bulk(make_options(url, **options)),
     ):
         with pytest.raises(JetsparkError) as raised:
             await asyncio.to_thread(each)
-        errors.append(raised.value)
-    return errors
+        reported.append(raised.value)
+    return reported
 
 
 def used(url: str, **options: Any) -> None:
@@ -271,9 +266,7 @@ async def test_a_dialer_that_fails_is_an_error_of_the_attempt(shared_server: Nat
             assert says in str(error)
 
 
-async def test_a_socket_that_a_dialer_returns_too_late_is_closed(
-    shared_server: NatsServer,
-) -> None:
+async def test_a_socket_that_a_dialer_returns_too_late_is_closed(shared_server: NatsServer) -> None:
     go = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
         elsewhere.settimeout(WITHIN)

@@ -23,6 +23,8 @@ from jetspark.kv import Origin, ZlibCodec
 from jetspark.objects import ObjectInfo
 
 if TYPE_CHECKING:
+    from tests.conftest import NeedsServer, Unique
+
     from jetspark.server import NatsServer
 
 NAN, INF = float("nan"), float("inf")
@@ -42,268 +44,172 @@ SEVERAL: list[Any] = [b"", b"ab", {"a": 1}, [5], [b"a"]]
 Call = Callable[[Any, Any], Any]
 """Of what there is (nc, js, bucket, store, name of a stream, folder) and the wrong value."""
 
-CALLS: dict[str, tuple[Call, list[Any], str]] = {
+CALLS: list[tuple[str, Call, list[Any]]] = [
     # Whole numbers.
-    "max_msgs": (lambda at, v: at.nc.subscribe("a", max_msgs=v), [*WHOLE, -1], "max_msgs "),
-    "pending": (
-        lambda at, v: at.nc.subscribe("a", pending_msgs_limit=v),
-        COUNTS,
-        "pending_msgs_limit ",
-    ),
-    "pending bytes": (
-        lambda at, v: at.nc.subscribe("a", pending_bytes_limit=v),
-        COUNTS,
-        "pending_bytes_limit ",
-    ),
-    "pending events": (
-        lambda at, v: at.js.events(pending_msgs_limit=v),
-        COUNTS,
-        "pending_msgs_limit ",
-    ),
-    "unsubscribe": (lambda at, v: at.nc.subscribe("a").unsubscribe(v), [*WHOLE, -1], "max_msgs "),
-    "request_many": (
-        lambda at, v: at.nc.request_many("a", max_msgs=v),
-        [*WHOLE, -1],
-        "max_msgs ",
-    ),
-    "window": (lambda at, v: at.js.publisher(v), COUNTS, "window "),
-    "keep": (lambda at, v: at.js.purge_stream(at.name, keep=v), COUNTS, "keep "),
-    "chunk_size": (lambda at, v: at.store.put("x", b"", chunk_size=v), COUNTS, "chunk_size "),
-    "backup": (
-        lambda at, v: at.js.backup_stream(at.name, at.folder, chunk_size=v),
-        COUNTS,
-        "chunk_size ",
-    ),
-    "window of a backup": (
-        lambda at, v: at.js.backup_stream(at.name, at.folder, window_size=v),
-        COUNTS,
-        "window_size ",
-    ),
-    "batch": (lambda at, v: at.js.get_msgs(at.name, batch=v), COUNTS, "batch "),
-    "max_msgs of get_msgs": (
-        lambda at, v: at.js.get_msgs(at.name, max_msgs=v),
-        COUNTS,
-        "max_msgs ",
-    ),
-    "max_messages": (lambda at, v: at.js.ordered(at.name, max_messages=v), COUNTS, "max_messages "),
+    ("max_msgs ", lambda at, v: at.nc.subscribe("a", max_msgs=v), [*WHOLE, -1]),
+    ("pending_msgs_limit ", lambda at, v: at.nc.subscribe("a", pending_msgs_limit=v), COUNTS),
+    ("pending_bytes_limit ", lambda at, v: at.nc.subscribe("a", pending_bytes_limit=v), COUNTS),
+    ("pending_msgs_limit ", lambda at, v: at.js.events(pending_msgs_limit=v), COUNTS),
+    ("max_msgs ", lambda at, v: at.nc.subscribe("a").unsubscribe(v), [*WHOLE, -1]),
+    ("max_msgs ", lambda at, v: at.nc.request_many("a", max_msgs=v), [*WHOLE, -1]),
+    ("window ", lambda at, v: at.js.publisher(v), COUNTS),
+    ("keep ", lambda at, v: at.js.purge_stream(at.name, keep=v), COUNTS),
+    ("chunk_size ", lambda at, v: at.store.put("x", b"", chunk_size=v), COUNTS),
+    ("chunk_size ", lambda at, v: at.js.backup_stream(at.name, at.folder, chunk_size=v), COUNTS),
+    ("window_size ", lambda at, v: at.js.backup_stream(at.name, at.folder, window_size=v), COUNTS),
+    ("batch ", lambda at, v: at.js.get_msgs(at.name, batch=v), COUNTS),
+    ("max_msgs ", lambda at, v: at.js.get_msgs(at.name, max_msgs=v), COUNTS),
+    ("max_messages ", lambda at, v: at.js.ordered(at.name, max_messages=v), COUNTS),
     # Sequences: 0 is "not given" to the server.
-    "purge": (lambda at, v: at.js.purge_stream(at.name, seq=v), SEQUENCES, "seq "),
-    "delete_msg": (lambda at, v: at.js.delete_msg(at.name, v), SEQUENCES, "seq "),
-    "get_msg": (lambda at, v: at.js.get_msg(at.name, v), SEQUENCES, "seq "),
-    "get_msgs": (lambda at, v: at.js.get_msgs(at.name, v), SEQUENCES, "seq "),
-    "up_to_seq": (lambda at, v: at.js.get_msgs(at.name, up_to_seq=v), SEQUENCES, "up_to_seq "),
-    "up_to_seq of last": (
-        lambda at, v: at.js.get_last_msgs(at.name, ">", up_to_seq=v),
-        SEQUENCES,
-        "up_to_seq ",
-    ),
-    "start_seq": (lambda at, v: at.js.ordered(at.name, start_seq=v), SEQUENCES, "start_seq "),
-    "reset": (lambda at, v: at.js.reset_consumer(at.name, "c", v), SEQUENCES, "seq "),
-    "revision": (lambda at, v: at.bucket.get("a", v), SEQUENCES, "revision "),
-    "revert": (lambda at, v: at.bucket.revert("a", v), [None, *SEQUENCES], "revision "),
-    "resume_from": (lambda at, v: at.bucket.watch(resume_from=v), SEQUENCES, "resume_from "),
-    "update": (lambda at, v: at.bucket.update("a", b"", v), [None, *EXPECTED], "revision "),
-    "delete": (lambda at, v: at.bucket.delete("a", v), EXPECTED, "revision "),
-    "expect": (
-        lambda at, v: at.js.publish(at.name, expect_last_seq=v),
-        EXPECTED,
-        "expect_last_seq ",
-    ),
+    ("seq ", lambda at, v: at.js.purge_stream(at.name, seq=v), SEQUENCES),
+    ("seq ", lambda at, v: at.js.delete_msg(at.name, v), SEQUENCES),
+    ("seq ", lambda at, v: at.js.get_msg(at.name, v), SEQUENCES),
+    ("seq ", lambda at, v: at.js.get_msgs(at.name, v), SEQUENCES),
+    ("up_to_seq ", lambda at, v: at.js.get_msgs(at.name, up_to_seq=v), SEQUENCES),
+    ("up_to_seq ", lambda at, v: at.js.get_last_msgs(at.name, ">", up_to_seq=v), SEQUENCES),
+    ("start_seq ", lambda at, v: at.js.ordered(at.name, start_seq=v), SEQUENCES),
+    ("seq ", lambda at, v: at.js.reset_consumer(at.name, "c", v), SEQUENCES),
+    ("revision ", lambda at, v: at.bucket.get("a", v), SEQUENCES),
+    ("revision ", lambda at, v: at.bucket.revert("a", v), [None, *SEQUENCES]),
+    ("resume_from ", lambda at, v: at.bucket.watch(resume_from=v), SEQUENCES),
+    ("revision ", lambda at, v: at.bucket.update("a", b"", v), [None, *EXPECTED]),
+    ("revision ", lambda at, v: at.bucket.delete("a", v), EXPECTED),
+    ("expect_last_seq ", lambda at, v: at.js.publish(at.name, expect_last_seq=v), EXPECTED),
     # Times.
-    "until": (
-        lambda at, v: at.js.pause_consumer(at.name, "c", v),
-        [None, *MOMENTS],
-        "until is a datetime",
-    ),
-    "start_time": (
-        lambda at, v: at.js.ordered(at.name, start_time=v),
-        MOMENTS,
-        "start_time is a datetime",
-    ),
-    "start_time of get_msgs": (
-        lambda at, v: at.js.get_msgs(at.name, start_time=v),
-        MOMENTS,
-        "start_time is a datetime",
-    ),
-    "up_to_time": (
+    ("until is a datetime", lambda at, v: at.js.pause_consumer(at.name, "c", v), [None, *MOMENTS]),
+    ("start_time is a datetime", lambda at, v: at.js.ordered(at.name, start_time=v), MOMENTS),
+    ("start_time is a datetime", lambda at, v: at.js.get_msgs(at.name, start_time=v), MOMENTS),
+    (
+        "up_to_time is a datetime",
         lambda at, v: at.js.get_last_msgs(at.name, ">", up_to_time=v),
         MOMENTS,
-        "up_to_time is a datetime",
     ),
-    "at": (
-        lambda at, v: at.js.schedule("s", target="t", at=v),
-        MOMENTS,
-        "at is a datetime",
-    ),
-    "opt_start_time": (
+    ("at is a datetime", lambda at, v: at.js.schedule("s", target="t", at=v), MOMENTS),
+    (
+        "opt_start_time: ",
         lambda at, v: at.js.create_consumer(at.name, opt_start_time=v),
         [datetime(2026, 1, 1)],
-        "opt_start_time: ",
     ),
-    "timeout": (lambda at, v: at.nc.request("a", timeout=v), [*AGES, 0], ""),
-    "flush": (lambda at, v: at.nc.flush(v), [*AGES, 0], ""),
-    "next": (lambda at, v: at.nc.subscribe("a").next(v), AGES, ""),
-    "js timeout": (lambda at, v: at.nc.jetstream(timeout=v), [*AGES, 0], ""),
-    "ttl": (lambda at, v: at.js.publish(at.name, ttl=v), [*AGES, 0, 1.5], "ttl "),
-    "create": (lambda at, v: at.bucket.create("a", b"", ttl=v), [*AGES, 0, 1.5], "ttl "),
-    "every": (
-        lambda at, v: at.js.schedule("s", target="t", every=v),
-        [*AGES, 0],
-        "every ",
-    ),
-    "backoff": (
+    ("seconds", lambda at, v: at.nc.request("a", timeout=v), [*AGES, 0]),
+    ("seconds", lambda at, v: at.nc.flush(v), [*AGES, 0]),
+    ("seconds", lambda at, v: at.nc.subscribe("a").next(v), AGES),
+    ("seconds", lambda at, v: at.nc.jetstream(timeout=v), [*AGES, 0]),
+    ("ttl ", lambda at, v: at.js.publish(at.name, ttl=v), [*AGES, 0, 1.5]),
+    ("ttl ", lambda at, v: at.bucket.create("a", b"", ttl=v), [*AGES, 0, 1.5]),
+    ("every ", lambda at, v: at.js.schedule("s", target="t", every=v), [*AGES, 0]),
+    (
+        "backoff",
         lambda at, v: at.js.create_consumer(at.name, backoff=v),
         [b"\1\2", [True], [-INF], [1e300]],
-        "backoff",
     ),
-    "inactive_threshold": (
+    (
+        "inactive_threshold",
         lambda at, v: at.js.ordered(at.name, inactive_threshold=v),
         [NAN, INF, -INF, 1e300, -1, True],
-        "inactive_threshold",
     ),
     # Durations and times where a number or a text is wanted.
-    "max_deliver": (
+    (
+        "Not a usable ConsumerConfig: max_deliver: expected int",
         lambda at, v: at.js.create_consumer(at.name, max_deliver=v),
         [timedelta(microseconds=1), NOW, True, "5"],
-        "Not a usable ConsumerConfig: max_deliver: expected int",
     ),
-    "max_msgs of a stream": (
+    (
+        "Not a usable StreamConfig: max_msgs: expected int",
         lambda at, v: at.js.create_stream({"name": "S", "max_msgs": v}),
         [timedelta(microseconds=1), NOW, True, "5"],
-        "Not a usable StreamConfig: max_msgs: expected int",
     ),
-    "filter_subject": (
+    (
+        "Not a usable ConsumerConfig: filter_subject: expected str",
         lambda at, v: at.js.create_consumer(at.name, filter_subject=v),
         [NOW, timedelta(1), 5, True],
-        "Not a usable ConsumerConfig: filter_subject: expected str",
     ),
-    "metadata of a stream": (
+    (
+        "Not a usable StreamConfig: metadata[...]: expected str",
         lambda at, v: at.js.create_stream(name="S", metadata={"a": v}),
         [NOW, timedelta(1), 5, True],
-        "Not a usable StreamConfig: metadata[...]: expected str",
     ),
     # Lists of texts.
-    "subjects": (
-        lambda at, v: at.js.create_stream(name="S", subjects=v),
-        [*SEVERAL, [NOW]],
-        "subjects",
-    ),
-    "subjects of ordered": (lambda at, v: at.js.ordered(at.name, subjects=v), SEVERAL, "subjects"),
-    "keys": (lambda at, v: at.bucket.watch(v), SEVERAL, "keys "),
-    "servers": (lambda at, v: at.nc.set_servers(v), SEVERAL, "servers "),
+    ("subjects", lambda at, v: at.js.create_stream(name="S", subjects=v), [*SEVERAL, [NOW]]),
+    ("subjects", lambda at, v: at.js.ordered(at.name, subjects=v), SEVERAL),
+    ("keys ", lambda at, v: at.bucket.watch(v), SEVERAL),
+    ("servers ", lambda at, v: at.nc.set_servers(v), SEVERAL),
     # Names, texts, mappings and objects.
-    "object": (lambda at, v: at.store.put(v, b""), [None, *TEXTS], "The name of an object "),
-    "info": (lambda at, v: at.store.info(v), [None, *TEXTS], "The name of an object "),
-    "get_into": (
-        lambda at, v: at.store.get_into(v, at.folder),
-        [None, *TEXTS],
-        "The name of an object ",
-    ),
-    "new_name": (
-        lambda at, v: at.store.update_meta("o", new_name=v),
-        TEXTS,
-        "The name of an object ",
-    ),
-    "headers of an object": (
+    ("The name of an object ", lambda at, v: at.store.put(v, b""), [None, *TEXTS]),
+    ("The name of an object ", lambda at, v: at.store.info(v), [None, *TEXTS]),
+    ("The name of an object ", lambda at, v: at.store.get_into(v, at.folder), [None, *TEXTS]),
+    ("The name of an object ", lambda at, v: at.store.update_meta("o", new_name=v), TEXTS),
+    (
+        "headers",
         lambda at, v: at.store.put("x", b"", headers=v),
         [5, "ab", [("a", "b")], {5: "a"}, {"a": [5]}, {"a": b"ab"}],
-        "headers",
     ),
-    "target of a link": (
-        lambda at, v: at.store.add_link("l", v),
-        [None, *TEXTS],
-        "target is the info of an object",
-    ),
-    "api_prefix": (lambda at, v: at.nc.jetstream(api_prefix=v), TEXTS, "api_prefix is a text"),
-    "cron": (
-        lambda at, v: at.js.schedule("s", target="t", cron=v),
-        TEXTS,
-        "cron is a text",
-    ),
-    "codec of keys": (
-        lambda at, v: at.bucket.with_codecs(keys=v),
-        [5, "base64", ZlibCodec()],
-        "keys is a codec",
-    ),
-    "codec of values": (
-        lambda at, v: at.bucket.with_codecs(values=v),
-        [5, "zlib"],
-        "values is a codec",
-    ),
-    "metadata of a service": (
+    ("target is the info of an object", lambda at, v: at.store.add_link("l", v), [None, *TEXTS]),
+    ("api_prefix is a text", lambda at, v: at.nc.jetstream(api_prefix=v), TEXTS),
+    ("cron is a text", lambda at, v: at.js.schedule("s", target="t", cron=v), TEXTS),
+    ("keys is a codec", lambda at, v: at.bucket.with_codecs(keys=v), [5, "base64", ZlibCodec()]),
+    ("values is a codec", lambda at, v: at.bucket.with_codecs(values=v), [5, "zlib"]),
+    (
+        "metadata",
         lambda at, v: at.nc.add_service("s", "1.0.0", metadata=v),
         [5, "", {5: "a"}, {"a": 5}],
-        "metadata",
     ),
-    "description": (
+    (
+        "description is a text",
         lambda at, v: at.nc.add_service("s", "1.0.0", description=v),
         [None, *TEXTS],
-        "description is a text",
     ),
-    "holder": (lambda at, v: at.bucket.lock("a", holder=v), TEXTS, "holder is a text"),
-    "placement": (
+    ("holder is a text", lambda at, v: at.bucket.lock("a", holder=v), TEXTS),
+    (
+        "The name of a field of Placement is a text",
         lambda at, v: at.js.create_stream(name="S", placement=v),
         [{5: "a"}, {None: 1}],
-        "The name of a field of Placement is a text",
     ),
-    "older_than": (lambda at, v: at.bucket.purge_deletes(older_than=v), AGES[1:], ""),
-    "orphans": (lambda at, v: at.store.purge_orphans(older_than=v), AGES, ""),
-    "resync": (lambda at, v: at.bucket.live(resync=v), [*AGES, 0], ""),
-    "max_age": (lambda at, v: at.js.create_stream(name="S", max_age=v), [NAN], "max_age"),
+    ("", lambda at, v: at.bucket.purge_deletes(older_than=v), AGES[1:]),
+    ("", lambda at, v: at.store.purge_orphans(older_than=v), AGES),
+    ("seconds", lambda at, v: at.bucket.live(resync=v), [*AGES, 0]),
+    ("max_age", lambda at, v: at.js.create_stream(name="S", max_age=v), [NAN]),
     # Words.
-    "retention": (
+    (
+        "retention is 'limits', 'interest' or 'workqueue'",
         lambda at, v: at.js.create_stream(name="S", retention=v),
         ["workqueu", "work_queue"],
-        "retention is 'limits', 'interest' or 'workqueue'",
     ),
-    "storage": (
+    (
+        "storage is 'file' or 'memory', not 'fiel'; did you mean 'file'?",
         lambda at, v: at.js.create_bucket("b", storage=v),
         ["fiel"],
-        "storage is 'file' or 'memory', not 'fiel'; did you mean 'file'?",
     ),
-    "deliver_policy": (
-        lambda at, v: at.js.ordered(at.name, deliver_policy=v),
-        ["lats"],
-        "did you mean 'last'?",
-    ),
-    "no deliver_policy": (
+    ("did you mean 'last'?", lambda at, v: at.js.ordered(at.name, deliver_policy=v), ["lats"]),
+    (
+        "deliver_policy",
         lambda at, v: at.js.ordered(at.name, deliver_policy=v),
         ["", False, 0, b"", []],
-        "deliver_policy",
     ),
-    "kinds": (lambda at, v: at.js.events(kinds=v), ["x", ["x"]], "There is no kind of event 'x'"),
+    ("There is no kind of event 'x'", lambda at, v: at.js.events(kinds=v), ["x", ["x"]]),
     # What is empty counts as not given.
-    "empty msg_id": (lambda at, v: at.js.publish(at.name, msg_id=v), [""], "msg_id is empty"),
-    "filter": (lambda at, v: at.js.purge_stream(at.name, filter=v), ["", "a b"], "subject"),
-    "metadata": (
+    ("msg_id is empty", lambda at, v: at.js.publish(at.name, msg_id=v), [""]),
+    ("subject", lambda at, v: at.js.purge_stream(at.name, filter=v), ["", "a b"]),
+    (
+        "Not a usable ObjectInfo: metadata",
         lambda at, v: at.store.put("x", b"", metadata=v),
         [{"run": 17}, {"a": [1]}],
-        "Not a usable ObjectInfo: metadata",
     ),
-    "data": (lambda at, v: at.store.put("x", v), ["text"], "pathlib.Path"),
+    ("pathlib.Path", lambda at, v: at.store.put("x", v), ["text"]),
     # Paths.
-    "restore": (
-        lambda at, v: at.js.restore_stream(v),
-        ["a\0b", "\ud800"],
-        "folder is not a valid file path",
-    ),
-    "target": (
-        lambda at, v: at.store.get_into("o", v),
-        [Path("/"), "/", ""],
-        "the path of a file",
-    ),
+    ("folder is not a valid file path", lambda at, v: at.js.restore_stream(v), ["a\0b", "\ud800"]),
+    ("the path of a file", lambda at, v: at.store.get_into("o", v), [Path("/"), "/", ""]),
     # Links that lead to themselves.
-    "a store in itself": (
+    (
+        "Link 'l' cannot lead to the store that it is in",
         lambda at, v: at.store.add_store_link("l", at.store.name),
         [None],
-        "Link 'l' cannot lead to the store that it is in",
     ),
-    "an object in itself": (
+    (
+        "Link 'l' cannot lead to itself",
         lambda at, v: at.store.add_link(v, ObjectInfo(name="l", bucket=at.store.name, nuid="n")),
         ["l"],
-        "Link 'l' cannot lead to itself",
     ),
-}
+]
 
 
 class Things:
@@ -312,7 +218,7 @@ class Things:
         self.name, self.folder = name, folder
 
 
-async def _made(url: str, unique: Callable[[str], str]) -> tuple[str, str, str]:
+async def _made(url: str, unique: Unique) -> tuple[str, str, str]:
     """A stream, a bucket and an object store with an object."""
     names = unique("S"), unique("b"), unique("o")
     async with connect(url) as nc:
@@ -324,10 +230,7 @@ async def _made(url: str, unique: Callable[[str], str]) -> tuple[str, str, str]:
 
 
 async def test_a_value_that_would_be_misread_is_refused(
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    needs_server: Callable[[str], None],
+    shared_server: NatsServer, unique: Unique, tmp_path: Path, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
     names = await _made(shared_server.url, unique)
@@ -335,23 +238,20 @@ async def test_a_value_that_would_be_misread_is_refused(
         js = nc.jetstream()
         bucket, store = await js.bucket(names[1]), await js.object_store(names[2])
         at = Things(nc, js, bucket, store, names[0], tmp_path / "backup")
-        for label, (call, values, words) in CALLS.items():
+        for words, call, values in CALLS:
             for value in values:
                 with pytest.raises(JetsparkError) as raised:
                     result = call(at, value)
                     if inspect.isawaitable(result):
                         await result
-                    pytest.fail(f"{label}: {value!r} is taken")
-                assert words in str(raised.value), label
+                    pytest.fail(f"{words}: {value!r} is taken")
+                assert words in str(raised.value)
         assert not at.folder.exists()
         assert nc.last_error is None
 
 
 def test_the_blocking_client_refuses_it_too(
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    needs_server: Callable[[str], None],
+    shared_server: NatsServer, unique: Unique, tmp_path: Path, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
     names = asyncio.run(_made(shared_server.url, unique))
@@ -359,11 +259,11 @@ def test_the_blocking_client_refuses_it_too(
         js = nc.jetstream()
         bucket, store = js.bucket(names[1]), js.object_store(names[2])
         at = Things(nc, js, bucket, store, names[0], tmp_path / "backup")
-        for label, (call, values, words) in CALLS.items():
+        for words, call, values in CALLS:
             with pytest.raises(JetsparkError) as raised:
                 call(at, values[0])
-                pytest.fail(f"{label}: {values[0]!r} is taken")
-            assert words in str(raised.value), label
+                pytest.fail(f"{words}: {values[0]!r} is taken")
+            assert words in str(raised.value)
         assert not at.folder.exists()
 
 
@@ -409,13 +309,11 @@ def test_numbers_of_other_values_are_checked() -> None:
             ZlibCodec(wrong)
 
 
-FOREVER = [float("inf"), 1e30, 10**400]
+forever = pytest.mark.parametrize("forever", [INF, 1e30, 10**400], ids=["inf", "huge", "no float"])
 
 
-@pytest.mark.parametrize("forever", FOREVER, ids=["inf", "huge", "no float"])
-async def test_a_timeout_may_be_for_ever(
-    shared_server: NatsServer, unique: Callable[[str], str], forever: float
-) -> None:
+@forever
+async def test_timeout_for_ever(shared_server: NatsServer, unique: Unique, forever: float) -> None:
     name = unique("S")
     async with connect(shared_server.url) as nc:
         js = nc.jetstream(timeout=forever)
@@ -427,9 +325,9 @@ async def test_a_timeout_may_be_for_ever(
         await nc.flush(forever)
 
 
-@pytest.mark.parametrize("forever", FOREVER, ids=["inf", "huge", "no float"])
+@forever
 def test_a_timeout_of_the_blocking_client_may_be_for_ever(
-    shared_server: NatsServer, unique: Callable[[str], str], forever: float
+    shared_server: NatsServer, unique: Unique, forever: float
 ) -> None:
     name = unique("S")
     with blocking.connect(shared_server.url) as nc:

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 import pytest
 from tests.client.conftest import Connect
+from tests.conftest import Unique
 
+import jetspark.errors as errors
 from jetspark import Client, Message, Subscription
-from jetspark.errors import (
-    BadSubjectError,
-    ConfigError,
-    ConnectionClosedError,
-    NoRespondersError,
-    RequestTimeoutError,
-)
 from jetspark.server import NatsServer
-
-Unique = Callable[[str], str]
-
-
-@pytest.fixture
-async def nc(shared_server: NatsServer, connect: Connect) -> Client:
-    return await connect(shared_server.url)
 
 
 def service(nc: Client, subject: str, *replies: bytes) -> Subscription:
@@ -62,7 +49,7 @@ async def test_request_many_ends_at_timeout_with_replies_so_far(nc: Client, uniq
 
 async def test_request_many_without_any_reply_raises_timeout(nc: Client, unique: Unique) -> None:
     subject = service(nc, unique("silent")).subject
-    with pytest.raises(RequestTimeoutError):
+    with pytest.raises(errors.RequestTimeoutError):
         await nc.request_many(subject, timeout=0.02)
     assert open_requests(nc) == 0
 
@@ -114,7 +101,7 @@ async def test_request_many_ends_at_empty_reply_as_sentinel(nc: Client, unique: 
     assert [reply.data for reply in some] == [b"1", b"", b"3"]
 
 
-async def test_request_many_sentinel_function_ends_and_its_reply_is_left_out(
+async def test_a_sentinel_function_ends_and_its_reply_is_left_out(
     nc: Client, unique: Unique
 ) -> None:
     subject = service(nc, unique("many"), b"1", b"end").subject
@@ -131,15 +118,13 @@ async def test_request_many_with_only_sentinel_is_empty(nc: Client, unique: Uniq
 async def test_no_responders_is_raised_at_once(nc: Client, unique: Unique) -> None:
     await nc.flush()
     start = time.perf_counter()
-    with pytest.raises(NoRespondersError):
+    with pytest.raises(errors.NoRespondersError):
         await nc.request_many(unique("nobody"), timeout=30)
     assert time.perf_counter() - start < 10
     assert open_requests(nc) == 0
 
 
-async def test_cancelling_leaving_early_and_bad_arguments_leave_nothing(
-    nc: Client, unique: Unique
-) -> None:
+async def test_cancelling_leaving_and_bad_calls_leave_nothing(nc: Client, unique: Unique) -> None:
     subject = service(nc, unique("many"), b"1", b"2").subject
     nc.request_many(subject)  # nothing is sent before the first reply is asked for
     async for _ in nc.request_many(subject):
@@ -159,10 +144,10 @@ async def test_cancelling_leaving_early_and_bad_arguments_leave_nothing(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    with pytest.raises(BadSubjectError):
+    with pytest.raises(errors.BadSubjectError):
         await nc.request_many("a b")
     for bad in ({"timeout": 0}, {"stall": 0}, {"max_msgs": -1}):
-        with pytest.raises(ConfigError):
+        with pytest.raises(errors.ConfigError):
             nc.request_many(subject, **bad)  # type: ignore[arg-type]
     assert open_requests(nc) == 0
     await nc.flush()
@@ -177,7 +162,7 @@ async def test_closing_client_ends_request_many_after_received_replies(
     await other.flush()
     replies = nc.request_many(subject, timeout=30)
     seen = []
-    with pytest.raises(ConnectionClosedError):
+    with pytest.raises(errors.ConnectionClosedError):
         async for reply in replies:
             seen.append(reply.data)
             await nc.close()

@@ -13,16 +13,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.client.conftest import Connect
 
+import jetspark.errors as errors
 from jetspark import Client, Disconnected, JetStream, Message
-from jetspark.errors import (
-    BrokenSocketError,
-    ConnectionClosedError,
-    ConnectionLostError,
-    JetsparkError,
-    NoRespondersError,
-    RequestTimeoutError,
-    ServerRefusedError,
-)
 from jetspark.jetstream.consumers import PullConsumer
 from jetspark.server import NatsServer
 
@@ -63,54 +55,51 @@ async def lose(nc: Client, server: NatsServer) -> None:
     await asyncio.to_thread(server.kill)
     async for event in events:
         if isinstance(event, Disconnected):
-            assert isinstance(event.error, BrokenSocketError)
+            assert isinstance(event.error, errors.BrokenSocketError)
 
 
 def check_lost(nc: Client, error: BaseException) -> None:
     """It is no timeout, as it comes at once; what went wrong is its cause and last_error."""
-    assert isinstance(error, ConnectionClosedError)
+    assert isinstance(error, errors.ConnectionClosedError)
     assert not isinstance(error, TimeoutError)
-    assert isinstance(error.__cause__, ServerRefusedError)
+    assert isinstance(error.__cause__, errors.ServerRefusedError)
     assert nc.last_error is error.__cause__
-    with pytest.raises(ConnectionClosedError):
+    with pytest.raises(errors.ConnectionClosedError):
         nc.publish_nowait("a")
 
 
 # -- timeout -------------------------------------------------------------------------------------
 
 
-async def test_request_timeout(nats_server: NatsServer, connect: Connect) -> None:
-    nc = await connect(nats_server.url)
-    nc.subscribe("silent")
-    with pytest.raises(RequestTimeoutError):
-        await nc.request("silent", timeout=0.02)
-    assert nc.is_connected
+async def test_request_timeout(own: Client) -> None:
+    own.subscribe("silent")
+    with pytest.raises(errors.RequestTimeoutError):
+        await own.request("silent", timeout=0.02)
+    assert own.is_connected
 
 
-async def test_ping_timeout(nats_server: NatsServer, connect: Connect) -> None:
-    nc = await connect(nats_server.url)
+async def test_ping_timeout(own: Client, nats_server: NatsServer) -> None:
     nats_server.pause()
     try:
-        with pytest.raises(RequestTimeoutError):
-            await nc.flush(0.05)
+        with pytest.raises(errors.RequestTimeoutError):
+            await own.flush(0.05)
     finally:
         nats_server.resume()
-    await nc.flush(30)
+    await own.flush(30)
 
 
 async def test_fetch_timeout(
-    nats_server: NatsServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    own: Client, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The server gets half of the time, for it may be slow.
     monkeypatch.setattr("jetspark.jetstream.fetch.EXPIRES_EARLIER", 60)
     # The reference raises ErrTimeout when nothing came at all; our fetch gives an empty list for
     # "the server says there is nothing", and the error when the server says nothing either.
-    nc = await connect(nats_server.url)
-    consumer = await consumer_of(nc)
+    consumer = await consumer_of(own)
     assert await consumer.fetch(1, timeout=1) == []
     nats_server.pause()
     try:
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(errors.RequestTimeoutError):
             await consumer.fetch(1, timeout=0.05)
     finally:
         nats_server.resume()
@@ -119,12 +108,13 @@ async def test_fetch_timeout(
 # -- no responders -------------------------------------------------------------------------------
 
 
-async def test_request_no_responders(nats_server: NatsServer, connect: Connect) -> None:
-    nc = await connect(nats_server.url)
+async def test_request_no_responders(own: Client) -> None:
     start = time.perf_counter()
-    with pytest.raises(NoRespondersError):
-        await nc.request("nobody", timeout=LONG)
+    with pytest.raises(errors.NoRespondersError) as caught:
+        await own.request("nobody", timeout=LONG)
     assert time.perf_counter() - start < 10
+    assert caught.value.subject == "nobody"
+    assert len(own.requests) == 0
 
 
 # ping and fetch: not applicable. What a fetch makes of a consumer that is gone is in
@@ -134,39 +124,37 @@ async def test_request_no_responders(nats_server: NatsServer, connect: Connect) 
 # -- reconnecting --------------------------------------------------------------------------------
 
 
-async def test_request_reconnecting_continues(nats_server: NatsServer, connect: Connect) -> None:
-    nc = await connect(nats_server.url)
+async def test_request_reconnecting_continues(own: Client, nats_server: NatsServer) -> None:
     asked: asyncio.Queue[Message] = asyncio.Queue()
-    nc.subscribe("svc", callback=asked.put_nowait)
-    task = await started(nc.request("svc", timeout=LONG), nc)
+    own.subscribe("svc", callback=asked.put_nowait)
+    task = await started(own.request("svc", timeout=LONG), own)
     await asyncio.to_thread(nats_server.kill)
     await asyncio.to_thread(nats_server.start)
     await (await asyncio.wait_for(asked.get(), 30)).respond(b"ok")
     reply = await asyncio.wait_for(task, 30)
     assert isinstance(reply, Message)
     assert reply.data == b"ok"
+    assert own.stats.reconnects == 1
 
 
-async def test_ping_reconnecting_is_closed(nats_server: NatsServer, connect: Connect) -> None:
-    nc = await connect(nats_server.url)
+async def test_ping_reconnecting_is_closed(own: Client, nats_server: NatsServer) -> None:
     nats_server.pause()  # so that the PING is not answered before the end
-    task = asyncio.create_task(nc.flush(LONG))
+    task = asyncio.create_task(own.flush(LONG))
     await asyncio.sleep(0)
-    stream = nc.events()
+    stream = own.events()
     await asyncio.to_thread(nats_server.kill)
     assert isinstance(await asyncio.wait_for(anext(stream), 30), Disconnected)
-    await fails(task, ConnectionClosedError)
-    with pytest.raises(ConnectionClosedError):
-        await nc.flush(LONG)
+    await fails(task, errors.ConnectionClosedError)
+    with pytest.raises(errors.ConnectionClosedError):
+        await own.flush(LONG)
 
 
-async def test_fetch_reconnecting_continues(nats_server: NatsServer, connect: Connect) -> None:
-    nc = await connect(nats_server.url)
-    consumer = await consumer_of(nc)
-    task = await started(consumer.fetch(1, timeout=LONG), nc)
+async def test_fetch_reconnecting_continues(own: Client, nats_server: NatsServer) -> None:
+    consumer = await consumer_of(own)
+    task = await started(consumer.fetch(1, timeout=LONG), own)
     await asyncio.to_thread(nats_server.kill)
     await asyncio.to_thread(nats_server.start)
-    await nc.jetstream().publish("s", b"x")
+    await own.jetstream().publish("s", b"x")
     messages = await asyncio.wait_for(task, 30)
     assert isinstance(messages, list)
     assert [message.data for message in messages] == [b"x"]
@@ -175,20 +163,25 @@ async def test_fetch_reconnecting_continues(nats_server: NatsServer, connect: Co
 # -- connection lost -----------------------------------------------------------------------------
 
 
-async def test_request_lost_raises_at_once(nats_server: NatsServer, connect: Connect) -> None:
-    nc = await connect(nats_server.url, max_reconnect_attempts=0)
-    nc.subscribe("silent")
-    task = await started(nc.request("silent", timeout=LONG), nc)
-    await lose(nc, nats_server)
-    check_lost(nc, await fails(task, ConnectionLostError))
+Calls = dict[str, Callable[[], Awaitable[object]]]
 
 
-async def test_request_many_lost_raises_at_once(nats_server: NatsServer, connect: Connect) -> None:
-    nc = await connect(nats_server.url, max_reconnect_attempts=0)
+async def calls_of(nc: Client) -> Calls:
     nc.subscribe("silent")
-    task = await started(nc.request_many("silent", timeout=LONG), nc)
+    consumer = await consumer_of(nc)
+    return {
+        "request": lambda: nc.request("silent", timeout=LONG),
+        "request_many": lambda: nc.request_many("silent", timeout=LONG),
+        "fetch": lambda: consumer.fetch(1, timeout=LONG),
+    }
+
+
+@pytest.mark.parametrize("how", ["request", "request_many", "fetch"])
+async def test_lost_raises_at_once(nats_server: NatsServer, connect: Connect, how: str) -> None:
+    nc = await connect(nats_server.url, max_reconnect_attempts=0)
+    task = await started((await calls_of(nc))[how](), nc)
     await lose(nc, nats_server)
-    check_lost(nc, await fails(task, ConnectionLostError))
+    check_lost(nc, await fails(task, errors.ConnectionLostError))
 
 
 async def test_ping_lost_is_closed(nats_server: NatsServer, connect: Connect) -> None:
@@ -197,41 +190,24 @@ async def test_ping_lost_is_closed(nats_server: NatsServer, connect: Connect) ->
     task = asyncio.create_task(nc.flush(LONG))
     await asyncio.sleep(0)
     await lose(nc, nats_server)
-    await fails(task, ConnectionClosedError)
-
-
-async def test_fetch_lost_raises_at_once(nats_server: NatsServer, connect: Connect) -> None:
-    nc = await connect(nats_server.url, max_reconnect_attempts=0)
-    consumer = await consumer_of(nc)
-    task = await started(consumer.fetch(1, timeout=LONG), nc)
-    await lose(nc, nats_server)
-    check_lost(nc, await fails(task, ConnectionLostError))
+    await fails(task, errors.ConnectionClosedError)
 
 
 # -- connection closed ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["request", "request_many", "ping", "fetch"])
-async def test_closed_raises_at_once(nats_server: NatsServer, connect: Connect, how: str) -> None:
-    nc = await connect(nats_server.url)
-    nc.subscribe("silent")
-    consumer = await consumer_of(nc)
-    calls: dict[str, Callable[[], Awaitable[object]]] = {
-        "request": lambda: nc.request("silent", timeout=LONG),
-        "request_many": lambda: nc.request_many("silent", timeout=LONG),
-        "ping": lambda: nc.flush(LONG),
-        "fetch": lambda: consumer.fetch(1, timeout=LONG),
-    }
-    await nc.flush()
-    if how == "ping":
-        nats_server.pause()
-        task: asyncio.Task[object] = asyncio.ensure_future(calls[how]())
-        await asyncio.sleep(0)
-    else:
-        task = await started(calls[how](), nc)
-    nc.report(JetsparkError("an error of before"))
-    await nc.close()
-    error = await fails(task, ConnectionClosedError)
-    if how != "ping":
-        assert error.__cause__ is None
-    assert nc.last_error is None
+@pytest.mark.parametrize("how", ["request", "request_many", "fetch"])
+async def test_closed_raises_at_once(own: Client, how: str) -> None:
+    task = await started((await calls_of(own))[how](), own)
+    own.report(errors.JetsparkError("an error of before"))
+    await own.close()
+    assert (await fails(task, errors.ConnectionClosedError)).__cause__ is None
+    assert own.last_error is None
+
+
+async def test_ping_closed_raises_at_once(own: Client, nats_server: NatsServer) -> None:
+    nats_server.pause()
+    task: asyncio.Task[object] = asyncio.create_task(own.flush(LONG))
+    await asyncio.sleep(0)
+    await own.close()
+    await fails(task, errors.ConnectionClosedError)

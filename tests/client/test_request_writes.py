@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
-from tests.client.conftest import Connect
+from tests.conftest import Unique
 
 from jetspark import Client
 from jetspark.errors import RequestTimeoutError
-from jetspark.server import NatsServer
 
 
 async def noted(nc: Client) -> list[bytes]:
@@ -31,26 +29,20 @@ async def noted(nc: Client) -> list[bytes]:
     return writes
 
 
-async def test_a_lone_request_is_written_with_its_call(
-    nats_server: NatsServer, connect: Connect
-) -> None:
-    nc = await connect(nats_server.url)
-    nc.subscribe("silent")
-    writes = await noted(nc)
-    asking = nc.request("silent", b"now")
+async def test_lone_request_is_written_at_once(own: Client) -> None:
+    own.subscribe("silent")
+    writes = await noted(own)
+    asking = own.request("silent", b"now")
     asking.send(None)  # its first step, without a turn of the loop
     assert [write.endswith(b" 3\r\nnow\r\n") for write in writes] == [True]
     asking.close()
-    assert len(nc.requests) == 0
+    assert len(own.requests) == 0
 
 
-async def test_requests_of_one_turn_share_a_write(
-    nats_server: NatsServer, connect: Connect
-) -> None:
-    nc = await connect(nats_server.url)
-    nc.subscribe("svc", callback=lambda message: message.respond(message.data))
-    writes = await noted(nc)
-    asked = [nc.request("svc", b"%d" % number, timeout=5) for number in range(100)]
+async def test_requests_of_one_turn_are_a_write(own: Client) -> None:
+    own.subscribe("svc", callback=lambda message: message.respond(message.data))
+    writes = await noted(own)
+    asked = [own.request("svc", b"%d" % number, timeout=5) for number in range(100)]
     replies = await asyncio.gather(*asked)
     assert [int(reply.data) for reply in replies] == list(range(100))
     assert sum(write.count(b"PUB svc ") for write in writes) == 100
@@ -58,10 +50,7 @@ async def test_requests_of_one_turn_share_a_write(
     assert [write.count(b"PUB svc ") for write in writes if b"PUB svc " in write] == [1, 99]
 
 
-async def test_each_request_ends_in_its_own_time(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_each_request_ends_in_its_own_time(nc: Client, unique: Unique) -> None:
     silent = nc.subscribe(unique("silent"))
     loop = asyncio.get_running_loop()
     start = loop.time()

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 import pytest
-from tests.client.conftest import Connect
-from tests.conftest import MakeServer
+from tests.client.conftest import Connect, next_of
+from tests.conftest import MakeServer, Unique
 
+import jetspark.errors as errors
 from jetspark import Client, Disconnected, Message
-from jetspark.errors import (
-    BadSubjectError,
-    ConfigError,
-    ConnectionClosedError,
-    NoRespondersError,
-    PermissionsError,
-    RequestTimeoutError,
-)
 from jetspark.server import NatsServer
 
 
@@ -31,7 +23,7 @@ async def echo(message: Message) -> None:
 
 
 async def test_a_thousand_requests_at_once_get_their_own_replies(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+    shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     service, nc = await connect(shared_server.url), await connect(shared_server.url)
     subject = unique("svc")
@@ -45,24 +37,7 @@ async def test_a_thousand_requests_at_once_get_their_own_replies(
     assert open_requests(nc) == 0
 
 
-async def test_no_responders_is_raised_at_once(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
-    await nc.flush()
-    start = time.perf_counter()
-    with pytest.raises(NoRespondersError) as caught:
-        await nc.request(subject := unique("nobody"), timeout=30)
-    assert time.perf_counter() - start < 10
-    assert caught.value.subject == subject
-    assert open_requests(nc) == 0
-
-
-async def test_an_empty_reply_and_a_reply_with_a_status_header_are_replies(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
-
+async def test_empty_and_status_header_replies_are_replies(nc: Client, unique: Unique) -> None:
     async def answer(message: Message) -> None:
         await message.respond(headers={"Status": "503"} if message.data else None)
 
@@ -72,19 +47,18 @@ async def test_an_empty_reply_and_a_reply_with_a_status_header_are_replies(
 
 
 async def test_timeout_and_cancellation_leave_nothing_and_late_replies_are_dropped(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+    nc: Client, unique: Unique
 ) -> None:
-    nc = await connect(shared_server.url)
     silent = nc.subscribe(unique("silent"))
     with pytest.raises(TimeoutError) as caught:
         await nc.request(silent.subject, timeout=0.01)
-    assert isinstance(caught.value, RequestTimeoutError)
+    assert isinstance(caught.value, errors.RequestTimeoutError)
     asking = asyncio.create_task(nc.request(silent.subject))
     late, later = await silent.next(30), await silent.next(30)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    with pytest.raises(BadSubjectError):
+    with pytest.raises(errors.BadSubjectError):
         await nc.request("a b")
     assert open_requests(nc) == 0
     for message in (late, later):
@@ -95,11 +69,7 @@ async def test_timeout_and_cancellation_leave_nothing_and_late_replies_are_dropp
     assert nc.last_error is None
 
 
-async def test_only_the_first_reply_counts(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
-
+async def test_only_the_first_reply_counts(nc: Client, unique: Unique) -> None:
     async def twice(message: Message) -> None:
         await message.respond(b"1")
         await message.respond(b"2")
@@ -110,18 +80,14 @@ async def test_only_the_first_reply_counts(
     assert nc.last_error is None
 
 
-async def test_the_default_timeout_is_an_option(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
+async def test_default_timeout(shared_server: NatsServer, connect: Connect, unique: Unique) -> None:
     nc = await connect(shared_server.url, request_timeout=0.01)
     silent = nc.subscribe(unique("silent"))
-    with pytest.raises(RequestTimeoutError):
+    with pytest.raises(errors.RequestTimeoutError):
         await nc.request(silent.subject)
 
 
-async def test_the_inbox_prefix_is_used(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
+async def test_inbox_prefix(shared_server: NatsServer, connect: Connect, unique: Unique) -> None:
     prefix = unique("_MY.INBOX")
     nc = await connect(shared_server.url, inbox_prefix=prefix)
     assert nc.new_inbox().startswith(prefix + ".")
@@ -134,41 +100,23 @@ async def test_the_inbox_prefix_is_used(
     await asking
 
 
-async def test_a_request_survives_a_reconnect(
-    nats_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(nats_server.url)
-    asked: asyncio.Queue[Message] = asyncio.Queue()
-    sub = nc.subscribe(unique("svc"), callback=asked.put_nowait)
-    asking = asyncio.create_task(nc.request(sub.subject, timeout=10))
-    message = await asyncio.wait_for(asked.get(), 30)
-    await asyncio.to_thread(nats_server.kill)
-    await asyncio.to_thread(nats_server.start)
-    await message.respond(b"after all")
-    assert (await asking).data == b"after all"
-    assert nc.stats.reconnects == 1
-
-
-async def test_what_ended_without_a_link_is_not_sent_later(
-    nats_server: NatsServer, connect: Connect
-) -> None:
+async def test_what_ended_is_not_sent_later(own: Client, nats_server: NatsServer) -> None:
     """An error must not be followed by the effect, minutes later."""
-    nc = await connect(nats_server.url)
-    events = nc.events()
+    events = own.events()
     await asyncio.to_thread(nats_server.kill)
-    async for event in events:
-        if isinstance(event, Disconnected):
-            break
-    with pytest.raises(RequestTimeoutError, match=r"not be sent within 0\.1 s, and") as caught:
-        await nc.request("late", b"timed out", timeout=0.1)
+    await next_of(events, Disconnected)
+    with pytest.raises(
+        errors.RequestTimeoutError, match=r"not be sent within 0\.1 s, and"
+    ) as caught:
+        await own.request("late", b"timed out", timeout=0.1)
     assert not caught.value.sent
-    cancelled = asyncio.create_task(nc.request("late", b"cancelled", timeout=60))
+    cancelled = asyncio.create_task(own.request("late", b"cancelled", timeout=60))
 
     async def gather() -> list[Message]:
-        return await nc.request_many("late", b"many", timeout=60)
+        return await own.request_many("late", b"many", timeout=60)
 
     gathered = asyncio.create_task(gather())
-    kept = asyncio.create_task(nc.request("late", b"kept", timeout=60))
+    kept = asyncio.create_task(own.request("late", b"kept", timeout=60))
     await asyncio.sleep(0)
     cancelled.cancel()
     gathered.cancel()
@@ -179,16 +127,13 @@ async def test_what_ended_without_a_link_is_not_sent_later(
         seen.append(message.data)
         await message.respond()
 
-    nc.subscribe("late", callback=answer)  # on the next link before what was kept
+    own.subscribe("late", callback=answer)  # on the next link before what was kept
     await asyncio.to_thread(nats_server.start)
     await asyncio.wait_for(kept, 20)
     assert seen == [b"kept"]
 
 
-async def test_a_question_is_sent_again_when_its_link_is_lost(
-    nats_server: NatsServer, connect: Connect
-) -> None:
-    nc = await connect(nats_server.url)
+async def test_questions_are_sent_again_after_a_loss(own: Client, nats_server: NatsServer) -> None:
     asked: list[bytes] = []
     cut = asyncio.Event()
 
@@ -199,22 +144,19 @@ async def test_a_question_is_sent_again_when_its_link_is_lost(
         else:
             await message.respond(b"heard")
 
-    nc.subscribe("hard.of.hearing", callback=answer)
-    question = asyncio.create_task(nc.ask("hard.of.hearing", b"question", timeout=20))
-    order = asyncio.create_task(nc.request("hard.of.hearing", b"order", timeout=0.5))
+    own.subscribe("hard.of.hearing", callback=answer)
+    question = asyncio.create_task(own.ask("hard.of.hearing", b"question", timeout=20))
+    order = asyncio.create_task(own.request("hard.of.hearing", b"order", timeout=0.5))
     await asyncio.wait_for(cut.wait(), 10)
     await asyncio.to_thread(nats_server.kill)
     await asyncio.to_thread(nats_server.start)
     assert (await asyncio.wait_for(question, 20)).data == b"heard"
-    with pytest.raises(RequestTimeoutError):
+    with pytest.raises(errors.RequestTimeoutError):
         await order
     assert asked == [b"question", b"order", b"question"]
 
 
-async def test_closing_fails_what_waits_at_once(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_closing_fails_what_waits_at_once(nc: Client, unique: Unique) -> None:
     silent = nc.subscribe(unique("silent"))
     asking = [asyncio.create_task(nc.request(silent.subject, timeout=60)) for _ in range(3)]
     taking = asyncio.create_task(silent.next())
@@ -225,18 +167,15 @@ async def test_closing_fails_what_waits_at_once(
     await nc.close()
     results = await asyncio.gather(*asking, waiting, return_exceptions=True)
     assert time.perf_counter() - start < 10
-    assert [type(result) for result in results] == [ConnectionClosedError] * 4
+    assert [type(result) for result in results] == [errors.ConnectionClosedError] * 4
     assert len({id(result) for result in results}) == 4
     assert open_requests(nc) == 0
 
 
-async def test_responding_to_what_asks_for_no_reply_is_refused(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_responding_to_what_asks_for_no_reply_is_refused(nc: Client, unique: Unique) -> None:
     sub = nc.subscribe(unique("s"))
     await nc.publish(sub.subject)
-    with pytest.raises(ConfigError):
+    with pytest.raises(errors.ConfigError):
         await (await sub.next(30)).respond()
 
 
@@ -249,7 +188,7 @@ async def test_an_inbox_that_may_not_be_subscribed_fails_the_request_with_the_re
     )
     nc = await connect(server.url, user="u", password="p")
     nc.subscribe("svc")
-    with pytest.raises(PermissionsError, match="No replies can be received") as caught:
+    with pytest.raises(errors.PermissionsError, match="No replies can be received") as caught:
         await nc.request("svc", timeout=30)
     assert caught.value.operation == "subscription"
     assert nc.is_connected

@@ -7,23 +7,13 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.client.conftest import Connect
+from tests.client.conftest import Connect, localhost, next_of
 from tests.conftest import MakeServer
 
 import jetspark
+import jetspark.errors as errors
 from jetspark.bulk.links import connect as connect_blocking
 from jetspark.connection.options import make_options
-from jetspark.errors import (
-    AuthorizationError,
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    NoServersError,
-    PermissionsError,
-    SecureConnectionWantedError,
-    TLSError,
-    shown,
-)
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
@@ -51,10 +41,10 @@ async def test_missing_credentials_are_asked_for(make_server: MakeServer, connec
             f"{url} wants credentials, and none were given (authorization violation): put user and "
             "password or a token into the URL, or name a context or a creds file."
         )
-        with pytest.raises(AuthorizationError) as caught:
+        with pytest.raises(errors.AuthorizationError) as caught:
             await connect(url)
         assert str(caught.value) == told
-        with pytest.raises(AuthorizationError) as caught:
+        with pytest.raises(errors.AuthorizationError) as caught:
             connect_blocking(make_options(url))
         assert str(caught.value) == told
 
@@ -63,22 +53,22 @@ async def test_wrong_credentials_are_reported_without_a_secret(
     make_server: MakeServer, connect: Connect
 ) -> None:
     server = make_server(USERS)
-    with pytest.raises(AuthorizationError) as caught:
+    with pytest.raises(errors.AuthorizationError) as caught:
         await connect(server.url, user="u", password="wrong-secret")
     assert str(caught.value) == (
         f"{server.url} refused these credentials (authorization violation)."
     )
     other = make_server(USERS)
-    with pytest.raises(NoServersError) as several:
+    with pytest.raises(errors.NoServersError) as several:
         await connect([server.url, other.url], user="u", password="no")
-    assert isinstance(several.value.__cause__, AuthorizationError)
+    assert isinstance(several.value.__cause__, errors.AuthorizationError)
 
 
 async def test_token_authenticates(make_server: MakeServer, connect: Connect) -> None:
     server = make_server("authorization { token: s3cr3t }")
     await connect(server.url, token="s3cr3t")
     await connect(f"nats://s3cr3t@127.0.0.1:{server.port}")
-    with pytest.raises(AuthorizationError):
+    with pytest.raises(errors.AuthorizationError):
         await connect(server.url, token="other")
 
 
@@ -93,11 +83,7 @@ async def test_credentials_that_stop_working_end_reconnecting(
     await asyncio.to_thread(server.stop)
     conf.write_text(USERS.replace("p@ss", "new"))
     await asyncio.to_thread(server.start)
-    async with asyncio.timeout(60):
-        async for event in stream:
-            last = event
-    assert isinstance(last, jetspark.Closed)
-    assert isinstance(last.error, AuthorizationError)
+    assert isinstance((await next_of(stream, jetspark.Closed)).error, errors.AuthorizationError)
 
 
 async def test_a_refused_subject_ends_that_subscription_and_not_the_connection(
@@ -107,8 +93,8 @@ async def test_a_refused_subject_ends_that_subscription_and_not_the_connection(
         "authorization { users = [{user: u, password: p, permissions: {"
         'publish: {deny: "no.*"}, subscribe: {deny: ["no.>", "shared g"]}}}] }'
     )
-    errors: asyncio.Queue[JetsparkError] = asyncio.Queue()
-    nc = await connect(server.url, user="u", password="p", error_callback=errors.put_nowait)
+    reported: asyncio.Queue[errors.JetsparkError] = asyncio.Queue()
+    nc = await connect(server.url, user="u", password="p", error_callback=reported.put_nowait)
     allowed = nc.subscribe("yes")
     refused = nc.subscribe("no.x")
     kept, group = nc.subscribe("shared"), nc.subscribe("shared", queue="g")
@@ -119,27 +105,20 @@ async def test_a_refused_subject_ends_that_subscription_and_not_the_connection(
     assert (await allowed.next(30)).data == b"y"
     assert (await kept.next(30)).data == b"s"
     for sub, queue in ((refused, None), (group, "g")):
-        with pytest.raises(PermissionsError) as caught:
+        with pytest.raises(errors.PermissionsError) as caught:
             await sub.next(30)
         assert caught.value.operation == "subscription"
         assert (caught.value.subject, caught.value.queue) == (sub.subject, queue)
     assert allowed.active
     assert kept.active
-    seen = [await asyncio.wait_for(errors.get(), 30) for _ in range(3)]
-    assert sorted((e.operation, e.subject) for e in seen if isinstance(e, PermissionsError)) == [
-        ("publish", "no.y"),
-        ("subscription", "no.x"),
-        ("subscription", "shared"),
-    ]
+    seen = [await asyncio.wait_for(reported.get(), 30) for _ in range(3)]
+    told = sorted((e.operation, e.subject) for e in seen if isinstance(e, errors.PermissionsError))
+    assert told == [("publish", "no.y"), ("subscription", "no.x"), ("subscription", "shared")]
     assert nc.stats.reconnects == 0
     assert nc.is_connected
 
 
 # -- TLS -----------------------------------------------------------------------------------------
-
-
-def localhost(server: NatsServer, scheme: str = "tls") -> str:
-    return f"{scheme}://localhost:{server.port}"
 
 
 async def test_tls_required_by_the_server_and_large_messages_through_it(
@@ -161,7 +140,7 @@ async def test_an_unknown_authority_is_refused(
 ) -> None:
     server = make_server(certificates.server_config())
     for options in ({"tls_ca_file": str(certificates.other_ca)}, {}):
-        with pytest.raises(TLSError, match="certificate"):
+        with pytest.raises(errors.TLSError, match="certificate"):
             await connect(localhost(server), **options)
 
 
@@ -170,12 +149,12 @@ async def test_the_host_name_is_verified(
 ) -> None:
     server = make_server(certificates.server_config())
     ca = str(certificates.ca)
-    with pytest.raises(TLSError, match="match"):
+    with pytest.raises(errors.TLSError, match="match"):
         await connect(localhost(server), tls_ca_file=ca, tls_hostname="other.example")
     # An address that the certificate does not name.
     elsewhere = make_server(certificates.server_config(), host="127.0.0.2")
     url = f"tls://127.0.0.2:{elsewhere.port}"
-    with pytest.raises(TLSError, match="match"):
+    with pytest.raises(errors.TLSError, match="match"):
         await connect(url, tls_ca_file=ca)
     await connect(url, tls_ca_file=ca, tls_hostname="localhost")
 
@@ -183,7 +162,7 @@ async def test_the_host_name_is_verified(
 async def test_a_file_that_is_not_there_is_told_before_a_server_without_tls(
     shared_server: NatsServer, connect: Connect, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be used: .*none: No such file"):
+    with pytest.raises(errors.ConfigError, match=r"cannot be used: .*none: No such file"):
         await connect(shared_server.url, tls_ca_file=str(tmp_path / "none"))
 
 
@@ -191,7 +170,7 @@ async def test_a_file_that_is_not_there_is_told_before_a_server_without_tls(
 async def test_tls_wanted_of_a_server_without_it(
     shared_server: NatsServer, connect: Connect, certificates: Certificates, how: str
 ) -> None:
-    with pytest.raises(SecureConnectionWantedError):
+    with pytest.raises(errors.SecureConnectionWantedError):
         if how == "scheme":
             await connect(localhost(shared_server))
         elif how == "option":
@@ -215,9 +194,9 @@ async def test_client_certificates(
     context = ssl.create_default_context(cafile=ca)
     context.load_cert_chain(cert, key)
     await connect(localhost(server), ssl_context=context)
-    with pytest.raises((TLSError, jetspark.errors.BrokenSocketError)):
+    with pytest.raises((errors.TLSError, jetspark.errors.BrokenSocketError)):
         await connect(localhost(server), tls_ca_file=ca)
-    with pytest.raises(ConfigError, match="TLS files"):
+    with pytest.raises(errors.ConfigError, match="TLS files"):
         await connect(localhost(server), tls_ca_file="no-such-file.pem")
 
 
@@ -233,7 +212,7 @@ async def test_a_tls_link_is_made_again_after_a_crash(
     await nc.publish("a", b"x")
     assert (await sub.next(10)).data == b"x"
     await nc.close()
-    with pytest.raises(ConnectionClosedError):
+    with pytest.raises(errors.ConnectionClosedError):
         await nc.flush()
 
 
@@ -248,12 +227,12 @@ async def test_a_tls_link_is_made_again_after_a_crash(
     ],
 )
 def test_a_wrong_argument_is_shown_without_secrets(value: object, secret: str) -> None:
-    assert secret not in shown(value)
-    assert secret not in shown(value, 20)
+    assert secret not in errors.shown(value)
+    assert secret not in errors.shown(value, 20)
 
 
 def test_servers_of_the_wrong_kind_are_shown_without_passwords() -> None:
     for servers in (["nats://u:hush@h:1", 5], ("nats://u:hush@h:1", None), b"nats://u:hush@h:1"):
-        with pytest.raises(ConfigError, match=r"servers is ") as raised:
+        with pytest.raises(errors.ConfigError, match=r"servers is ") as raised:
             make_options(servers)  # type: ignore[arg-type]
         assert "hush" not in str(raised.value)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
-from tests.client.conftest import Connect
-from tests.conftest import MakeServer
+from tests.client.conftest import Connect, next_of
+from tests.conftest import MakeServer, Unique
 from tests.support.scripted_server import ScriptedServer
 
 from jetspark import Reconnected, blocking, errors
@@ -168,7 +167,7 @@ async def test_a_reply_subject_of_the_server_is_refused_and_the_link_stays(
 
 
 async def test_a_malformed_subject_ends_its_own_subscription(
-    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str]
+    shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url, check_subjects=False)
     good, bad, later = (nc.subscribe(name) for name in (unique("a"), "b..c", unique("d")))
@@ -192,10 +191,7 @@ async def test_a_subject_of_too_many_tokens_ends_its_own_subscription(
     assert nc.stats.reconnects == 0
 
 
-async def test_a_line_that_no_server_takes_is_refused_before_it_is_sent(
-    shared_server: NatsServer, connect: Connect
-) -> None:
-    nc = await connect(shared_server.url)
+async def test_a_line_that_no_server_takes_is_refused_before_it_is_sent(nc: Client) -> None:
     longest = "a" * 4074
     for send in (
         lambda: nc.publish_nowait(longest + "a"),
@@ -228,9 +224,7 @@ async def test_a_server_that_takes_shorter_lines_ends_one_subscription_and_not_a
     assert before <= 2
     lost = nc.events()
     await nc.publish("b" * 600)  # told, and over with the next link
-    async for event in lost:
-        if isinstance(event, Reconnected):
-            break
+    await next_of(lost, Reconnected)
     assert nc.stats.reconnects == before + 1
     assert good.active
     await nc.flush()
@@ -245,9 +239,7 @@ async def test_too_many_connections_have_their_own_error(
             await connect(server.url)
 
 
-async def test_connecting_to_a_cluster_port_is_refused_by_name(
-    make_server: MakeServer, connect: Connect
-) -> None:
+async def test_cluster_port_is_refused_by_name(make_server: MakeServer, connect: Connect) -> None:
     from tests.support.ports import free_port
 
     port = free_port()

@@ -9,7 +9,6 @@ import pytest
 from tests.client.conftest import Connect
 from tests.conftest import MakeServer
 from tests.support.cluster import Cluster
-from tests.support.ports import free_port
 
 import jetspark.blocking
 from jetspark import Disconnected, JetsparkError, PoolServer, Reconnected
@@ -79,9 +78,7 @@ async def test_choose_server_that_raises_or_chooses_badly_is_reported_and_the_us
         assert [str(error).split(" raised")[0] for error in errors] == ["choose_server"]
 
 
-async def test_set_servers_replaces_the_pool_and_keeps_the_link(
-    connect: Connect, make_server: MakeServer
-) -> None:
+async def test_set_servers_keeps_the_link(connect: Connect, make_server: MakeServer) -> None:
     first, second = make_server(), make_server()
     nc = await connect(first.url)
     nc.set_servers([second.url])
@@ -124,14 +121,3 @@ def test_blocking_set_servers_replaces_the_pool(make_server: MakeServer) -> None
         assert nc.current_server == second.url
         with pytest.raises(ConfigError):
             nc.set_servers("nats://")
-
-
-def test_blocking_choose_server_decides(make_server: MakeServer) -> None:
-    urls = [f"nats://127.0.0.1:{free_port()}", make_server().url]
-
-    def choose(offered: tuple[PoolServer, ...]) -> PoolServer:
-        return max(offered, key=lambda each: each.url == urls[1])
-
-    with jetspark.blocking.connect(urls, choose_server=choose) as nc:
-        assert nc.current_server == urls[1]
-        assert nc.last_error is None

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 import ssl
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
-from tests.client.conftest import Connect
-from tests.conftest import MakeServer
+from tests.client.conftest import Connect, discovered, localhost, next_of
+from tests.conftest import MakeServer, NeedsServer
 from tests.support.ports import free_port
 from tests.support.scripted_server import ScriptedServer
 
@@ -27,12 +26,8 @@ if TYPE_CHECKING:
     from tests.support.certificates import Certificates
 
 
-def localhost(server: NatsServer, scheme: str = "tls") -> str:
-    return f"{scheme}://localhost:{server.port}"
-
-
 async def test_tls_comes_first_where_the_server_wants_it(
-    make_server: MakeServer, connect: Connect, certificates: Certificates, needs_server: Any
+    make_server: MakeServer, connect: Connect, certificates: Certificates, needs_server: NeedsServer
 ) -> None:
     needs_server("2.10.4")
     server = make_server(certificates.server_config(handshake_first=True))
@@ -54,7 +49,7 @@ async def test_tls_comes_first_where_the_server_wants_it(
 
 
 async def test_a_refusal_of_tls_names_the_option_that_helps(
-    make_server: MakeServer, connect: Connect, certificates: Certificates, needs_server: Any
+    make_server: MakeServer, connect: Connect, certificates: Certificates, needs_server: NeedsServer
 ) -> None:
     needs_server("2.10.4")
     ca = {"tls_ca_file": str(certificates.ca)}
@@ -79,17 +74,14 @@ async def test_a_refusal_of_tls_names_the_option_that_helps(
         ),
     ):
         chosen: dict[str, Any] = {"connect_timeout": 30, **options}
-        errors = []
-        with pytest.raises(ConnectionFailure) as caught:
+        with pytest.raises(ConnectionFailure) as one:
             await connect(localhost(server), **chosen)
-        errors.append(caught.value)
-        with pytest.raises(ConnectionFailure) as caught:
+        with pytest.raises(ConnectionFailure) as other:
             await asyncio.to_thread(connect_blocking, make_options(localhost(server), **chosen))
-        errors.append(caught.value)
-        assert len({type(error) for error in errors}) == 1
-        for error in errors:
-            assert str(error).endswith(told)
-            assert "_ssl.c" not in str(error)
+        assert one.type is other.type
+        for caught in (one, other):
+            assert str(caught.value).endswith(told)
+            assert "_ssl.c" not in str(caught.value)
 
 
 async def test_a_server_without_tls_first_is_reported_as_such(
@@ -104,12 +96,6 @@ async def test_a_server_without_tls_first_is_reported_as_such(
             connect_blocking(make_options(url, tls_ca_file=ca, tls_first=True))
 
 
-@pytest.fixture
-async def scripted() -> AsyncIterator[ScriptedServer]:
-    async with ScriptedServer() as server:
-        yield server
-
-
 @pytest.mark.parametrize(
     ("early", "options"),
     [
@@ -120,9 +106,7 @@ async def scripted() -> AsyncIterator[ScriptedServer]:
 async def test_what_comes_in_the_clear_before_tls_ends_the_link(
     scripted: ScriptedServer, early: bytes, options: dict[str, Any]
 ) -> None:
-    client = jetspark.Client(make_options(scripted.url, **options))
-    connecting = asyncio.create_task(client.connect())
-    peer = await scripted.accept()
+    _, connecting, peer = await scripted.client(**options)
     peer.send(early)
     with pytest.raises(TLSError, match="before TLS began"):
         await asyncio.wait_for(connecting, 30)
@@ -147,17 +131,10 @@ async def test_gossiped_addresses_are_verified_against_the_name_that_was_written
     ca = str(certificates.ca)
     nc = await connect(localhost(servers[0], "nats"), tls_ca_file=ca)
     other = f"tls://127.0.0.2:{servers[1].port}"
-    if other not in nc.servers:
-        async with asyncio.timeout(60):
-            async for event in nc.events():
-                if isinstance(event, jetspark.ServersDiscovered) and other in event.servers:
-                    break
+    await discovered(nc, other)
     events = nc.events()
     await asyncio.to_thread(servers[0].stop)
-    async with asyncio.timeout(60):
-        async for event in events:
-            if isinstance(event, jetspark.Reconnected):
-                break
+    await next_of(events, jetspark.Reconnected)
     assert nc.current_server == other
     await nc.flush()
     with pytest.raises(TLSError, match="match"):
@@ -227,21 +204,15 @@ def context_for(authority: trustme.CA, name: str) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("within", [False, True])
-async def test_only_a_server_that_is_named_within_tls_gets_the_password(
-    tmp_path: Path, within: bool
-) -> None:
+async def test_only_servers_named_within_tls_get_a_password(tmp_path: Path, within: bool) -> None:
     """Before TLS anyone may add a server, which has a certificate for a name of its own."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     async with ScriptedServer() as server, ScriptedServer() as other:
         named: dict[str, Any] = {"connect_urls": [f"localhost:{other.port}"]}
-        options = make_options(
-            f"tls://127.0.0.1:{server.port}", user="app", password="secret",
-            tls_ca_file=str(tmp_path / "ca.pem"), reconnect_wait=0.01,
-        )  # fmt: skip
-        client = jetspark.Client(options)
-        connecting = asyncio.create_task(client.connect())
-        peer = await server.accept()
+        login = {"user": "app", "password": "secret", "tls_ca_file": str(tmp_path / "ca.pem")}
+        url = f"tls://127.0.0.1:{server.port}"
+        client, connecting, peer = await server.client(url, **login, reconnect_wait=0.01)
         peer.send_info(tls_required=True, **({} if within else named))
         await peer.writer.start_tls(context_for(authority, "127.0.0.1"))
         assert (await peer.line()).startswith(b"CONNECT")

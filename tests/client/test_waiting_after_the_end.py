@@ -19,7 +19,7 @@ Wait = Callable[[], Any]
 
 
 def waits_of(nc: Any, js: Any, consumer: Any, bucket: Any, store: Any) -> dict[str, Wait]:
-    """Each wait with a timeout, by name."""
+    """Each wait, by name."""
     sources = {
         "subscription": nc.subscribe("quiet"),
         "consume": consumer.consume(),
@@ -36,13 +36,23 @@ def waits_of(nc: Any, js: Any, consumer: Any, bucket: Any, store: Any) -> dict[s
         "flush": lambda: nc.flush(5),
         "rtt": lambda: nc.rtt(5),
         "get": lambda: bucket.get("k"),
+        "for ever": sources["ordered"].next,
     }
 
 
+def late(js: Any, consumer: Any, bucket: Any, unread: Any) -> list[Wait]:
+    """What begins after the end, and what was not read before it."""
+    return [
+        lambda: unread.next(),
+        lambda: consumer.consume().next(5),
+        lambda: js.ordered("S").next(),
+        lambda: js.ordered("S", callback=print),
+        lambda: bucket.watch(updates_only=True).next(5),
+    ]
+
+
 @pytest.mark.parametrize("end", ["lost", "closed"])
-async def test_a_wait_on_a_connection_that_has_ended_is_no_timeout(
-    make_server: MakeServer, end: str
-) -> None:
+async def test_a_wait_on_an_ended_link_is_no_timeout(make_server: MakeServer, end: str) -> None:
     server = make_server(jetstream=True)
     nc = await jetspark.connect(server.url, reconnect=False)
     js = nc.jetstream()
@@ -50,8 +60,9 @@ async def test_a_wait_on_a_connection_that_has_ended_is_no_timeout(
     consumer = await js.create_consumer("S", name="c")
     bucket = await js.create_bucket("B", storage="memory")
     store = await js.create_object_store("O", storage="memory")
-    waits = waits_of(nc, js, consumer, bucket, store)
+    waits, unread = waits_of(nc, js, consumer, bucket, store), js.ordered("S")
     begun = [asyncio.create_task(wait()) for wait in waits.values()]
+    await js.publish("s")
     await asyncio.sleep(0.3)
     if end == "lost":
         await asyncio.to_thread(server.kill)
@@ -62,6 +73,11 @@ async def test_a_wait_on_a_connection_that_has_ended_is_no_timeout(
             await asyncio.sleep(0.01)
         await asyncio.gather(*begun, return_exceptions=True)
 
+    for begin in late(js, consumer, bucket, unread):
+        with pytest.raises(ConnectionClosedError):
+            await begin()
+    with pytest.raises(ConnectionClosedError):
+        await anext(unread)
     for name, wait in waits.items():
         ticks = 0
 
@@ -80,9 +96,7 @@ async def test_a_wait_on_a_connection_that_has_ended_is_no_timeout(
         ticking.cancel()
 
 
-def test_a_blocking_wait_on_a_connection_that_has_ended_is_no_timeout(
-    make_server: MakeServer,
-) -> None:
+def test_a_blocking_wait_on_an_ended_connection_is_no_timeout(make_server: MakeServer) -> None:
     server = make_server(jetstream=True)
     nc = blocking.connect(server.url, reconnect=False)
     js = nc.jetstream()
@@ -90,13 +104,18 @@ def test_a_blocking_wait_on_a_connection_that_has_ended_is_no_timeout(
     consumer = js.create_consumer("S", name="c")
     bucket = js.create_bucket("B", storage="memory")
     store = js.create_object_store("O", storage="memory")
-    waits = waits_of(nc, js, consumer, bucket, store)
+    waits, unread = waits_of(nc, js, consumer, bucket, store), js.ordered("S")
     server.kill()
     for name, wait in waits.items():
         for _ in range(2):
             with pytest.raises(ConnectionClosedError) as raised:
                 wait()
             assert not isinstance(raised.value, TimeoutError), name
+    for begin in late(js, consumer, bucket, unread):
+        with pytest.raises(ConnectionClosedError):
+            begin()
+    with pytest.raises(ConnectionClosedError):
+        next(iter(unread))
 
 
 async def test_a_source_that_was_ended_says_so(make_server: MakeServer) -> None:

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.client.conftest import Connect
+from tests.client.conftest import Connect, discovered, next_of
 from tests.conftest import MakeServer
 from tests.support.accounts import new_key
 from tests.support.ports import free_port
 from tests.support.scripted_server import ScriptedServer
 
 import jetspark
+import jetspark.errors as errors
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.transports import Receiver, Transport, tcp
 from jetspark.connection.urls import ServerURL, parse_url
 from jetspark.connection.websocket import WebSocketCodec
-from jetspark.errors import (
-    AuthorizationError,
-    BrokenSocketError,
-    ConfigError,
-    ConnectTimeoutError,
-    ServerRefusedError,
-    TLSError,
-)
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
@@ -55,7 +48,7 @@ def start(make_server: MakeServer, certificates: Certificates) -> Start:
 
 
 @pytest.mark.parametrize("scheme", ["nats", "ws", "wss"])
-async def test_own_dial_carries_every_kind_of_url(
+async def test_own_dial_carries_any_url(
     start: Start, certificates: Certificates, scheme: str
 ) -> None:
     server, url = start(tls=scheme == "wss")
@@ -129,11 +122,11 @@ async def test_the_certificate_and_its_name_are_verified(
 ) -> None:
     _, url = start(tls=True)
     ca = str(certificates.ca)
-    with pytest.raises(TLSError, match="certificate"):
+    with pytest.raises(errors.TLSError, match="certificate"):
         await connect(url)
-    with pytest.raises(TLSError, match="match"):
+    with pytest.raises(errors.TLSError, match="match"):
         await connect(url, tls_ca_file=ca, tls_hostname="other.example")
-    with pytest.raises(ConfigError, match="TLS files"):
+    with pytest.raises(errors.ConfigError, match="TLS files"):
         await connect(url, tls_ca_file="none")
 
 
@@ -148,10 +141,7 @@ async def test_reconnecting_restores_subscriptions_and_sends_what_waited(
     for end in (server.kill, server.stop):
         events = nc.events()
         await asyncio.to_thread(end)
-        async with asyncio.timeout(60):
-            async for event in events:
-                if isinstance(event, jetspark.Disconnected):
-                    break
+        await next_of(events, jetspark.Disconnected)
         await nc.publish("a", b"while away")
         await asyncio.to_thread(server.start)
         assert (await sub.next(10)).data == b"while away"
@@ -166,7 +156,7 @@ async def test_websocket_carries_credentials(start: Start, connect: Connect) -> 
     )
     await connect(url, nkey_seed=user.seed)
     await connect(url.replace("://", "://u:p@"))
-    with pytest.raises(AuthorizationError):
+    with pytest.raises(errors.AuthorizationError):
         await connect(url, user="u", password="wrong")
 
 
@@ -181,11 +171,7 @@ async def test_a_cluster_names_its_websocket_ports(start: Start, connect: Connec
     # By address, as the cluster names them: a name would be one more server.
     one, other = (url.replace("localhost", "127.0.0.1") for url in (one, two))
     nc = await connect(one)
-    if other not in nc.servers:
-        async with asyncio.timeout(60):
-            async for event in nc.events():
-                if isinstance(event, jetspark.ServersDiscovered) and other in event.servers:
-                    break
+    await discovered(nc, other)
     await nc.force_reconnect()
     assert nc.current_server == other
 
@@ -193,17 +179,9 @@ async def test_a_cluster_names_its_websocket_ports(start: Start, connect: Connec
 # -- scripted ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-async def scripted() -> AsyncIterator[ScriptedServer]:
-    async with ScriptedServer() as server:
-        yield server
-
-
 async def test_headers_and_the_path_are_in_the_request(scripted: ScriptedServer) -> None:
     url = scripted.url.replace("nats:", "ws:")
-    client = jetspark.Client(make_options(f"{url}/way%20in", ws_headers={"X-Key": "k1"}))
-    connecting = asyncio.create_task(client.connect())
-    peer = await scripted.accept()
+    client, connecting, peer = await scripted.client(f"{url}/way%20in", ws_headers={"X-Key": "k1"})
     assert await peer.line() == b"GET /way%20in HTTP/1.1"
     lines = []
     while line := await peer.line():
@@ -211,7 +189,7 @@ async def test_headers_and_the_path_are_in_the_request(scripted: ScriptedServer)
     assert b"X-Key: k1" in lines
     assert f"Host: 127.0.0.1:{scripted.port}".encode() in lines
     peer.close()
-    with pytest.raises(BrokenSocketError):
+    with pytest.raises(errors.BrokenSocketError):
         await connecting
     await client.close()
 
@@ -225,43 +203,36 @@ async def test_headers_and_the_path_are_in_the_request(scripted: ScriptedServer)
         (b'INFO {"server_id":"S"}\r\n', "did not open a WebSocket"),
     ],
 )
-async def test_what_speaks_no_websocket_is_refused(
+async def test_no_websocket_is_refused(
     scripted: ScriptedServer, answer: bytes, sentence: str
 ) -> None:
-    client = jetspark.Client(make_options(scripted.url.replace("nats:", "ws:")))
-    connecting = asyncio.create_task(client.connect())
-    peer = await scripted.accept()
+    url = scripted.url.replace("nats:", "ws:")
+    _, connecting, peer = await scripted.client(url)
     peer.send(answer)
     if b"Gateway" in answer:
         peer.close()  # its body ends with the link
-    with pytest.raises(ServerRefusedError, match=sentence) as caught:
+    with pytest.raises(errors.ServerRefusedError, match=sentence) as caught:
         await asyncio.wait_for(connecting, 30)
-    assert caught.value.server == str(parse_url(scripted.url.replace("nats:", "ws:")))
+    assert caught.value.server == str(parse_url(url))
 
 
 async def test_a_silent_server_is_a_timeout(scripted: ScriptedServer) -> None:
-    client = jetspark.Client(
-        make_options(scripted.url.replace("nats:", "ws:"), connect_timeout=0.1)
-    )
-    with pytest.raises(ConnectTimeoutError):
-        await client.connect()
-    peer = await scripted.accept()
+    url = scripted.url.replace("nats:", "ws:")
+    _, connecting, peer = await scripted.client(url, connect_timeout=0.1)
+    with pytest.raises(errors.ConnectTimeoutError):
+        await connecting
     while await peer.line():
         pass  # the request; then the client hangs up
 
 
-async def test_a_websocket_url_of_a_plain_port_is_reported(
-    shared_server: NatsServer, connect: Connect
-) -> None:
-    with pytest.raises(ServerRefusedError, match="did not open a WebSocket"):
+async def test_websocket_url_of_a_plain_port(shared_server: NatsServer, connect: Connect) -> None:
+    with pytest.raises(errors.ServerRefusedError, match="did not open a WebSocket"):
         await connect(shared_server.url.replace("nats:", "ws:"))
-    with pytest.raises(TLSError):
+    with pytest.raises(errors.TLSError):
         await connect(shared_server.url.replace("nats:", "wss:"))
 
 
-async def test_a_missing_library_is_one_sentence(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_library_is_named(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "websockets.client", None)
-    with pytest.raises(ConfigError, match=r"pip install 'jetspark\[ws\]'"):
+    with pytest.raises(errors.ConfigError, match=r"pip install 'jetspark\[ws\]'"):
         await connect("ws://127.0.0.1:1")

@@ -94,9 +94,7 @@ def test_each_field_of_a_context(
         ({"url": 7}, "url must be a text"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(
-    home: Home, fields: dict[str, Any], sentence: str
-) -> None:
+def test_what_is_not_honoured_is_refused(home: Home, fields: dict[str, Any], sentence: str) -> None:
     home.save("it", **fields)
     with pytest.raises(ConfigError, match=sentence) as caught:
         home.options(context="it")
@@ -149,7 +147,7 @@ def test_missing_or_unreadable_context_is_refused(home: Home) -> None:
         assert caught.value.__context__ is None or "s3cret" not in str(caught.value)
 
 
-def test_the_folder_is_below_home_without_xdg(
+def test_the_folder_without_xdg(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.save("one", token="t")

@@ -11,7 +11,7 @@ import nkeys
 import pytest
 from tests.support.accounts import creds_text, make_jwt, new_key
 
-from jetspark.connection.credentials import jwt_expiry, open_seed
+from jetspark.connection.credentials import jwt_expiry
 from jetspark.connection.handshake import credentials_of, identity_of
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.urls import parse_url
@@ -83,12 +83,6 @@ def test_without_a_nonce_nothing_is_signed() -> None:
     assert credentials_of(options, SERVER, "") == {"nkey": USER.public}
 
 
-def test_public_keys_are_those_of_the_other_library() -> None:
-    for _ in range(20):
-        key = new_key()
-        assert open_seed(key.seed, "it")[0] == key.public
-
-
 @pytest.mark.parametrize("option", ["nkey_seed", "creds", "nkey_seed_file", "creds_file"])
 @pytest.mark.parametrize(
     "change",
@@ -102,9 +96,7 @@ def test_public_keys_are_those_of_the_other_library() -> None:
         lambda seed: new_key(nkeys.PREFIX_BYTE_ACCOUNT).seed,
     ],
 )
-def test_a_bad_seed_is_reported_without_being_shown(
-    tmp_path: Path, option: str, change: Any
-) -> None:
+def test_a_bad_seed_is_reported_and_not_shown(tmp_path: Path, option: str, change: Any) -> None:
     bad = change(USER.seed)
     text = creds_text(JWT, bad) if "creds" in option else bad
     file = tmp_path / "f"

@@ -131,9 +131,7 @@ async def test_a_name_that_no_host_can_have_is_one_sentence_and_others_are_tried
 
 
 @pytest.mark.server
-async def test_a_certificate_name_that_no_host_can_have_is_a_tls_error(
-    shared_server: NatsServer,
-) -> None:
+async def test_a_certificate_name_of_no_host_is_a_tls_error(shared_server: NatsServer) -> None:
     ended = asyncio.Event()
 
     async def encrypted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -160,9 +158,7 @@ async def test_a_certificate_name_that_no_host_can_have_is_a_tls_error(
         ("servers", "nats://user\ud800:pw@a", "it is not valid text"),
     ],
 )
-def test_options_that_no_server_or_file_can_have_are_refused(
-    option: str, value: str, sentence: str
-) -> None:
+def test_options_that_no_server_has_are_refused(option: str, value: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence) as refused:
         ConnectOptions(**{option: value})  # type: ignore[arg-type]
     assert "pw" not in str(refused.value)

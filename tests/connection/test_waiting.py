@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import Unique
 
 from jetspark.connection.waiting import Room, Waiters
 from jetspark.full_client import Client, JetStream
@@ -97,9 +98,7 @@ async def test_a_wait_that_is_over_leaves_nothing(kind: str) -> None:
 
 
 @pytest.mark.full
-async def test_a_next_that_times_out_leaves_nothing(
-    nc: Client, js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_next_that_times_out_leaves_none(nc: Client, js: JetStream, unique: Unique) -> None:
     name = unique("QUIET")
     await js.create_stream(name=name, subjects=[name], storage="memory")
     subscription = nc.subscribe(unique("quiet"))
@@ -114,7 +113,7 @@ async def test_a_next_that_times_out_leaves_nothing(
 
 
 async def test_a_send_that_times_out_on_a_full_window_leaves_nothing(
-    nc: Client, js: JetStream, unique: Callable[[str], str]
+    nc: Client, js: JetStream, unique: Unique
 ) -> None:
     nc.subscribe(subject := unique("silent"))  # it answers nothing
     async with js.publisher(1, timeout=600, raise_failures=False) as publisher:

@@ -13,14 +13,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
-from jetspark import (
-    Client,
-    ConnectionEvent,
-    Disconnected,
-    JetsparkError,
-    OutboundBufferError,
-    Reconnected,
-)
+import jetspark
 from jetspark.connection.options import make_options
 from jetspark.errors import BrokenSocketError
 
@@ -77,9 +70,9 @@ async def server() -> AsyncIterator[ScriptedServer]:
 
 class Connected:
     def __init__(self, url: str, **options: Any) -> None:
-        self.events: asyncio.Queue[ConnectionEvent] = asyncio.Queue()
-        self.errors: asyncio.Queue[JetsparkError] = asyncio.Queue()
-        self.client = Client(
+        self.events: asyncio.Queue[jetspark.ConnectionEvent] = asyncio.Queue()
+        self.errors: asyncio.Queue[jetspark.JetsparkError] = asyncio.Queue()
+        self.client = jetspark.Client(
             make_options(
                 url.replace("nats:", "ws:"), reconnect_wait=0.01, reconnect_jitter=0, **options
             ),
@@ -129,11 +122,11 @@ async def test_websocket_close_frame_or_bad_frame_ends_link(
         peer = await WebSocketPeer.accept(server)
         await connected.connecting
         end(peer)
-        lost = await connected.event(Disconnected)
+        lost = await connected.event(jetspark.Disconnected)
         assert isinstance(lost.error, BrokenSocketError)
         assert reason in str(lost.error)
         await WebSocketPeer.accept(server)
-        await connected.event(Reconnected)
+        await connected.event(jetspark.Reconnected)
         # Told once, whatever TCP says later.
         assert connected.errors.qsize() == 1
 
@@ -149,15 +142,13 @@ async def test_close_sends_websocket_close_frame(server: ScriptedServer) -> None
         assert await peer.event(Frame) is None
 
 
-async def test_websocket_back_pressure_refuses_publishes_beyond_pending_size(
-    server: ScriptedServer,
-) -> None:
+async def test_websocket_back_pressure_refuses_beyond_pending_size(server: ScriptedServer) -> None:
     async with Connected(server.url, pending_size=1 << 20) as connected:
         peer = await WebSocketPeer.accept(server)
         await connected.connecting
-        with pytest.raises(OutboundBufferError):
+        with pytest.raises(jetspark.OutboundBufferError):
             for _ in range(200):
                 connected.client.publish_nowait("a", b"x" * 500_000)
                 await asyncio.sleep(0)
         peer.peer.reset()
-        await connected.event(Disconnected)
+        await connected.event(jetspark.Disconnected)

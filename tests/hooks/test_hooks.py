@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -12,21 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import jetspark
-from jetspark import Acknowledgement, Hooks, Message, PreparedMessage, blocking
+import jetspark.errors as errors
+from jetspark import Acknowledgement, Client, Hooks, Message, PreparedMessage, blocking
 from jetspark.client.messages import MessageView
 from jetspark.connection.events import ConnectionEvent
-from jetspark.errors import (
-    JetsparkError,
-    KeyExistsError,
-    NoRespondersError,
-    ServiceError,
-    WrongLastSequenceError,
-)
 
 if TYPE_CHECKING:
+    from tests.conftest import NeedsServer, Unique
+
     from jetspark.server import NatsServer
 
-Unique = Callable[[str], str]
 pytestmark = pytest.mark.server
 here: ContextVar[str] = ContextVar("here", default="nowhere")
 
@@ -75,6 +70,18 @@ class Journal(Hooks):
         return [line for line in self.lines if line[0] in kinds]
 
 
+@pytest.fixture
+def journal() -> Journal:
+    return Journal()
+
+
+@pytest.fixture
+async def nc(shared_server: NatsServer, journal: Journal) -> AsyncIterator[Client]:
+    """A client that tells the journal."""
+    async with jetspark.connect(shared_server.url, hooks=journal) as client:
+        yield client
+
+
 def trace_of(message: MessageView) -> str | None:
     return None if message.headers is None else message.headers.get("Trace")
 
@@ -107,50 +114,53 @@ async def test_what_is_sent_carries_the_hooks_headers(
 
 
 async def test_a_request_ends_with_its_reply_or_its_error(
-    shared_server: NatsServer, unique: Unique
+    nc: Client, journal: Journal, unique: Unique
 ) -> None:
-    a, nobody, journal = unique("hooked"), unique("nobody"), Journal()
-    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
+    a, nobody = unique("hooked"), unique("nobody")
 
-        async def answer(message: Message) -> None:
-            await asyncio.sleep(0)
-            assert here.get() == f"handle {a}"
-            await message.respond(b"yes", {"Asked": trace_of(message) or ""})
+    async def answer(message: Message) -> None:
+        await asyncio.sleep(0)
+        assert here.get() == f"handle {a}"
+        await message.respond(b"yes", {"Asked": trace_of(message) or ""})
 
-        nc.subscribe(a, callback=answer)
-        here.set("asking")
-        reply = await nc.request(a, b"?", timeout=20)
-        assert reply.headers is not None
-        assert reply.headers["Asked"] == "asking"
-        assert reply.headers["Trace"] == f"handle {a}"
-        with pytest.raises(NoRespondersError):
-            await nc.request(nobody)
-        assert journal.of("request") == [
-            ("request", a, "done"),
-            ("request", nobody, "NoRespondersError"),
-        ]
-        assert journal.of("handle") == [("handle", a, "done")]
-        many = await nc.request_many(a, max_msgs=1, timeout=20)
-        assert len(many) == 1
-        assert ("publish", a, "done") in journal.lines
+    nc.subscribe(a, callback=answer)
+    here.set("asking")
+    reply = await nc.request(a, b"?", timeout=20)
+    assert reply.headers is not None
+    assert reply.headers["Asked"] == "asking"
+    assert reply.headers["Trace"] == f"handle {a}"
+    with pytest.raises(errors.NoRespondersError):
+        await nc.request(nobody)
+    assert journal.of("request") == [
+        ("request", a, "done"),
+        ("request", nobody, "NoRespondersError"),
+    ]
+    assert journal.of("handle") == [("handle", a, "done")]
+    many = await nc.request_many(a, max_msgs=1, timeout=20)
+    assert len(many) == 1
+    assert ("publish", a, "done") in journal.lines
+
+
+class Setting(Hooks):
+    """Sets these headers."""
+
+    def __init__(self, headers: Any) -> None:
+        self.headers = headers
+
+    def publish(self, message: PreparedMessage) -> None:
+        message.headers = self.headers
+
+    request = publish
 
 
 @pytest.mark.parametrize(
-    ("given", "sent"),
-    [({"A": "1"}, {"A": ["1"]}), (None, {}), ([("A", "1")], {"A": ["1"]})],
+    ("given", "sent"), [({"A": "1"}, {"A": ["1"]}), (None, {}), ([("A", "1")], {"A": ["1"]})]
 )
 async def test_headers_that_a_hook_sets_are_sent_like_those_of_a_call(
     shared_server: NatsServer, unique: Unique, given: Any, sent: dict[str, list[str]]
 ) -> None:
-    class Setting(Hooks):
-        def publish(self, message: PreparedMessage) -> None:
-            message.headers = given
-
-        def request(self, message: PreparedMessage) -> None:
-            message.headers = given
-
     a = unique("hooked")
-    async with jetspark.connect(shared_server.url, hooks=Setting()) as nc:
+    async with jetspark.connect(shared_server.url, hooks=Setting(given)) as nc:
         sub = nc.subscribe(a)
         await nc.publish(a, headers={"B": "2"})
         got = await sub.next(20)
@@ -167,13 +177,9 @@ async def test_headers_that_a_hook_sets_are_sent_like_those_of_a_call(
 async def test_what_are_no_headers_is_reported_and_the_message_goes_as_it_was(
     shared_server: NatsServer, unique: Unique, given: Any
 ) -> None:
-    class Setting(Hooks):
-        def publish(self, message: PreparedMessage) -> None:
-            message.headers = given
-
-    a, reported = unique("hooked"), list[JetsparkError]()
+    a, reported = unique("hooked"), list[errors.JetsparkError]()
     async with jetspark.connect(
-        shared_server.url, hooks=Setting(), error_callback=reported.append
+        shared_server.url, hooks=Setting(given), error_callback=reported.append
     ) as nc:
         sub = nc.subscribe(a)
         await nc.publish(a, headers={"B": "2"})
@@ -184,40 +190,39 @@ async def test_what_are_no_headers_is_reported_and_the_message_goes_as_it_was(
 
 
 async def test_refused_publishes_and_error_answers_are_told_with_their_error(
-    shared_server: NatsServer, unique: Unique
+    nc: Client, journal: Journal, unique: Unique
 ) -> None:
-    a, journal = unique("hooked"), Journal()
-    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
-        js = nc.jetstream()
-        await js.create_stream(name=a, subjects=[a], storage="memory")
-        with pytest.raises(WrongLastSequenceError):
-            await js.publish(a, b"", expect_last_seq=99)
-        bucket = await js.create_bucket(a)
+    a = unique("hooked")
+    js = nc.jetstream()
+    await js.create_stream(name=a, subjects=[a], storage="memory")
+    with pytest.raises(errors.WrongLastSequenceError):
+        await js.publish(a, b"", expect_last_seq=99)
+    bucket = await js.create_bucket(a)
+    await bucket.create("k", b"")
+    with pytest.raises(errors.KeyExistsError):
         await bucket.create("k", b"")
-        with pytest.raises(KeyExistsError):
-            await bucket.create("k", b"")
-        async with await nc.add_service(a, "1.0.0") as service:
+    async with await nc.add_service(a, "1.0.0") as service:
 
-            async def fail(_: Any) -> None:
-                raise ServiceError(418, "no coffee")
+        async def fail(_: Any) -> None:
+            raise errors.ServiceError(418, "no coffee")
 
-            await service.add_endpoint("e", fail, subject=f"{a}.e")
-            with pytest.raises(ServiceError) as raised:
-                await nc.services().request(f"{a}.e", timeout=20)
-        assert str(raised.value).endswith("no coffee")
-        ended = {(about, how) for _, about, how in journal.of("request")}
-        assert (a, "WrongLastSequenceError") in ended
-        assert any(how == "WrongLastSequenceError" for about, how in ended if about != a)
-        assert (f"{a}.e", "ServiceError") in ended
-        await js.delete_stream(a)
-        await js.delete_bucket(a)
+        await service.add_endpoint("e", fail, subject=f"{a}.e")
+        with pytest.raises(errors.ServiceError) as raised:
+            await nc.services().request(f"{a}.e", timeout=20)
+    assert str(raised.value).endswith("no coffee")
+    ended = {(about, how) for _, about, how in journal.of("request")}
+    assert (a, "WrongLastSequenceError") in ended
+    assert any(how == "WrongLastSequenceError" for about, how in ended if about != a)
+    assert (f"{a}.e", "ServiceError") in ended
+    await js.delete_stream(a)
+    await js.delete_bucket(a)
 
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_the_answer_to_a_failed_request_is_sent_inside_of_the_hook(
-    shared_server: NatsServer, unique: Unique, is_async: bool
+    nc: Client, journal: Journal, unique: Unique, is_async: bool
 ) -> None:
-    a, journal = unique("hooked"), Journal()
+    a = unique("hooked")
 
     async def fail_later(_: Any) -> None:
         await asyncio.sleep(0)
@@ -226,50 +231,48 @@ async def test_the_answer_to_a_failed_request_is_sent_inside_of_the_hook(
     def fail(_: Any) -> None:
         raise LookupError("lost")
 
-    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
-        async with await nc.add_service(a, "1.0.0") as service:
-            await service.add_endpoint("e", fail_later if is_async else fail, subject=a)
-            for _ in range(2):
-                reply = await nc.request(a, timeout=20)
-                assert reply.headers is not None
-                assert reply.headers["Nats-Service-Error-Code"] == "500"
-                assert reply.headers["Trace"] == f"handle {a}"
-            (stats,) = service.stats().endpoints
-            assert (stats.num_requests, stats.num_errors) == (2, 2)
-        assert journal.of("handle") == [("handle", a, "LookupError")] * 2
+    async with await nc.add_service(a, "1.0.0") as service:
+        await service.add_endpoint("e", fail_later if is_async else fail, subject=a)
+        for _ in range(2):
+            reply = await nc.request(a, timeout=20)
+            assert reply.headers is not None
+            assert reply.headers["Nats-Service-Error-Code"] == "500"
+            assert reply.headers["Trace"] == f"handle {a}"
+        (stats,) = service.stats().endpoints
+        assert (stats.num_requests, stats.num_errors) == (2, 2)
+    assert journal.of("handle") == [("handle", a, "LookupError")] * 2
 
 
 async def test_groups_tell_of_what_they_hand_out_by_its_own_subject(
-    shared_server: NatsServer, unique: Unique, needs_server: Callable[[str], None]
+    nc: Client, journal: Journal, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    a, journal, seen = unique("hooked"), Journal(), asyncio.Queue[str]()
-    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
-        js = nc.jetstream()
-        await js.create_stream(name=a, subjects=[f"{a}.*"], storage="memory")
-        group = await js.create_elastic_group(a, "cg", max_members=1)
-        await group.add_members("m")
-        await js.publish(f"{a}.1", b"")
+    a, seen = unique("hooked"), asyncio.Queue[str]()
+    js = nc.jetstream()
+    await js.create_stream(name=a, subjects=[f"{a}.*"], storage="memory")
+    group = await js.create_elastic_group(a, "cg", max_members=1)
+    await group.add_members("m")
+    await js.publish(f"{a}.1", b"")
 
-        async def handle(message: Any) -> None:
-            seen.put_nowait(here.get())
-            await message.ack_sync(timeout=20)
+    async def handle(message: Any) -> None:
+        seen.put_nowait(here.get())
+        await message.ack_sync(timeout=20)
 
-        async with group.consume("m", callback=handle):
-            assert await asyncio.wait_for(seen.get(), 20) == f"handle {a}.1"
-        await js.publish(f"{a}.2", b"")
-        async with group.consume("m") as messages:
-            await (await messages.next(20)).ack_sync(timeout=20)
-        assert journal.of("handle", "give") == [
-            ("handle", f"{a}.1", "done"),
-            ("give", f"{a}.2", "done"),
-        ]
-        await group.delete()
-        await js.delete_stream(a)
+    async with group.consume("m", callback=handle):
+        assert await asyncio.wait_for(seen.get(), 20) == f"handle {a}.1"
+    await js.publish(f"{a}.2", b"")
+    async with group.consume("m") as messages:
+        await (await messages.next(20)).ack_sync(timeout=20)
+    assert journal.of("handle", "give") == [
+        ("handle", f"{a}.1", "done"),
+        ("give", f"{a}.2", "done"),
+    ]
+    await group.delete()
+    await js.delete_stream(a)
 
 
 def test_blocking_groups_tell_in_the_threads_of_their_callers(
-    shared_server: NatsServer, unique: Unique, needs_server: Callable[[str], None]
+    shared_server: NatsServer, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     a, journal, seen = unique("hooked"), Journal(), queue.Queue[str]()
@@ -298,69 +301,67 @@ def test_blocking_groups_tell_in_the_threads_of_their_callers(
 
 
 async def test_handlers_errors_reach_the_hook_and_go_on(
-    shared_server: NatsServer, unique: Unique
+    nc: Client, journal: Journal, unique: Unique
 ) -> None:
-    a, name, journal = unique("hooked"), unique("hooked"), Journal()
-    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
+    a, name = unique("hooked"), unique("hooked")
 
-        def fail(message: Message) -> None:
-            raise ValueError("on purpose")
+    def fail(message: Message) -> None:
+        raise ValueError("on purpose")
 
-        nc.subscribe(a, callback=fail)
-        await nc.publish(a)
-        await nc.flush()
-        await nc.barrier()
-        assert journal.of("handle") == [("handle", a, "ValueError")]
-        assert "on purpose" in str(nc.last_error)
-        service = await nc.add_service(name, "1.0.0")
+    nc.subscribe(a, callback=fail)
+    await nc.publish(a)
+    await nc.flush()
+    await nc.barrier()
+    assert journal.of("handle") == [("handle", a, "ValueError")]
+    assert "on purpose" in str(nc.last_error)
+    service = await nc.add_service(name, "1.0.0")
 
-        async def refuse(request: Any) -> None:
-            raise ServiceError(404, "none")
+    async def refuse(request: Any) -> None:
+        raise errors.ServiceError(404, "none")
 
-        await service.add_endpoint("e", refuse, subject=name)
-        with pytest.raises(ServiceError):
-            await nc.services().request(name, timeout=20)
-        assert ("handle", name, "ServiceError") in journal.lines
+    await service.add_endpoint("e", refuse, subject=name)
+    with pytest.raises(errors.ServiceError):
+        await nc.services().request(name, timeout=20)
+    assert ("handle", name, "ServiceError") in journal.lines
 
 
 async def test_jetstream_is_told_by_its_messages_and_acks(
-    shared_server: NatsServer, unique: Unique
+    nc: Client, journal: Journal, unique: Unique
 ) -> None:
-    name, journal = unique("HOOKED"), Journal()
-    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
-        js = nc.jetstream(timeout=20)
-        await js.create_stream(name=name, subjects=[name])
-        here.set("publishing")
-        await js.publish(name, b"1")
-        async with js.publisher() as publisher:
-            await publisher.send(name, b"2")
-            await publisher.send(name, b"3", headers={"k": "v"})
-        assert journal.lines == [("request", name, "done"), *[("publish", name, "done")] * 2]
-        journal.lines.clear()
-        consumer = await js.create_consumer(name, name="c")
-        one, two = await consumer.fetch(2, timeout=20)
-        assert trace_of(one) == trace_of(two) == "publishing"
-        await one.in_progress()
-        await one.nak()
-        await two.term()
-        three = await consumer.next(20)
-        await three.ack_sync()
-        async with consumer.consume() as messages:
-            again = await messages.next(20)
-            await again.ack()
-        ordered = [message.seq async for message in _some(js.ordered(name), 3)]
-        assert ordered == [1, 2, 3]
-        assert journal.lines == [
-            *[("give", name, "done")] * 2,
-            ("in_progress", f"{name} 1", "done"),
-            ("nak", f"{name} 1", "done"),
-            ("term", f"{name} 2", "done"),
-            ("give", name, "done"),
-            ("ack_sync", f"{name} {three.seq}", "done"),
-            ("give", name, "done"),
-            ("ack", f"{name} {again.seq}", "done"),
-            *[("give", name, "done")] * 3,
-        ]
+    name = unique("HOOKED")
+    js = nc.jetstream(timeout=20)
+    await js.create_stream(name=name, subjects=[name])
+    here.set("publishing")
+    await js.publish(name, b"1")
+    async with js.publisher() as publisher:
+        await publisher.send(name, b"2")
+        await publisher.send(name, b"3", headers={"k": "v"})
+    assert journal.lines == [("request", name, "done"), *[("publish", name, "done")] * 2]
+    journal.lines.clear()
+    consumer = await js.create_consumer(name, name="c")
+    one, two = await consumer.fetch(2, timeout=20)
+    assert trace_of(one) == trace_of(two) == "publishing"
+    await one.in_progress()
+    await one.nak()
+    await two.term()
+    three = await consumer.next(20)
+    await three.ack_sync()
+    async with consumer.consume() as messages:
+        again = await messages.next(20)
+        await again.ack()
+    ordered = [message.seq async for message in _some(js.ordered(name), 3)]
+    assert ordered == [1, 2, 3]
+    assert journal.lines == [
+        *[("give", name, "done")] * 2,
+        ("in_progress", f"{name} 1", "done"),
+        ("nak", f"{name} 1", "done"),
+        ("term", f"{name} 2", "done"),
+        ("give", name, "done"),
+        ("ack_sync", f"{name} {three.seq}", "done"),
+        ("give", name, "done"),
+        ("ack", f"{name} {again.seq}", "done"),
+        *[("give", name, "done")] * 3,
+    ]
 
 
 async def _some(messages: Any, count: int) -> Any:
@@ -370,50 +371,48 @@ async def _some(messages: Any, count: int) -> Any:
 
 
 async def test_consumer_callbacks_are_wrapped_and_watches_are_not_told(
-    shared_server: NatsServer, unique: Unique
+    nc: Client, journal: Journal, unique: Unique
 ) -> None:
-    name, journal = unique("HOOKED"), Journal()
-    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
-        js = nc.jetstream(timeout=20)
-        bucket = await js.create_bucket(name)
-        await bucket.put("k", b"v")
-        assert journal.of("request") == [("request", f"$KV.{name}.k", "done")]
-        async with bucket.watch() as watcher:
-            entry = await watcher.next(20)
-            assert entry is not None
-        push = await js.create_push_consumer(
-            f"KV_{name}", name="p", deliver_subject=unique("push"), ack_policy="none"
-        )
-        came = asyncio.Event()
-        async with push.subscribe(callback=lambda message: came.set()):
-            await came.wait()
-        assert journal.of("handle", "give") == [("handle", f"$KV.{name}.k", "done")]
+    name = unique("HOOKED")
+    js = nc.jetstream(timeout=20)
+    bucket = await js.create_bucket(name)
+    await bucket.put("k", b"v")
+    assert journal.of("request") == [("request", f"$KV.{name}.k", "done")]
+    async with bucket.watch() as watcher:
+        entry = await watcher.next(20)
+        assert entry is not None
+    push = await js.create_push_consumer(
+        f"KV_{name}", name="p", deliver_subject=unique("push"), ack_policy="none"
+    )
+    came = asyncio.Event()
+    async with push.subscribe(callback=lambda message: came.set()):
+        await came.wait()
+    assert journal.of("handle", "give") == [("handle", f"$KV.{name}.k", "done")]
 
 
 async def test_batches_tell_of_each_message_when_it_is_added(
-    shared_server: NatsServer, unique: Unique, needs_server: Callable[[str], None]
+    nc: Client, journal: Journal, unique: Unique, needs_server: NeedsServer
 ) -> None:
     needs_server("2.14")
-    name, journal = unique("HOOKED"), Journal()
-    async with jetspark.connect(shared_server.url, hooks=journal) as nc:
-        js = nc.jetstream(timeout=20)
-        await js.create_stream(
-            name=name, subjects=[name], allow_atomic=True, allow_batched=True, allow_direct=True
-        )
-        async with js.atomic_batch() as batch:
-            for number in range(2):
-                here.set(f"batch {number}")
-                await batch.add(name, b"x")
-            here.set("commit")
-            await batch.commit()
-        async with js.fast_ingest() as ingest:
-            for number in range(2):
-                here.set(f"ingest {number}")
-                await ingest.add(name, b"x")
-        stored = [await js.get_msg(name, seq) for seq in range(1, 5)]
-        traces = [message.headers["Trace"] for message in stored if message.headers]
-        assert traces == ["batch 0", "batch 1", "ingest 0", "ingest 1"]
-        assert journal.of("publish") == [("publish", name, "done")] * 4
+    name = unique("HOOKED")
+    js = nc.jetstream(timeout=20)
+    await js.create_stream(
+        name=name, subjects=[name], allow_atomic=True, allow_batched=True, allow_direct=True
+    )
+    async with js.atomic_batch() as batch:
+        for number in range(2):
+            here.set(f"batch {number}")
+            await batch.add(name, b"x")
+        here.set("commit")
+        await batch.commit()
+    async with js.fast_ingest() as ingest:
+        for number in range(2):
+            here.set(f"ingest {number}")
+            await ingest.add(name, b"x")
+    stored = [await js.get_msg(name, seq) for seq in range(1, 5)]
+    traces = [message.headers["Trace"] for message in stored if message.headers]
+    assert traces == ["batch 0", "batch 1", "ingest 0", "ingest 1"]
+    assert journal.of("publish") == [("publish", name, "done")] * 4
 
 
 # -- no harm ---------------------------------------------------------------------------------------
@@ -473,7 +472,7 @@ async def test_a_hook_that_fails_changes_nothing_and_is_reported(
     shared_server: NatsServer, unique: Unique, when: str
 ) -> None:
     a, nobody, name = unique("hooked"), unique("nobody"), unique("HOOKED")
-    reported: list[JetsparkError] = []
+    reported: list[errors.JetsparkError] = []
     async with jetspark.connect(
         shared_server.url, hooks=Broken(when), error_callback=reported.append
     ) as nc:
@@ -485,7 +484,7 @@ async def test_a_hook_that_fails_changes_nothing_and_is_reported(
 
         nc.subscribe(a, callback=answer)
         assert (await nc.request(a, b"1", timeout=20)).data == b"yes"
-        with pytest.raises(NoRespondersError):
+        with pytest.raises(errors.NoRespondersError):
             await nc.request(nobody)
         await nc.publish(a, b"2", reply=nc.new_inbox())
         await nc.flush()
@@ -508,15 +507,8 @@ async def test_a_hook_that_fails_changes_nothing_and_is_reported(
 async def test_headers_of_a_hook_that_cannot_be_sent_are_left_out(
     shared_server: NatsServer, unique: Unique
 ) -> None:
-    class Large(Hooks):
-        def publish(self, message: PreparedMessage) -> None:
-            message.headers.set("Large", "x" * 2_000_000)
-
-        def request(self, message: PreparedMessage) -> None:
-            message.headers.set("Large", "x" * 2_000_000)
-
-    a = unique("hooked")
-    async with jetspark.connect(shared_server.url, hooks=Large()) as nc:
+    a, large = unique("hooked"), Setting({"Large": "x" * 2_000_000})
+    async with jetspark.connect(shared_server.url, hooks=large) as nc:
         nc.subscribe(a, callback=lambda message: message.respond(message.data))
         reply = await nc.request(a, b"1", headers={"k": "v"}, timeout=20)
         assert (reply.data, reply.headers) == (b"1", None)
@@ -563,17 +555,16 @@ async def test_what_is_only_measured_is_told_when_it_has_ended(
         assert nc.publishing.hooked is None
         await nc.request(a, timeout=20)
         await answering.drain()
-        with pytest.raises(NoRespondersError):
+        with pytest.raises(errors.NoRespondersError):
             await nc.request(nobody)
         js = nc.jetstream()
         await js.create_stream(name=a, subjects=[f"{a}.*"], storage="memory")
         await js.publish(f"{a}.x")
         await js.delete_stream(a)
     assert len(ended) == 2
-    assert sorted(measures.lines) == [
-        *(("process", "NoneType"), ("process", "ValueError")),
-        *(("request", "NoRespondersError"), ("request", "NoneType"), ("request", "NoneType")),
-    ]
+    requests = ("request", "NoRespondersError"), ("request", "NoneType"), ("request", "NoneType")
+    processed = ("process", "NoneType"), ("process", "ValueError")
+    assert sorted(measures.lines) == [*processed, *requests]
 
 
 async def test_a_measuring_hook_that_fails_changes_nothing_and_is_reported(
@@ -612,7 +603,7 @@ def test_blocking_hooks_are_called_in_the_callers_threads(
             reply = nc.request(a, b"?", timeout=20)
             assert reply.headers is not None
             assert (reply.headers["Asked"], reply.headers["Trace"]) == ("asking", f"handle {a}")
-            with pytest.raises(NoRespondersError):
+            with pytest.raises(errors.NoRespondersError):
                 nc.request(unique("nobody"))
             nc.barrier(20)
         assert journal.of("handle") == [("handle", a, "done")]

@@ -10,30 +10,13 @@ import pytest
 from tests.jetstream.eventually import eventually
 from tests.support.callout import CalloutKeys
 
+import jetspark.errors as errors
+from jetspark import identity
 from jetspark.acl import Roles
-from jetspark.errors import (
-    AuthError,
-    CalloutRefusal,
-    ConfigError,
-    JetsparkError,
-    NKeyError,
-    PermissionsError,
-)
 from jetspark.full_client import connect
-from jetspark.identity import (
-    Allowed,
-    AllowedResponses,
-    AuthRequest,
-    CurveKeyPair,
-    Grant,
-    HoursOfDay,
-    KeyKind,
-    KeyPair,
-    UserClaims,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.conftest import MakeServer
 
     from jetspark.full_client import Client
     from jetspark.server import NatsServer
@@ -41,12 +24,24 @@ if TYPE_CHECKING:
 PASSWORDS = {"ann": "apples", "bob": "berries"}
 
 
-async def authorize(request: AuthRequest) -> Grant:
+@pytest.fixture
+def keys() -> CalloutKeys:
+    return CalloutKeys()
+
+
+@pytest.fixture
+def server(make_server: MakeServer, keys: CalloutKeys) -> NatsServer:
+    return make_server(keys.config())
+
+
+async def authorize(request: identity.AuthRequest) -> identity.Grant:
     given = request.connect_opts
     if PASSWORDS.get(given.user) != given.password:
-        raise CalloutRefusal("wrong password")
-    may = UserClaims(pub=Allowed(allow=["fruit.*"]), sub=Allowed(allow=["fruit.>", "_INBOX.>"]))
-    return Grant(account="APP", name=f"{given.user} of APP", may=may)
+        raise errors.CalloutRefusal("wrong password")
+    may = identity.UserClaims(
+        pub=identity.Allowed(allow=["fruit.*"]), sub=identity.Allowed(allow=["fruit.>", "_INBOX.>"])
+    )
+    return identity.Grant(account="APP", name=f"{given.user} of APP", may=may)
 
 
 async def login(server: NatsServer, user: str, password: str = "", **options: Any) -> Client:
@@ -55,47 +50,43 @@ async def login(server: NatsServer, user: str, password: str = "", **options: An
     return await connect(url, user=user, password=password, connect_timeout=30, **options)
 
 
-async def service(server: NatsServer) -> Client:
-    return await connect(server.url, user="auth", password="auth", error_callback=print)
+async def service(server: NatsServer, told: Any = print) -> Client:
+    return await connect(server.url, user="auth", password="auth", error_callback=told)
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-async def test_callout_grants_and_refuses(
-    make_server: Callable[..., NatsServer], encrypted: bool
-) -> None:
-    keys = CalloutKeys(xkey=CurveKeyPair.new() if encrypted else None)
+async def test_callout_grants_and_refuses(make_server: MakeServer, encrypted: bool) -> None:
+    keys = CalloutKeys(xkey=identity.CurveKeyPair.new() if encrypted else None)
     server = make_server(keys.config())
     async with (
         await service(server) as nc,
         await nc.auth_callout(authorize, signer=keys.signer, xkey=keys.xkey) as callout,
     ):
-        errors: list[JetsparkError] = []
-        async with await login(server, "ann", error_callback=errors.append) as ann:
+        reported: list[errors.JetsparkError] = []
+        async with await login(server, "ann", error_callback=reported.append) as ann:
             sub = ann.subscribe("fruit.>")
             await ann.publish("fruit.apple", b"red")
             assert (await sub.next(30)).data == b"red"
             await ann.publish("vegetables")
             await ann.flush()
-            assert [type(error) for error in errors] == [PermissionsError]
-        with pytest.raises(AuthError):
+            assert [type(error) for error in reported] == [errors.PermissionsError]
+        with pytest.raises(errors.AuthError):
             await login(server, "bob", "apples")
-        with pytest.raises(AuthError):
+        with pytest.raises(errors.AuthError):
             await login(server, "nobody")
         assert (callout.stats.granted, callout.stats.refused) == (1, 2)
         assert (callout.stats.failed, callout.stats.invalid) == (0, 0)
 
 
-async def test_callout_handler_knows_server_client_and_tls(
-    make_server: Callable[..., NatsServer],
-) -> None:
+async def test_callout_handler_knows_server_client_and_tls(make_server: MakeServer) -> None:
     keys = CalloutKeys()
     server = make_server(keys.config(), name="asks")
-    requests: list[AuthRequest] = []
+    requests: list[identity.AuthRequest] = []
 
-    def look(request: AuthRequest) -> Grant:
+    def look(request: identity.AuthRequest) -> identity.Grant:
         requests.append(request)
         roles = Roles().publisher("a.*")
-        return Grant(account="APP", may=roles, expires=timedelta(hours=1))
+        return identity.Grant(account="APP", may=roles, expires=timedelta(hours=1))
 
     async with (
         await service(server) as nc,
@@ -114,33 +105,29 @@ async def test_callout_handler_knows_server_client_and_tls(
     assert "secret" not in repr(request)
 
 
-async def test_callout_whose_handler_fails_lets_nobody_in(
-    make_server: Callable[..., NatsServer],
-) -> None:
-    keys = CalloutKeys()
-    server = make_server(keys.config())
-    reports: list[JetsparkError] = []
+async def test_a_handler_that_fails_lets_nobody_in(server: NatsServer, keys: CalloutKeys) -> None:
+    reports: list[errors.JetsparkError] = []
     answers: list[object] = [
         ValueError("secret text"),
         None,
         True,
-        Grant(account=""),
-        Grant(account="APP", signer=KeyPair.new(KeyKind.ACCOUNT)),
-        Grant(account="APP", expires=-1),
+        identity.Grant(account=""),
+        identity.Grant(account="APP", signer=identity.KeyPair.new(identity.KeyKind.ACCOUNT)),
+        identity.Grant(account="APP", expires=-1),
     ]
 
-    async def decide(request: AuthRequest) -> Grant:
+    async def decide(request: identity.AuthRequest) -> identity.Grant:
         answer = answers[int(request.connect_opts.user)]
         if isinstance(answer, Exception):
             raise answer
         return answer  # type: ignore[return-value]
 
     async with (
-        connect(server.url, user="auth", password="auth", error_callback=reports.append) as nc,
+        await service(server, reports.append) as nc,
         await nc.auth_callout(decide, signer=keys.signer) as callout,
     ):
         for number in range(len(answers)):
-            with pytest.raises(AuthError):
+            with pytest.raises(errors.AuthError):
                 await login(server, str(number))
         assert callout.stats.failed == len(answers)
     assert len(reports) == len(answers)
@@ -150,22 +137,18 @@ async def test_callout_whose_handler_fails_lets_nobody_in(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"signer": KeyPair.new(KeyKind.ACCOUNT)}, "for another service"),
-        ({"xkey": CurveKeyPair.new()}, "not encrypted"),
-        ({"servers": [KeyPair.new(KeyKind.SERVER).public]}, "unknown server"),
+        ({"signer": identity.KeyPair.new(identity.KeyKind.ACCOUNT)}, "for another service"),
+        ({"xkey": identity.CurveKeyPair.new()}, "not encrypted"),
+        ({"servers": [identity.KeyPair.new(identity.KeyKind.SERVER).public]}, "unknown server"),
     ],
 )
-async def test_callout_refuses_requests_that_are_not_for_it(
-    make_server: Callable[..., NatsServer], change: dict[str, Any], why: str
+async def test_requests_that_are_not_for_it_are_refused(
+    server: NatsServer, keys: CalloutKeys, change: dict[str, Any], why: str
 ) -> None:
-    keys = CalloutKeys()
-    server = make_server(keys.config())
-    reports: list[JetsparkError] = []
-    async with connect(
-        server.url, user="auth", password="auth", error_callback=reports.append
-    ) as nc:
+    reports: list[errors.JetsparkError] = []
+    async with await service(server, reports.append) as nc:
         async with await nc.auth_callout(authorize, **{"signer": keys.signer, **change}) as callout:
-            with pytest.raises(AuthError):
+            with pytest.raises(errors.AuthError):
                 await login(server, "ann")
             assert callout.stats.invalid == 1
         assert why in str(reports[0])
@@ -175,14 +158,10 @@ async def test_callout_refuses_requests_that_are_not_for_it(
             await (await login(server, "ann")).close()
 
 
-async def test_instances_of_a_callout_share_and_stop_in_good_order(
-    make_server: Callable[..., NatsServer],
-) -> None:
-    keys = CalloutKeys()
-    server = make_server(keys.config())
+async def test_instances_share_and_stop_in_order(server: NatsServer, keys: CalloutKeys) -> None:
     held, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(request: AuthRequest) -> Grant:
+    async def slowly(request: identity.AuthRequest) -> identity.Grant:
         held.set()
         await go_on.wait()
         return await authorize(request)
@@ -214,23 +193,17 @@ async def test_instances_of_a_callout_share_and_stop_in_good_order(
         ({"src": ["192.0.2.0/24"]}, "src"),
         ({"allowed_connection_types": ["WEBSOCKET"]}, "allowed_connection_types"),
         ({"bearer_token": True}, "bearer_token"),
-        ({"issuer_account": KeyPair.new(KeyKind.ACCOUNT).public}, "issuer_account"),
+        ({"issuer_account": CalloutKeys().signer.public}, "issuer_account"),
     ],
 )
-def test_a_grant_with_claims_that_servers_do_not_enforce_is_refused(
-    claims: dict[str, Any], name: str
-) -> None:
-    with pytest.raises(ConfigError, match=f"do not enforce {name} for users of a callout"):
-        Grant(account="APP", may=UserClaims(**claims))
+def test_a_grant_with_claims_without_effect_is_refused(claims: dict[str, Any], name: str) -> None:
+    with pytest.raises(errors.ConfigError, match=f"do not enforce {name} for users of a callout"):
+        identity.Grant(account="APP", may=identity.UserClaims(**claims))
 
 
-async def test_servers_enforce_of_a_callouts_claims_what_a_grant_takes_and_no_more(
-    make_server: Callable[..., NatsServer],
-) -> None:
-    keys = CalloutKeys()
-    server = make_server(keys.config())
+async def test_servers_enforce_what_a_grant_takes(server: NatsServer, keys: CalloutKeys) -> None:
     now = datetime.now(UTC)
-    later = HoursOfDay(
+    later = identity.HoursOfDay(
         start=f"{now + timedelta(hours=2):%H:00:00}", end=f"{now + timedelta(hours=3):%H:00:00}"
     )
     claims: dict[str, dict[str, Any]] = {
@@ -241,31 +214,28 @@ async def test_servers_enforce_of_a_callouts_claims_what_a_grant_takes_and_no_mo
         "none left": {"payload": -1, "subs": -1, "data": -1, "src": [], "bearer_token": False},
         "times": {"times": [later], "times_location": "UTC"},
         "proxy": {"proxy_required": True},
-        "answers": {"pub": Allowed(deny=[">"]), "resp": AllowedResponses(max=1)},
+        "answers": {"pub": identity.Allowed(deny=[">"]), "resp": identity.AllowedResponses(max=1)},
     }
 
-    def grant(request: AuthRequest) -> Grant:
+    def grant(request: identity.AuthRequest) -> identity.Grant:
         user = request.connect_opts.user
-        grant = Grant(account="APP", name=user)
-        object.__setattr__(grant, "may", UserClaims(**claims[user]))  # unchecked
+        grant = identity.Grant(account="APP", name=user)
+        object.__setattr__(grant, "may", identity.UserClaims(**claims[user]))  # unchecked
         return grant
 
-    async with (
-        connect(server.url, user="auth", password="auth", error_callback=lambda _: None) as nc,
-        await nc.auth_callout(grant, signer=keys.signer),
-    ):
+    async with await service(server) as nc, await nc.auth_callout(grant, signer=keys.signer):
         for user in ("limits", "src", "types", "none left"):
             async with await login(server, user) as ignoring:
                 subs = [ignoring.subscribe(f"many.{number}") for number in range(5)]
                 await ignoring.publish("many.4", bytes(100))
                 assert (await subs[4].next(30)).data == bytes(100)
         for user in ("times", "proxy"):  # servers before 2.12 ignore proxy_required: we refuse
-            with pytest.raises(AuthError):
+            with pytest.raises(errors.AuthError):
                 await login(server, user)
-        errors: list[JetsparkError] = []
+        reported: list[errors.JetsparkError] = []
         async with (
             await login(server, "all") as asking,
-            await login(server, "answers", error_callback=errors.append) as answering,
+            await login(server, "answers", error_callback=reported.append) as answering,
         ):
             served, inbox = answering.subscribe("service"), asking.subscribe("answers")
             await asyncio.gather(asking.flush(), answering.flush())
@@ -275,40 +245,36 @@ async def test_servers_enforce_of_a_callouts_claims_what_a_grant_takes_and_no_mo
             await request.respond(b"2")
             await answering.flush()
             assert (await inbox.next(30)).data == b"1"
-            await eventually(lambda: len(errors) == 1)
-            assert [type(error) for error in errors] == [PermissionsError]
+            await eventually(lambda: len(reported) == 1)
+            assert [type(error) for error in reported] == [errors.PermissionsError]
 
 
-async def test_callout_refuses_keys_of_another_kind(make_server: Callable[..., NatsServer]) -> None:
-    keys = CalloutKeys()
-    server = make_server(keys.config())
-    user = KeyPair.new()
+async def test_keys_of_another_kind_are_refused(server: NatsServer, keys: CalloutKeys) -> None:
+    user = identity.KeyPair.new()
     async with await service(server) as nc:
-        with pytest.raises(NKeyError, match="SA…"):
+        with pytest.raises(errors.NKeyError, match="SA…"):
             await nc.auth_callout(authorize, signer=user)
-        with pytest.raises(NKeyError, match="A…"):
+        with pytest.raises(errors.NKeyError, match="A…"):
             await nc.auth_callout(authorize, signer=keys.signer, account=user.public)
-        with pytest.raises(NKeyError, match="N…"):
+        with pytest.raises(errors.NKeyError, match="N…"):
             await nc.auth_callout(authorize, signer=keys.signer, servers=[user.public])
-        with pytest.raises(ConfigError, match="concurrency"):
+        with pytest.raises(errors.ConfigError, match="concurrency"):
             await nc.auth_callout(authorize, signer=keys.signer, concurrency=0)
 
 
-async def test_role_auth_callout_has_all_permissions_it_needs_and_no_more(
-    make_server: Callable[..., NatsServer],
-) -> None:
-    keys = CalloutKeys(xkey=CurveKeyPair.new())
+async def test_role_auth_callout_has_what_it_needs_and_no_more(make_server: MakeServer) -> None:
+    keys = CalloutKeys(xkey=identity.CurveKeyPair.new())
     block = Roles().auth_callout().to_config()
     users = "users: [ { user: auth, password: auth"
     server = make_server(keys.config().replace(users, f"{users}, {block}"))
-    errors: list[JetsparkError] = []
+    reported: list[errors.JetsparkError] = []
     async with (
-        connect(server.url, user="auth", password="auth", error_callback=errors.append) as nc,
+        await service(server, reported.append) as nc,
         await nc.auth_callout(authorize, signer=keys.signer, xkey=keys.xkey) as callout,
     ):
         await (await login(server, "ann")).close()
-        assert (callout.stats.granted, errors) == (1, [])
+        assert (callout.stats.granted, reported) == (1, [])
         nc.subscribe("$SYS.REQ.USER.AUTH")
         await nc.publish("other")
         await nc.flush()
-        assert [type(error) for error in errors] == [PermissionsError] * 2
+        assert [type(error) for error in reported] == [errors.PermissionsError] * 2

@@ -15,17 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.accounts import Key, make_jwt
 
+import jetspark.errors as errors
 from jetspark.acl import Responses, Roles
-from jetspark.errors import (
-    AuthError,
-    AuthExpiredError,
-    CalloutRefusal,
-    ConfigError,
-    JetsparkError,
-    JWTError,
-    NKeyError,
-    PermissionsError,
-)
 from jetspark.full_client import connect
 from jetspark.identity import (
     Allowed,
@@ -51,7 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from jetspark.server import NatsServer
+    from tests.conftest import MakeServer
+
 
 NO_LIMITS: dict[str, Any] = {
     **dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1),
@@ -110,9 +102,7 @@ def test_keys_are_those_of_the_library_nkeys(kind: KeyKind) -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyKind.USER, KeyKind.ACCOUNT])
-def test_cryptography_signs_where_pynacl_is_missing(
-    kind: KeyKind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cryptography_signs_without_pynacl(kind: KeyKind, monkeypatch: pytest.MonkeyPatch) -> None:
     key, other = KeyPair.new(kind), KeyPair.new(kind)
     for module in ("nacl.signing", "nacl.public"):
         monkeypatch.setitem(sys.modules, module, None)
@@ -123,7 +113,9 @@ def test_cryptography_signs_where_pynacl_is_missing(
     assert not verify(key.public, b"other", again.sign(b"data"))
     assert not verify(other.public, b"data", again.sign(b"data"))
     assert not verify(key.public, b"data", b"short")
-    with pytest.raises(ConfigError, match=r"Curve keys need PyNaCl .* pip install 'jetspark"):
+    with pytest.raises(
+        errors.ConfigError, match=r"Curve keys need PyNaCl .* pip install 'jetspark"
+    ):
         CurveKeyPair.new()
 
 
@@ -132,7 +124,7 @@ def test_cryptography_signs_where_pynacl_is_missing(
 )
 def test_a_text_that_is_no_key_is_refused_in_a_sentence(text: str) -> None:
     for call in (KeyPair.from_seed, CurveKeyPair.from_seed, lambda key: verify(key, b"", b"")):
-        with pytest.raises(NKeyError) as caught:
+        with pytest.raises(errors.NKeyError) as caught:
             call(text)
         assert len(text) < 20 or text not in str(caught.value)
 
@@ -141,7 +133,7 @@ def test_a_key_with_one_changed_letter_is_refused() -> None:
     seed = KeyPair.new().seed
     for place in range(len(seed)):
         changed = seed[:place] + ("A" if seed[place] != "A" else "B") + seed[place + 1 :]
-        with pytest.raises(NKeyError):
+        with pytest.raises(errors.NKeyError):
             KeyPair.from_seed(changed)
 
 
@@ -158,14 +150,14 @@ def test_xkeys_encrypt_for_one_reader() -> None:
         (bob, b"", ann.public),
         (bob, sealed, KeyPair.new().public),
     ):
-        with pytest.raises(NKeyError):
+        with pytest.raises(errors.NKeyError):
             reader.open(data, sender)
     assert CurveKeyPair.from_seed(ann.seed).public == ann.public
-    with pytest.raises(NKeyError, match="cannot sign"):
+    with pytest.raises(errors.NKeyError, match="cannot sign"):
         KeyPair.from_seed(ann.seed)
-    with pytest.raises(NKeyError, match="not of a curve key"):
+    with pytest.raises(errors.NKeyError, match="not of a curve key"):
         CurveKeyPair.from_seed(KeyPair.new().seed)
-    with pytest.raises(ConfigError, match=r"CurveKeyPair\.new"):
+    with pytest.raises(errors.ConfigError, match=r"CurveKeyPair\.new"):
         KeyPair.new(KeyKind.CURVE)
 
 
@@ -173,7 +165,7 @@ def test_xkeys_encrypt_for_one_reader() -> None:
 
 
 async def test_issued_users_log_in_with_their_permissions_and_limits(
-    make_server: Callable[..., NatsServer], tmp_path: Path
+    make_server: MakeServer, tmp_path: Path
 ) -> None:
     operation = Operation()
     account = operation.account()
@@ -183,15 +175,15 @@ async def test_issued_users_log_in_with_their_permissions_and_limits(
     jwt = issue_user(account, user.public, name="ann", claims=may, expires=timedelta(hours=1))
     file = tmp_path / "ann.creds"
     file.write_text(creds_text(jwt, user.seed), "utf-8")
-    errors: list[JetsparkError] = []
-    async with connect(server.url, creds_file=str(file), error_callback=errors.append) as nc:
+    reported: list[errors.JetsparkError] = []
+    async with connect(server.url, creds_file=str(file), error_callback=reported.append) as nc:
         assert nc.server_info is not None
         sub = nc.subscribe("free")
         await nc.publish("free", b"x")
         assert (await sub.next(30)).data == b"x"
         await nc.publish("secret.plan")
         await nc.flush()
-    assert [type(error) for error in errors] == [PermissionsError]
+    assert [type(error) for error in reported] == [errors.PermissionsError]
     claims = read_jwt(jwt)
     assert (claims.iss, claims.sub, claims.name) == (account.public, user.public, "ann")
     assert claims.kind == "user"
@@ -199,15 +191,15 @@ async def test_issued_users_log_in_with_their_permissions_and_limits(
     assert said.pub == Allowed(deny=["secret.>"])
     assert (said.payload, said.subs, said.tags) == (100, -1, ["team:a"])
     expired = encode_jwt(account, user.public, "user", {}, expires=int(time.time()) - 5)
-    with pytest.raises(AuthExpiredError):
+    with pytest.raises(errors.AuthExpiredError):
         await connect(server.url, jwt=expired, nkey_seed=user.seed)
-    with pytest.raises(AuthError):  # of an account that the server does not know
+    with pytest.raises(errors.AuthError):  # of an account that the server does not know
         other = issue_user(KeyPair.new(KeyKind.ACCOUNT), user.public)
         await connect(server.url, jwt=other, nkey_seed=user.seed)
 
 
 async def test_signing_keys_issue_users_and_scoped_ones_decide_themselves(
-    make_server: Callable[..., NatsServer],
+    make_server: MakeServer,
 ) -> None:
     operation = Operation()
     signing, scoped = KeyPair.new(KeyKind.ACCOUNT), KeyPair.new(KeyKind.ACCOUNT)
@@ -224,23 +216,23 @@ async def test_signing_keys_issue_users_and_scoped_ones_decide_themselves(
     async with connect(server.url, jwt=plain, nkey_seed=user.seed) as nc:
         await nc.flush()
     assert user_claims(read_jwt(plain)).issuer_account == account.public
-    errors: list[JetsparkError] = []
+    reported: list[errors.JetsparkError] = []
     jwt = issue_user(scoped, user.public, name="ann", account=account.public, scoped=True)
     async with connect(
-        server.url, jwt=jwt, nkey_seed=user.seed, error_callback=errors.append
+        server.url, jwt=jwt, nkey_seed=user.seed, error_callback=reported.append
     ) as nc:
         await nc.publish("ann.x")
         await nc.flush()
-        assert errors == []
+        assert reported == []
         await nc.publish("bob.x")
         await nc.flush()
-        assert [type(error) for error in errors] == [PermissionsError]
-    with pytest.raises(ConfigError, match="give only tags"):
+        assert [type(error) for error in reported] == [errors.PermissionsError]
+    with pytest.raises(errors.ConfigError, match="give only tags"):
         issue_user(scoped, user.public, claims=UserClaims(subs=1), scoped=True)
 
 
 async def test_callout_of_an_operator_places_users_into_allowed_accounts(
-    make_server: Callable[..., NatsServer],
+    make_server: MakeServer,
 ) -> None:
     operation = Operation()
     signing, xkey, auth_user = KeyPair.new(KeyKind.ACCOUNT), CurveKeyPair.new(), KeyPair.new()
@@ -259,7 +251,7 @@ async def test_callout_of_an_operator_places_users_into_allowed_accounts(
     def authorize(request: AuthRequest) -> Grant:
         key = key_of.get(request.connect_opts.auth_token)
         if key is None:
-            raise CalloutRefusal("unknown token")
+            raise errors.CalloutRefusal("unknown token")
         return Grant(account=key.public, signer=key, name=request.connect_opts.auth_token)
 
     service_jwt = issue_user(auth, auth_user.public)
@@ -275,9 +267,9 @@ async def test_callout_of_an_operator_places_users_into_allowed_accounts(
             sub = ann.subscribe("x")
             await ann.publish("x", b"y")
             assert (await sub.next(30)).data == b"y"
-        with pytest.raises(AuthError):  # of an account that is not allowed
+        with pytest.raises(errors.AuthError):  # of an account that is not allowed
             await connect(server.url, token="bob", jwt=sentinel, connect_timeout=30)
-        with pytest.raises(AuthError):
+        with pytest.raises(errors.AuthError):
             await connect(server.url, token="eve", jwt=sentinel, connect_timeout=30)
         assert (callout.stats.granted, callout.stats.refused) == (2, 1)
 
@@ -294,17 +286,17 @@ def test_permissions_of_roles_become_claims() -> None:
 
 def test_wrong_keys_and_times_are_refused() -> None:
     account, user = KeyPair.new(KeyKind.ACCOUNT), KeyPair.new()
-    with pytest.raises(NKeyError, match="SA…"):
+    with pytest.raises(errors.NKeyError, match="SA…"):
         issue_user(user, user.public)
-    with pytest.raises(NKeyError, match="U…"):
+    with pytest.raises(errors.NKeyError, match="U…"):
         issue_user(account, account.public)
-    with pytest.raises(NKeyError, match="A…"):
+    with pytest.raises(errors.NKeyError, match="A…"):
         issue_user(account, user.public, account=user.public)
-    with pytest.raises(ConfigError, match="more than 0"):
+    with pytest.raises(errors.ConfigError, match="more than 0"):
         issue_user(account, user.public, expires=0)
-    with pytest.raises(ConfigError, match="time zone"):
+    with pytest.raises(errors.ConfigError, match="time zone"):
         issue_user(account, user.public, expires=datetime(2030, 1, 1))
-    with pytest.raises(ConfigError, match="in the past"):
+    with pytest.raises(errors.ConfigError, match="in the past"):
         issue_user(account, user.public, expires=datetime.now(UTC) - timedelta(seconds=5))
     for wrong in (account.seed, account.seed.encode(), None):
         with pytest.raises(AttributeError) as refused:
@@ -333,7 +325,7 @@ def test_wrong_keys_and_times_are_refused() -> None:
     ],
 )
 def test_claims_that_no_server_could_read_are_refused(claims: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(errors.ConfigError) as refused:
         issue_user(_ACCOUNT, _USER, claims=UserClaims(**claims))
     assert told in str(refused.value)
 
@@ -371,7 +363,7 @@ def test_creds_are_of_one_user() -> None:
         (jwt.encode(), user.seed),
         (no_user, operator.seed),
     ):
-        with pytest.raises((ConfigError, TypeError, AttributeError)) as refused:
+        with pytest.raises((errors.ConfigError, TypeError, AttributeError)) as refused:
             creds_text(*wrong)
         for seed in (user.seed, other.seed, operator.seed):
             assert seed not in str(refused.value)
@@ -390,7 +382,7 @@ def test_keys_of_a_wrong_kind_are_refused_in_a_sentence() -> None:
         lambda: verify(curve.public, b"x", b"y"),
     ]
     for call in wrong:
-        with pytest.raises(ConfigError) as refused:
+        with pytest.raises(errors.ConfigError) as refused:
             call()
         assert str(refused.value).endswith(".")
         assert key.seed not in str(refused.value)
@@ -402,7 +394,7 @@ def test_times_of_a_jwt_are_checked_with_leeway() -> None:
     now = int(time.time())
     check_times(read_jwt(make_jwt(theirs, user.public, "user", now + 100)))
     old = read_jwt(make_jwt(theirs, user.public, "user", now - 10))
-    with pytest.raises(JWTError, match="expired"):
+    with pytest.raises(errors.JWTError, match="expired"):
         check_times(old)
     check_times(old, leeway=60)
 
@@ -434,7 +426,7 @@ def test_a_jwt_that_is_not_right_is_refused() -> None:
         "é" * 100,
         "a" * 2_000_000,
     ):
-        with pytest.raises(JWTError):
+        with pytest.raises(errors.JWTError):
             read_jwt(wrong)
 
 
@@ -443,7 +435,7 @@ def test_a_changed_jwt_is_never_read(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(_JWT) - 1))
     letter = data.draw(st.characters(codec="ascii"))
     if letter != _JWT[place]:
-        with pytest.raises(JWTError):
+        with pytest.raises(errors.JWTError):
             read_jwt(_JWT[:place] + letter + _JWT[place + 1 :])
 
 
@@ -454,5 +446,5 @@ _JWT = issue_user(KeyPair.new(KeyKind.ACCOUNT), KeyPair.new().public)
 def test_a_jwt_of_another_kind_is_no_users() -> None:
     operator = KeyPair.new(KeyKind.OPERATOR)
     claims = read_jwt(encode_jwt(operator, operator.public, "operator", {}))
-    with pytest.raises(JWTError, match="another kind"):
+    with pytest.raises(errors.JWTError, match="another kind"):
         user_claims(claims)

@@ -13,7 +13,7 @@ import pytest
 from scripts import servers
 
 from jetspark.errors import EmbeddedServerError
-from jetspark.server import binary, find_server, server_version
+from jetspark.server import find_server, server_version
 from jetspark.server.checksums import CHECKSUMS
 
 
@@ -39,16 +39,11 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_argument_wins_over_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = executable(tmp_path / "mine")
-    monkeypatch.setenv("JETSPARK_NATS_SERVER", str(executable(tmp_path / "other")))
-    assert find_server(mine) == mine
-    assert find_server(str(mine)) == mine
-
-
-def test_environment_wins_over_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = executable(tmp_path / "other")
+    mine, other = executable(tmp_path / "mine"), executable(tmp_path / "other")
     monkeypatch.setenv("JETSPARK_NATS_SERVER", str(other))
     assert find_server() == other
+    assert find_server(mine) == mine
+    assert find_server(str(mine)) == mine
 
 
 def test_wheel_wins_over_path(tmp_path: Path) -> None:
@@ -83,9 +78,7 @@ def test_wrong_environment_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         find_server()
 
 
-def test_wheel_without_its_file_is_as_no_wheel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wheel_without_file_is_no_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "files", lambda _: None)
     on_path = executable(tmp_path / "bin" / "nats-server")
     assert find_server() == on_path
@@ -158,7 +151,3 @@ def test_version_of_the_wheel_is_its_servers() -> None:
 def test_version_of_something_else_is_an_error(tmp_path: Path, script: str, reason: str) -> None:
     with pytest.raises(EmbeddedServerError, match=reason):
         server_version(executable(tmp_path / "other", script))
-
-
-def test_name_of_the_variable_is_public() -> None:
-    assert binary.ENVIRONMENT_VARIABLE == "JETSPARK_NATS_SERVER"

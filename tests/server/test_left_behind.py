@@ -57,22 +57,17 @@ def test_orderly_end_stops_the_server_and_removes_its_folder(ending: str) -> Non
         ("start(); time.sleep(60)", signal.SIGABRT),
         ("start(); server.pause(); time.sleep(60)", signal.SIGKILL),
         ("threading.Thread(target=start).start(); time.sleep(60)", signal.SIGKILL),
+        ("start(); os._exit(0)", 0),  # which skips its exit handlers
+        ("start(); os.execvp('true', ['true'])", 0),
     ],
 )
 def test_killed_parent_leaves_no_server(ending: str, number: int) -> None:
     with python(PARENT + ending) as parent:
         server = first_document(parent)
-        parent.send_signal(number)
+        if number:
+            parent.send_signal(number)
         wait_until_gone(int(server["pid"]))
         assert parent.wait(30) == -number
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal of Linux")
-@pytest.mark.parametrize("ending", ["start(); os._exit(0)", "start(); os.execvp('true', ['true'])"])
-def test_parent_that_skips_its_exit_handlers_leaves_no_server(ending: str) -> None:
-    with python(PARENT + ending) as parent:
-        server = first_document(parent)
-        wait_until_gone(int(server["pid"]))
 
 
 def test_interrupt_leaves_the_server_to_the_parent() -> None:

@@ -67,9 +67,7 @@ def test_started_server_has_jetstream(nats_server: NatsServer) -> None:
     assert nats_server.pid == pid
 
 
-def test_a_server_without_jetstream_with_a_port_a_name_and_extra_arguments(
-    make_server: MakeServer,
-) -> None:
+def test_a_server_with_a_port_a_name_and_extra_arguments(make_server: MakeServer) -> None:
     extra, port = ["--user", "u", "--pass", "p"], free_port()
     server = make_server(port=port, jetstream=False, name="blue", extra=extra)
     credentials: dict[str, Any] = {"user": "u", "pass": "p"}
@@ -94,7 +92,7 @@ def test_another_thread_may_start_and_end_before_the_server(make_server: MakeSer
 
 
 @pytest.mark.parametrize("stop_timeout", [None, 10.0, 0.0])
-def test_start_after_an_end_keeps_port_and_data(
+def test_another_start_keeps_port_and_data(
     make_server: MakeServer, stop_timeout: float | None
 ) -> None:
     """None: it is killed; 0.0: it is killed since it does not stop in time."""
@@ -129,9 +127,7 @@ def test_given_store_is_kept_and_found_again(make_server: MakeServer, tmp_path: 
     assert stored(make_server(store_dir=store)) == 1
 
 
-def test_a_store_in_use_is_refused_until_its_server_has_ended(
-    make_server: MakeServer, tmp_path: Path
-) -> None:
+def test_a_store_in_use_is_refused_until_its_end(make_server: MakeServer, tmp_path: Path) -> None:
     first = make_server(store_dir=tmp_path)
     message = failure(NatsServer(store_dir=tmp_path))
     assert message == (
@@ -203,18 +199,13 @@ def test_paused_server_stops_gracefully(nats_server: NatsServer) -> None:
     assert "Server Exiting" in nats_server.log
 
 
-def test_wait_tells_how_the_server_ended(nats_server: NatsServer) -> None:
+def test_wait_tells_how_the_server_ended_which_may_start_again(nats_server: NatsServer) -> None:
     assert nats_server.wait(0) is None
+    url = nats_server.url
     os.kill(nats_server.pid, signal.SIGKILL)
     assert nats_server.wait(30) == -signal.SIGKILL
     assert not nats_server.running
     assert nats_server.wait() == -signal.SIGKILL
-
-
-def test_server_that_died_by_itself_starts_again(nats_server: NatsServer) -> None:
-    url = nats_server.url
-    os.kill(nats_server.pid, signal.SIGKILL)
-    nats_server.wait(30)
     with pytest.raises(EmbeddedServerError, match="not running"):
         nats_server.pause()
     assert nats_server.start().url == url
@@ -258,9 +249,7 @@ def test_the_reason_of_a_failed_start(
     assert re.search(reason, failure(NatsServer(**options)))
 
 
-def test_free_port_that_was_just_taken_is_replaced(
-    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_taken_port_is_replaced(nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     free = free_port()
     offers = iter([nats_server.port, free])
     monkeypatch.setattr("jetspark.server.nats_server.free_port", lambda _host: next(offers))

@@ -69,19 +69,12 @@ def test_free_port_is_not_one_of_outgoing_connections() -> None:
     assert all(port < 32768 for port in (free_port() for _ in range(5)))
 
 
-def test_free_port_skips_one_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_port_skips_those_in_use_or_bound_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        used, free = listener.getsockname()[1], free_port()
-        choices = iter([used, free])
+        free = free_port()
+        choices = iter([listener.getsockname()[1], held_port(), free])
         monkeypatch.setattr("secrets.choice", lambda _: next(choices))
         assert free_port() == free
-
-
-def test_free_port_skips_one_that_is_bound_for_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    bound, free = held_port(), free_port()
-    offers = iter([bound, free])
-    monkeypatch.setattr("secrets.choice", lambda _: next(offers))
-    assert free_port() == free
 
 
 def test_free_port_on_a_foreign_address_is_an_error() -> None:

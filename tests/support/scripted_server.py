@@ -8,6 +8,9 @@ import socket
 import struct
 from typing import Any, Self
 
+from jetspark import Client
+from jetspark.connection.options import make_options
+
 WITHIN = 5.0  # seconds
 
 
@@ -67,6 +70,14 @@ class ScriptedServer:
     async def accept(self) -> Peer:
         """The next connection."""
         return await asyncio.wait_for(self._arrived.get(), WITHIN)
+
+    async def client(
+        self, url: str = "", **options: Any
+    ) -> tuple[Client, asyncio.Task[None], Peer]:
+        """A client, how it connects, and its connection before anything is said."""
+        client = Client(make_options(url or self.url, **options))
+        connecting = asyncio.create_task(client.connect())
+        return client, connecting, await self.accept()
 
     async def welcome(self, **info: Any) -> Peer:
         """The next connection, after its handshake."""

@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import jetspark.errors as errors
 from jetspark import blocking
 from jetspark.acl import Roles
-from jetspark.errors import (
-    ConfigError,
-    JetsparkError,
-    JetStreamError,
-    NoRespondersError,
-    PermissionsError,
-    SystemRequestError,
-)
 from jetspark.full_client import connect
 from jetspark.system import ServerFilter, System
 from jetspark.system.documents import Varz
@@ -26,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from tests.conftest import MakeServer
     from tests.support.cluster import Cluster
 
     from jetspark.server import NatsServer
@@ -41,7 +35,7 @@ system_account: SYS
 
 
 @pytest.fixture
-def server(make_server: Callable[..., NatsServer]) -> NatsServer:
+def server(make_server: MakeServer) -> NatsServer:
     block = Roles().system_monitor().to_config()
     return make_server(CONFIG.replace("PERMISSIONS", f", {block}"), name="one")
 
@@ -114,13 +108,13 @@ async def test_servers_are_chosen_by_id_and_by_filter(server: NatsServer) -> Non
     async with connect(server.url, user="sys", password="sys") as nc:
         hurried = nc.system(timeout=0.5)
         assert await hurried.varz(only=ServerFilter(name="two")).all() == []
-        with pytest.raises(NoRespondersError):
+        with pytest.raises(errors.NoRespondersError):
             await hurried.varz(server="NOBODY").all()
-        with pytest.raises(ConfigError, match="either server or only"):
+        with pytest.raises(errors.ConfigError, match="either server or only"):
             hurried.varz(server="N", only=ServerFilter())
-        with pytest.raises(ConfigError, match=r"state is .open., .closed. or "):
+        with pytest.raises(errors.ConfigError, match=r"state is .open., .closed. or "):
             hurried.connz(state="half")
-        with pytest.raises(ConfigError, match="needs its account"):
+        with pytest.raises(errors.ConfigError, match="needs its account"):
             hurried.healthz(stream="S")
 
 
@@ -136,7 +130,7 @@ async def test_closed_connections_are_listed(server: NatsServer) -> None:
 
 async def test_an_answer_that_is_an_error_is_raised(server: NatsServer) -> None:
     async with a_system(server) as system:
-        with pytest.raises(SystemRequestError, match="one answers") as caught:
+        with pytest.raises(errors.SystemRequestError, match="one answers") as caught:
             await system.account_info("NOSUCH").all()
         assert caught.value.server == "one"
         (health,) = await system.healthz(account="APP", stream="NOSUCH").all()
@@ -145,17 +139,19 @@ async def test_an_answer_that_is_an_error_is_raised(server: NatsServer) -> None:
 
 async def test_a_user_of_another_account_is_told(server: NatsServer) -> None:
     async with a_system(server, "app") as system:
-        with pytest.raises(NoRespondersError):
+        with pytest.raises(errors.NoRespondersError):
             await system.varz().all()
 
 
 async def test_role_system_monitor_changes_nothing(server: NatsServer) -> None:
-    errors: list[JetsparkError] = []
-    async with connect(server.url, user="mon", password="mon", error_callback=errors.append) as nc:
+    reported: list[errors.JetsparkError] = []
+    async with connect(
+        server.url, user="mon", password="mon", error_callback=reported.append
+    ) as nc:
         for subject in ("SERVER.PING.RELOAD", "SERVER.N.KICK", "SERVER.N.LDM", "CLAIMS.UPDATE"):
             await nc.publish(f"$SYS.REQ.{subject}")
         await nc.flush()
-    assert [type(error) for error in errors] == [PermissionsError] * 4
+    assert [type(error) for error in reported] == [errors.PermissionsError] * 4
 
 
 async def test_all_servers_of_a_cluster_answer(
@@ -180,7 +176,7 @@ async def test_all_servers_of_a_cluster_answer(
     "data", [b"", b"[]", b"{}", b"\xff", b'{"server": 5}', b'{"server": {"name": "a", "id": "b"}}']
 )
 def test_what_is_no_answer_is_an_error(data: bytes) -> None:
-    with pytest.raises(JetStreamError):
+    with pytest.raises(errors.JetStreamError):
         read_answer(Varz, data)
 
 

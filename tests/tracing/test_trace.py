@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +21,7 @@ from jetspark.full_client import Client, JetStream, connect
 from jetspark.tracing import TraceExport, TraceImport, TraceMapping
 
 if TYPE_CHECKING:
-    from tests.conftest import MakeServer
+    from tests.conftest import MakeServer, NeedsServer, Unique
     from tests.support.cluster import Cluster
     from tests.support.leaf import HubAndLeaf
 
@@ -32,12 +31,12 @@ WITHIN = 30  # seconds; nothing here waits for it to pass
 
 
 @pytest.fixture(autouse=True)
-def _traces(needs_server: Callable[[str], None]) -> None:
+def _traces(needs_server: NeedsServer) -> None:
     needs_server("2.11")
 
 
 async def test_a_trace_names_streams_and_clients_and_delivers_only_if_told(
-    nc: Client, js: JetStream, unique: Callable[[str], str]
+    nc: Client, js: JetStream, unique: Unique
 ) -> None:
     name = unique("TRACED")
     await js.create_stream(name=name, subjects=[f"{name}.>"])
@@ -76,9 +75,7 @@ async def test_a_message_that_nobody_wants_has_a_complete_trace(nc: Client) -> N
     )
 
 
-async def test_a_stream_that_refuses_the_message_says_why(
-    nc: Client, js: JetStream, unique: Callable[[str], str]
-) -> None:
+async def test_a_stream_that_refuses_says_why(nc: Client, js: JetStream, unique: Unique) -> None:
     name = unique("TRACED")
     await js.create_stream(name=name, subjects=[name])
     wrong = {"Nats-Expected-Last-Sequence": "7"}
@@ -88,9 +85,7 @@ async def test_a_stream_that_refuses_the_message_says_why(
     assert "✗ stream" in str(trace)
 
 
-async def test_a_trace_goes_through_a_cluster(
-    nats_cluster: Cluster, unique: Callable[[str], str]
-) -> None:
+async def test_a_trace_goes_through_a_cluster(nats_cluster: Cluster, unique: Unique) -> None:
     subject = unique("traced")
     async with (
         connect(nats_cluster.urls[0], name="sending") as one,
@@ -116,7 +111,7 @@ async def test_a_trace_goes_through_a_cluster(
 
 
 async def test_a_trace_goes_to_a_leaf_node(
-    hub_and_leaf: HubAndLeaf, unique: Callable[[str], str], on_hub: Client, on_leaf: Client
+    hub_and_leaf: HubAndLeaf, unique: Unique, on_hub: Client, on_leaf: Client
 ) -> None:
     subject = unique("traced")
     on_leaf.subscribe(subject)
@@ -187,10 +182,9 @@ async def test_a_refused_subject_or_inbox_is_one_sentence(make_server: MakeServe
 
 async def test_a_server_that_would_deliver_the_message_gets_none() -> None:
     async with ScriptedServer() as server:
-        connecting = asyncio.ensure_future(connect(server.url)._connect())
-        peer = await server.accept()
+        nc, connecting, peer = await server.client()
         await peer.shake_hands(version="2.10.29")
-        nc = await connecting
+        await connecting
         tracing = asyncio.ensure_future(nc.trace("x", timeout=WITHIN))
         await peer.expect(b"PING")
         peer.send(b"PONG\r\n")
@@ -202,10 +196,9 @@ async def test_a_server_that_would_deliver_the_message_gets_none() -> None:
 
 async def test_reports_that_cannot_be_read_are_told_and_none_at_all_is_a_timeout() -> None:
     async with ScriptedServer() as server:
-        connecting = asyncio.ensure_future(connect(server.url)._connect())
-        peer = await server.accept()
+        nc, connecting, peer = await server.client()
         await peer.shake_hands(version="2.11.0")
-        nc = await connecting
+        await connecting
         tracing = asyncio.ensure_future(nc.trace("x", timeout=0.5))
         await peer.expect(b"PING")
         peer.send(b"PONG\r\n")

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from jetspark.errors import JetsparkError
-from jetspark.tracing.tree import (
-    MissingServer,
-    Reports,
-    TraceEgress,
-    TraceEvent,
-    TraceIngress,
-    parse_report,
-)
+from jetspark.tracing import tree
 
 TS = "2024-02-22T13:18:48.400595984Z"
 IN = {"type": "in", "ts": TS, "kind": 0, "cid": 7, "name": "me", "acc": "A", "subj": "x"}
@@ -37,10 +30,10 @@ LEAF = report("leaf", "1.1", IN | {"kind": 4}, {"type": "js", "ts": TS, "stream"
 GATE = report("gate", "2", IN | {"kind": 2})
 
 
-def collect(*reports: bytes) -> Reports:
-    found = Reports()
+def collect(*reports: bytes) -> tree.Reports:
+    found = tree.Reports()
     for one in reports:
-        found.add(parse_report(one))
+        found.add(tree.parse_report(one))
     return found
 
 
@@ -93,7 +86,10 @@ def test_nobody_there_is_told_only_where_every_way_is_known(
 def test_a_report_that_did_not_come_is_named_and_what_is_behind_it_kept() -> None:
     trace = collect(FIRST, LEAF).joined("x", delivered=True)
     assert not trace.complete
-    assert trace.missing == (MissingServer("1", "n2", "n1"), MissingServer("2", "gate", "n1"))
+    assert trace.missing == (
+        tree.MissingServer("1", "n2", "n1"),
+        tree.MissingServer("2", "gate", "n1"),
+    )
     assert [server.name for server in trace.detached] == ["leaf"]
     assert [server.name for server in trace.servers] == ["n1", "leaf"]
     assert "INCOMPLETE: n2, behind n1, did not report; gate, behind n1" in str(trace)
@@ -139,14 +135,14 @@ def test_names_cannot_command_the_terminal() -> None:
 
 def test_types_and_fields_of_newer_servers_are_kept() -> None:
     new = {"type": "zz", "ts": TS, "colour": "red"}
-    read = parse_report(report("n1", "", IN | {"new": 1}, out(99, "?"), new))
+    read = tree.parse_report(report("n1", "", IN | {"new": 1}, out(99, "?"), new))
     ingress, egress, other = read.events
-    assert isinstance(ingress, TraceIngress)
+    assert isinstance(ingress, tree.TraceIngress)
     assert ingress.raw["new"] == 1
     assert ingress.at.microsecond == 400596  # rounded
-    assert isinstance(egress, TraceEgress)
+    assert isinstance(egress, tree.TraceEgress)
     assert egress.connection == "connection 99"
-    assert (type(other), other.type, other.raw) == (TraceEvent, "zz", new)
+    assert (type(other), other.type, other.raw) == (tree.TraceEvent, "zz", new)
 
 
 @pytest.mark.parametrize(
@@ -161,4 +157,4 @@ def test_types_and_fields_of_newer_servers_are_kept() -> None:
 )
 def test_what_is_no_report_is_a_typed_error(data: bytes) -> None:
     with pytest.raises(JetsparkError, match="cannot be read"):
-        parse_report(data)
+        tree.parse_report(data)
