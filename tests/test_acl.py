@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import re
+from collections.abc import Callable
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -46,11 +47,11 @@ from jetspark.spark.stream import ProgressConsumer
 from jetspark.subjects import subject_matches, subjects_overlap
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from tests.conftest import MakeServer
+    from tests.conftest import MakeServer, NeedsServer
     from tests.support.leaf import HubAndLeaf
 
     from jetspark.dead_letters import DeadLetters
@@ -139,8 +140,11 @@ class Guarded:
         assert set(refused) - told == set()
 
 
+Guard = Callable[..., Guarded]
+
+
 @pytest.fixture
-def guard(make_server: MakeServer) -> Callable[..., Guarded]:
+def guard(make_server: MakeServer) -> Guard:
     def make(permissions: Permissions, *, more: str = "") -> Guarded:
         block = permissions.to_config()
         users = f"{{ user: admin, password: admin }}, {{ user: u, password: u, {block} }}"
@@ -150,14 +154,15 @@ def guard(make_server: MakeServer) -> Callable[..., Guarded]:
     return make
 
 
-async def make_stream(guarded: Guarded, messages: int = 3, **config: Any) -> None:
-    """S, with messages on s.0, s.1 …; and another stream."""
+async def filled(guarded: Guarded, messages: int = 3, **config: Any) -> Guarded:
+    """With S, which has messages on s.0, s.1 …; and another stream."""
     async with guarded.admin() as nc:
         js = nc.jetstream()
         await js.create_stream(name="S", **{"subjects": ["s.*"], "storage": "memory"} | config)
         await js.create_stream(name="OTHER", subjects=["other"], storage="memory")
         for number in range(messages):
             await js.publish(f"s.{number}", b"%d" % number)
+    return guarded
 
 
 def without(subjects: list[str], *some: str) -> list[str]:
@@ -168,11 +173,8 @@ def without(subjects: list[str], *some: str) -> list[str]:
 # -- writing and reading ---------------------------------------------------------------------------
 
 
-async def test_role_publisher_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded],
-) -> None:
-    guarded = guard(Roles().publisher(["s.x", "s.y"]))
-    await make_stream(guarded)
+async def test_role_publisher_has_all_permissions_it_needs_and_no_more(guard: Guard) -> None:
+    guarded = await filled(guard(Roles().publisher(["s.x", "s.y"])))
     async with guarded.user() as nc:
         js = nc.jetstream()
         assert (await js.publish("s.x", b"1", msg_id="1")).seq == 4
@@ -191,16 +193,11 @@ V2 = "feature_flags { js_ack_fc_v2: true }"
     ids=["v1", "v2", "responses"],
 )
 async def test_role_pull_reader_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded],
-    responses: Responses | None,
-    flags: str,
-    unseen: str,
-    needs_server: Callable[[str], None],
+    guard: Guard, responses: Responses | None, flags: str, unseen: str, needs_server: NeedsServer
 ) -> None:
     if flags:
         needs_server("2.14")
-    guarded = guard(Roles().pull_reader("S", "c", responses=responses), more=flags)
-    await make_stream(guarded)
+    guarded = await filled(guard(Roles().pull_reader("S", "c", responses=responses), more=flags))
     async with guarded.admin() as nc:
         await nc.jetstream().create_consumer("S", durable_name="c")
     async with guarded.user() as nc:
@@ -218,9 +215,8 @@ async def test_role_pull_reader_has_all_permissions_it_needs_and_no_more(
     await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.DELETE.S.c"], unseen=unseen)
 
 
-async def test_answers_end_with_their_number(guard: Callable[..., Guarded]) -> None:
-    guarded = guard(Roles().pull_reader("S", "c", responses=Responses(max=1)))
-    await make_stream(guarded, 1)
+async def test_answers_end_with_their_number(guard: Guard) -> None:
+    guarded = await filled(guard(Roles().pull_reader("S", "c", responses=Responses(max=1))), 1)
     async with guarded.admin() as nc:
         await nc.jetstream().create_consumer("S", durable_name="c")
     async with guarded.user() as nc:
@@ -233,11 +229,8 @@ async def test_answers_end_with_their_number(guard: Callable[..., Guarded]) -> N
         assert [type(error) for error in guarded.errors] == [PermissionsError]
 
 
-async def test_role_pull_reader_may_create_its_consumer_on_request(
-    guard: Callable[..., Guarded],
-) -> None:
-    guarded = guard(Roles().pull_reader("S", "c", may_create=True))
-    await make_stream(guarded)
+async def test_role_pull_reader_may_create_its_consumer_on_request(guard: Guard) -> None:
+    guarded = await filled(guard(Roles().pull_reader("S", "c", may_create=True)))
     async with guarded.user() as nc:
         js = nc.jetstream()
         for subject in ("s.1", "s.*"):  # one is in the request's subject, the other is not
@@ -252,11 +245,10 @@ async def test_role_pull_reader_may_create_its_consumer_on_request(
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-async def test_role_push_reader_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded], group: str | None
+async def test_role_push_reader_has_what_it_needs_and_no_more(
+    guard: Guard, group: str | None
 ) -> None:
-    guarded = guard(Roles().push_reader("S", "c", "to.here", deliver_group=group))
-    await make_stream(guarded)
+    guarded = await filled(guard(Roles().push_reader("S", "c", "to.here", deliver_group=group)))
     async with guarded.user() as nc, nc.subscribe("to.here", queue=group) as messages:
         await nc.flush()
         async with guarded.admin() as admin:
@@ -280,13 +272,10 @@ async def test_role_push_reader_has_all_permissions_it_needs_and_no_more(
 
 
 @pytest.mark.parametrize("flags", ["", V2])
-async def test_push_reader_answers_flow_control(
-    guard: Callable[..., Guarded], flags: str, needs_server: Callable[[str], None]
-) -> None:
+async def test_push_flow_control(guard: Guard, flags: str, needs_server: NeedsServer) -> None:
     if flags:
         needs_server("2.14")
-    guarded = guard(Roles().push_reader("S", "c", "to.here"), more=flags)
-    await make_stream(guarded)
+    guarded = await filled(guard(Roles().push_reader("S", "c", "to.here"), more=flags))
     async with guarded.admin() as admin:
         for _ in range(32):  # the server asks for an answer after a megabyte
             await admin.publish("s.x", bytes(65536))
@@ -308,11 +297,8 @@ async def test_push_reader_answers_flow_control(
     assert answered == [not flags, bool(flags)]
 
 
-async def test_role_ordered_reader_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded],
-) -> None:
-    guarded = guard(Roles().ordered_reader("S"))
-    await make_stream(guarded)
+async def test_role_ordered_reader_has_all_permissions_it_needs_and_no_more(guard: Guard) -> None:
+    guarded = await filled(guard(Roles().ordered_reader("S")))
     async with guarded.user() as nc:
         js = nc.jetstream()
         for subjects, count in ((None, 3), (["s.1"], 1), (["s.*"], 3)):
@@ -322,11 +308,8 @@ async def test_role_ordered_reader_has_all_permissions_it_needs_and_no_more(
     await guarded.check(refused=[*DANGEROUS, "$JS.API.STREAM.MSG.GET.S"])
 
 
-async def test_role_range_reader_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded],
-) -> None:
-    guarded = guard(Roles().range_reader("S"))
-    await make_stream(guarded)
+async def test_role_range_reader_has_all_permissions_it_needs_and_no_more(guard: Guard) -> None:
+    guarded = await filled(guard(Roles().range_reader("S")))
     assert read_all(guarded) == 3
     assert read_all(guarded, "s.1") == 1
     await guarded.check(refused=[*DANGEROUS, "$JS.API.DIRECT.GET.S"])
@@ -347,10 +330,9 @@ def read_all(guarded: Guarded, *subjects: str, **how: Any) -> int:
 
 
 async def test_role_stored_reader_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+    guard: Guard, needs_server: NeedsServer
 ) -> None:
-    guarded = guard(Roles().stored_reader("S"))
-    await make_stream(guarded, allow_direct=True)
+    guarded = await filled(guard(Roles().stored_reader("S")), allow_direct=True)
     async with guarded.user() as nc:
         js = nc.jetstream()
         for direct in (None, True, False):
@@ -362,11 +344,8 @@ async def test_role_stored_reader_has_all_permissions_it_needs_and_no_more(
 # -- Spark -----------------------------------------------------------------------------------------
 
 
-async def test_role_spark_source_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded],
-) -> None:
-    guarded = guard(Roles().spark_source(["S"], pattern=True))
-    await make_stream(guarded)
+async def test_role_spark_source_has_all_permissions_it_needs_and_no_more(guard: Guard) -> None:
+    guarded = await filled(guard(Roles().spark_source(["S"], pattern=True)))
     assert read_all(guarded) == 3
     assert read_all(guarded, "s.1") == 1
     with link_of(guarded) as link:
@@ -374,12 +353,9 @@ async def test_role_spark_source_has_all_permissions_it_needs_and_no_more(
     await guarded.check(refused=without(DANGEROUS, "$JS.API.STREAM.NAMES"))
 
 
-async def test_spark_with_a_backfill(
-    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
-) -> None:
+async def test_spark_with_a_backfill(guard: Guard, needs_server: NeedsServer) -> None:
     needs_server("2.15")
-    guarded = guard(Roles().spark_source(["S"]) | Roles().backup("S"))
-    await make_stream(guarded)
+    guarded = await filled(guard(Roles().spark_source(["S"]) | Roles().backup("S")))
     assert read_all(guarded, snapshot=True) == 3
 
 
@@ -390,12 +366,13 @@ def driven(guarded: Guarded, **options: str) -> DrivenQuery:
     return query
 
 
-async def test_spark_as_sole_reader(
-    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
-) -> None:
+async def test_spark_as_sole_reader(guard: Guard, needs_server: NeedsServer) -> None:
     needs_server("2.11")
-    guarded = guard(Roles().spark_source(["S"], sole_reader=True))
-    await make_stream(guarded, retention="workqueue", allow_direct=True)
+    guarded = await filled(
+        guard(Roles().spark_source(["S"], sole_reader=True)),
+        retention="workqueue",
+        allow_direct=True,
+    )
     query = driven(guarded, soleReader="true")
     query.run(batches=3, limit=1)
     assert query.sequences == [1, 2, 3]
@@ -406,12 +383,9 @@ async def test_spark_as_sole_reader(
     await guarded.check(refused=[*refused, *others])
 
 
-async def test_spark_with_a_progress_consumer(
-    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
-) -> None:
+async def test_spark_with_a_progress_consumer(guard: Guard, needs_server: NeedsServer) -> None:
     needs_server("2.14")
-    guarded = guard(Roles().spark_source(["S"], progress_consumer="c"))
-    await make_stream(guarded)
+    guarded = await filled(guard(Roles().spark_source(["S"], progress_consumer="c")))
     assert read_all(guarded) == 3
     assert read_all(guarded, "s.1") == 1
     options = SourceOptions(connection=guarded.options(), streams=("S",))
@@ -424,12 +398,13 @@ async def test_spark_with_a_progress_consumer(
     await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.RESET.S.other"])
 
 
-async def test_spark_with_an_interest_consumer(
-    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
-) -> None:
+async def test_spark_with_an_interest_consumer(guard: Guard, needs_server: NeedsServer) -> None:
     needs_server("2.14")
-    guarded = guard(Roles().spark_source(["S"], interest_consumer="c"))
-    await make_stream(guarded, retention="interest", allow_direct=True)
+    guarded = await filled(
+        guard(Roles().spark_source(["S"], interest_consumer="c")),
+        retention="interest",
+        allow_direct=True,
+    )
     query = driven(guarded, interestConsumer="c")
     query.run()
     async with guarded.admin() as nc:
@@ -451,11 +426,8 @@ BAD_RECORD = pa.RecordBatch.from_pylist(
 )  # fmt: skip
 
 
-async def test_letters_of_a_quarantine_are_replayed_with_the_role_for_dead_letters(
-    guard: Callable[..., Guarded],
-) -> None:
-    guarded = guard(Roles().dead_letters("BAD", "S", subjects="s.>"))
-    await make_stream(guarded)
+async def test_letters_of_a_quarantine_are_replayed_by_role_dead_letters(guard: Guard) -> None:
+    guarded = await filled(guard(Roles().dead_letters("BAD", "S", subjects="s.>")))
     admin = make_options(guarded.server.url, user="admin", password="admin")
     LetterStream("BAD", admin).store("query", [BAD_RECORD])
     async with guarded.user() as nc:
@@ -465,9 +437,8 @@ async def test_letters_of_a_quarantine_are_replayed_with_the_role_for_dead_lette
     assert "Permissions Violation" not in guarded.server.log
 
 
-async def test_spark_with_a_quarantine_in_a_stream(guard: Callable[..., Guarded]) -> None:
-    guarded = guard(Roles().spark_source(["S"], quarantine="BAD"))
-    await make_stream(guarded)
+async def test_spark_with_a_quarantine_in_a_stream(guard: Guard) -> None:
+    guarded = await filled(guard(Roles().spark_source(["S"], quarantine="BAD")))
     assert read_all(guarded) == 3
     assert read_all(guarded, "s.1") == 1
     letters = LetterStream("BAD", guarded.options())
@@ -481,11 +452,8 @@ async def test_spark_with_a_quarantine_in_a_stream(guard: Callable[..., Guarded]
     await guarded.check(refused=[*DANGEROUS, *others, "$JS.API.STREAM.DELETE.BAD"])
 
 
-async def test_role_spark_sink_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded],
-) -> None:
-    guarded = guard(Roles().spark_sink("S", ["s.*"]))
-    await make_stream(guarded)
+async def test_role_spark_sink_has_all_permissions_it_needs_and_no_more(guard: Guard) -> None:
+    guarded = await filled(guard(Roles().spark_sink("S", ["s.*"])))
     with link_of(guarded) as link:
         assert StreamAPI(link).config("S")["name"] == "S"
     with StreamPublisher(guarded.options(), "S") as publisher:
@@ -493,13 +461,16 @@ async def test_role_spark_sink_has_all_permissions_it_needs_and_no_more(
     await guarded.check(refused=[*without(DANGEROUS, "s.x"), "_spark.S.ledger.q"])
 
 
-async def test_spark_sink_exactly_once(
-    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
-) -> None:
+async def test_spark_sink_exactly_once(guard: Guard, needs_server: NeedsServer) -> None:
     needs_server("2.12")
-    guarded = guard(Roles().spark_sink("S", ["s.*"], exactly_once=True))
     subjects = ["s.*", marker_subjects("S")]
-    await make_stream(guarded, 0, subjects=subjects, allow_atomic=True, allow_rollup_hdrs=True)
+    guarded = await filled(
+        guard(Roles().spark_sink("S", ["s.*"], exactly_once=True)),
+        0,
+        subjects=subjects,
+        allow_atomic=True,
+        allow_rollup_hdrs=True,
+    )
     options = guarded.options()
     with link_of(guarded) as link:
         assert StreamAPI(link).config("S")["name"] == "S"
@@ -517,16 +488,14 @@ async def test_spark_sink_exactly_once(
 
 
 def test_spark_source_and_sink_run_with_the_permissions_of_their_roles(
-    spark: SparkSession, guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+    spark: SparkSession, guard: Guard, needs_server: NeedsServer
 ) -> None:
     needs_server("2.12")
     roles = Roles(inbox_prefix="_INBOX_spark")
     sink = roles.spark_sink("S", ["s.*"], exactly_once=True)
     guarded = guard(sink | roles.spark_source(["S"]))
     subjects = ["s.*", marker_subjects("S")]
-    asyncio.run(
-        make_stream(guarded, 0, subjects=subjects, allow_atomic=True, allow_rollup_hdrs=True)
-    )
+    asyncio.run(filled(guarded, 0, subjects=subjects, allow_atomic=True, allow_rollup_hdrs=True))
     where = {"servers": guarded.server.url, "user": "u", "password": "u", "stream": "S"}
     where["inboxPrefix"] = "_INBOX_spark"
     rows = spark.range(0, 10, 1, 1).selectExpr("'s.x' subject", "cast(id as string) data")
@@ -542,12 +511,11 @@ def test_spark_source_and_sink_run_with_the_permissions_of_their_roles(
 
 @pytest.mark.parametrize("direct", [True, False])
 async def test_role_kv_reader_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded], direct: bool, needs_server: Callable[[str], None]
+    guard: Guard, direct: bool, needs_server: NeedsServer
 ) -> None:
     if direct:
         needs_server("2.11")
-    guarded = guard(Roles().kv_reader("b"))
-    await make_stream(guarded)
+    guarded = await filled(guard(Roles().kv_reader("b")))
     async with guarded.admin() as nc:
         js = nc.jetstream()
         bucket = await js.create_bucket("b", history=3)
@@ -575,11 +543,8 @@ async def test_role_kv_reader_has_all_permissions_it_needs_and_no_more(
     assert bool(gets) == direct
 
 
-async def test_role_kv_writer_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded],
-) -> None:
-    guarded = guard(Roles().kv_writer("b", ["mine.>"]))
-    await make_stream(guarded)
+async def test_role_kv_writer_has_all_permissions_it_needs_and_no_more(guard: Guard) -> None:
+    guarded = await filled(guard(Roles().kv_writer("b", ["mine.>"])))
     async with guarded.admin() as nc:
         await nc.jetstream().create_bucket("b", history=3)
     async with guarded.user() as nc:
@@ -605,10 +570,9 @@ async def test_kv_writer_behind_a_prefix() -> None:
 
 
 async def test_role_administrator_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+    guard: Guard, needs_server: NeedsServer
 ) -> None:
-    guarded = guard(Roles().administrator("S"))
-    await make_stream(guarded)
+    guarded = await filled(guard(Roles().administrator("S")))
     async with guarded.user() as nc:
         js = nc.jetstream()
         await js.create_stream(name="S", subjects=["s.*"], storage="memory")
@@ -640,11 +604,8 @@ async def test_role_administrator_has_all_permissions_it_needs_and_no_more(
 
 
 @pytest.mark.parametrize("stream", [None, "S"])
-async def test_role_monitor_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded], stream: str | None
-) -> None:
-    guarded = guard(Roles().monitor(stream))
-    await make_stream(guarded)
+async def test_role_monitor_has_what_it_needs_and_no_more(guard: Guard, stream: str | None) -> None:
+    guarded = await filled(guard(Roles().monitor(stream)))
     async with guarded.admin() as nc:
         await nc.jetstream().create_consumer("S", durable_name="c")
     async with guarded.user() as nc:
@@ -657,22 +618,13 @@ async def test_role_monitor_has_all_permissions_it_needs_and_no_more(
             await js.account_info()
             assert await js.stream_names().all() == ["OTHER", "S"]
             assert len(await js.streams().all()) == 2
-    seen = (
-        []
-        if stream is not None
-        else [
-            "$JS.API.INFO",
-            "$JS.API.STREAM.LIST",
-            "$JS.API.STREAM.NAMES",
-            "$JS.API.STREAM.INFO.*",
-        ]
-    )
-    await guarded.check(refused=without(DANGEROUS, *seen))
+    seen = () if stream is not None else ("INFO", "STREAM.LIST", "STREAM.NAMES", "STREAM.INFO.*")
+    await guarded.check(refused=without(DANGEROUS, *(f"$JS.API.{one}" for one in seen)))
 
 
 @pytest.mark.parametrize("queue_group", [None, "q"])
 async def test_role_service_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded], queue_group: str | None
+    guard: Guard, queue_group: str | None
 ) -> None:
     guarded = guard(Roles().service("totals", ["totals.*"], queue_group=queue_group))
 
@@ -702,7 +654,7 @@ async def test_role_service_has_all_permissions_it_needs_and_no_more(
 
 @pytest.mark.full
 async def test_roles_around_a_schema_registry_have_all_permissions_they_need_and_no_more(
-    guard: Callable[..., Guarded],
+    guard: Guard,
 ) -> None:
     roles = Roles()
     definition: dict[str, Any] = {"definition": "true", "format": "jsonschema"}
@@ -735,9 +687,7 @@ async def test_roles_around_a_schema_registry_have_all_permissions_they_need_and
         await reading.check(refused=[*DANGEROUS, "$SR.v1.ADD.a", "$SR.v1.REMOVE.avro.1.1.a"])
 
 
-async def test_role_service_client_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded],
-) -> None:
+async def test_role_service_client_has_all_permissions_it_needs_and_no_more(guard: Guard) -> None:
     guarded = guard(Roles().service_client("totals.*"))
     async with guarded.admin() as admin, await admin.add_service("totals", "1.0.0") as service:
         handler = service.endpoint("sum", subject="totals.sum")
@@ -749,7 +699,7 @@ async def test_role_service_client_has_all_permissions_it_needs_and_no_more(
 
 
 async def test_role_tracer_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+    guard: Guard, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
     guarded = guard(Roles().tracer("orders.*"))
@@ -765,7 +715,7 @@ async def test_role_tracer_has_all_permissions_it_needs_and_no_more(
 
 
 async def test_role_doctor_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+    guard: Guard, needs_server: NeedsServer
 ) -> None:
     needs_server("2.10")
     guarded = guard(Roles().doctor())
@@ -776,7 +726,7 @@ async def test_role_doctor_has_all_permissions_it_needs_and_no_more(
 
 @pytest.mark.parametrize("name", [None, "totals"])
 async def test_role_service_monitor_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded], name: str | None
+    guard: Guard, name: str | None
 ) -> None:
     guarded = guard(Roles().service_monitor(name))
     async with guarded.admin() as admin, await admin.add_service("totals", "1.0.0") as service:
@@ -792,10 +742,9 @@ async def test_role_service_monitor_has_all_permissions_it_needs_and_no_more(
 
 
 async def test_roles_backup_and_restore_have_all_permissions_they_need_and_no_more(
-    guard: Callable[..., Guarded], tmp_path: Path
+    guard: Guard, tmp_path: Path
 ) -> None:
-    guarded = guard(Roles().backup("S") | Roles().restore("S"))
-    await make_stream(guarded, storage="file")
+    guarded = await filled(guard(Roles().backup("S") | Roles().restore("S")), storage="file")
     async with guarded.admin() as nc:
         await nc.jetstream().publish("s.3", random.randbytes(8192))  # several chunks
     async with guarded.user() as nc:
@@ -812,14 +761,12 @@ async def test_roles_backup_and_restore_have_all_permissions_they_need_and_no_mo
     )
 
 
-async def test_role_events_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded],
-) -> None:
+async def test_role_events_has_all_permissions_it_needs_and_no_more(guard: Guard) -> None:
     chosen: dict[str, Any] = {"kinds": ["stream_action"], "stream": "S"}
     guarded = guard(Roles().events(**chosen))
     async with guarded.user() as nc, nc.jetstream().events(**chosen) as events:
         await nc.flush()
-        await make_stream(guarded)
+        await filled(guarded)
         assert (await events.next(30)).kind == "stream_action"
     await guarded.check(refused=[*DANGEROUS, "_INBOX.x"])
     async with guarded.user() as nc:
@@ -829,7 +776,7 @@ async def test_role_events_has_all_permissions_it_needs_and_no_more(
 
 @pytest.mark.parametrize("remove_originals", [False, True])
 async def test_role_dead_letters_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded], remove_originals: bool
+    guard: Guard, remove_originals: bool
 ) -> None:
     replayed_to = None if remove_originals else "again.>"
     guarded = guard(
@@ -869,12 +816,9 @@ async def eventually_waiting(dead: DeadLetters, count: int) -> None:
 # -- one connection of several roles ---------------------------------------------------------------
 
 
-async def test_role_with_an_inbox_prefix_allows_only_that_inbox(
-    guard: Callable[..., Guarded],
-) -> None:
+async def test_role_with_an_inbox_prefix_allows_only_that_inbox(guard: Guard) -> None:
     roles = Roles(inbox_prefix="_INBOX_u")
-    guarded = guard(roles.publisher(["s.*"]) | roles.pull_reader("S", "c"))
-    await make_stream(guarded)
+    guarded = await filled(guard(roles.publisher(["s.*"]) | roles.pull_reader("S", "c")))
     async with guarded.admin() as nc:
         await nc.jetstream().create_consumer("S", durable_name="c")
     async with guarded.user(inbox_prefix="_INBOX_u") as nc:
@@ -886,9 +830,7 @@ async def test_role_with_an_inbox_prefix_allows_only_that_inbox(
             await nc.subscribe("_INBOX.>").next(30)
 
 
-async def test_role_with_a_domain_allows_the_subjects_of_its_context(
-    hub_and_leaf: HubAndLeaf,
-) -> None:
+async def test_role_with_a_domain_has_its_context_s_subjects(hub_and_leaf: HubAndLeaf) -> None:
     """The subjects are those that a context with this domain sends."""
     roles = Roles(domain="leaf")
     async with connect(hub_and_leaf.hub.url) as nc:
@@ -897,9 +839,8 @@ async def test_role_with_a_domain_allows_the_subjects_of_its_context(
     assert Roles(api_prefix="from.hub").monitor("S").publish[0] == "from.hub.STREAM.INFO.S"
 
 
-async def test_without_the_permission_a_call_is_refused(guard: Callable[..., Guarded]) -> None:
-    guarded = guard(Roles().monitor("S"))
-    await make_stream(guarded)
+async def test_without_the_permission_a_call_is_refused(guard: Guard) -> None:
+    guarded = await filled(guard(Roles().monitor("S")))
     async with guarded.user() as nc:
         with pytest.raises(PermissionsError) as caught:
             await nc.jetstream().delete_stream("S")
@@ -933,7 +874,7 @@ def test_both_forms_say_the_same() -> None:
     assert found.to_config() == f"permissions: {found.to_json()}"
 
 
-async def test_only_answering_is_possible(guard: Callable[..., Guarded]) -> None:
+async def test_only_answering_is_possible(guard: Guard) -> None:
     guarded = guard(Permissions((), ("ask",), Responses()))
     async with guarded.admin() as admin, guarded.user() as nc:
         nc.subscribe("ask", callback=lambda message: message.respond(b"answer"))

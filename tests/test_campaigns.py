@@ -13,9 +13,7 @@ from tests.support.campaign import Figures
 
 
 @pytest.mark.parametrize("name", CAMPAIGNS)
-def test_every_campaign_takes_runs_and_a_seed_and_has_defaults(
-    name: str,
-) -> None:
+def test_every_campaign_takes_runs_and_a_seed_and_has_defaults(name: str) -> None:
     parameters = inspect.signature(campaign_of(name)).parameters
     assert [*parameters][:2] == ["runs", "seed"]
     assert parameters["runs"].default > 0

@@ -39,11 +39,7 @@ def test_every_cell_about_ways_into_a_lakehouse_says_where_it_was_read() -> None
     table = [row for row in cells if len(row) == 7 and row[0] != "feature"]
     assert len(table) > 15
     plain = (
-        "–",
-        "not checked",
-        "through other sinks",
-        "a sink for each",
-        "a call for each",
+        *("–", "not checked", "through other sinks", "a sink for each", "a call for each"),
         "in Python",
     )
     for name, _, *others in table:

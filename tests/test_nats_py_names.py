@@ -30,17 +30,12 @@ from nats.micro.service import Service as TheirService
 
 import jetspark
 import jetspark.blocking
-from jetspark import ConnectOptions, errors
+from jetspark import ConnectOptions, errors, jetstream
 from jetspark.blocking import consumers as blocking_consumers
 from jetspark.blocking import kv as blocking_kv
 from jetspark.blocking import objects as blocking_objects
 from jetspark.blocking import services as blocking_services
 from jetspark.documents import StoredMsg
-from jetspark.jetstream import (
-    JsMsg,
-    PullConsumer,
-    PushMessages,
-)
 from jetspark.kv import Bucket, Entry, Watcher
 from jetspark.nats_py_names import _HERE, migration_hint
 from jetspark.objects import ObjectReader, ObjectStore, ObjectWatcher
@@ -51,12 +46,12 @@ JS = JetStreamContext
 # Of nats-py, and what a program has in its place: the class, and its blocking twin.
 PAIRS: list[tuple[type, tuple[type, ...]]] = [
     (TheirClient, (jetspark.Client, jetspark.blocking.Client)),
-    (Msg, (jetspark.Message, JsMsg, jetspark.blocking.Message)),
+    (Msg, (jetspark.Message, jetstream.JsMsg, jetspark.blocking.Message)),
     (Msg.Metadata, (Metadata,)),
     (TheirSubscription, (jetspark.Subscription, jetspark.blocking.Subscription)),
     (JS, (jetspark.JetStream, jetspark.blocking.JetStream)),
-    (JS.PushSubscription, (PushMessages, blocking_consumers.PushMessages)),
-    (JS.PullSubscription, (PullConsumer, blocking_consumers.PullConsumer)),
+    (JS.PushSubscription, (jetstream.PushMessages, blocking_consumers.PushMessages)),
+    (JS.PullSubscription, (jetstream.PullConsumer, blocking_consumers.PullConsumer)),
     (KeyValue, (Bucket, blocking_kv.Bucket)),
     (KeyValue.Entry, (Entry,)),
     (KeyValue.KeyWatcher, (Watcher, blocking_kv.Watcher)),

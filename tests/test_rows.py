@@ -37,9 +37,7 @@ from jetspark.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
+    from tests.conftest import MakeServer, NeedsServer, Unique
 
 
 def read(admin: Admin, *what: Any, **how: Any) -> jetspark.Rows:
@@ -277,7 +275,7 @@ def test_subjects_and_columns_are_chosen_by_the_server(admin: Admin) -> None:
 
 
 def test_a_long_stream_comes_through_a_snapshot(
-    admin: Admin, needs_server: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    admin: Admin, needs_server: NeedsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_server("2.15")
     monkeypatch.setattr(scan, "_WORTH", 1000)
@@ -297,7 +295,7 @@ def test_a_long_stream_comes_through_a_snapshot(
 
 
 def test_the_role_of_a_range_reader_is_enough_without_a_snapshot(
-    make_server: MakeServer, needs_server: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    make_server: MakeServer, needs_server: NeedsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_server("2.15")
     monkeypatch.setattr(scan, "_WORTH", 1000)
@@ -401,9 +399,7 @@ def test_without_fields_in_a_sample_the_columns_are_those_of_messages(admin: Adm
 # -- buckets and backups -------------------------------------------------------------------------
 
 
-def test_a_bucket_has_its_present_values_or_its_history(
-    admin: Admin, unique: Callable[[str], str]
-) -> None:
+def test_a_bucket_has_its_present_values_or_its_history(admin: Admin, unique: Unique) -> None:
     name = unique("prices")
     with blocking.connect(admin.url) as nc:
         bucket = nc.jetstream().create_bucket(name, history=5)

@@ -147,9 +147,7 @@ PLAIN = {
         (ObjectStoreOptions, ObjectStoreConfig),
     ],
 )
-def test_options_of_a_call_are_the_fields_of_its_configuration(
-    options: type[Any], config: type[Any]
-) -> None:
+def test_options_are_the_fields_of_a_configuration(options: type[Any], config: type[Any]) -> None:
     fields = {name: as_option(said) for name, said in fields_of(config).items()}
     assert fields_of(options) == fields
 

@@ -159,9 +159,7 @@ def test_a_value_without_a_schema_is_taken_for_what_the_column_says(
         (pa.timestamp("us", tz="UTC"), "9999-12-31T23:59:59-10:00", "years 1 to 9999"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_the_reason(
-    kind: pa.DataType, value: Any, reason: str
-) -> None:
+def test_a_misfit_is_refused_with_the_reason(kind: pa.DataType, value: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
         reader(kind, None)(value)
 
@@ -199,7 +197,7 @@ def test_a_time_that_the_column_cannot_have_is_refused(
 
 @pytest.mark.parametrize("schema", [_DAY, _MS, _NS, said("int64", f"{_TIME}.MicroTime")])
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.decimal128(38, 0)])
-def test_a_column_of_numbers_has_the_number_of_a_time_as_it_came(
+def test_a_column_of_numbers_has_a_time_as_it_came(
     schema: dict[str, Any], kind: pa.DataType
 ) -> None:
     value = reader(kind, schema)(1_700_000_000_123)

@@ -67,9 +67,7 @@ def test_a_payload_stays_if_it_was_not_decoded_or_if_all_are_to_stay(format_: An
         ),
     ],
 )
-def test_a_mistake_in_a_schema_s_file_names_the_file(
-    tmp_path: Path, format_: Any, text: str, said: str
-) -> None:
+def test_a_mistake_names_the_file(tmp_path: Path, format_: Any, text: str, said: str) -> None:
     file = tmp_path / "order.proto"
     file.write_text(text)
     with pytest.raises(ConfigError, match=f"^{file}: {said}"):

@@ -18,14 +18,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.codecs.avro_schemas import (
-    in_spark,
-    payload_schema,
-    record,
-    schemas,
-    values,
-    written,
-)
+from tests.codecs.avro_schemas import in_spark, payload_schema, record, schemas, values, written
 from tests.codecs.test_avro import decoded as decoded_avro
 from tests.codecs.test_framing import Registry, batch, rows_of
 from tests.codecs.test_protobuf import ORDER, SOURCE, Order, as_row, orders
@@ -223,12 +216,7 @@ def test_a_frame_names_the_schema_by_which_we_read(
     payloads, headers = encoded(rows, format_, compression=compression, **how)
     registry.asked.clear()
     assert read(payloads, headers, format_, **how) == rows
-    wanted = {
-        "confluent": 2,
-        "apicurio": 2,
-        "azure": (name, None),
-        "nats": (name, 2),
-    }
+    wanted = {"confluent": 2, "apicurio": 2, "azure": (name, None), "nats": (name, 2)}
     if format_ == "avro" or framing == "confluent":
         assert wanted[framing] in registry.asked
 

@@ -27,10 +27,7 @@ OLD = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
 NEW = {
     "type": "record",
     "name": "R",
-    "fields": [
-        {"name": "b", "type": "string", "default": "none"},
-        {"name": "a", "type": "long"},
-    ],
+    "fields": [{"name": "b", "type": "string", "default": "none"}, {"name": "a", "type": "long"}],
 }
 OTHER = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
 
@@ -265,9 +262,7 @@ def test_payloads_are_decompressed_as_a_header_or_the_option_says(name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["gzip", "zstd", "snappy"])
-def test_a_payload_that_unpacks_to_more_than_the_limit_is_refused(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unpacking_beyond_the_limit_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "MOST_BYTES", 1 << 20)
     small = packed(name, bytes(1 << 20))
     assert len(decompressed(small, name)) == 1 << 20

@@ -180,9 +180,7 @@ def test_all_types_have_the_values_that_were_written(messages: list[Any]) -> Non
 
 
 @given(orders(), st.data())
-def test_a_damaged_message_is_refused_or_is_what_protobuf_finds(
-    message: Any, data: st.DataObject
-) -> None:
+def test_a_damaged_message_is_what_protobuf_finds(message: Any, data: st.DataObject) -> None:
     good = message.SerializeToString()
     cut = good[: data.draw(st.integers(0, len(good)))] + data.draw(st.binary(max_size=6))
     try:
@@ -239,12 +237,6 @@ def test_a_schema_that_cannot_be_used_is_refused_with_a_sentence() -> None:
     group = 'syntax = "proto2"; message A { optional group G = 1 { optional int32 q = 1; } }'
     with pytest.raises(ConfigError, match=r"^g of A is a group, .* 'fields' \(there are none\)\.$"):
         ProtobufDecoder(message_of(PayloadSchema("protobuf", group)), None)
-    with pytest.raises(ConfigError, match="imports"):
-        message_of(
-            PayloadSchema(
-                "protobuf", SOURCE, references=(PayloadSchema("protobuf", "", "../x.proto"),)
-            )
-        )
 
 
 GROUPS = """

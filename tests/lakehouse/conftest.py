@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from tests.support.table_readers import by_duckdb, by_polars, column
 
 from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.new_files import NewFile, write_files
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Table, TableName
+from jetspark.lakehouse.upserts import staged
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Sequence
     from pathlib import Path
 
     import polars
-    import pyarrow as pa
+
+
+def written(
+    table: Table, *tasks: pa.RecordBatch | Sequence[dict[str, Any]], keyed: bool = False
+) -> list[NewFile]:
+    """The files of some tasks, of which each has these rows."""
+    layout = table.layout(10**8, "zstd")
+    batches = [
+        rows if isinstance(rows, pa.RecordBatch) else pa.RecordBatch.from_pylist(rows, table.schema)
+        for rows in tasks
+    ]
+    sent = pickle.dumps((staged(layout) if keyed else layout, table.storage))
+    layout, storage = pickle.loads(sent)
+    return [file for one in batches for file in write_files(layout, storage, "part-0", [one])]
 
 
 class Place:

@@ -19,17 +19,9 @@ from tests.support.table_readers import newest_metadata
 from tests.support.together import together
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.lakehouse import formats
 from jetspark.lakehouse.batches import Change, added, commit_batch, replaced
-from jetspark.lakehouse.formats import (
-    Format,
-    find_table,
-    format_of,
-    in_catalog,
-    make_table,
-    open_table,
-)
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
-from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Upsert
 
@@ -51,64 +43,53 @@ def rows(name: TableName) -> Counter[int]:
     return Counter(table.scan().to_arrow()["n"].to_pylist())
 
 
-def test_a_table_of_a_catalog_takes_each_batch_once(name: TableName) -> None:
-    table = make_table(Format.ICEBERG, name, SCHEMA, [PartitionBy("kind")])
-    stale = open_table(Format.ICEBERG, name)
-    assert commit_batch(table, "q", 0, written(table, 0, 10))
-    assert not commit_batch(stale, "q", 0, written(stale, 0, 10))
-    assert commit_batch(stale, "q", 1, written(stale, 10, 20))
-    assert rows(name) == Counter(range(20))
-
-
 def test_a_missing_namespace_is_reported(name: TableName) -> None:
     other = TableName(catalog="mine", identifier="no.table", properties=name.properties)
     with pytest.raises(ConfigError, match=r"mine:no\.table: the catalog has no such namespace"):
-        make_table(Format.ICEBERG, other, SCHEMA, ())
+        formats.make_table(formats.Format.ICEBERG, other, SCHEMA, ())
 
 
 def test_an_object_store_needs_a_catalog() -> None:
     with pytest.raises(ConfigError, match="s3://lake/x needs a catalog"):
-        make_table(Format.ICEBERG, TableName(path="s3://lake/x"), SCHEMA, ())
+        formats.make_table(formats.Format.ICEBERG, TableName(path="s3://lake/x"), SCHEMA, ())
 
 
 def test_the_newest_version_of_a_folder_is_found_whatever_its_hint_says(tmp_path: Path) -> None:
     """A kill between two steps of a commit leaves the hint behind, or no hint."""
     name = TableName(path=str(tmp_path / "table"))
-    table = make_table(Format.ICEBERG, name, SCHEMA, ())
+    table = formats.make_table(formats.Format.ICEBERG, name, SCHEMA, ())
     commit_batch(table, "q", 0, written(table, 0, 10))
     hint = tmp_path / "table" / "metadata" / "version-hint.text"
     assert hint.read_text("utf-8") == "2"
     for text in ("1", "", "7"):
         hint.write_text(text, "utf-8")
-        assert open_table(Format.ICEBERG, name).number("jetspark.batch.q") == 0
+        assert formats.open_table(formats.Format.ICEBERG, name).number("jetspark.batch.q") == 0
     hint.unlink()
-    found = open_table(Format.ICEBERG, name)
+    found = formats.open_table(formats.Format.ICEBERG, name)
     assert commit_batch(found, "q", 1, written(found, 10, 20))
     assert hint.read_text("utf-8") == "3"
 
 
-def test_a_folder_with_a_table_of_a_catalog_gets_no_second_one(
-    name: TableName, tmp_path: Path
-) -> None:
+def test_a_folder_with_a_catalog_s_table_gets_no_other(name: TableName, tmp_path: Path) -> None:
     folder = tmp_path / "warehouse" / "lake" / "numbers"
-    make_table(Format.ICEBERG, name, SCHEMA, ())
-    assert format_of(folder) is Format.ICEBERG
+    formats.make_table(formats.Format.ICEBERG, name, SCHEMA, ())
+    assert formats.format_of(folder) is formats.Format.ICEBERG
     place = TableName(path=str(folder))
     with pytest.raises(ConfigError, match=r"whose metadata is 0000.* it belongs to a catalog"):
-        make_table(Format.ICEBERG, place, SCHEMA, ())
+        formats.make_table(formats.Format.ICEBERG, place, SCHEMA, ())
     (found,) = folder.glob("metadata/*.metadata.json")
     for other in ("v1.gz.metadata.json", "v1.metadata.json.gz"):
         found = found.rename(found.with_name(other))
         with pytest.raises(ConfigError, match=rf"{other}: compressed metadata is not supported"):
-            make_table(Format.ICEBERG, place, SCHEMA, ())
+            formats.make_table(formats.Format.ICEBERG, place, SCHEMA, ())
         with pytest.raises(ConfigError, match="is a table in iceberg, not in delta"):
-            make_table(Format.DELTA, place, SCHEMA, ())
+            formats.make_table(formats.Format.DELTA, place, SCHEMA, ())
 
 
 def test_two_that_make_the_same_version_conflict(tmp_path: Path) -> None:
     name = TableName(path=str(tmp_path / "table"))
-    make_table(Format.ICEBERG, name, SCHEMA, ())
-    tables = [open_table(Format.ICEBERG, name) for _ in range(6)]
+    formats.make_table(formats.Format.ICEBERG, name, SCHEMA, ())
+    tables = [formats.open_table(formats.Format.ICEBERG, name) for _ in range(6)]
     barrier = threading.Barrier(len(tables))
     outcomes: list[str] = []
 
@@ -124,7 +105,7 @@ def test_two_that_make_the_same_version_conflict(tmp_path: Path) -> None:
 
     together(commit, range(len(tables)))
     # Who starts later may have based its commit on the version that an earlier one made.
-    found = open_table(Format.ICEBERG, name)
+    found = formats.open_table(formats.Format.ICEBERG, name)
     stored = sum(
         batch.num_rows for piece in found.pieces(["n"], None, 1) for batch in piece.batches()
     )
@@ -133,7 +114,7 @@ def test_two_that_make_the_same_version_conflict(tmp_path: Path) -> None:
 
 def test_old_metadata_of_a_folder_is_removed(tmp_path: Path) -> None:
     name = TableName(path=str(tmp_path / "table"))
-    table = make_table(Format.ICEBERG, name, SCHEMA, ())
+    table = formats.make_table(formats.Format.ICEBERG, name, SCHEMA, ())
     for batch in range(25):
         commit_batch(table, "q", batch, ())
         table.refresh()
@@ -143,7 +124,7 @@ def test_old_metadata_of_a_folder_is_removed(tmp_path: Path) -> None:
 
 def test_a_catalog_that_is_not_configured_is_named() -> None:
     with pytest.raises(ConfigError, match=r"no configuration of a catalog 'nobody': describe it"):
-        find_table(Format.ICEBERG, TableName(catalog="nobody", identifier="a.b"))
+        formats.find_table(formats.Format.ICEBERG, TableName(catalog="nobody", identifier="a.b"))
 
 
 def test_a_catalog_out_of_reach_is_told_in_one_sentence(tmp_path: Path) -> None:
@@ -151,23 +132,21 @@ def test_a_catalog_out_of_reach_is_told_in_one_sentence(tmp_path: Path) -> None:
         catalog="mine", identifier="a.b", properties={"uri": "http://127.0.0.1:9", "type": "rest"}
     )
     with pytest.raises(TableError, match=r"^mine:a\.b cannot be reached: .* Check the st") as error:
-        find_table(Format.ICEBERG, name)
+        formats.find_table(formats.Format.ICEBERG, name)
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_package_is_no_damaged_table(
-    name: TableName, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_package_is_no_damage(name: TableName, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog.sql", None)
     with pytest.raises(ConfigError, match=r"needs another package: .*pip install 'py.*'\.$"):
-        find_table(Format.ICEBERG, name)
+        formats.find_table(formats.Format.ICEBERG, name)
 
 
 def test_a_name_without_namespace_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"write mine:namespace\.x .*, or \./mine:x for a folder"):
-        in_catalog("mine:x")
-    assert in_catalog("mine:a.b") == ("mine", "a.b")
-    assert in_catalog("file:a.b") is None
+        formats.in_catalog("mine:x")
+    assert formats.in_catalog("mine:a.b") == ("mine", "a.b")
+    assert formats.in_catalog("file:a.b") is None
 
 
 LOST: list[type[Exception]] = [ServiceUnavailableError, CommitFailedException, OSError]
@@ -220,7 +199,7 @@ def test_a_commit_whose_answer_was_lost_is_found_and_nothing_of_it_is_removed(
     anywhere: TableName, answers: Answers, error: type[Exception], change: Change
 ) -> None:
     """An error, and a refusal, too: a request that was sent twice is in conflict with itself."""
-    table = make_table(Format.ICEBERG, anywhere, SCHEMA, ())
+    table = formats.make_table(formats.Format.ICEBERG, anywhere, SCHEMA, ())
     commit_batch(table, "q", 0, written(table, 0, 10), change=change)
     table.refresh()
     answers.error, answers.applied = error("lost"), True
@@ -235,7 +214,7 @@ def test_a_commit_whose_answer_was_lost_is_found_and_nothing_of_it_is_removed(
 def test_a_commit_that_is_not_there_is_told_and_made_by_the_next_attempt(
     anywhere: TableName, answers: Answers, change: Change
 ) -> None:
-    table = make_table(Format.ICEBERG, anywhere, SCHEMA, ())
+    table = formats.make_table(formats.Format.ICEBERG, anywhere, SCHEMA, ())
     answers.error = ServiceUnavailableError("out of order")
     with pytest.raises(TableError, match=r"did not confirm a commit .*out of order.* run it again"):
         commit_batch(table, "q", 0, written(table, 0, 10), change=change)
@@ -243,11 +222,14 @@ def test_a_commit_that_is_not_there_is_told_and_made_by_the_next_attempt(
     assert newest(anywhere) == {n: str(n % 2) for n in range(10)}
 
 
-def test_a_table_and_a_column_whose_answer_was_lost_are_there(
+def test_what_was_made_though_the_answer_was_lost_is_there(
     anywhere: TableName, answers: Answers
 ) -> None:
     answers.error, answers.applied = ServiceUnavailableError("lost"), True
-    table = make_table(Format.ICEBERG, anywhere, SCHEMA, ())
+    table = formats.make_table(formats.Format.ICEBERG, anywhere, SCHEMA, ())
     answers.error = ServiceUnavailableError("lost")
     table.add_columns([pa.field("more", pa.string())])
-    assert open_table(Format.ICEBERG, anywhere).schema.names == [*SCHEMA.names, "more"]
+    assert formats.open_table(formats.Format.ICEBERG, anywhere).schema.names == [
+        *SCHEMA.names,
+        "more",
+    ]

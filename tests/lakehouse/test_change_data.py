@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.lakehouse import conftest
 from tests.lakehouse.conftest import Place
 from tests.support.debezium import (
     ENVELOPE_SCHEMA,
@@ -28,9 +29,9 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.history import History
-from jetspark.lakehouse.new_files import NewFile, write_files
+from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table
-from jetspark.lakehouse.upserts import Deletes, Upsert, remove, staged
+from jetspark.lakehouse.upserts import Deletes, Upsert, remove
 
 COLUMNS = row_columns(json.dumps(ENVELOPE_SCHEMA).encode())
 FIELDS = DebeziumFields(COLUMNS)
@@ -42,15 +43,13 @@ SCHEMA = pa.schema([("seq", pa.int64()), *FIELDS.fields])
 
 def written(table: Table, tasks: Sequence[Sequence[tuple[int, bytes]]]) -> list[NewFile]:
     """The files of some tasks, of numbered messages."""
-    layout = staged(table.layout(10**8, "zstd"))
-    files = []
+    batches = []
     for task in tasks:
         seqs, payloads = [seq for seq, _ in task], [payload for _, payload in task]
         columns = [pa.array(seqs, pa.int64()), pa.array(payloads, pa.binary())]
         messages = pa.RecordBatch.from_arrays(columns, ["seq", "data"])
-        rows = FIELDS.of(messages).select(SCHEMA.names)
-        files += write_files(layout, table.storage, "part-0", [rows])
-    return files
+        batches.append(FIELDS.of(messages).select(SCHEMA.names))
+    return conftest.written(table, *batches, keyed=True)
 
 
 def delivered(
@@ -158,9 +157,7 @@ def test_a_batch_of_a_truncate_alone_leaves_other_rows_in_their_files(place: Pla
     assert stored(place).keys() == {2}
 
 
-def test_a_history_takes_a_late_change_between_the_others_and_a_repeated_one_not_again(
-    place: Place,
-) -> None:
+def test_a_history_takes_late_changes_in_between_and_repeated_ones_not(place: Place) -> None:
     put(place, HISTORY, 0, of("c", 1), of("u", 7))
     put(place, HISTORY, 1, of("u", 4), of("u", 7), of("c", 1), first=3)
     assert versions(place) == [(1, "c", 1, 4, None), (1, "u", 4, 7, None), (1, "u", 7, None, None)]
@@ -294,9 +291,7 @@ def test_a_row_of_an_incremental_snapshot_after_a_truncate_stays(place: Place) -
     assert customers(place) == {}
 
 
-def test_a_history_has_the_rows_of_an_incremental_snapshot_between_the_changes(
-    place: Place,
-) -> None:
+def test_a_history_has_rows_of_an_incremental_snapshot_between_changes(place: Place) -> None:
     none = {"lsn": None}
     put_events(place, HISTORY, 0, event("c", {"lsn": 5}, "a"), event("r", none, "b"))
     put_events(place, HISTORY, 1, event("u", {"lsn": 7}, "c"), event("r", none, "d"), first=3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,26 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.lakehouse.conftest import Place
+from tests.lakehouse.conftest import Place, written
 
 from jetspark.errors import TableError
 from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.history import FROM, TO, History
-from jetspark.lakehouse.new_files import NewFile, write_files
-from jetspark.lakehouse.table import Table
-from jetspark.lakehouse.upserts import Upsert, staged
+from jetspark.lakehouse.upserts import Upsert
 
 KEYED = pa.schema([("id", pa.int64()), ("n", pa.int64())])
 BESIDE = pa.field("beside", pa.string())
 TIME = pa.timestamp("us", "UTC")
-
-
-def written(table: Table, rows: Sequence[dict[str, Any]], *, keyed: bool) -> list[NewFile]:
-    batch = pa.RecordBatch.from_pylist(list(rows), table.schema)
-    layout = table.layout(10**8, "zstd")
-    layout = staged(layout) if keyed else layout
-    return write_files(layout, table.storage, "part-0", [batch])
 
 
 def rows_of(place: Place) -> list[dict[str, Any]]:
@@ -40,7 +30,7 @@ def test_rows_are_not_committed_under_the_partitions_of_another_program(tmp_path
     place = Place(Format.DELTA, tmp_path / "table")
     schema = pa.schema([("p", pa.string()), ("v", pa.string()), ("n", pa.int64())])
     table = place.make(schema, "p")
-    files = written(table, [{"p": "a", "v": "x", "n": 1}], keyed=False)
+    files = written(table, [{"p": "a", "v": "x", "n": 1}])
     theirs = pa.table({"p": ["b"], "v": ["y"], "n": [2]}, schema=schema)
     write_deltalake(
         place.folder, theirs, mode="overwrite", partition_by=["v"],
@@ -69,10 +59,7 @@ def test_a_keyed_table_that_gets_a_column_takes_the_rows_that_lack_it(place: Pla
     files = written(place.open(), [{"id": 1, "n": 2}, {"id": 2, "n": 2}], keyed=True)
     place.open().add_columns([BESIDE])
     commit_files(place.open(), files, Upsert(("id",)))
-    assert rows_of(place) == [
-        {"id": 1, "n": 2, "beside": None},
-        {"id": 2, "n": 2, "beside": None},
-    ]
+    assert rows_of(place) == [{"id": 1, "n": 2, "beside": None}, {"id": 2, "n": 2, "beside": None}]
 
 
 def test_a_history_keeps_what_others_wrote_into_its_rows(place: Place) -> None:
@@ -82,16 +69,16 @@ def test_a_history_keeps_what_others_wrote_into_its_rows(place: Place) -> None:
     )
     at = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2)]
     first = {"id": 1, "n": 1, "at": at[0], FROM: at[0], TO: None, "beside": "theirs"}
-    commit_files(table, written(table, [first], keyed=False))
+    commit_files(table, written(table, [first]))
     schema = pa.schema([one for one in table.schema if one.name != "beside"])
     batch = pa.RecordBatch.from_pylist([{"id": 1, "n": 2, "at": at[1]}], schema)
-    layout = staged(place.open().layout(10**8, "zstd"))
-    commit_files(place.open(), write_files(layout, table.storage, "part-0", [batch]), history)
+    files = written(place.open(), batch, keyed=True)
+    commit_files(place.open(), files, history)
     assert [(row["n"], row[TO], row["beside"]) for row in rows_of(place)] == [
         (1, at[1], "theirs"),
         (2, None, None),
     ]
+    files = written(place.open(), batch, keyed=True)
     place.open().add_columns([pa.field("later", pa.string())])
-    files = write_files(layout, table.storage, "part-0", [batch])
     commit_files(place.open(), files, history)
     assert [row["later"] for row in rows_of(place)] == [None, None]

@@ -197,7 +197,7 @@ def test_what_is_no_condition_is_refused(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("format_", list(Format))
-def test_other_readers_filters_find_every_row(
+def test_filters_of_others_find_all(
     format_: Format, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """deltalake's own scan takes a file without a bound for one without matching rows."""

@@ -18,14 +18,7 @@ from tests.support.numbers_table import SCHEMA, rows, written
 
 from jetspark.cli import app
 from jetspark.errors import ConfigError, TableError
-from jetspark.lakehouse import delta
-from jetspark.lakehouse.batches import (
-    added,
-    check_has_batches,
-    commit_batch,
-    commit_files,
-    replaced,
-)
+from jetspark.lakehouse import batches, delta
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Changes, Table, TableName
@@ -57,17 +50,15 @@ def _require(table: Table, *features: str) -> None:
     path.write_text(json.dumps({"protocol": protocol}) + "\n", "utf-8")
 
 
-@pytest.mark.parametrize("change", [added, replaced, Upsert(("n",))])
-def test_a_feature_that_the_library_cannot_write_is_named_at_once(
-    table: Table, change: Any
-) -> None:
+@pytest.mark.parametrize("change", [batches.added, batches.replaced, Upsert(("n",))])
+def test_a_feature_that_cannot_be_written_is_named_at_once(table: Table, change: Any) -> None:
     files = written(table, 0, 10)
     _require(table, "appendOnly", "rowTracking", "domainMetadata")
     began = time.monotonic()
     with pytest.raises(TableError, match=r"cannot be written: Unsupported table features.*RowTra"):
-        commit_batch(table, "q", 0, files, change=change)
+        batches.commit_batch(table, "q", 0, files, change=change)
     with pytest.raises(TableError, match="cannot be written"):
-        commit_files(open_table(Format.DELTA, table.name), files, change)
+        batches.commit_files(open_table(Format.DELTA, table.name), files, change)
     assert time.monotonic() - began < 20
 
 
@@ -91,19 +82,19 @@ def test_a_commit_whose_answer_was_lost_is_found_and_not_made_again(
             raise OSError("connection reset")
 
     monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
-    for change in (added, replaced):
-        commit_files(table, written(table, 0, 10), change)
+    for change in (batches.added, batches.replaced):
+        batches.commit_files(table, written(table, 0, 10), change)
     monkeypatch.undo()
     assert rows(open_table(Format.DELTA, table.name)) == Counter(range(10))
 
 
 def test_a_table_that_forgets_batches_is_refused(table: Table) -> None:
-    commit_batch(table, "q", 0, written(table, 0, 10), name="flow")
+    batches.commit_batch(table, "q", 0, written(table, 0, 10), name="flow")
     _set(table, {"delta.setTransactionRetentionDuration": "interval 0 seconds"})
     for writer in ("q", "another checkpoint's"):
         with pytest.raises(ConfigError, match=r"setTransactionRetention.* written twice: remove"):
-            commit_batch(table, writer, 1, written(table, 0, 10), name="flow")
-    commit_files(table, written(table, 10, 20))  # has no number
+            batches.commit_batch(table, writer, 1, written(table, 0, 10), name="flow")
+    batches.commit_files(table, written(table, 10, 20))  # has no number
     assert rows(open_table(Format.DELTA, table.name)) == Counter(range(20))
 
 
@@ -126,16 +117,16 @@ def test_the_log_is_trimmed_now_and_then_by_the_retention_of_the_table(
     monkeypatch.setattr(delta, "_TRIMMED_EVERY", 40)
     _set(table, {"delta.checkpointInterval": "10"})
     for batch in range(35):
-        commit_batch(table, "q", batch, written(table, batch, batch + 1))
+        batches.commit_batch(table, "q", batch, written(table, batch, batch + 1))
         table.refresh()
     _grow_old(log_of(table), 40 * HOUR, newest=table.version)
-    commit_batch(table, "q", 35, ())
+    batches.commit_batch(table, "q", 35, ())
     assert _versions(table) == list(range(38))  # deltalake itself would have trimmed it now
     for batch in range(36, 40):
-        commit_batch(table, "q", batch, ())
+        batches.commit_batch(table, "q", batch, ())
         table.refresh()
     assert _versions(table) == list(range(29, 42))  # from a checkpoint on
-    check_has_batches(table, "q", 40)
+    batches.check_has_batches(table, "q", 40)
     assert rows(open_table(Format.DELTA, table.name)) == Counter(range(35))
 
 
@@ -148,7 +139,7 @@ def test_vacuum_trims_the_log_by_the_retention_of_the_table(
     _set(table, {"delta.checkpointInterval": "10", "delta.enableExpiredLogCleanup": trims})
     table.keep_versions(keeps * HOUR)
     for batch in range(18):
-        commit_batch(table, "q", batch, written(table, batch, batch + 1))
+        batches.commit_batch(table, "q", batch, written(table, batch, batch + 1))
         table.refresh()
     _grow_old(log_of(table), 40 * HOUR, newest=table.version)
     vacuum = ["table", "vacuum", str(table.name.path), "--keep", "1h"]
@@ -161,9 +152,7 @@ def test_vacuum_trims_the_log_by_the_retention_of_the_table(
 
 @pytest.mark.parametrize("name", ["kind=c", "_kind=c", "_change_data", "deep/kind=c"])
 @pytest.mark.parametrize("act", ["merge", "compact"])
-def test_nothing_is_written_behind_a_link_where_deltalake_would_write(
-    tmp_path: Path, name: str, act: str
-) -> None:
+def test_nothing_is_written_behind_a_link_of_a_folder(tmp_path: Path, name: str, act: str) -> None:
     """Though no file of the table is behind it yet."""
     column = name.rpartition("=")[0] or "kind"
     schema = pa.schema([("n", pa.int64()), (column, pa.string())])
@@ -207,7 +196,7 @@ def test_no_list_of_columns_keeps_a_writer_busy(table: Table, text: str) -> None
     """Whoever may write the log says which columns have statistics."""
     _set(table, {"delta.dataSkippingStatsColumns": text})
     before = time.process_time()
-    commit_files(table, written(table, 0, 10))
+    batches.commit_files(table, written(table, 0, 10))
     assert time.process_time() - before < 3
     table.refresh()
     assert rows(table) == Counter(range(10))

@@ -95,9 +95,7 @@ def test_bounds_are_true_for_every_row(data: st.DataObject) -> None:
         ([Decimal("1.25")], pa.decimal128(10, 2), Decimal("1.25"), Decimal("1.25")),
     ],
 )
-def test_bounds_as_the_protocol_writes_them(
-    values: list[Any], kind: pa.DataType, low: Any, high: Any
-) -> None:
+def test_bounds_in_the_protocol(values: list[Any], kind: pa.DataType, low: Any, high: Any) -> None:
     found = of(values, kind)
     assert found["minValues"] == {"c": low}
     assert found["maxValues"] == {"c": high}
@@ -151,9 +149,7 @@ def test_partition_values_are_those_that_the_library_writes(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("partition_by", [(), ("moment",)])
-def test_a_row_of_the_year_1_hides_no_other_row(
-    tmp_path: Path, partition_by: tuple[str, ...]
-) -> None:
+def test_the_year_1_hides_no_other_row(tmp_path: Path, partition_by: tuple[str, ...]) -> None:
     schema = pa.schema([("seq", pa.int64()), ("moment", pa.timestamp("us", "UTC"))])
     table = make_table(
         Format.DELTA,

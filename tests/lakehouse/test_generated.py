@@ -70,9 +70,7 @@ ROWS = pa.RecordBatch.from_pylist([*map(row, range(20)), dict.fromkeys(GIVEN.nam
         ("CAST(small AS BIGINT)", pa.int64(), lambda r: r["small"]),
     ],
 )
-def test_a_column_is_made_as_spark_makes_it(
-    expression: str, kind: pa.DataType, wanted: Any
-) -> None:
+def test_columns_are_made_as_in_spark(expression: str, kind: pa.DataType, wanted: Any) -> None:
     made = Generated.parse(pa.field("made", kind), expression, "t", GIVEN)
     found = pickle.loads(pickle.dumps(made)).of(ROWS)
     assert found.type == kind

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
+from tests.lakehouse.conftest import written
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.history import History
-from jetspark.lakehouse.new_files import write_files
-from jetspark.lakehouse.upserts import staged
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.target import prepare
 
@@ -33,8 +32,7 @@ def row(seq: int, key: int, at: int, value: str) -> dict[str, Any]:
 def put(place: Place, batch: int, rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> None:
     table = place.open() if batch else place.make(HISTORY.with_added(schema))
     made = [pa.RecordBatch.from_pylist([one], schema=schema) for one in rows]
-    layout = staged(table.layout(10**8, "zstd"))
-    files = [file for one in made for file in write_files(layout, table.storage, "part-0", [one])]
+    files = written(table, *made, keyed=True)
     random.Random(batch).shuffle(files)
     commit_batch(table, "q", batch, files, change=HISTORY)
 
@@ -69,9 +67,7 @@ def test_without_the_messages_sequence_such_changes_are_refused(place: Place) ->
     [{}, {"keys": "v", "sequenceBy": "at"}, {"keys": "id", "sequenceBy": "at"}],
     ids=["without keys", "other keys", "no history"],
 )
-def test_rows_of_another_kind_than_the_tables_are_refused(
-    place: Place, options: dict[str, str]
-) -> None:
+def test_rows_of_another_kind_are_refused(place: Place, options: dict[str, str]) -> None:
     """A key would come twice, which only the next run with keys would notice."""
     put(place, 0, [row(1, 1, 10, "a")])
     schema = StructType().add("id", "long").add("at", "timestamp").add("v", "string")

@@ -15,30 +15,14 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from jetspark.errors import ConfigError
+from jetspark.lakehouse import inside
 from jetspark.lakehouse.delta import DeltaStorage
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.iceberg import IcebergStorage
-from jetspark.lakehouse.inside import (
-    behind_links,
-    check_encoded,
-    check_files,
-    check_no_links_in,
-    check_path,
-    files_inside,
-    is_plain,
-    relative_path,
-)
 from jetspark.lakehouse.table import TableName
 
 pytestmark = pytest.mark.tables
-LOCATIONS = [
-    "/lake/t",
-    "file:/lake/t",
-    "file:///lake/t",
-    "s3://lake/t",
-    "s3a://lake/t/",
-    "gs://l/t",
-]
+LOCATIONS = ["/lake/t", "file:/lake/t", "file:///lake/t", "s3://lake/t", "s3a://l/t/", "gs://l/t"]
 PARTS = st.sampled_from(
     [
         "..", ".", "", "a", "%2e%2e", "..%2F", "b=..", "t", "t2", "data", "\0", "~", ".\t.", "\n..",
@@ -81,25 +65,23 @@ PATHS = st.lists(PARTS, min_size=1, max_size=6).map("/".join)
         ("gs://b/t", "gcs://b/t/a.parquet", "a.parquet"),
     ],
 )
-def test_a_file_is_below_the_location_or_it_is_refused(
-    location: str, uri: str, path: str | None
-) -> None:
-    assert relative_path(location, uri) == path
+def test_a_file_is_below_its_location_or_refused(location: str, uri: str, path: str | None) -> None:
+    assert inside.relative_path(location, uri) == path
     if path is None:
         with pytest.raises(ConfigError, match="not in its folder"):
-            check_files(location, [uri])
-        assert files_inside(location, [uri]) == {}
+            inside.check_files(location, [uri])
+        assert inside.files_inside(location, [uri]) == {}
     else:
-        check_files(location, [uri])
-        assert files_inside(location, [uri]) == {uri: path}
+        inside.check_files(location, [uri])
+        assert inside.files_inside(location, [uri]) == {uri: path}
 
 
 @given(st.sampled_from(LOCATIONS), PATHS, st.booleans())
 def test_no_name_leads_out(location: str, path: str, absolute: bool) -> None:
     uri = path if absolute else f"{location.rstrip('/')}/{path}"
-    found = relative_path(location, uri)
+    found = inside.relative_path(location, uri)
     if found is not None:
-        assert is_plain(found)
+        assert inside.is_plain(found)
         root = "/root"
         there = posixpath.normpath(f"{root}/{found}")
         assert there.startswith(f"{root}/")
@@ -109,7 +91,7 @@ def test_no_name_leads_out(location: str, path: str, absolute: bool) -> None:
 def test_pyiceberg_opens_the_file_that_was_judged(location: str, scheme: str, path: str) -> None:
     """The file that the library makes of a name is below what it makes of the location."""
     for uri in (f"{scheme}{path}", f"{location}/{path}", f"{scheme}/lake/t/{path}"):
-        found = relative_path(location, uri)
+        found = inside.relative_path(location, uri)
         if found is not None:
             root = PyArrowFileIO.parse_location(location.rstrip("/"))[2]
             assert PyArrowFileIO.parse_location(uri)[2] == posixpath.normpath(
@@ -121,16 +103,16 @@ def test_pyiceberg_opens_the_file_that_was_judged(location: str, scheme: str, pa
     "location", ["/x/.\t./t", "file:///x/t?a", "s3://b/t#a", "x/t", "file://host/x/t", ""]
 )
 def test_a_location_that_libraries_misread_has_no_files(location: str) -> None:
-    assert relative_path(location, f"{location}/a") is None
+    assert inside.relative_path(location, f"{location}/a") is None
     with pytest.raises(ConfigError, match="location"):
-        check_path(location, "a")
+        inside.check_path(location, "a")
 
 
 @given(PATHS)
 def test_encoded_names_do_not_lead_out_whoever_decodes_them(path: str) -> None:
     for name in (path, quote(path)):
         try:
-            check_encoded("s3://b/t", [name])
+            inside.check_encoded("s3://b/t", [name])
         except ConfigError:
             continue
         for one in (name, unquote(name)):
@@ -143,7 +125,7 @@ def test_encoded_names_do_not_lead_out_whoever_decodes_them(path: str) -> None:
 def test_storage_takes_no_name_that_leads_out(path: str) -> None:
     """Also on object stores, whose clients may join the parts of a name."""
     storages = (DeltaStorage("s3://b/t", {}), IcebergStorage("s3://b/t", {}))
-    if is_plain(path):
+    if inside.is_plain(path):
         return
     for storage in storages:
         for use in (storage.open, storage.create, storage.remove):
@@ -160,22 +142,16 @@ def test_what_is_behind_a_link_is_found_at_every_depth(tmp_path: Path) -> None:
     (table / "data" / "file").symlink_to(tmp_path / "other" / "a")
     (table / "data" / "deep" / "folder").symlink_to(tmp_path / "other")
     (table / "dangling").symlink_to(tmp_path / "nowhere")
-    paths = [
-        "data/a",
-        "data/file",
-        "data/deep/folder/a",
-        "data/deep/folder/new",
-        "dangling",
-        "new/b",
-    ]
+    deep = "data/deep/folder"
+    paths = ["data/a", "data/file", f"{deep}/a", f"{deep}/new", "dangling", "new/b"]
     for location in (str(table), f"file://{table}", f"file:{table}"):
-        assert behind_links(location, paths) == set(paths[1:5])
+        assert inside.behind_links(location, paths) == set(paths[1:5])
     for path in paths[1:5]:
         with pytest.raises(ConfigError, match="symbolic link"):
-            check_path(str(table), path)
+            inside.check_path(str(table), path)
     # The table's own folder may be one.
     os.symlink(table, tmp_path / "named")
-    assert behind_links(str(tmp_path / "named"), ["data/a"]) == set()
+    assert inside.behind_links(str(tmp_path / "named"), ["data/a"]) == set()
 
 
 def test_a_pipe_is_no_file_of_a_table(tmp_path: Path) -> None:
@@ -185,13 +161,13 @@ def test_a_pipe_is_no_file_of_a_table(tmp_path: Path) -> None:
     location = f"file://{tmp_path}/t"
     error = "a pipe or a device"
     with pytest.raises(ConfigError, match=error):
-        check_files(location, [f"{location}/data/a"])
+        inside.check_files(location, [f"{location}/data/a"])
     with pytest.raises(ConfigError, match=error):
-        check_path(location, "data/a")
+        inside.check_path(location, "data/a")
     with pytest.raises(ConfigError, match=error):
-        check_encoded(location, ["data/a"])
+        inside.check_encoded(location, ["data/a"])
     with pytest.raises(ConfigError, match=error):
-        check_no_links_in(location, "data")
+        inside.check_no_links_in(location, "data")
 
 
 @pytest.mark.parametrize("target", ["pipe", "/dev/zero", "outside"])

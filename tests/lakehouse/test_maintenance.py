@@ -21,8 +21,9 @@ from deltalake import DeltaTable
 from deltalake.schema import Schema
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.lakehouse.conftest import Place
 from tests.support.numbers_table import SCHEMA, written
-from tests.support.table_readers import by_duckdb, column
+from tests.support.table_readers import column
 from tests.support.together import together
 
 from jetspark.cli import app
@@ -33,27 +34,22 @@ from jetspark.lakehouse.delta import CLAIM, OpenDelta
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
 from jetspark.lakehouse.maintenance import Vacuum, groups_of
-from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Table, TableName
 
-by_format = pytest.mark.parametrize("format_", list(Format))
+of_delta = pytest.mark.parametrize("place", [Format.DELTA], indirect=True)
+of_iceberg = pytest.mark.parametrize("place", [Format.ICEBERG], indirect=True)
 HOUR = timedelta(hours=1)
 MONTH = 30 * 24 * 3600 * 1000
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Callable[[Format], Table]:
+def ten(place: Place) -> Place:
     """A table of ten batches, in two partitions."""
-
-    def make(format_: Format) -> Table:
-        name = TableName(path=str(tmp_path / "table"))
-        table = make_table(format_, name, SCHEMA, [PartitionBy("kind")])
-        for batch in range(10):
-            commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
-            table.refresh()
-        return table
-
-    return make
+    table = place.make(SCHEMA, "kind")
+    for batch in range(10):
+        commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
+        table.refresh()
+    return place
 
 
 def grow_old(folder: Path) -> None:
@@ -65,35 +61,28 @@ def grow_old(folder: Path) -> None:
 
 
 @pytest.mark.full
-@by_format
-def test_small_files_of_a_partition_become_one_with_the_same_rows(
-    format_: Format, made: Callable[[Format], Table], tmp_path: Path
-) -> None:
-    table = made(format_)
+def test_small_files_of_a_partition_become_one_with_the_same_rows(ten: Place) -> None:
+    table = ten.open()
     assert table.facts().files == 20
     done = table.compact(10**8)
     assert (done.removed, done.added) == (20, 2)
-    table = open_table(format_, table.name)
+    table = ten.open()
     facts = table.facts()
     assert (facts.rows, facts.files) == (100, 2)
     assert last_batch(table, "q") == 9
-    assert column(format_, tmp_path / "table", "n") == Counter(range(100))
+    assert ten.column("n") == Counter(range(100))
     assert table.compact(10**8).removed == 0
 
 
 @pytest.mark.full
-@by_format
-def test_rows_that_come_while_a_table_is_compacted_are_kept(
-    format_: Format, made: Callable[[Format], Table], tmp_path: Path
-) -> None:
-    table = made(format_)
+def test_rows_that_come_while_a_table_is_compacted_are_kept(ten: Place) -> None:
     done = threading.Event()
     looks: list[int] = []
 
     def write() -> None:
         try:
             for batch in range(10, 25):
-                mine = open_table(format_, table.name)
+                mine = ten.open()
                 commit_batch(mine, "q", batch, written(mine, batch * 10, batch * 10 + 10))
         finally:
             done.set()
@@ -101,28 +90,24 @@ def test_rows_that_come_while_a_table_is_compacted_are_kept(
     def look() -> None:
         while not done.is_set():
             sql = "SELECT count(*), count(DISTINCT n), max(n) FROM t"
-            ((rows, distinct, last),) = by_duckdb(format_, tmp_path / "table", sql)
+            ((rows, distinct, last),) = ten.duckdb(sql)
             assert rows == distinct == last + 1
             looks.append(rows)
 
     def compact() -> None:
         while not done.is_set():
-            open_table(format_, table.name).compact(10**8)
+            ten.open().compact(10**8)
 
     together(lambda one: one(), (write, look, compact))
     assert looks
-    assert column(format_, tmp_path / "table", "n") == Counter(range(250))
-    assert last_batch(open_table(format_, table.name), "q") == 24
+    assert ten.column("n") == Counter(range(250))
+    assert last_batch(ten.open(), "q") == 24
 
 
 @pytest.mark.full
-@by_format
-def test_compactions_at_the_same_moment_do_not_double_rows(
-    format_: Format, made: Callable[[Format], Table], tmp_path: Path
-) -> None:
+def test_compactions_at_the_same_moment_do_not_double_rows(ten: Place) -> None:
     """deltalake by itself lets both commit. Each file is replaced once; the others are told."""
-    made(format_)
-    tables = [open_table(format_, TableName(path=str(tmp_path / "table"))) for _ in range(4)]
+    tables = [ten.open() for _ in range(4)]
     barrier = threading.Barrier(4)
     said: list[str] = []
 
@@ -138,19 +123,20 @@ def test_compactions_at_the_same_moment_do_not_double_rows(
     assert all(
         "is being compacted" in one or "was changed" in one for one in said if not one.isdigit()
     )
-    assert column(format_, tmp_path / "table", "n") == Counter(range(100))
+    assert ten.column("n") == Counter(range(100))
 
 
-def test_an_overwrite_beside_a_compaction_leaves_no_old_row(
-    made: Callable[[Format], Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@of_delta
+def test_overwriting_while_compacting_leaves_no_old_row(
+    ten: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "CONFLICT_SECONDS", 0.0)
-    table = made(Format.DELTA)
-    overwriting = open_table(Format.DELTA, table.name)
+    table = ten.open()
+    overwriting = ten.open()
     table.compact(10**8)  # which a stale overwrite does not see, either
     commit_files(overwriting, written(overwriting, 500, 510), replaced)
-    assert column("delta", tmp_path / "table", "n") == Counter(range(500, 510))
-    other = open_table(Format.DELTA, table.name)
+    assert ten.column("n") == Counter(range(500, 510))
+    other = ten.open()
     assert isinstance(other, OpenDelta)
     now = int(time.time())
     other.append((), {CLAIM: now + 100})
@@ -172,14 +158,12 @@ def test_a_table_that_only_takes_rows_added_is_not_overwritten(tmp_path: Path) -
         commit_files(table, written(table, 0, 10), replaced)
 
 
+@of_delta
 def test_a_claim_is_renewed_while_the_work_goes_on_and_its_loss_is_told(
-    made: Callable[[Format], Table], monkeypatch: pytest.MonkeyPatch
+    ten: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta, "_RENEWED", 0.01)
-    table, other, third = (
-        made(Format.DELTA),
-        *(open_table(Format.DELTA, made(Format.DELTA).name) for _ in range(2)),
-    )
+    table, other, third = (ten.open() for _ in range(3))
     assert isinstance(table, OpenDelta)
     assert isinstance(other, OpenDelta)
     with pytest.raises(TableError, match="another program has taken"):  # noqa: SIM117
@@ -200,10 +184,9 @@ def test_a_claim_is_renewed_while_the_work_goes_on_and_its_loss_is_told(
                     continue
 
 
-def test_another_program_s_compaction_at_the_same_moment_is_told(
-    made: Callable[[Format], Table], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = made(Format.DELTA)
+@of_delta
+def test_another_compaction_meanwhile_is_told(ten: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = ten.open()
     foreign = DeltaTable(str(table.name.path))
     claim = OpenDelta._claim
 
@@ -220,53 +203,46 @@ def test_another_program_s_compaction_at_the_same_moment_is_told(
 
 
 @pytest.mark.full
-@by_format
-def test_files_that_no_version_needs_are_removed_and_young_ones_stay(
-    format_: Format, made: Callable[[Format], Table], tmp_path: Path
-) -> None:
-    table = made(format_)
+def test_files_that_no_version_needs_are_removed_and_young_ones_stay(ten: Place) -> None:
+    table = ten.open()
     written(table, 500, 510)  # of a task that failed
     table.compact(10**8)
-    table = open_table(format_, table.name)
+    table = ten.open()
     assert table.vacuum(HOUR, dry_run=False) == Vacuum([], [])
-    ours = [tmp_path / "table" / one for one in ("_jetspark/note-1.json", "_checkpoint/offsets/0")]
+    ours = [ten.folder / one for one in ("_jetspark/note-1.json", "_checkpoint/offsets/0")]
     for one in ours:  # a run keeps these beside the rows
         one.parent.mkdir(parents=True)
         one.write_text("{}", "utf-8")
-    grow_old(tmp_path / "table")
+    grow_old(ten.folder)
     late = written(table, 100, 110)  # of a batch that is about to be committed
     found = table.vacuum(HOUR, dry_run=True).removed
     # Delta remembers when a file was replaced, which was now.
     assert len(found) == 2
     table.vacuum(HOUR, dry_run=False)
-    table = open_table(format_, table.name)
+    table = ten.open()
     commit_batch(table, "q", 10, late)
     assert [one.exists() for one in ours] == [True, True]
-    assert column(format_, tmp_path / "table", "n") == Counter(range(110))
+    assert ten.column("n") == Counter(range(110))
 
 
-@by_format
 def test_what_is_not_known_to_be_the_table_s_is_kept_and_named(
-    format_: Format,
-    made: Callable[[Format], Table],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    ten: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = made(format_)
+    table = ten.open()
     data = table.layout(1, "zstd").folder
-    inner = TableName(path=str(tmp_path / "table" / f"{data}inner"))
-    within = make_table(format_, inner, SCHEMA, ())
+    inner = TableName(path=str(ten.folder / f"{data}inner"))
+    within = make_table(ten.format, inner, SCHEMA, ())
     files = written(within, 0, 10)
     commit_files(within, files)
     (failed,) = {one.path for one in written(table, 500, 502)[:1]}
-    (tmp_path / "table" / f"{data}mine.parquet").write_bytes(b"mine")
+    (ten.folder / f"{data}mine.parquet").write_bytes(b"mine")
     grow_old(tmp_path)
     found = table.vacuum(HOUR, dry_run=False)
     assert failed in found.removed
     assert found.kept == [f"{data}inner/", f"{data}mine.parquet"]
-    assert (tmp_path / "table" / f"{data}mine.parquet").exists()
-    assert column(format_, Path(str(inner.path)), "n") == Counter(range(10))
-    assert app.run(["table", "vacuum", str(tmp_path / "table"), "--keep", "1h"]) == 0
+    assert (ten.folder / f"{data}mine.parquet").exists()
+    assert column(ten.format, Path(str(inner.path)), "n") == Counter(range(10))
+    assert app.run(["table", "vacuum", str(ten.folder), "--keep", "1h"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     kept = f"Kept, since it may not be this table's: {data}inner/, {data}mine.parquet"
     assert said == f"0 files removed. {kept}"
@@ -282,30 +258,33 @@ def test_a_table_that_keeps_its_old_files_for_longer_is_obeyed(tmp_path: Path) -
     table.vacuum(timedelta(days=31), dry_run=False)
 
 
-@pytest.mark.parametrize(("feature", "command"), [("rowTracking", "compact"), ("new", "vacuum")])
+@of_delta
+@pytest.mark.parametrize(
+    ("feature", "act"),
+    [
+        ("rowTracking", lambda table: table.compact(10**8)),
+        ("new", lambda table: table.vacuum(HOUR, dry_run=False)),
+    ],
+)
 def test_a_table_with_features_that_are_not_known_is_refused(
-    made: Callable[[Format], Table], tmp_path: Path, feature: str, command: str
+    ten: Place, feature: str, act: Callable[[Table], object]
 ) -> None:
-    table = made(Format.DELTA)
+    table = ten.open()
     protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature]}
     action = msgspec.json.encode({"protocol": protocol})
-    log = tmp_path / "table" / "_delta_log"
+    log = ten.folder / "_delta_log"
     (log / f"{table.version + 1:020}.json").write_bytes(action)
     with pytest.raises(ConfigError, match=rf"has the table feature {feature}, which is not"):
-        getattr(open_table(Format.DELTA, table.name), command)(
-            *([10**8] if command == "compact" else [HOUR]),
-            **({} if command == "compact" else {"dry_run": False}),
-        )
+        act(ten.open())
 
 
-def test_snapshots_older_than_is_kept_are_forgotten_with_their_files(
-    made: Callable[[Format], Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@of_iceberg
+def test_old_snapshots_go_with_their_files(ten: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of Iceberg: Delta's log has the time of its own."""
     module: Any = importlib.import_module("jetspark.lakehouse.iceberg")
-    table = made(Format.ICEBERG)
+    table = ten.open()
     table.compact(10**8)
-    grow_old(tmp_path / "table")
+    grow_old(ten.folder)
 
     class Later(module.datetime):  # type: ignore[misc]
         @classmethod
@@ -314,10 +293,10 @@ def test_snapshots_older_than_is_kept_are_forgotten_with_their_files(
 
     monkeypatch.setattr(module, "datetime", Later)
     table.vacuum(HOUR, dry_run=False)
-    table = open_table(Format.ICEBERG, table.name)
+    table = ten.open()
     assert table.facts().version == 1
-    assert len(list((tmp_path / "table" / "data").rglob("*.parquet"))) == 2
-    assert column("iceberg", tmp_path / "table", "n") == Counter(range(100))
+    assert len(list((ten.folder / "data").rglob("*.parquet"))) == 2
+    assert ten.column("n") == Counter(range(100))
     assert last_batch(table, "q") == 9
 
 
@@ -331,14 +310,12 @@ def grow_up(folder: Path) -> None:
     grow_old(folder)
 
 
-def test_an_old_snapshot_that_was_just_replaced_is_kept_for_its_readers(
-    made: Callable[[Format], Table], tmp_path: Path
-) -> None:
-    made(Format.ICEBERG)
-    grow_up(tmp_path / "table")
-    catalog = FolderCatalog(tmp_path / "table")
+@of_iceberg
+def test_an_old_snapshot_that_was_just_replaced_is_kept_for_its_readers(ten: Place) -> None:
+    grow_up(ten.folder)
+    catalog = FolderCatalog(ten.folder)
     planned = catalog.load_table(IDENTIFIER).scan()
-    table = open_table(Format.ICEBERG, TableName(path=str(tmp_path / "table")))
+    table = ten.open()
     table.compact(10**8)
     table.refresh()
     before = table.facts().version
@@ -347,11 +324,12 @@ def test_an_old_snapshot_that_was_just_replaced_is_kept_for_its_readers(
     assert planned.to_arrow().num_rows == 100
 
 
+@of_iceberg
 def test_manifests_that_a_kept_snapshot_shares_with_one_beside_its_line_stay(
-    made: Callable[[Format], Table], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ten: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = made(Format.ICEBERG)
-    beside = FolderCatalog(tmp_path / "table").load_table(IDENTIFIER)
+    table = ten.open()
+    beside = FolderCatalog(ten.folder).load_table(IDENTIFIER)
     present = beside.metadata.current_snapshot()
     assert present is not None
     beside.manage_snapshots().rollback_to_snapshot(present.parent_snapshot_id or 0).commit()
@@ -361,13 +339,12 @@ def test_manifests_that_a_kept_snapshot_shares_with_one_beside_its_line_stay(
     table.refresh()
     table.keep_versions(timedelta(0))
     commit_batch(table, "q", 10, written(table, 100, 110), adopt=True)
-    assert _manifest_lists(tmp_path / "table")
+    assert _manifest_lists(ten.folder)
 
 
-@by_format
-def test_less_than_an_hour_is_not_kept(format_: Format, made: Callable[[Format], Table]) -> None:
+def test_less_than_an_hour_is_not_kept(ten: Place) -> None:
     with pytest.raises(ConfigError, match="keep at least 1h"):
-        made(format_).vacuum(timedelta(minutes=59), dry_run=False)
+        ten.open().vacuum(timedelta(minutes=59), dry_run=False)
 
 
 @given(st.lists(st.integers(1, 200), max_size=30))
@@ -381,15 +358,8 @@ def test_groups_have_small_files_only_and_each_once(sizes: list[int]) -> None:
 
 
 @pytest.mark.full
-@by_format
-def test_table_commands_info_compact_and_vacuum(
-    format_: Format,
-    made: Callable[[Format], Table],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    made(format_)
-    place = str(tmp_path / "table")
+def test_commands_info_compact_and_vacuum(ten: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place = str(ten.folder)
 
     def said(*arguments: str) -> tuple[int, str]:
         code = app.run(["table", *arguments])
@@ -398,7 +368,7 @@ def test_table_commands_info_compact_and_vacuum(
 
     code, out = said("info", place)
     assert code == 0
-    assert str(format_) in out
+    assert str(ten.format) in out
     assert "100" in out
     assert said("compact", place) == (0, "20 files replaced by 2.\n")
     assert said("compact", place) == (0, "There are no small files to merge.\n")
@@ -414,19 +384,18 @@ def test_table_commands_info_compact_and_vacuum(
     )
     assert said("compact", place, "--target-size", "x")[1].startswith("--target-size must be")
     assert said("info", place, "--table-option", "region=x")[1].startswith("Unknown option")
-    other = "iceberg" if format_ is Format.DELTA else "delta"
+    other = "iceberg" if ten.format is Format.DELTA else "delta"
     assert (
-        f"is a table in {format_}, not in {other}: take"
+        f"is a table in {ten.format}, not in {other}: take"
         in said("info", place, "--format", other)[1]
     )
 
 
 @pytest.mark.full
-def test_an_iceberg_table_removes_old_snapshots_now_and_then(
-    made: Callable[[Format], Table], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@of_iceberg
+def test_iceberg_removes_snapshots_at_times(ten: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iceberg, "_EXPIRED_EVERY", 10)
-    table = made(Format.ICEBERG)
+    table = ten.open()
     table.keep_versions(timedelta(0))  # but the last ten stay
 
     def versions(batch: int) -> int:
@@ -435,12 +404,12 @@ def test_an_iceberg_table_removes_old_snapshots_now_and_then(
         return table.facts().version
 
     assert [versions(batch) for batch in range(10, 21)] == [10, *range(11, 20), 10]
-    lists = {Path(urlsplit(one).path) for one in _manifest_lists(tmp_path / "table")}
-    assert set(tmp_path.glob("table/metadata/snap-*")) == lists
-    assert len(list(tmp_path.glob("table/metadata/v*.metadata.json"))) == 21
-    assert column(Format.ICEBERG, tmp_path / "table", "n") == Counter(range(210))
+    lists = {Path(urlsplit(one).path) for one in _manifest_lists(ten.folder)}
+    assert set(ten.folder.glob("metadata/snap-*")) == lists
+    assert len(list(ten.folder.glob("metadata/v*.metadata.json"))) == 21
+    assert ten.column("n") == Counter(range(210))
     assert last_batch(table, "q") == 20
-    tagged = FolderCatalog(tmp_path / "table").load_table(IDENTIFIER)
+    tagged = FolderCatalog(ten.folder).load_table(IDENTIFIER)
     tagged.manage_snapshots().create_tag(tagged.metadata.current_snapshot_id or 0, "mine").commit()
     table.refresh()
     assert [versions(batch) for batch in range(21, 31)] == [*range(11, 21)]

@@ -72,10 +72,7 @@ def names_of(options: LakehouseOptions, *regions: str) -> list[str]:
     return [*(name for name, _ in found if name is not None), options.rest]
 
 
-TASKS = (
-    [(1, "a"), (2, "b"), (3, "x"), (4, None)],
-    [(5, "x"), (6, "y"), (7, "a"), (8, "")],
-)
+TASKS = ([(1, "a"), (2, "b"), (3, "x"), (4, None)], [(5, "x"), (6, "y"), (7, "a"), (8, "")])
 
 
 @pytest.mark.full

@@ -110,9 +110,7 @@ def write(
 @pytest.mark.full
 @pytest.mark.parametrize("template", [False, True])
 @pytest.mark.parametrize("case", BAD)
-def test_the_record_is_put_aside_and_its_neighbour_is_a_row(
-    tmp_path: Path, case: str, template: bool
-) -> None:
+def test_the_record_is_put_aside_and_no_other(tmp_path: Path, case: str, template: bool) -> None:
     format_, kind, values, options = BAD[case]
     path = tmp_path / ("lake/{seq}" if template else "lake/1")
     options = options | {"quarantineTable": str(tmp_path / "aside")}
@@ -146,9 +144,7 @@ NESTED: list[tuple[DataType, pa.Array]] = [
 
 
 @pytest.mark.parametrize(("kind", "values"), NESTED, ids=["array", "struct", "map"])
-def test_dates_are_looked_at_in_every_depth(
-    tmp_path: Path, kind: DataType, values: pa.Array
-) -> None:
+def test_dates_are_looked_at_everywhere(tmp_path: Path, kind: DataType, values: pa.Array) -> None:
     write(DELTA, tmp_path / "t", kind, values, {"quarantineTable": str(tmp_path / "aside")})
     assert by_polars(DELTA, tmp_path / "aside").collect()["seq"].to_list() == [2]
     assert by_polars(DELTA, tmp_path / "t").select("seq").collect()["seq"].to_list() == [1]
@@ -186,9 +182,7 @@ REQUIRED: dict[str, tuple[pa.Field, str | DataType, list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", REQUIRED)
-def test_a_value_that_the_table_requires_is_missed_before_the_commit(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_required_value_is_missed_before_the_commit(tmp_path: Path, name: str) -> None:
     column, kind, listed = REQUIRED[name]
     schema, _ = rows_of(kind, pa.nulls(1))
     arrow = in_arrow(schema)

@@ -95,9 +95,7 @@ def test_every_row_is_once_in_the_file_of_its_partition(
     assert set(storage.files) == {file.path for file in files}
 
 
-def test_a_file_ends_at_its_target_size_and_row_groups_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_file_ends_at_its_size_and_row_groups_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new_files, "ROW_GROUP_ROWS", 1000)
     layout = Layout(SCHEMA, target_bytes=20_000, compression="none")
     batches = (
@@ -221,10 +219,7 @@ def test_only_columns_that_gain_by_it_are_compressed_or_have_a_dictionary() -> N
     (file,) = write_files(Layout(rows.schema), storage, "part-0", [rows])
     group = file.metadata.row_group(0)
     found = {
-        one.path_in_schema.partition(".")[0]: (
-            one.compression,
-            "RLE_DICTIONARY" in one.encodings,
-        )
+        one.path_in_schema.partition(".")[0]: (one.compression, "RLE_DICTIONARY" in one.encodings)
         for one in map(group.column, range(group.num_columns))
     }
     assert found == {

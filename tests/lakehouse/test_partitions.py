@@ -35,6 +35,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Times
 from pyspark.sql.types import LongType as SparkLong
 from pyspark.sql.types import StringType as SparkString
 from pyspark.sql.types import StructType, TimestampType
+from tests.lakehouse.conftest import written
 from tests.support.table_readers import by_duckdb, by_polars, newest_metadata
 
 from jetspark.errors import ConfigError, TableError
@@ -42,10 +43,10 @@ from jetspark.lakehouse.batches import commit_batch, commit_files, replaced
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
 from jetspark.lakehouse.iceberg_partitions import partitions_of, sort_keys_of
-from jetspark.lakehouse.new_files import NewFile, write_files
+from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.partitions import PartitionBy, join_partitions, parse_partitions
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import Upsert, staged
+from jetspark.lakehouse.upserts import Upsert
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.target import TaskFiles, prepare
 
@@ -83,13 +84,6 @@ def row(n: int) -> dict[str, Any]:
 
 def batch(start: int, end: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([row(n) for n in range(start, end)], schema=SCHEMA)
-
-
-def written(table: Table, rows: pa.RecordBatch, *, for_upsert: bool = False) -> list[NewFile]:
-    layout = table.layout(10**8, "zstd")
-    layout = staged(layout) if for_upsert else layout
-    layout, storage = pickle.loads(pickle.dumps((layout, table.storage)))
-    return write_files(layout, storage, "part-0", [rows])
 
 
 def numbers(folder: Path) -> Counter[int]:
@@ -224,7 +218,7 @@ def test_a_table_of_others_takes_rows_by_its_present_partitions(tmp_path: Path) 
     assert numbers(folder) == Counter(range(60))
     # Rows that are replaced lie in files of both.
     changes = pa.concat_batches([batch(0, 5), batch(50, 70)])
-    files = written(table, changes, for_upsert=True)
+    files = written(table, changes, keyed=True)
     commit_batch(table, "q", 0, files, change=Upsert(("n",)))
     assert numbers(folder) == Counter(range(70))
     table = open_table(Format.ICEBERG, table.name)
@@ -234,9 +228,7 @@ def test_a_table_of_others_takes_rows_by_its_present_partitions(tmp_path: Path) 
 
 @pytest.mark.full
 @pytest.mark.parametrize("text", ["bucket(3, n)", "truncate(10, n), day(at)"])
-def test_a_table_with_partitions_holds_the_last_value_of_each_key(
-    tmp_path: Path, text: str
-) -> None:
+def test_a_table_with_partitions_has_the_last_value_of_a_key(tmp_path: Path, text: str) -> None:
     chosen = random.Random(text)
     folder = tmp_path / "t"
     table = iceberg(folder, text)
@@ -248,7 +240,7 @@ def test_a_table_with_partitions_holds_the_last_value_of_each_key(
         }
         model |= rows
         changes = pa.RecordBatch.from_pylist(list(rows.values()), schema=SCHEMA)
-        files = written(table, changes, for_upsert=True)
+        files = written(table, changes, keyed=True)
         assert commit_batch(table, "q", number, files, change=Upsert(("n",)))
         table.refresh()
         found = {

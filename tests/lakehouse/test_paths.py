@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.lakehouse.conftest import Place
+from tests.lakehouse.conftest import Place, written
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.formats import Format, table_at
-from jetspark.lakehouse.new_files import write_files
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
@@ -23,24 +22,17 @@ def test_a_table_with_any_text_as_a_partition_is_compacted(place: Place, text: s
     place.make(SCHEMA, "p")
     for id_ in (1, 2):
         table = place.open()
-        rows = pa.RecordBatch.from_pylist([{"id": id_, "p": text}], SCHEMA)
-        layout = table.layout(10**8, "zstd")
-        commit_files(table, write_files(layout, table.storage, "part-0", [rows]))
+        commit_files(table, written(table, [{"id": id_, "p": text}]))
     assert place.open().compact(10**8).removed == 2
     assert place.column("p") == {text: 2}
 
 
-def test_a_value_with_a_tilde_does_not_keep_other_partitions_from_being_compacted(
-    place: Place,
-) -> None:
+def test_a_value_with_a_tilde_keeps_no_others_from_being_compacted(place: Place) -> None:
     place.make(SCHEMA, "p")
 
     def add(*values: str) -> None:
         table = place.open()
-        rows = [{"id": 1, "p": value} for value in values]
-        layout = table.layout(10**8, "zstd")
-        batch = pa.RecordBatch.from_pylist(rows, SCHEMA)
-        commit_files(table, write_files(layout, table.storage, "part-0", [batch]))
+        commit_files(table, written(table, [{"id": 1, "p": value} for value in values]))
 
     assert place.open().compact(10**8).removed == 0
     for _ in range(2):

@@ -72,7 +72,8 @@ def batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 def write(format_: Format, path: Path, *batches: list[dict[str, Any]], **options: str) -> None:
     """As the tasks and the driver of a query do it."""
     given = {"path": str(path), "quarantineTable": str(path.parent.parent / "aside")}
-    parsed = parse_lakehouse_options(format_, given | options).for_batch()
+    given |= options | ({"sequenceBy": "seq"} if "keys" in options else {})
+    parsed = parse_lakehouse_options(format_, given).for_batch()
     for rows in batches:
         writer = LakehouseBatchWriter(parsed, prepare(parsed, ROWS), replace=False)
         writer.commit([writer.write(iter([batch(rows[:20]), batch(rows[20:])]))])
@@ -100,7 +101,9 @@ def _sorted(table: pa.Table, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def expected(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def expected(rows: list[dict[str, Any]], options: dict[str, str]) -> list[tuple[Any, ...]]:
+    if "keys" in options:
+        rows = sorted({row["n"]: row for row in rows}.values(), key=lambda row: row["seq"])
     return [tuple(row[name] for name in READ) for row in rows]
 
 
@@ -115,13 +118,9 @@ def test_readers_agree_on_a_table_and_on_what_was_put_aside(
     tmp_path: Path, format_: Format, options: dict[str, str]
 ) -> None:
     first, second = messages(1, 60), messages(60, 100)
-    if "keys" in options:
-        options = options | {"sequenceBy": "seq"}
     write(format_, tmp_path / "lake" / "t", first, second, **options)
     good = [row for row in (*first, *second) if row["n"] is not None]
-    if "keys" in options:
-        good = sorted({row["n"]: row for row in good}.values(), key=lambda row: row["seq"])
-    assert read(format_, tmp_path / "lake" / "t", READ) == expected(good)
+    assert read(format_, tmp_path / "lake" / "t", READ) == expected(good, options)
     assert read(format_, tmp_path / "aside", READ_ASIDE) == [
         (seq, f"s.{seq}", START + timedelta(hours=seq, microseconds=1), b"{", None, reason)
         for seq, reason in (
@@ -138,8 +137,6 @@ def test_readers_agree_on_each_of_many_tables(
     tmp_path: Path, format_: Format, options: dict[str, str]
 ) -> None:
     first, second = messages(1, 60), messages(60, 100)
-    if "keys" in options:
-        options = options | {"sequenceBy": "seq"}
     write(format_, tmp_path / "lake" / "{region}", first, second, **options)
     tables = {one.name for one in (tmp_path / "lake").iterdir()}
     assert tables == {"eu", "us", "a~2Fb", "Gr~C3~B6~C3~9Fe", "50~25"}
@@ -147,9 +144,7 @@ def test_readers_agree_on_each_of_many_tables(
         REGIONS, ("eu", "us", "a~2Fb", "Gr~C3~B6~C3~9Fe", "50~25"), strict=True
     ):
         rows = [row for row in (*first, *second) if row["region"] == region]
-        if "keys" in options:
-            rows = sorted({row["n"]: row for row in rows}.values(), key=lambda row: row["seq"])
-        assert read(format_, tmp_path / "lake" / name, READ) == expected(rows)
+        assert read(format_, tmp_path / "lake" / name, READ) == expected(rows, options)
     assert len(read(format_, tmp_path / "aside", READ_ASIDE)) == 14
 
 

@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyiceberg.table import StaticTable
 from tests.chaos.table_origins import with_position_deletes
-from tests.lakehouse.conftest import Place
+from tests.lakehouse.conftest import Place, written
 from tests.support.table_readers import newest_metadata
 
 from jetspark.errors import ConfigError
@@ -27,7 +27,7 @@ from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.iceberg import OpenIceberg
 from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import Upsert, staged
+from jetspark.lakehouse.upserts import Upsert
 
 EQUAL: Any = ex.EqualTo
 PAIR = pa.struct([("key", pa.string()), ("value", pa.string())])
@@ -58,13 +58,8 @@ ROWS: list[dict[str, Any]] = [
 
 
 def write(table: Table, rows: Sequence[dict[str, Any]], *, keys: tuple[str, ...] = ()) -> None:
-    batch = pa.RecordBatch.from_pylist(list(rows), table.schema)
-    layout = table.layout(10**8, "zstd")
-    files = write_files(staged(layout) if keys else layout, table.storage, "part-0", [batch])
-    if keys:
-        commit_files(table, files, Upsert(keys))
-    else:
-        commit_files(table, files)
+    files = written(table, rows, keyed=bool(keys))
+    commit_files(table, files, *([Upsert(keys)] if keys else []))
 
 
 def rows_of(place: Place) -> dict[int, Any]:
@@ -161,12 +156,12 @@ def test_row_groups_without_bounds_in_the_footer_keep_their_rows(
 ) -> None:
     monkeypatch.setattr("jetspark.lakehouse.new_files.ROW_GROUP_ROWS", 1)
     table = place.make(pa.schema([("id", pa.int64()), ("c", pa.string())]))
-    layout = table.layout(10**8, "zstd")
     texts = ["a", "z" * 5000, "b"]
     batches = [
         pa.RecordBatch.from_pylist([{"id": at, "c": text}], table.schema)
         for at, text in enumerate(texts)
     ]
+    layout = table.layout(10**8, "zstd")
     commit_files(table, write_files(layout, table.storage, "part-0", batches))
     for text in texts:
         assert set(found_by(place, pa.string(), text).values()) == {1}
@@ -192,9 +187,7 @@ def test_a_table_that_got_a_time_without_a_zone_is_still_compacted(tmp_path: Pat
     assert place.open().compact(10**8).removed == 2
 
 
-def test_a_type_that_makes_a_table_unreadable_is_refused_before_there_is_one(
-    tmp_path: Path,
-) -> None:
+def test_a_type_that_makes_tables_unreadable_is_refused_at_once(tmp_path: Path) -> None:
     place = Place(Format.DELTA, tmp_path / "table")
     with pytest.raises(ConfigError, match="TIMESTAMP_NTZ"):
         place.make(pa.schema([("m", pa.map_(pa.string(), pa.timestamp("us")))]))

@@ -66,9 +66,7 @@ def test_files_are_merged_to_the_size_that_is_due_and_rows_stay(small: Place) ->
     assert small.open().version == before
 
 
-def test_too_much_at_once_and_too_many_tables_are_left(
-    small: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_much_and_too_many_are_left(small: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(small_files, "_MOST_BYTES", 100)
         merge_small_files([(small.open(), SIZE)])

@@ -13,27 +13,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from tests.lakehouse import conftest
 from tests.lakehouse.conftest import Place
 from tests.support.forked import forked_from
 from tests.support.together import together
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse import batches
+from jetspark.lakehouse import batches, formats
 from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, replaced
 from jetspark.lakehouse.delta import OpenDelta
-from jetspark.lakehouse.formats import (
-    Format,
-    check_library,
-    find_table,
-    format_of,
-    make_table,
-    open_table,
-)
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
-from jetspark.lakehouse.new_files import NewFile, write_files
+from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table, TableName
 
-FORMATS = [Format.DELTA, Format.ICEBERG]
+FORMATS = [formats.Format.DELTA, formats.Format.ICEBERG]
 SCHEMA = pa.schema(
     [
         ("seq", pa.int64()),
@@ -66,56 +59,26 @@ def rows(start: int, end: int) -> pa.RecordBatch:
     )
 
 
-def written(table: Table, start: int, end: int) -> list[NewFile]:
-    layout, storage = pickle.loads(pickle.dumps((table.layout(10**8, "zstd"), table.storage)))
-    return write_files(layout, storage, "part-0", [rows(start, end)])
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "table"  # Polars does not find Delta files below a space
-
-
-@pytest.fixture
-def name(folder: Path) -> TableName:
-    return TableName(path=str(folder))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("partition_by", [(), ("origin",), ("day", "origin")])
-def test_other_readers_see_every_row_once(place: Place, partition_by: tuple[str, ...]) -> None:
-    table = place.make(SCHEMA, *partition_by)
-    assert place.column("seq") == Counter()
-    for batch in range(3):
-        assert commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
+def fill(table: Table, batches: int) -> None:
+    """So many batches of the query q, of ten rows each."""
+    for batch in range(batches):
+        commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
         table.refresh()
-    assert place.column("seq") == Counter(range(30))
-    assert place.column("origin") == Counter(ORIGINS[one % 3] for one in range(30))
-    found = place.duckdb("SELECT seq, moment, day FROM t WHERE origin = 'EWR'")
-    assert sorted(found) == [
-        (one, START + timedelta(seconds=one, microseconds=1), date(2026, 1, 1 + one % 2))
-        for one in range(0, 30, 3)
-    ]
-    late = place.duckdb("SELECT count(*) FROM t WHERE seq >= 25 AND moment > '2026-01-01'")
-    assert late == [(5,)]
-    whole = place.polars().sort("seq").collect().to_dicts()
-    assert whole == rows(0, 30).to_pylist()
-    if place.format is Format.DELTA:
-        assert DeltaTable(place.folder).count() == 30
+
+
+def written(table: Table, start: int, end: int) -> list[NewFile]:
+    return conftest.written(table, rows(start, end))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("column_name", ["a b", "Größe", "日本", "50%", "k+v", "a'b"])
-def test_other_readers_see_partitions_of_columns_with_unusual_names(
-    place: Place, column_name: str
-) -> None:
+def test_others_see_partitions_of_columns_with_odd_names(place: Place, column_name: str) -> None:
     schema = pa.schema([("n", pa.int64()), (column_name, pa.string())])
     table = place.make(schema, column_name)
     for start in (0, 2):
         texts = ["J F/K=ü%", None]
         batch = pa.record_batch([[start, start + 1], texts], schema=schema)
-        files = write_files(table.layout(10**8, "zstd"), table.storage, "part-0", [batch])
-        commit_files(table, files)
+        commit_files(table, conftest.written(table, batch))
         table.refresh()
     quoted = f'"{column_name}"'
     for compacted in (False, True):
@@ -139,8 +102,7 @@ def test_dates_that_python_does_not_have_are_stored(place: Place) -> None:
     ]
     for n in range(2):
         row = pa.record_batch([pa.array([n]), *columns], names=["n", *kinds])
-        files = write_files(table.layout(10**8, "zstd"), table.storage, "part-0", [row])
-        assert commit_batch(table, "q", n, files)
+        assert commit_batch(table, "q", n, conftest.written(table, row))
         table.refresh()
     assert place.duckdb("SELECT n FROM t WHERE n = 1") == [(1,)]
     assert place.duckdb('SELECT count(*) FROM t WHERE year("on") = 10183') == [(2,)]
@@ -163,11 +125,9 @@ def test_a_query_does_not_go_on_in_a_table_that_has_lost_its_batches(place: Plac
 
 def test_a_query_does_not_go_on_in_an_older_copy_of_its_table(place: Place) -> None:
     table = place.make(SCHEMA)
-    for batch in range(3):
-        commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
-        table.refresh()
-        if batch == 1:
-            shutil.copytree(place.folder, place.folder.with_name("copy"))
+    fill(table, 2)
+    shutil.copytree(place.folder, place.folder.with_name("copy"))
+    fill(table, 3)
     shutil.rmtree(place.folder)
     place.folder.with_name("copy").rename(place.folder)
     table = place.open()
@@ -181,8 +141,8 @@ def test_a_query_does_not_go_on_in_an_older_copy_of_its_table(place: Place) -> N
     assert place.column("seq") == Counter([*range(30), *range(40, 50)])
 
 
-def _set_back(format_: Format, folder: Path, version: int) -> None:
-    if format_ is Format.DELTA:
+def _set_back(format_: formats.Format, folder: Path, version: int) -> None:
+    if format_ is formats.Format.DELTA:
         DeltaTable(folder).restore(version)
     else:
         found = FolderCatalog(folder).load_table(IDENTIFIER)
@@ -190,13 +150,9 @@ def _set_back(format_: Format, folder: Path, version: int) -> None:
         found.manage_snapshots().rollback_to_snapshot(log[version - 1].snapshot_id).commit()
 
 
-def test_a_query_does_not_go_on_in_a_table_that_was_set_back_before_its_last_batch(
-    place: Place,
-) -> None:
+def test_a_query_does_not_go_on_in_a_table_set_back_before_its_batch(place: Place) -> None:
     table = place.make(SCHEMA)
-    for batch in range(3):
-        commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
-        table.refresh()
+    fill(table, 3)
     commit_batch(table, "other", 0, written(table, 50, 60))
     _set_back(place.format, place.folder, 3)  # only the other one's batch is lost
     table = place.open()
@@ -218,12 +174,12 @@ def test_a_query_does_not_go_on_in_a_table_that_was_set_back_before_its_last_bat
 def test_a_folder_of_another_format_or_of_other_files_is_refused(place: Place) -> None:
     """A vacuum would take their files for nobody's."""
     other = next(one for one in FORMATS if one != place.format)
-    make_table(other, place.name, SCHEMA, ())
+    formats.make_table(other, place.name, SCHEMA, ())
     said = f"is a table in {other}, not in {place.format}"
     with pytest.raises(ConfigError, match=said):
         place.make(SCHEMA)
     with pytest.raises(ConfigError, match=said):
-        find_table(place.format, place.name)
+        formats.find_table(place.format, place.name)
     shutil.rmtree(place.folder)
     place.folder.mkdir()
     (place.folder / "part-0.parquet").write_bytes(b"")
@@ -240,13 +196,11 @@ def test_a_damaged_table_is_told_in_a_sentence(place: Place) -> None:
     for one in [*place.folder.glob("_delta_log/*.json"), *place.folder.glob("metadata/*.json")]:
         one.write_text('{"add": ', "utf-8")
     with pytest.raises(TableError, match=r"cannot be read: .* the table is damaged") as error:
-        find_table(place.format, place.name)
+        formats.find_table(place.format, place.name)
     assert "\n" not in str(error.value)
 
 
-def test_the_backtrace_of_a_library_is_not_its_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backtrace_is_not_the_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """RUST_BACKTRACE=1 adds it to what deltalake says."""
     said = "The log ends.\n   0: <unknown>\n   1: clone3\n             at ./clone3.S:81:0\n"
 
@@ -255,7 +209,7 @@ def test_the_backtrace_of_a_library_is_not_its_message(
 
     monkeypatch.setattr(OpenDelta, "find", fail)
     with pytest.raises(TableError, match="cannot be read: The log ends"):
-        find_table(Format.DELTA, TableName(path=str(tmp_path / "t")))
+        formats.find_table(formats.Format.DELTA, TableName(path=str(tmp_path / "t")))
 
 
 def test_an_iceberg_table_that_was_moved_is_told(place: Place) -> None:
@@ -263,11 +217,11 @@ def test_an_iceberg_table_that_was_moved_is_told(place: Place) -> None:
     commit_batch(table, "q", 0, written(table, 0, 10))
     place.folder.rename(place.folder.with_name("moved"))
     moved = TableName(path=str(place.folder.with_name("moved")))
-    if place.format is Format.DELTA:
-        assert find_table(place.format, moved) is not None
+    if place.format is formats.Format.DELTA:
+        assert formats.find_table(place.format, moved) is not None
         return
     with pytest.raises(ConfigError, match=r"was moved or copied from .*table, which an Iceberg"):
-        find_table(place.format, moved)
+        formats.find_table(place.format, moved)
 
 
 def test_a_late_batch_without_rows_does_not_set_the_number_back(place: Place) -> None:
@@ -317,11 +271,8 @@ def test_writers_at_the_same_moment_all_succeed(place: Place) -> None:
     )
 
 
-def _commit_in_process(format_: Format, name: TableName) -> None:
-    for batch in range(3):
-        table = open_table(format_, name)
-        start = batch * 10
-        commit_batch(table, "q", batch, written(table, start, start + 10))
+def _commit_in_process(format_: formats.Format, name: TableName) -> None:
+    fill(formats.open_table(format_, name), 3)
 
 
 @pytest.mark.full
@@ -379,12 +330,12 @@ def test_a_table_is_made_once_by_two_that_want_it(place: Place) -> None:
 
 
 def test_what_is_in_a_folder(place: Place) -> None:
-    assert format_of(place.folder) is None
-    assert find_table(place.format, place.name) is None
+    assert formats.format_of(place.folder) is None
+    assert formats.find_table(place.format, place.name) is None
     with pytest.raises(ConfigError, match=f"no {place.format.capitalize()} table at"):
         place.open()
     place.make(SCHEMA)
-    assert format_of(place.folder) is place.format
+    assert formats.format_of(place.folder) is place.format
 
 
 @pytest.mark.parametrize(
@@ -403,12 +354,10 @@ def test_columns_that_no_table_has(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         place.make(schema, *partition_by)
-    assert find_table(place.format, place.name) is None
+    assert formats.find_table(place.format, place.name) is None
 
 
-def test_commits_without_a_break_are_reported(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commits_without_end_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     table = place.make(SCHEMA)
     monkeypatch.setattr(batches, "CONFLICT_SECONDS", 0.0)
 
@@ -439,7 +388,7 @@ def test_rows_are_read_in_pieces_of_the_files_that_are_wanted(place: Place) -> N
 
 
 def test_a_library_that_is_missing_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = {Format.DELTA: "deltalake", Format.ICEBERG: "pyiceberg"}[place.format]
+    library = {formats.Format.DELTA: "deltalake", formats.Format.ICEBERG: "pyiceberg"}[place.format]
     for name in [
         one for one in sys.modules if one.startswith(f"jetspark.lakehouse.{place.format}")
     ]:
@@ -450,4 +399,4 @@ def test_a_library_that_is_missing_is_named(place: Place, monkeypatch: pytest.Mo
     with pytest.raises(
         ConfigError, match=rf"need {library}: pip install 'jetspark\[{place.format}\]'"
     ):
-        check_library(place.format)
+        formats.check_library(place.format)

@@ -8,15 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.lakehouse import conftest
 from tests.lakehouse.conftest import Place
 from tests.support.together import together
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.formats import Format
-from jetspark.lakehouse.new_files import NewFile, write_files
+from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table
-from jetspark.lakehouse.upserts import Deletes, Upsert, remove, staged
+from jetspark.lakehouse.upserts import Deletes, Upsert, remove
 
 SCHEMA = pa.schema(
     [
@@ -43,9 +44,8 @@ def row(key: str, revision: int, operation: str = "PUT", region: str = "eu") -> 
 
 def written(table: Table, *tasks: list[dict[str, Any]]) -> list[NewFile]:
     """The files of some tasks."""
-    layout = staged(table.layout(10**8, "zstd"))
     batches = [pa.RecordBatch.from_pylist(rows, schema=SCHEMA) for rows in tasks]
-    return [file for one in batches for file in write_files(layout, table.storage, "part-0", [one])]
+    return conftest.written(table, *batches, keyed=True)
 
 
 def values(place: Place) -> list[dict[str, Any]]:
@@ -203,9 +203,7 @@ def test_a_key_that_comes_twice_later_is_noticed_before_the_next_merge(place: Pl
 
 
 @pytest.mark.full
-def test_keys_are_read_again_only_after_other_changes(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_are_read_after_changes_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Upsert] = []
     monkeypatch.setattr(Upsert, "_check_unique", lambda upsert, *_: looks.append(upsert))
     place.make(SCHEMA)

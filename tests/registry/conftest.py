@@ -12,7 +12,9 @@ from jetspark.registry.service import serve_registry
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.conftest import Unique
 
     from jetspark.full_client import Client
 
@@ -41,7 +43,7 @@ async def client(registry_server: NatsServer) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def bucket(client: Client, unique: Callable[[str], str]) -> AsyncIterator[str]:
+async def bucket(client: Client, unique: Unique) -> AsyncIterator[str]:
     """The name of a bucket with a registry that answers the client."""
     name = unique("schemas")
     async with await serve_registry(client, client.jetstream(timeout=20), bucket=name):

@@ -123,11 +123,13 @@ def test_a_schema_is_found_by_its_id_and_by_its_name(http: Scripted) -> None:
     assert all("Authorization" not in headers for _, headers in http.asked)
 
 
-def test_references_come_each_before_what_names_it(http: Scripted) -> None:
-    def referring(text: str, *names: str) -> Any:
-        references = [{"name": f"x.{one}", "subject": one, "version": 1} for one in names]
-        return 200, {"schema": text, "version": 1, "references": references}
+def referring(text: str, *names: str, at: str = "x.", **more: Any) -> Any:
+    """The answer with a schema that refers to these subjects."""
+    references = [{"name": f"{at}{one}", "subject": one, "version": 1} for one in names]
+    return 200, {"schema": text, "version": 1, "references": references, **more}
 
+
+def test_references_come_each_before_what_names_it(http: Scripted) -> None:
     http.answers = {
         "/schemas/ids/1": referring("main", "A", "B"),
         "/subjects/A/versions/1": referring("a", "C"),
@@ -135,28 +137,23 @@ def test_references_come_each_before_what_names_it(http: Scripted) -> None:
         "/subjects/C/versions/1": referring("c"),
     }
     found = ConfluentRegistry(http.url).by_id(1)
-    assert [(one.name, one.text) for one in found.references] == [
-        *(("x.C", "c"), ("x.A", "a"), ("x.B", "b"))
-    ]
+    referred = [(one.name, one.text) for one in found.references]
+    assert referred == [("x.C", "c"), ("x.A", "a"), ("x.B", "b")]
     http.answers["/subjects/C/versions/1"] = referring("c", "A")
     with pytest.raises(SchemaNotFoundError, match="refers to others without an end"):
         ConfluentRegistry(http.url).by_id(1)
 
 
 def test_references_that_double_are_asked_for_once_each(http: Scripted) -> None:
-    def referring(*names: str) -> Any:
-        references = [{"name": f"x.{one}", "subject": one, "version": 1} for one in names]
-        return 200, {"schema": "", "version": 1, "references": references}
-
     for at in range(30):
-        inner = referring(f"A{at + 1}", f"B{at + 1}") if at < 29 else referring()
+        inner = referring("", *((f"A{at + 1}", f"B{at + 1}") if at < 29 else ()))
         http.answers[f"/subjects/A{at}/versions/1"] = inner
         http.answers[f"/subjects/B{at}/versions/1"] = inner
-    http.answers["/schemas/ids/1"] = referring("A0", "B0")
+    http.answers["/schemas/ids/1"] = referring("", "A0", "B0")
     assert len(ConfluentRegistry(http.url).by_id(1).references) == 60
     assert len(http.asked) == 61
-    http.answers["/schemas/ids/2"] = referring(*(f"C{at}" for at in range(300)))
-    http.answers |= {f"/subjects/C{at}/versions/1": referring() for at in range(300)}
+    http.answers["/schemas/ids/2"] = referring("", *(f"C{at}" for at in range(300)))
+    http.answers |= {f"/subjects/C{at}/versions/1": referring("") for at in range(300)}
     with pytest.raises(SchemaNotFoundError, match="more than 200 others"):
         ConfluentRegistry(http.url).by_id(2)
 
@@ -169,9 +166,7 @@ def test_references_that_double_are_asked_for_once_each(http: Scripted) -> None:
         (422, {"error_code": 42202, "message": "invalid"}),
     ],
 )
-def test_a_schema_that_nobody_can_have_is_the_fault_of_the_payload_that_names_it(
-    http: Scripted, answer: Any
-) -> None:
+def test_an_impossible_schema_is_the_fault_of_its_payload(http: Scripted, answer: Any) -> None:
     http.answers["/schemas/ids/1"] = answer
     with pytest.raises(SchemaNotFoundError):
         ConfluentRegistry(http.url).by_id(1)
@@ -195,15 +190,12 @@ def test_a_connection_is_kept_for_further_questions(http: Scripted) -> None:
 
 
 def test_protobuf_comes_as_its_source_with_what_it_imports(http: Scripted) -> None:
-    def protobuf(text: str, *names: str) -> Any:
-        references = [{"name": one, "subject": one, "version": 1} for one in names]
-        return 200, {"schema": text, "schemaType": "PROTOBUF", "references": references}
-
+    whole = 'syntax = "proto3"; import "b.proto"; message A { B b = 1; }'
+    part = 'syntax = "proto3"; message B { int32 n = 1; }'
+    how = {"at": "", "schemaType": "PROTOBUF"}
     http.answers = {
-        "/schemas/ids/1": protobuf(
-            'syntax = "proto3"; import "b.proto"; message A { B b = 1; }', "b.proto"
-        ),
-        "/subjects/b.proto/versions/1": protobuf('syntax = "proto3"; message B { int32 n = 1; }'),
+        "/schemas/ids/1": referring(whole, "b.proto", **how),
+        "/subjects/b.proto/versions/1": referring(part, **how),
     }
     found = message_of(ConfluentRegistry(http.url).by_id(1))
     files = FileDescriptorSet.FromString(base64.b64decode(found.text)).file
@@ -412,11 +404,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
         (OK + b"\r\n", b" ", 0.02),  # until the connection ends
         (OK, b"X", 0.02),
         (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100, 0),
-        (
-            OK + b"Transfer-Encoding: chunked\r\n\r\n",
-            b"1;" + b"x" * 60_000 + b"\r\n \r\n",
-            0.001,
-        ),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1;" + b"x" * 60_000 + b"\r\n \r\n", 0.001),
     ],
 )
 def test_the_time_of_an_attempt_is_that_of_the_whole_answer(
@@ -454,9 +442,7 @@ def test_what_is_remembered_is_bounded(http: Scripted) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 403])
-def test_a_schema_that_is_refused_alone_is_the_fault_of_who_names_it(
-    http: Scripted, status: int
-) -> None:
+def test_a_schema_refused_alone_is_the_fault_of_who_names_it(http: Scripted, status: int) -> None:
     """Otherwise a payload with its id would end each run."""
     http.answers["/schemas/ids/1"] = status, b"<html>"
     with pytest.raises(RegistryError):

@@ -13,7 +13,6 @@ import nats
 import pytest
 from tests.registry.conftest import avro
 
-from jetspark import blocking
 from jetspark.errors import (
     BadNameError,
     ConfigError,
@@ -31,9 +30,9 @@ from jetspark.server import NatsServer
 from jetspark.services import error_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
+    from tests.conftest import Unique
     from tests.support.cluster import Cluster
 
     from jetspark.full_client import Client, JetStream
@@ -196,9 +195,7 @@ async def test_arguments_are_checked_before_anything_is_sent(client: Client) -> 
         await registry.get("a")
 
 
-async def test_a_list_of_more_than_a_message_comes_in_parts(
-    tmp_path: Path, unique: Callable[[str], str]
-) -> None:
+async def test_a_list_of_more_than_a_message_comes_in_parts(tmp_path: Path, unique: Unique) -> None:
     config = tmp_path / "small.conf"
     config.write_text("host: 127.0.0.1, port: -1, max_payload: 8192")
     with NatsServer(name="small", config=config, jetstream=True) as server:
@@ -227,7 +224,7 @@ async def test_a_list_of_more_than_a_message_comes_in_parts(
 
 @pytest.mark.full
 async def test_requests_to_a_registry_that_just_started_do_not_meet_half_a_library(
-    registry_server: NatsServer, unique: Callable[[str], str]
+    registry_server: NatsServer, unique: Unique
 ) -> None:
     script = """if True:
         import asyncio, sys
@@ -348,11 +345,6 @@ async def test_our_client_asks_another_registry(client: Client) -> None:
     assert bodies["$SR.v1.GET.*.*.*.Person"] == bodies["$SR.v1.LIST"] == {}
 
 
-def test_the_blocking_client_has_the_same_calls(registry_server: NatsServer) -> None:
-    with blocking.connect(registry_server.url) as nc, pytest.raises(RegistryError):
-        nc.schema_registry().get("orders")
-
-
 # -- races -----------------------------------------------------------------------------------------
 
 
@@ -409,7 +401,7 @@ async def test_eight_writers_get_each_version_once_and_none_breaks_the_policy(
 
 
 async def test_leaders_of_the_bucket_come_and_go_while_versions_are_registered(
-    nats_cluster: Cluster, unique: Callable[[str], str]
+    nats_cluster: Cluster, unique: Unique
 ) -> None:
     bucket = unique("schemas")
     given: list[tuple[int, str]] = []

@@ -246,9 +246,7 @@ def test_an_entry_beside_messages_is_read_when_it_is_whole() -> None:
             entry_at(wrong, 0)
 
 
-def test_without_the_c_kernel_one_sentence_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_c_kernel_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jetspark.wire.kernel.IMPLEMENTATION", "python")
     for attempt in (
         lambda: Content(bytes),
