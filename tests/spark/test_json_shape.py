@@ -38,6 +38,10 @@ def shape_of(*values: Any) -> tuple[str, list[str]]:
     return shape.schema()
 
 
+def test_a_number_beyond_double_is_a_string() -> None:
+    assert shape_of(b'{"x": 1e400}', b'{"x": 0.5}') == ("x STRING", [])
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [

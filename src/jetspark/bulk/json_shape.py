@@ -7,9 +7,9 @@
 | lists; objects | ARRAY<…>; STRUCT<…> |
 | anything else, also several of these | STRING |
 
-A whole number beyond BIGINT is a STRING, and one beyond 2^53 that is beside other numbers, since a
-DOUBLE would round it. Null goes with every type. A STRING takes every value, of what is no text its
-JSON; so it is the type of what is nested more than `_MAX_DEPTH` deep.
+A number beyond DOUBLE is a STRING, and so are a whole one beyond BIGINT, and one beyond 2^53 beside
+other numbers, since a DOUBLE would round it. Null goes with every type. A STRING takes every value,
+of what is no text its JSON; so it is the type of what is nested more than `_MAX_DEPTH` deep.
 """
 
 from __future__ import annotations
@@ -51,7 +51,16 @@ class _Object:
 _Type = str | _List | _Object
 
 
-_object = msgspec.json.Decoder(dict[str, Any]).decode
+class _Beyond:
+    """A number beyond DOUBLE."""
+
+
+def _number(text: str) -> float | _Beyond:
+    found = float(text)
+    return _Beyond() if found in (float("inf"), float("-inf")) else found
+
+
+_object = msgspec.json.Decoder(dict[str, Any], float_hook=_number).decode
 
 
 def _type_of(value: Any, depth: int = 0) -> _Type:
@@ -60,6 +69,8 @@ def _type_of(value: Any, depth: int = 0) -> _Type:
     match value:
         case None:
             return _NULL
+        case _Beyond():
+            return _STRING
         case bool() | int() | float():
             return plain_type(value)
         case str():

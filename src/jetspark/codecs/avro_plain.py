@@ -52,7 +52,7 @@ class _Datum:
         self.data = data
         self.at = 0
         self.size = 0
-        """Bytes of the values in lists and maps."""
+        """Bytes of the values in lists and maps, of symbols and constants."""
 
     def value(self, node: Node) -> Any:
         """The value of a node, for PyArrow; None if nobody wants it. Raises Misfit."""
@@ -75,6 +75,7 @@ class _Datum:
                 return _of_bytes(node, self._take(size))
             case Kind.ENUM:
                 symbol = self._chosen(node, Problem.SYMBOL)
+                self._count(len(symbol.name))
                 return None if node.slot is None else _taken(symbol).name
             case Kind.RECORD:
                 return self._record(node)
@@ -91,6 +92,10 @@ class _Datum:
             raise Misfit(Problem.ENDS)
         self.at += size
         return self.data[self.at - size : self.at]
+
+    def _count(self, size: int) -> None:
+        self.size += size
+        check_decoded(self.size)
 
     def _long(self) -> int:
         number = 0
@@ -136,7 +141,10 @@ class _Datum:
     def _record(self, node: Node) -> Any:
         found: dict[str, Any] = {}
         for one in (*node.nodes, *(node.constants if node.slot is not None else ())):
-            source = self if one.constant is None else _Datum(one.constant)
+            source = self
+            if one.constant is not None:
+                self._count(len(one.constant))
+                source = _Datum(one.constant)
             try:
                 value = source.value(one)
             except Misfit as error:
@@ -158,8 +166,7 @@ class _Datum:
                 count = -count
             if count > len(self.data) - self.at:
                 raise Misfit(Problem.ENDS)
-            self.size += count * each
-            check_decoded(self.size)
+            self._count(count * each)
             for _ in range(count):
                 try:
                     key = self._key(node) if is_map else ""

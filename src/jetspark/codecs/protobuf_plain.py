@@ -48,9 +48,9 @@ def decode(
 
 
 def _size(value: Any, kind: pa.DataType) -> int:
-    """The bytes of items in lists and maps."""
+    """The bytes of items in lists and maps, and of texts, which may be symbols."""
     if value is None or not pa.types.is_nested(kind):
-        return 0
+        return len(value) if kind == pa.string() and value else 0
     if pa.types.is_struct(kind):
         return sum(_size(value[one.name], one.type) for one in kind)
     of = kind.item_type if pa.types.is_map(kind) else kind.value_type

@@ -191,12 +191,15 @@ static int enum_value(Reader *r, const AvroNode *node) {
         return 1;
     if (symbol->kind == AVRO_REFUSED)
         return not_taken(r, symbol);
-    return put_text(r->all, node->column, symbol->name, symbol->name_size);
+    return count_bytes(r->all, symbol->name_size) &&
+           put_text(r->all, node->column, symbol->name, symbol->name_size);
 }
 
 /* -- what has others in it ---------------------------------------------------------------------- */
 
 static int constant_value(Reader *r, const AvroNode *node) {
+    if (!count_bytes(r->all, node->constant_size))
+        return 0;
     Reader inside = {node->constant, node->constant + node->constant_size, r->all, r->why};
     return value(&inside, node);
 }

@@ -42,7 +42,8 @@ typedef struct Column {
 } Column;
 
 /* The columns of a batch, and how large they may become together. What can become large from a few
-   bytes are the items of lists, each of which has all columns of its type: they are counted. */
+   bytes are the items of lists, each of which has all columns of its type, symbols, and constants:
+   they are counted. */
 typedef struct {
     Column root; /* a STRUCT: a row is a record */
     size_t size, limit;
@@ -68,6 +69,16 @@ static inline int count_items(Columns *all, const Column *column, size_t count) 
         return 0;
     }
     all->size += count * column->item_size;
+    return 1;
+}
+
+/* For bytes that are not a payload's own: symbols, and constants. */
+static inline int count_bytes(Columns *all, size_t size) {
+    if (size > all->limit - all->size) {
+        all->too_large = 1;
+        return 0;
+    }
+    all->size += size;
     return 1;
 }
 

@@ -178,7 +178,8 @@ static PbField *numbered(const PbField *type, int32_t number) {
 static int put_symbol(Reader *r, const PbField *field, Column *column, int32_t number) {
     const PbField *symbol = numbered(field, number);
     if (symbol != NULL)
-        return put_text(r->all, column, symbol->name, symbol->name_size);
+        return count_bytes(r->all, symbol->name_size) &&
+               put_text(r->all, column, symbol->name, symbol->name_size);
     char text[16];
     int size = snprintf(text, sizeof text, "%d", (int)number);
     return put_text(r->all, column, (const uint8_t *)text, (size_t)size);
