@@ -29,6 +29,7 @@ from tests.codecs.avro_schemas import (
 from jetspark.codecs.avro import AvroDecoder
 from jetspark.codecs.avro_schema import fields_of
 from jetspark.codecs.decoder import Undecodable
+from jetspark.errors import ConfigError
 
 
 def decoded(
@@ -276,3 +277,9 @@ def test_a_default_of_another_type_is_refused(kind: str, default: Any) -> None:
     reader = {**writer, "fields": [{"name": "y", "type": kind, "default": default}]}
     with pytest.raises(Undecodable, match="default of y"):
         decoded(writer, [b"\x02"], reader)
+
+
+def test_a_record_with_a_field_twice_is_refused() -> None:
+    one = {"name": "a", "type": "int"}
+    with pytest.raises(ConfigError, match="a field twice"):
+        fields_of(payload_schema({"type": "record", "name": "R", "fields": [one, one]}))

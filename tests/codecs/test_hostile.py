@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.codecs.avro_schemas import payload_schema, written
+from tests.codecs.avro_schemas import named, payload_schema, record, written
 from tests.codecs.test_framing import NEW, OLD, Registry, batch, confluent, packed
 from tests.codecs.test_protobuf import ORDER, SOURCE, Order
 
@@ -209,6 +209,15 @@ AMPLIFIED: dict[str, tuple[dict[str, Any], bytes, bytes]] = {
         {"schema": f"l MAP<STRING, STRUCT<{', '.join(f'{one}: DOUBLE' for one in WIDE)}>>"},
         b'{"l": {' + b",".join(b'"%d":{}' % at for at in range(50_000)) + b"}}",
         b'{"l": {"a": {"f1": 5}}}',
+    ),
+    "avro enum": (
+        {
+            "schema": json.dumps(
+                record([{"type": "array", "items": named("enum", symbols=["x" * 900])}])
+            ).replace("x0", "l")
+        },
+        b"\xa0\x8d\x06" + bytes(50_001),
+        b"\x02\x00\x00",
     ),
     "protobuf": (
         {

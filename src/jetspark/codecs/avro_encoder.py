@@ -348,7 +348,7 @@ def default_of(wanted: Field, name: str) -> pa.Array:
         raise Undecodable(f"Field {name} is missing, and has no default.")
     try:
         return pa.array([_value(wanted.type, wanted.default)], wanted.type.arrow)
-    except (pa.ArrowInvalid, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+    except (TypeError, ArithmeticError, ValueError, LookupError, AttributeError) as error:
         raise Undecodable(f"The default of {name} is of another type: {error}.") from None
 
 

@@ -113,7 +113,8 @@ def _resolve(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
         case "fixed" if writer.size != reader.size:
             raise Undecodable(f"{name} has {writer.size} bytes, not {reader.size}.")
     if (writer.logical == "decimal") != (reader.logical == "decimal"):
-        raise Undecodable(f"{name} is {writer.logical or writer.kind}, not {reader.kind}.")
+        kinds = [one.logical or one.kind for one in (writer, reader)]
+        raise Undecodable(f"{name} is {kinds[0]}, not {kinds[1]}.")
     if {writer.declared, reader.declared} not in _SAME_MEANING and (
         writer.declared and reader.declared and writer.declared != reader.declared
     ):
@@ -180,11 +181,7 @@ def _branches(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
     """Each branch of the writer's becomes the first one of the reader's that takes it."""
     given = writer.parts if writer.kind == "union" else (writer,)
     nodes = [_branch(one, reader, slot, name) for one in given]
-    if writer.branches and all(
-        node.kind is Kind.REFUSED
-        for node, one in zip(nodes, given, strict=True)
-        if one.kind != "null"
-    ):
+    if all(node.kind is Kind.REFUSED for node in nodes):
         raise Undecodable(f"{name} is {in_words(writer)}, not {in_words(reader)}.")
     if writer.kind == "union":
         return Node(Kind.UNION, slot=slot, nodes=tuple(nodes))

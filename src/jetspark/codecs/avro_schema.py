@@ -281,6 +281,8 @@ class _Parser:
         try:
             if found.kind == "record":
                 fields = [self._field(one, inside) for one in given["fields"]]
+                if len({one.name for one in fields}) < len(fields):
+                    raise Undecodable(f"its record {full} has a field twice")
                 found = replace(found, fields=tuple(fields))
             elif found.kind == "enum":
                 default = given.get("default")

@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from jetspark.errors import ConfigError
 
-FITTING = frozenset({("int32", "int8"), ("int32", "int16")})
-"""Types of columns, and other ones of rows that they take: Iceberg has no smaller integers."""
 WIDER = frozenset({("int32", "int64"), ("float", "double")})
 """Types of columns, and wider ones that they may be given: what Iceberg allows and PyIceberg does.
 (A date does not become a timestamp there.)"""
@@ -37,10 +35,24 @@ def differences(table: pa.Schema, rows: pa.Schema) -> Differences:
         changed=[
             (one.name, str(plain(there[one.name].type)), str(plain(one.type)))
             for one in rows
-            if one.name in there and plain(there[one.name].type) != plain(one.type)
+            if one.name in there and not takes(there[one.name].type, one.type)
         ],
         required=[one.name for one in table if not one.nullable and one.name not in here],
     )
+
+
+def takes(table: pa.DataType, rows: pa.DataType) -> bool:
+    """Whether a column of one type takes values of another: of the same, or of smaller integers at
+    any depth, which Iceberg does not have."""
+    there, here = plain(table), plain(rows)
+    return bool(there in (here, with_wide_integers(here)))
+
+
+def with_wide_integers(kind: pa.DataType) -> pa.DataType:
+    """The type with INT in place of TINYINT and SMALLINT, at any depth."""
+    if kind in (pa.int8(), pa.int16()):
+        return pa.int32()
+    return with_inner(kind, lambda one: one.with_type(with_wide_integers(one.type)))
 
 
 def check_names(schema: pa.Schema) -> None:

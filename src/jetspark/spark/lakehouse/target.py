@@ -39,7 +39,7 @@ from jetspark.lakehouse.misfits import misfit_mask, misfit_reason
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, by_table
 from jetspark.lakehouse.partitions import check_partitions
 from jetspark.lakehouse.routes import ValueOf
-from jetspark.lakehouse.schemas import FITTING, WIDER, Differences, check_names, differences
+from jetspark.lakehouse.schemas import WIDER, Differences, check_names, differences
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import DESCRIPTION, as_flags, description_of, remove, staged
 from jetspark.reserved_names import BARE_PAYLOAD
@@ -827,8 +827,7 @@ def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Dif
     Raises ConfigError for other differences."""
     found = differences(table.schema, rows)
     check_names(pa.schema([*table.schema, *found.added]))
-    changed = [one for one in found.changed if one[1:] not in FITTING]
-    if others := [one for one in changed if not (options.evolve and one[1:] in WIDER)]:
+    if others := [one for one in found.changed if not (options.evolve and one[1:] in WIDER)]:
         said = [
             f"{name} is {there} in the table and {here} in the rows" for name, there, here in others
         ]
@@ -842,7 +841,7 @@ def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Dif
             "the missing columns."
         )
     _check_added(options, [one.name for one in found.added])
-    return replace(found, changed=changed)
+    return found
 
 
 def arrow_schema(schema: types.StructType) -> pa.Schema:
