@@ -28,11 +28,6 @@ MAX_FIELDS: Final = 10_000
 lines cannot become any number of columns."""
 MAX_DEPTH: Final = 60
 """Messages within each other: Arrow's interface for C takes 64 types."""
-MAX_GROUPS: Final = 1000
-"""Groups within each other in a payload, where they are unknown fields. Each needs a part of the
-stack in the library, whose overflow would end the process; Protobuf's own libraries take 100."""
-_GROUP_STARTS: Final = bytes(one for one in range(256) if one & 7 == 3)
-"""First bytes of the tags that begin a group."""
 _FILE: Final = re.compile(r"[^\x00-\x1f\\]{1,200}")
 _PLACE: Final = re.compile(r"(\d+):(\d+): *")
 
