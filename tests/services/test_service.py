@@ -103,7 +103,7 @@ async def test_queue_group_of_endpoint_group_and_service(
 
 
 async def test_request_has_json_of_a_type_and_so_has_the_answer(
-    start: Start, services: Services
+    start: Start, nc: Client, services: Services
 ) -> None:
     service = await start()
     group = service.add_group(service.name)
@@ -121,6 +121,7 @@ async def test_request_has_json_of_a_type_and_so_has_the_answer(
     async def infinite(request: Request) -> None:
         await request.respond_json(float("inf"))
 
+    await nc.flush()
     subject = f"{service.name}.add"
     assert await services.request_json(subject, Sum(1, 2), type=Total) == Total(3)
     assert await services.request_json(subject, {"a": 1, "b": 2}) == {"total": 3}

@@ -25,7 +25,13 @@ from rich.table import Table
 from jetspark.blocking import connect
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
-from jetspark.cli.signals import Stop, StopRequested, signals_held, stop_on_signals
+from jetspark.cli.signals import (
+    Stop,
+    StopRequested,
+    interrupts_blocked,
+    signals_held,
+    stop_on_signals,
+)
 from jetspark.cli.spark_runs import SparkFlags
 from jetspark.errors import ConfigError
 from jetspark.own_python import module_command
@@ -132,7 +138,7 @@ def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> in
 def _running(arguments: list[str], stop: Stop) -> Iterator[subprocess.Popen[bytes]]:
     """A `jetspark` command, which ends with the block at the latest."""
     console.finish()
-    with stop.holding():
+    with stop.holding(), interrupts_blocked():
         command = subprocess.Popen(module_command("jetspark", *arguments))  # noqa: S603 - ours
     try:
         stop.check()

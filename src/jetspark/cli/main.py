@@ -32,6 +32,8 @@ def _handle_signals() -> None:
     and at SIGHUP of a closed terminal, unless nohup ignores that."""
     import signal
 
+    if hasattr(signal, "pthread_sigmask"):  # `interrupts_blocked` of whoever has started this
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:

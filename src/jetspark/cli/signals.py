@@ -110,6 +110,23 @@ def run_until_signal(
 
 
 @contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Block SIGINT while another command of jetspark is started, which unblocks it in its `main`.
+
+    Ctrl-C goes to all processes of a terminal, and a Python that has just begun would print a
+    traceback.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def signals_held() -> Iterator[None]:
     """Hold signals back in the block and deliver them at its end.
 
