@@ -3,9 +3,9 @@
 Whatever a payload makes its decoder raise is the reason why it is a bad record, and never ends a
 batch (`reason_of`); only a registry that cannot be asked does (`NotOfPayload`).
 
-A format's library decodes all payloads of one writer's schema at once, and refuses all of them for
-one that is damaged. Then halves are tried, until each damaged payload is alone: so all rows are
-decoded by the same code, and a row has the same values whatever is beside it.
+The payloads of one writer's schema are decoded together, and each that does not fit has its reason.
+Where they would become too large together, halves are tried, until a payload that is too large by
+itself is alone: a row has the same values whatever is beside it.
 """
 
 from __future__ import annotations
@@ -128,6 +128,16 @@ def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -
     return pa.schema([*kept, *fields, pa.field(REASON, pa.string())])
 
 
+def with_hints(reasons: pa.StringArray, payloads: pa.BinaryArray, packed: Packed) -> pa.StringArray:
+    """The reasons why payloads do not fit, with what may be around them."""
+    if reasons.null_count == len(reasons):
+        return reasons
+    texts = reasons.to_pylist()
+    for row in pc.indices_nonzero(pc.is_valid(reasons)).to_pylist():
+        texts[row] += packed.hint(payloads[row].as_py())
+    return pa.array(texts, pa.string())
+
+
 def only_refused(batch: pa.RecordBatch, payload: str = PAYLOAD) -> pa.RecordBatch:
     """The batch without the payloads that were decoded."""
     reasons = batch.column(REASON)
@@ -238,7 +248,7 @@ class PayloadFields:
         except BaseException as error:
             reason = reason_of(error)
         else:
-            yield columns, self._hinted(payloads, reasons)
+            yield columns, with_hints(reasons, payloads, self._packed)
             return
         half = len(payloads) // 2
         if not half:
@@ -247,15 +257,6 @@ class PayloadFields:
             return
         yield from self._halved(writer, payloads.slice(0, half))
         yield from self._halved(writer, payloads.slice(half))
-
-    def _hinted(self, payloads: pa.BinaryArray, reasons: pa.StringArray) -> pa.StringArray:
-        """The reasons, with what may be around a payload."""
-        if reasons.null_count == len(reasons):
-            return reasons
-        texts = reasons.to_pylist()
-        for row in pc.indices_nonzero(pc.is_valid(reasons)).to_pylist():
-            texts[row] += self._packed.hint(payloads[row].as_py())
-        return pa.array(texts, pa.string())
 
 
 def _counts(values: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs import sizes
-from jetspark.codecs.decoder import PAYLOAD, with_fields
+from jetspark.codecs.decoder import PAYLOAD, with_fields, with_hints
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.json_decoder import JsonDecoder
 from jetspark.codecs.kernel_columns import arrays_of, buffers_of, plan_of
@@ -63,7 +63,8 @@ class JsonFields:
         kept = batch.columns
         if (bare := batch.schema.get_field_index(BARE_PAYLOAD)) >= 0:
             kept[bare] = pc.coalesce(payloads, kept[bare])
-        reasons = self._hinted(payloads, reasons)
+        if self._framing is not None:
+            reasons = with_hints(reasons, payloads, self._framing)
         if unpacked is not None:
             reasons = pc.coalesce(unpacked, reasons)
         return pa.RecordBatch.from_arrays(
@@ -98,12 +99,3 @@ class JsonFields:
         if payloads.null_count:
             reasons = pc.if_else(pc.is_null(payloads), None, reasons)
         return columns, reasons
-
-    def _hinted(self, payloads: pa.BinaryArray, reasons: pa.StringArray) -> pa.StringArray:
-        """The reasons, with what may be around a payload."""
-        if self._framing is None or reasons.null_count == len(reasons):
-            return reasons
-        texts = reasons.to_pylist()
-        for row in pc.indices_nonzero(pc.is_valid(reasons)).to_pylist():
-            texts[row] += self._framing.hint(payloads[row].as_py())
-        return pa.array(texts, pa.string())
