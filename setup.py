@@ -12,13 +12,13 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 
-PARTS = ("_archive", "_avro", "_avro_writer", "_columns", "_json", "_payloads", "_protobuf")
+WIRE = Path("src/jetspark/wire")
 
 wanted = os.environ.get("JETSPARK_KERNEL")
 kernel = Extension(
     "jetspark.wire._kernel",
-    [f"src/jetspark/wire/{name}.c" for name in ("_kernel", *PARTS)],
-    depends=[f"src/jetspark/wire/{name}.h" for name in PARTS],
+    [str(source) for source in sorted(WIRE.glob("*.c"))],
+    depends=[str(header) for header in WIRE.glob("*.h")],
     extra_compile_args=[] if sysconfig.get_platform().startswith("win") else ["-O3"],
     optional=wanted != "c",
     py_limited_api=True,

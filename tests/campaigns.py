@@ -53,6 +53,7 @@ CAMPAIGNS = {
     "objects": ("soak", "A large object goes up and comes down in little memory."),
     "payloads": ("fuzz", "Hostile payloads of each format among good ones."),
     "protobuf_messages": ("fuzz", "Messages of Protobuf, many damaged, for the C kernel."),
+    "protobuf_rows": ("fuzz", "Rows of any schema as messages of Protobuf, read by both."),
     "quiet": ("soak", "An idle connection uses no CPU; messages leave no memory behind."),
     "reading": ("chaos", "Queries read a stream while servers, links, workers, drivers break."),
     "round_trips": ("fuzz", "Rows of every type are written, merged, compacted and read by all."),

@@ -91,7 +91,7 @@ LIBRARIES: dict[str, set[str]] = {
     "blocking": {"uvloop"},
     "metrics": {"prometheus_client"},
     "connection": {"nkeys", "nacl", "cryptography", "websockets"},
-    "codecs": {"pyarrow", "ptars", "google", "grpc_tools"},
+    "codecs": {"pyarrow", "google", "grpc_tools"},
     "registry": {"avro", "google", "grpc_tools", "jsonschema", "referencing"},
     "bulk": {"pyarrow"},
     "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
@@ -421,7 +421,7 @@ def test_tasks_load_no_client(module: str) -> None:
         ("pyspark", "jetspark.bulk.reader, jetspark.codecs.ddl, jetspark.spark.java"),
         ("pyarrow", "jetspark.cli.ingest, jetspark.cli.run, jetspark.cli.demo"),
         (
-            "ptars google openlineage opentelemetry sqlglot",
+            "google openlineage opentelemetry sqlglot",
             "jetspark.spark.source, jetspark.spark.ingest, jetspark.cli.ingest, jetspark.cli.run, "
             "jetspark.lakehouse.delta, jetspark.lakehouse.iceberg, jetspark.spark.direct, "
             "jetspark.full_client, jetspark.blocking",

@@ -1,6 +1,6 @@
 """A stream into a Delta table by Spark, where a pandas UDF decodes the payloads.
 
-It has the libraries that jetspark has: polars-avro and ptars.
+It calls the quick library of each format: polars-avro and ptars.
 """
 
 from __future__ import annotations

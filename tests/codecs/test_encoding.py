@@ -31,11 +31,17 @@ from jetspark.codecs.decoding import Decoding, given_schema
 from jetspark.codecs.protobuf import ProtobufDecoder
 from jetspark.errors import ConfigError
 from jetspark.wire.headers import Headers
+from jetspark.wire.kernel import protobuf_messages
 
 AVRO = json.dumps(
     record(["long", ["null", "string"], {"type": "array", "items": "int"}]) | {"name": "R"}
 )
 PROTO2 = 'syntax = "proto2"; message R { required int32 x0 = 1; optional string x1 = 2; }'
+TREE = 'syntax = "proto3"; message R { R x0 = 1; }'
+TIME = """
+syntax = "proto3"; package google.type; message R { TimeOfDay x0 = 1; }
+message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }
+"""
 
 
 def encoded(rows: Any, encode: str, **how: Any) -> tuple[list[bytes], list[dict[str, str]]]:
@@ -88,9 +94,12 @@ def test_rows_in_protobuf_are_what_its_library_reads(messages: list[Any]) -> Non
     for one in messages:
         one.kind = 5 if one.kind == 77 else one.kind  # a number without a name cannot be written
     rows = [as_row(one) for one in messages]
-    payloads, _ = encoded(rows, "protobuf", schema=ORDER.text, message="Order")
-    assert decoded_protobuf(payloads) == rows
-    assert [as_row(Order.FromString(one)) for one in payloads] == rows
+    for write in (protobuf_messages, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("jetspark.codecs.protobuf_encoder.protobuf_messages", write)
+            payloads, _ = encoded(rows, "protobuf", schema=ORDER.text, message="Order")
+        assert decoded_protobuf(payloads) == rows
+        assert [as_row(Order.FromString(one)) for one in payloads] == rows
 
 
 _COLUMNS = pa.schema(
@@ -265,6 +274,8 @@ SMALL = {"type": "fixed", "name": "F", "size": 1, "logicalType": "decimal", "pre
             "x0 has a value in more than one member",
         ),
         ("protobuf", PROTO2, pa.array([None], pa.int32()), "Field x0 is null, and the schema"),
+        ("protobuf", TREE, pa.array([b"\xff"]), r"Field x0: b'\\xff' is not a message of R"),
+        ("protobuf", TIME, pa.array([25 * 3600 * 10**6]), "Field x0 has a time that no day has"),
         ("protobuf", "f_uint32", pa.array([-1]), "Field f_uint32: -1 is not an uint32"),
         ("protobuf", "kind", pa.array(["77"]), "kind: '77' is not one of NEW, OLD"),
         ("protobuf", "texts", pa.array([["a", None]]), "texts.element is null"),
@@ -292,7 +303,7 @@ def test_a_value_that_the_schema_does_not_have_stops_the_batch_by_its_field_s_na
     name, how = "x0", {"schema": schema}
     if encode == "avro":
         how["schema"] = json.dumps(record([schema]))
-    elif encode == "protobuf" and schema != PROTO2:
+    elif encode == "protobuf" and "syntax" not in schema:
         name, how = schema, {"schema": SOURCE, "message": "Order"}
     encode_rows = Codec(encode, **how).encoder()
     with pytest.raises(ConfigError, match=says):

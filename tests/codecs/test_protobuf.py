@@ -85,18 +85,12 @@ def as_row(message: Any) -> dict[str, Any]:
     return {one.name: _of_field(message, one) for one in message.DESCRIPTOR.fields}
 
 
-def is_repeated(field: Any) -> bool:
-    """Older versions of protobuf have only the label, the newest ones warn of it."""
-    found = getattr(field, "is_repeated", None)
-    return field.label == field.LABEL_REPEATED if found is None else bool(found)
-
-
 def _of_field(message: Any, field: Any) -> Any:
     value = getattr(message, field.name)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         of_value = field.message_type.fields_by_name["value"]
         return [(key, _value(of_value, value[key])) for key in value]
-    if is_repeated(field):
+    if field.is_repeated:
         return [_value(field, one) for one in value]
     if field.has_presence and not message.HasField(field.name):
         return None

@@ -17,7 +17,6 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.codecs.test_protobuf import is_repeated
 
 from jetspark.registry.protobuf_rules import descriptor_text, lost
 
@@ -163,13 +162,13 @@ def class_of(files: Any) -> Any:
 
 def filled(found: Any, draw: Draw) -> Any:
     for field in found.DESCRIPTOR.fields:
-        for _ in range(draw(st.integers(0, 2)) if is_repeated(field) else draw(st.integers(0, 1))):
+        for _ in range(draw(st.integers(0, 2)) if field.is_repeated else draw(st.integers(0, 1))):
             if field.message_type is not None:
                 whole = getattr(found, field.name)
-                filled(whole.add() if is_repeated(field) else whole, draw)
+                filled(whole.add() if field.is_repeated else whole, draw)
                 continue
             value = 1 if field.enum_type is not None else value_of(field.type, draw)
-            if is_repeated(field):
+            if field.is_repeated:
                 getattr(found, field.name).append(value)
             else:
                 setattr(found, field.name, value)
@@ -183,7 +182,7 @@ def seen(found: Any, wanted: Any) -> list[Any]:
         if field.number in wanted.fields_by_number:
             value = getattr(found, field.name)
             other = wanted.fields_by_number[field.number]
-            listed = list(value) if is_repeated(field) else [value]
+            listed = list(value) if field.is_repeated else [value]
             if field.message_type is not None:
                 listed = [seen(one, other.message_type) for one in listed]
             listed = [one.encode() if isinstance(one, str) else one for one in listed]

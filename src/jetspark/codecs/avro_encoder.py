@@ -23,12 +23,13 @@ from jetspark.codecs.avro_schema import (
 from jetspark.codecs.decoder import Undecodable
 from jetspark.codecs.encoder import cast, elements, misfit, numbers_of, refuse_nulls
 from jetspark.codecs.framing import varint
+from jetspark.codecs.kernel_columns import leaf, part, records_of
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
 from jetspark.wire.kernel import avro_datums
 
 if TYPE_CHECKING:
-    from jetspark.wire.kernel import AvroPart
+    from jetspark.wire.kernel import Part
 
 _FEW: Final = 30
 """Rows that are not worth the way by columns."""
@@ -58,12 +59,7 @@ class AvroEncoder:
             part_of(one.type, values, one.name)
             for one, values in zip(self._type.fields, columns, strict=True)
         ]
-        data, ends = avro_datums(len(rows), _part(Kind.RECORD, parts=parts))
-        buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
-        found: list[bytes] = pa.Array.from_buffers(
-            pa.large_binary(), len(rows), buffers
-        ).to_pylist()
-        return found
+        return records_of(avro_datums, len(rows), part(Kind.RECORD, parts=parts))
 
     def _one_by_one(self, columns: Sequence[pa.Array], rows: int) -> list[bytes]:
         try:
@@ -250,61 +246,42 @@ def _put_of_union(type_: Type, name: str) -> _Put:
 # -- columns for the C kernel --------------------------------------------------------------------
 
 
-def _part(
-    kind: Kind,
-    first: pa.Buffer | None = None,
-    second: pa.Buffer | None = None,
-    begin: int = 0,
-    *,
-    size: int = 0,
-    is_decimal: bool = False,
-    parts: Sequence[AvroPart] = (),
-) -> AvroPart:
-    return kind, is_decimal, size, begin, first, second, tuple(parts)
-
-
-def part_of(type_: Type, values: pa.Array, name: str) -> AvroPart:
+def part_of(type_: Type, values: pa.Array, name: str) -> Part:
     """The values of a type as the kernel writes them. Raises ConfigError for one that does not
     fit."""
     if type_.kind == "union":
         return _part_of_union(type_, values, name)
     if type_.kind == "null":
-        return _part(Kind.NULL)
+        return part(Kind.NULL)
     refuse_nulls(values, name, type_.logical or type_.kind)
     match type_.kind, type_.logical:
         case "record", _:
             fields = zip(type_.fields, values.flatten(), strict=True)
             parts = [part_of(one.type, each, f"{name}.{one.name}") for one, each in fields]
-            return _part(Kind.RECORD, parts=parts)
+            return part(Kind.RECORD, parts=parts)
         case "array", _:
             offsets, inner = elements(values)
-            part = part_of(type_.parts[0], inner, f"{name}.element")
-            return _part(Kind.ARRAY, offsets.buffers()[1], begin=offsets.offset, parts=[part])
+            item = part_of(type_.parts[0], inner, f"{name}.element")
+            return part(Kind.ARRAY, offsets.buffers()[1], begin=offsets.offset, parts=[item])
         case "map", _:
             offsets, inner = elements(values)
             keys, items = inner.flatten()
-            entry = [_leaf(Kind.BYTES, keys), part_of(type_.parts[0], items, f"{name}.value")]
-            return _part(Kind.MAP, offsets.buffers()[1], begin=offsets.offset, parts=entry)
+            entry = [leaf(Kind.BYTES, keys), part_of(type_.parts[0], items, f"{name}.value")]
+            return part(Kind.MAP, offsets.buffers()[1], begin=offsets.offset, parts=entry)
         case "enum", _:
-            return _leaf(Kind.INT, numbers_of(values, type_.symbols, name))
+            return leaf(Kind.INT, numbers_of(values, type_.symbols, name))
         case "fixed", "decimal":
             fixed = _fixed_decimals(type_, values, name)
-            return _leaf(Kind.FIXED, fixed, size=type_.size)
+            return leaf(Kind.FIXED, fixed, number=type_.size)
         case "fixed", _:
-            return _leaf(Kind.FIXED, cast(values, pa.binary(type_.size), name), size=type_.size)
+            return leaf(Kind.FIXED, cast(values, pa.binary(type_.size), name), number=type_.size)
         case _, "timestamp-millis" | "local-timestamp-millis":
             floor = pc.floor_temporal(values, unit="millisecond")
-            return _leaf(Kind.LONG, floor.cast(pa.timestamp("ms", values.type.tz)))
-    return _leaf(KINDS[type_.kind], values, is_decimal=type_.logical == "decimal")
+            return leaf(Kind.LONG, floor.cast(pa.timestamp("ms", values.type.tz)))
+    return leaf(KINDS[type_.kind], values, flag=type_.logical == "decimal")
 
 
-def _leaf(kind: Kind, values: pa.Array, *, size: int = 0, is_decimal: bool = False) -> AvroPart:
-    _, first, *more = values.buffers()
-    second = more[0] if more else None
-    return _part(kind, first, second, values.offset, size=size, is_decimal=is_decimal)
-
-
-def _part_of_union(type_: Type, values: pa.Array, name: str) -> AvroPart:
+def _part_of_union(type_: Type, values: pa.Array, name: str) -> Part:
     """Each row has the branch that is not null; of a union of numbers, the wider one."""
     rows, kind = len(values), type_.arrow
     members = iter(values.flatten() if type_.has_members else [values] * len(type_.branches))
@@ -325,7 +302,7 @@ def _part_of_union(type_: Type, values: pa.Array, name: str) -> AvroPart:
         order = pc.subtract(pc.cumulative_sum(mine.cast(pa.int32())), pa.scalar(1, pa.int32()))
         places = pc.if_else(mine, order, places)
     refuse_nulls(codes, name, in_words(type_))
-    return _part(Kind.UNION, codes.buffers()[1], places.buffers()[1], codes.offset, parts=parts)
+    return part(Kind.UNION, codes.buffers()[1], places.buffers()[1], codes.offset, parts=parts)
 
 
 def _fixed_decimals(type_: Type, values: pa.Array, name: str) -> pa.Array:

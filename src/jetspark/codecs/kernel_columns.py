@@ -1,9 +1,10 @@
-"""Columns that the C kernel builds: how it is told of them, and how it gives them back."""
+"""Columns that the C kernel builds, or makes records of: how it is told of them, and how it gives
+them back."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 from jetspark.wire.kernel import ColumnKind
 
 if TYPE_CHECKING:
-    from jetspark.wire.kernel import ColumnBuffers
+    from jetspark.wire.kernel import ColumnBuffers, Memory, Part
 
 _KINDS: Final[Mapping[pa.DataType, ColumnKind]] = {
     pa.bool_(): ColumnKind.BOOLEAN,
@@ -115,3 +116,35 @@ def buffers_of(payloads: Any) -> tuple[memoryview, memoryview]:
     begin = 4 * payloads.offset
     end = begin + 4 * (len(payloads) + 1)
     return memoryview(b"" if data is None else data), memoryview(offsets)[begin:end]
+
+
+def part(
+    kind: int,
+    first: pa.Buffer | None = None,
+    second: pa.Buffer | None = None,
+    begin: int = 0,
+    *,
+    valid: pa.Buffer | None = None,
+    flag: bool = False,
+    number: int = 0,
+    parts: Sequence[Part] = (),
+) -> Part:
+    """A part of each record. `kind`, `flag`, `number`: of the format."""
+    return kind, flag, number, begin, valid, first, second, tuple(parts)
+
+
+def leaf(kind: int, values: pa.Array, *, flag: bool = False, number: int = 0) -> Part:
+    """Values that have nothing below them."""
+    valid, first, *more = values.buffers()
+    second = more[0] if more else None
+    return part(kind, first, second, values.offset, valid=valid, flag=flag, number=number)
+
+
+def records_of(
+    write: Callable[[int, Part], tuple[Memory, Memory]], rows: int, root: Part
+) -> list[bytes]:
+    """The records that the kernel writes."""
+    data, ends = write(rows, root)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    records: list[bytes] = pa.Array.from_buffers(pa.large_binary(), rows, buffers).to_pylist()
+    return records

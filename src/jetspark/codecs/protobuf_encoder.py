@@ -1,19 +1,34 @@
-"""Rows as messages of Protobuf, by ptars."""
+"""Rows as messages of Protobuf: by the C kernel, or by `protobuf_plain` where there is none.
+
+Both write columns that have been checked, and have the form of the message: a time is its seconds
+and nanoseconds, an enum its number, a map a list of entries, and fields are in the order of their
+numbers.
+"""
 
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jetspark.codecs import protobuf_plain
 from jetspark.codecs.decoder import check_times
-from jetspark.codecs.encoder import cast, elements, numbers_of, refuse_nulls
-from jetspark.codecs.protobuf_plan import fields_of
+from jetspark.codecs.encoder import cast, elements, misfit, numbers_of, refuse_nulls
+from jetspark.codecs.kernel_columns import leaf, part, records_of
+from jetspark.codecs.protobuf_plan import Kind, fields_of, is_map, kind_of
 from jetspark.codecs.protobuf_schema import descriptor_of, library
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
+from jetspark.wire.kernel import protobuf_messages
+
+if TYPE_CHECKING:
+    from jetspark.wire.kernel import Part
+
+_SECOND: Final = 1_000_000
+_FIRST_SECOND: Final = -62_135_596_800
+_HOUR: Final = 3600 * _SECOND
 
 
 class ProtobufEncoder:
@@ -21,32 +36,31 @@ class ProtobufEncoder:
 
     def __init__(self, schema: PayloadSchema) -> None:
         """`schema`: a result of `message_of`. Raises ConfigError."""
-        self._descriptor = descriptor_of(schema)
-        self.fields = fields_of(self._descriptor)
-        ptars = library("ptars")
-        config = ptars.PtarsConfig(
-            timestamp_unit="us",
-            time_unit="us",
-            duration_unit="us",
-            enum_repr="string",
-            list_value_nullable=True,
-            map_value_nullable=True,
-        )
-        pool = ptars.HandlerPool([self._descriptor.file], config)
-        self._handler = pool.get_for_message(self._descriptor)
+        self.descriptor = descriptor_of(schema)
+        self.fields = fields_of(self.descriptor)
 
     def of(self, rows: pa.RecordBatch) -> list[bytes]:
         """A payload for each row. A field that is null, or has no column, is not in the message."""
-        wanted = pa.struct(list(self._handler.schema()))
-        message = _encodable(rows.to_struct_array(), wanted, self._descriptor, "")
-        check_times(message.flatten())
-        batch = pa.RecordBatch.from_struct_array(message)
-        found: list[bytes] = self._handler.record_batch_to_array(batch).to_pylist()
-        return found
+        messages = self.checked(rows)
+        if protobuf_messages is None:
+            return protobuf_plain.encode(self.descriptor, messages)
+        return records_of(protobuf_messages, len(rows), part_of(self.descriptor, messages))
+
+    def checked(self, rows: pa.RecordBatch) -> pa.StructArray:
+        """The rows in the form of the message. Raises ConfigError for what does not fit."""
+        around = frozenset({self.descriptor.full_name})
+        return _checked(self.descriptor, rows.to_struct_array(), around, "")
 
 
-def _encodable(values: pa.Array, wanted: pa.DataType, message: Any, name: str) -> pa.Array:
-    """Messages as the library wants them. Raises ConfigError."""
+# -- checking ------------------------------------------------------------------------------------
+
+
+def _struct_of(parts: dict[str, pa.Array], values: pa.Array) -> pa.StructArray:
+    """Null where the values are."""
+    return pa.StructArray.from_arrays(parts.values(), parts, mask=values.is_null())
+
+
+def _checked(message: Any, values: pa.Array, around: frozenset[str], name: str) -> pa.StructArray:
     given = dict(zip(values.type.names, values.flatten(), strict=True))
     for one in message.fields:
         if one.is_required:
@@ -56,34 +70,125 @@ def _encodable(values: pa.Array, wanted: pa.DataType, message: Any, name: str) -
         there = [given[one.name].is_valid() for one in oneof.fields if one.name in given]
         if any(pc.any(pc.and_(*two)).as_py() for two in combinations(there, 2)):
             raise ConfigError(f"Field {name}{oneof.name} has a value in more than one member.")
-    known = message.fields_by_name
-    found = {
-        one: _several(each, wanted.field(one).type, known[one], f"{name}{one}")
-        for one, each in given.items()
+    by_number = sorted(message.fields, key=lambda one: one.number)
+    parts = {
+        one.name: _checked_field(one, given[one.name], around, f"{name}{one.name}")
+        for one in by_number
+        if one.name in given
     }
-    return pa.StructArray.from_arrays(found.values(), found, mask=values.is_null())
+    return _struct_of(parts, values)
 
 
-def _several(values: pa.Array, wanted: pa.DataType, field: Any, name: str) -> pa.Array:
-    """Values of a field that may be repeated, or a map."""
-    if not pa.types.is_list(wanted) and not pa.types.is_map(wanted):
-        return _single(values, wanted, field, name)
-    offsets, found = elements(values)
-    if pa.types.is_list(wanted):
-        refuse_nulls(found, f"{name}.element", "a value in each place")
-        found = _single(found, wanted.value_type, field, f"{name}.element")
-        return pa.ListArray.from_arrays(offsets, found, mask=values.is_null())
-    keys, items = found.flatten()
-    refuse_nulls(items, f"{name}.value", "a value for each key")
-    key, item = (field.message_type.fields_by_name[one] for one in ("key", "value"))
-    keys = _single(keys, wanted.key_type, key, f"{name}.key")
-    items = _single(items, wanted.item_type, item, f"{name}.value")
-    return pa.MapArray.from_arrays(offsets, keys, items, mask=values.is_null())
+def _checked_field(field: Any, values: pa.Array, around: frozenset[str], name: str) -> pa.Array:
+    if not field.is_repeated:
+        return _checked_value(field, values, around, name)
+    offsets, items = elements(values)
+    if is_map(field):
+        entry = field.message_type.fields_by_name
+        keys, items = items.flatten()
+        refuse_nulls(items, f"{name}.value", "a value for each key")
+        keys = _checked_value(entry["key"], keys, around, f"{name}.key")
+        items = _checked_value(entry["value"], items, around, f"{name}.value")
+        items = pa.StructArray.from_arrays([keys, items], ["key", "value"])
+    else:
+        refuse_nulls(items, f"{name}.element", "a value in each place")
+        items = _checked_value(field, items, around, f"{name}.element")
+    return pa.ListArray.from_arrays(offsets, items, mask=values.is_null())
 
 
-def _single(values: pa.Array, wanted: pa.DataType, field: Any, name: str) -> pa.Array:
-    if field.enum_type is not None:
-        numbers_of(values, list(field.enum_type.values_by_name), name)
-    if pa.types.is_struct(wanted):
-        return _encodable(values, wanted, field.message_type, f"{name}.")
-    return cast(values, wanted, name)
+def _checked_value(field: Any, values: pa.Array, around: frozenset[str], name: str) -> pa.Array:
+    message = field.message_type
+    match kind_of(field, around):
+        case Kind.ENUM:
+            symbols = field.enum_type.values_by_name
+            places = numbers_of(values, list(symbols), name)
+            return pa.array([one.number for one in symbols.values()], pa.int32()).take(places)
+        case Kind.UINT64 | Kind.FIXED64:
+            return cast(values, pa.uint64(), name)
+        case Kind.UINT32 | Kind.FIXED32:
+            return cast(values, pa.uint32(), name)
+        case Kind.BYTES if message is not None:
+            return _checked_bytes(message, values, name)
+        case Kind.MESSAGE:
+            return _checked(message, values, around | {message.full_name}, f"{name}.")
+        case Kind.WRAPPER:
+            value = _checked_value(message.fields_by_name["value"], values, around, name)
+            return _struct_of({"value": value}, values)
+        case Kind.TIMESTAMP:
+            check_times([values])
+            return _seconds_and_nanos(values, _FIRST_SECOND)
+        case Kind.DURATION:
+            check_times([values.cast(pa.duration("us"))])
+            return _seconds_and_nanos(values, 0)
+        case Kind.DATE:
+            check_times([values])
+            parts = {"year": pc.year(values), "month": pc.month(values), "day": pc.day(values)}
+            return _struct_of({one: each.cast(pa.int32()) for one, each in parts.items()}, values)
+        case Kind.TIME_OF_DAY:
+            return _time_of_day(values, name)
+    return values
+
+
+def _checked_bytes(message: Any, values: pa.Array, name: str) -> pa.Array:
+    """Messages that came as bytes, as Protobuf's library writes them."""
+    parse = library("google.protobuf.message_factory").GetMessageClass(message).FromString
+    error = library("google.protobuf.message").Error
+
+    def written(value: bytes | None) -> bytes | None:
+        try:
+            payload: bytes | None = None if value is None else parse(value).SerializeToString()
+        except (error, UnicodeDecodeError):
+            raise misfit(name, value, f"a message of {message.full_name}") from None
+        return payload
+
+    return pa.array(map(written, values.to_pylist()), pa.binary())
+
+
+def _seconds_and_nanos(values: pa.Array, first: int) -> pa.StructArray:
+    """Microseconds as seconds since `first`, cut off, and what is left as nanoseconds."""
+    micros = values.cast(pa.int64())
+    seconds = pc.add(pc.divide(pc.subtract(micros, first * _SECOND), _SECOND), first)
+    nanos = pc.multiply(pc.subtract(micros, pc.multiply(seconds, _SECOND)), 1000)
+    return _struct_of({"seconds": seconds, "nanos": nanos.cast(pa.int32())}, values)
+
+
+def _time_of_day(values: pa.Array, name: str) -> pa.StructArray:
+    parts, rest = {}, values
+    for unit, size in (("hours", _HOUR), ("minutes", 60 * _SECOND), ("seconds", _SECOND)):
+        number = pc.divide(rest, size)
+        parts[unit], rest = number, pc.subtract(rest, pc.multiply(number, size))
+    least, most = pc.min_max(values).as_py().values()
+    if least is not None and not 0 <= least <= most < 25 * _HOUR:
+        raise ConfigError(f"Field {name} has a time that no day has.")
+    parts["nanos"] = pc.multiply(rest, 1000)
+    return _struct_of({one: each.cast(pa.int32()) for one, each in parts.items()}, values)
+
+
+# -- columns for the C kernel --------------------------------------------------------------------
+
+
+def part_of(message: Any, values: pa.StructArray, number: int = 0) -> Part:
+    """Messages as the kernel writes them. `number`: of the field that they are in."""
+    fields = (message.fields_by_name[name] for name in values.type.names)
+    parts = [_part_of_field(field, values.field(at)) for at, field in enumerate(fields)]
+    valid = values.buffers()[0]
+    return part(Kind.MESSAGE, begin=values.offset, valid=valid, number=number, parts=parts)
+
+
+def _part_of_field(field: Any, values: pa.Array) -> Part:
+    if not field.is_repeated:
+        is_entry = field.containing_type.GetOptions().map_entry
+        flag = not field.has_presence and not is_entry
+        return _part_of_value(field, values, field.number, flag=flag)
+    packed = field.number if field.is_packed else 0
+    item = _part_of_value(field, values.values, field.number - packed)
+    valid, offsets, *_ = values.buffers()
+    return part(Kind.LIST, offsets, begin=values.offset, valid=valid, number=packed, parts=[item])
+
+
+def _part_of_value(field: Any, values: pa.Array, number: int, *, flag: bool = False) -> Part:
+    message = field.message_type
+    if pa.types.is_struct(values.type):
+        return part_of(message, values, number)
+    kind = kind_of(field, frozenset()) if message is None else Kind.BYTES
+    return leaf(kind, values, flag=flag, number=number)

@@ -1,4 +1,4 @@
-"""Messages of Protobuf as columns, without the C kernel: by Protobuf's own library."""
+"""Messages of Protobuf as columns, and the reverse, by Protobuf's library, without the C kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jetspark.codecs.misfits import Misfit, Problem
-from jetspark.codecs.protobuf_plan import Kind, is_map, is_repeated, kind_of
+from jetspark.codecs.protobuf_plan import Kind, is_map, kind_of
 from jetspark.codecs.protobuf_schema import library
 from jetspark.codecs.sizes import bytes_of_value, check_decoded
 
@@ -75,7 +75,7 @@ def _of_field(message: Any, field: Any, around: frozenset[str]) -> Any:
     if is_map(field):
         of_value = field.message_type.fields_by_name["value"]
         return [(key, _value(of_value, value[key], around)) for key in value]
-    if is_repeated(field):
+    if field.is_repeated:
         return [_value(field, one, around) for one in value]
     if field.has_presence and not message.HasField(field.name):
         return None
@@ -129,3 +129,48 @@ def _time_of_day(value: Any) -> int:
         raise Misfit(Problem.TIME)
     hours, minutes, seconds, nanos = map(int, parts)
     return (hours * 3600 + minutes * 60 + seconds) * 1_000_000 + nanos // 1000
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def encode(message: Any, rows: pa.StructArray) -> list[bytes]:
+    """The messages of rows. `rows`: a result of `ProtobufEncoder.checked`."""
+    create = library("google.protobuf.message_factory").GetMessageClass(message)
+    payloads = []
+    for row in rows.to_pylist():
+        one = create()
+        _fill(one, row)
+        payloads.append(one.SerializeToString())
+    return payloads
+
+
+def _fill(message: Any, row: dict[str, Any] | bytes) -> None:
+    """Give a message the values of a row, or of one that contains itself, which is bytes."""
+    if isinstance(row, bytes):
+        message.MergeFromString(row)
+        return
+    fields = message.DESCRIPTOR.fields_by_name
+    for name, value in row.items():
+        field = fields[name]
+        inner = field.message_type
+        if value is None:
+            continue
+        if is_map(field):
+            items = getattr(message, name)
+            for entry in value:
+                if inner.fields_by_name["value"].message_type is None:
+                    items[entry["key"]] = entry["value"]
+                else:
+                    items[entry["key"]].Clear()
+                    _fill(items[entry["key"]], entry["value"])
+        elif inner is None and field.is_repeated:
+            getattr(message, name).extend(value)
+        elif inner is None:
+            setattr(message, name, value)
+        elif field.is_repeated:
+            for one in value:
+                _fill(getattr(message, name).add(), one)
+        else:
+            getattr(message, name).SetInParent()
+            _fill(getattr(message, name), value)

@@ -49,6 +49,8 @@ class Kind(IntEnum):
     DURATION = 20
     DATE = 21
     TIME_OF_DAY = 22
+    LIST = 23
+    """Only written: the values of a field that is repeated."""
 
 
 _SCALARS: Final = {
@@ -81,12 +83,6 @@ _WRAPPERS: Final = {
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 }
-
-
-def is_repeated(field: Any) -> bool:
-    """Older versions of protobuf have only the label, the newest ones warn of it."""
-    found = getattr(field, "is_repeated", None)
-    return bool(field.label == field.LABEL_REPEATED if found is None else found)
 
 
 def is_map(field: Any) -> bool:
@@ -123,7 +119,7 @@ def _type(field: Any, around: frozenset[str]) -> pa.DataType:
         key, value = (field.message_type.fields_by_name[one] for one in ("key", "value"))
         return pa.map_(_type_of_value(key, around), _type_of_value(value, around))
     kind = _type_of_value(field, around)
-    return pa.list_(pa.field("element", kind)) if is_repeated(field) else kind
+    return pa.list_(pa.field("element", kind)) if field.is_repeated else kind
 
 
 def _type_of_value(field: Any, around: frozenset[str]) -> pa.DataType:
@@ -196,7 +192,7 @@ def _fields(message: Any, slot: Slot, around: frozenset[str]) -> tuple[_Field, .
 
 def _field(field: Any, slot: Slot, around: frozenset[str], *, is_entry: bool) -> _Field:
     message, kind = field.message_type, kind_of(field, around)
-    several = is_repeated(field)
+    several = field.is_repeated
     value = slot.below(0) if several else slot
     fields: tuple[_Field, ...] = ()
     match kind:

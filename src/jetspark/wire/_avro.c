@@ -2,11 +2,7 @@
 
 #include "_avro.h"
 
-typedef struct {
-    const uint8_t *at, *end;
-    Columns *all;
-    Misfit *why;
-} Reader;
+#include "_reader.h"
 
 static int value(Reader *r, const AvroNode *node);
 
@@ -19,46 +15,11 @@ static int not_taken(Reader *r, const AvroNode *node) {
 
 /* -- numbers ------------------------------------------------------------------------------------ */
 
-static int take_any_long(Reader *r, int64_t *number) {
-    uint64_t sum = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-        if (r->at == r->end)
-            return misfit(r->all, r->why, ENDS);
-        uint8_t byte = *r->at++;
-        if (shift == 63 && byte > 1)
-            return misfit(r->all, r->why, BAD_NUMBER);
-        sum |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80) {
-            *number = (int64_t)(sum >> 1 ^ (~(sum & 1) + 1));
-            return 1;
-        }
-    }
-    return misfit(r->all, r->why, BAD_NUMBER);
-}
-
 static inline int take_long(Reader *r, int64_t *number) {
-    if (r->end - r->at >= 2) {
-        uint32_t low = r->at[0], high = r->at[1];
-        if (low < 0x80) {
-            *number = (int32_t)(low >> 1) ^ -(int32_t)(low & 1);
-            r->at++;
-            return 1;
-        }
-        if (high < 0x80) {
-            low = (low & 0x7F) | high << 7;
-            *number = (int32_t)(low >> 1) ^ -(int32_t)(low & 1);
-            r->at += 2;
-            return 1;
-        }
-    }
-    return take_any_long(r, number);
-}
-
-static int take_bytes(Reader *r, size_t size, const uint8_t **bytes) {
-    if ((size_t)(r->end - r->at) < size)
-        return misfit(r->all, r->why, ENDS);
-    *bytes = r->at;
-    r->at += size;
+    uint64_t bits;
+    if (!take_varint(r, &bits))
+        return 0;
+    *number = signed_of(bits);
     return 1;
 }
 
@@ -105,14 +66,6 @@ static int converted(Reader *r, const AvroNode *node, int64_t number) {
     default:
         return 0; /* never: `has_right_column` */
     }
-}
-
-/* Little-endian, whatever this machine is. */
-static uint64_t bits_of(const uint8_t *bytes, int size) {
-    uint64_t bits = 0;
-    for (int i = 0; i < size; i++)
-        bits |= (uint64_t)bytes[i] << 8 * i;
-    return bits;
 }
 
 static int real_value(Reader *r, const AvroNode *node) {

@@ -1604,6 +1604,7 @@ static PyMethodDef functions[] = {
     {"highway", highway, METH_VARARGS, NULL},
     {"header_pairs", header_pairs, METH_VARARGS, NULL},
     {"avro_datums", avro_datums, METH_VARARGS, NULL},
+    {"protobuf_messages", protobuf_messages, METH_VARARGS, NULL},
     {"avro_columns", avro_columns, METH_VARARGS, NULL},
     {"protobuf_columns", protobuf_columns, METH_VARARGS, NULL},
     {"json_columns", json_columns, METH_VARARGS, NULL},

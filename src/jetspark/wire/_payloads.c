@@ -2,17 +2,13 @@
 
 #include "_payloads.h"
 
-#include "_avro.h"
 #include "_avro_writer.h"
-#include "_columns.h"
 #include "_json.h"
-#include "_protobuf.h"
+#include "_protobuf_writer.h"
 
 #include <stdlib.h>
 
-#define MOST_DEPTH 128 /* of a schema */
-#define MOST_AVRO_DEPTH 256
-#define NODE_SIZE 8   /* bytes of a column in a plan: see kernel.py */
+#define MOST_DEPTH 256 /* of a schema */
 
 /* -- plans -------------------------------------------------------------------------------------- */
 
@@ -23,6 +19,37 @@ typedef struct {
     PyObject *names;
     Py_ssize_t named;
 } Plan;
+
+static int no_plan(void) {
+    PyErr_SetString(PyExc_ValueError, "no plan");
+    return 0;
+}
+
+/* Takes the next node of a plan, of a fixed size, and its name. */
+static int take_node(Plan *plan, void *node, size_t size, int depth, const uint8_t **name,
+                     size_t *name_size) {
+    char *bytes;
+    Py_ssize_t bytes_size;
+    PyObject *text = PyTuple_GetItem(plan->names, plan->named);
+    if (text == NULL || PyBytes_AsStringAndSize(text, &bytes, &bytes_size) < 0)
+        return 0;
+    plan->named++;
+    if ((size_t)plan->left < size || depth == MOST_DEPTH)
+        return no_plan();
+    memcpy(node, plan->at, size);
+    plan->at += size;
+    plan->left -= (Py_ssize_t)size;
+    *name = (const uint8_t *)bytes;
+    *name_size = (size_t)bytes_size;
+    return 1;
+}
+
+static void *zeros(size_t count, size_t size) {
+    void *memory = calloc(count, size);
+    if (memory == NULL)
+        PyErr_NoMemory();
+    return memory;
+}
 
 static int has_right_children(const Column *column) {
     const Column *below = column->children;
@@ -41,44 +68,26 @@ static int has_right_children(const Column *column) {
 
 /* Fills a column, whose memory is zero, and those below it from a plan. */
 static int column_of(Plan *plan, Column *column, int depth) {
-    uint32_t count;
-    char *name;
-    Py_ssize_t name_size;
-    PyObject *text = PyTuple_GetItem(plan->names, plan->named);
-    if (text == NULL || PyBytes_AsStringAndSize(text, &name, &name_size) < 0)
+    struct { /* as in kernel.py */
+        uint8_t kind, precision, scale, nothing;
+        uint32_t count;
+    } given;
+    if (!take_node(plan, &given, sizeof given, depth, &column->name, &column->name_size))
         return 0;
-    plan->named++;
-    if (plan->left < NODE_SIZE || plan->at[0] >= KINDS || depth == MOST_DEPTH) {
-        PyErr_SetString(PyExc_ValueError, "no plan of columns");
+    if (given.kind >= KINDS || given.count > (size_t)plan->left / sizeof given)
+        return no_plan();
+    column->kind = (ColumnKind)given.kind;
+    column->precision = given.precision;
+    column->scale = given.scale;
+    if (given.count > 0 && (column->children = zeros(given.count, sizeof *column)) == NULL)
         return 0;
-    }
-    column->kind = (ColumnKind)plan->at[0];
-    column->precision = plan->at[1];
-    column->scale = plan->at[2];
-    column->name = (const uint8_t *)name;
-    column->name_size = (size_t)name_size;
-    memcpy(&count, plan->at + 4, 4);
-    plan->at += NODE_SIZE;
-    plan->left -= NODE_SIZE;
-    if (count > (size_t)plan->left / NODE_SIZE) {
-        PyErr_SetString(PyExc_ValueError, "no plan of columns");
-        return 0;
-    }
-    if (count > 0 && (column->children = calloc(count, sizeof *column)) == NULL) {
-        PyErr_NoMemory();
-        return 0;
-    }
-    column->count = count;
-    for (size_t i = 0; i < count; i++)
+    column->count = given.count;
+    for (size_t i = 0; i < given.count; i++)
         if (!column_of(plan, &column->children[i], depth + 1))
             return 0;
-    if (count == 1 && (column->kind == LIST || column->kind == MAP))
+    if (given.count == 1 && (column->kind == LIST || column->kind == MAP))
         column->item_size = value_size(column->children);
-    if (!has_right_children(column)) {
-        PyErr_SetString(PyExc_ValueError, "no plan of columns");
-        return 0;
-    }
-    return 1;
+    return has_right_children(column) || no_plan();
 }
 
 /* -- results ------------------------------------------------------------------------------------ */
@@ -175,10 +184,8 @@ static int begin_batch(Batch *batch, Plan *plan, Py_ssize_t limit) {
     }
     if (!column_of(plan, &batch->all.root, 0))
         return 0;
-    if (batch->all.root.kind != STRUCT || plan->left > 0) {
-        PyErr_SetString(PyExc_ValueError, "no plan of columns");
-        return 0;
-    }
+    if (batch->all.root.kind != STRUCT || plan->left > 0)
+        return no_plan();
     size_t rows = (size_t)rows_of(batch), size = value_size(&batch->all.root);
     if (rows > batch->all.limit / size) {
         batch->all.too_large = 1;
@@ -277,23 +284,16 @@ PyObject *json_columns(PyObject *Py_UNUSED(self), PyObject *args) {
     return result;
 }
 
-/* -- Avro --------------------------------------------------------------------------------------- */
+/* -- records: Avro and Protobuf ------------------------------------------------------------------ */
 
-#define AVRO_NODE_SIZE 24
-
-/* What is left of a plan of datums, and the columns by their numbers. */
+/* What is left of the plan of a format's records, and the columns by their numbers. */
 typedef struct {
     Plan plan;
-    PyObject *constants;
-    Py_ssize_t used; /* of the constants */
+    PyObject *constants; /* of Avro */
+    Py_ssize_t used;
     Column **columns;
     size_t count;
-} AvroPlan;
-
-static int no_avro_plan(void) {
-    PyErr_SetString(PyExc_ValueError, "no plan of datums");
-    return 0;
-}
+} Records;
 
 static size_t count_columns(const Column *column) {
     size_t count = 1;
@@ -310,16 +310,59 @@ static size_t list_columns(Column *column, Column **to) {
     return count;
 }
 
-/* The columns by their numbers in the plan; the caller frees them. */
-static Column **listed_columns(Column *root, size_t *count) {
-    *count = count_columns(root);
-    Column **columns = malloc(*count * sizeof *columns);
-    if (columns == NULL)
-        PyErr_NoMemory();
-    else
-        list_columns(root, columns);
-    return columns;
+static int begin_records(Records *records, Batch *batch, Plan *plan, Py_ssize_t limit) {
+    if (!begin_batch(batch, plan, limit))
+        return 0;
+    records->count = count_columns(&batch->all.root);
+    records->columns = zeros(records->count, sizeof *records->columns);
+    return records->columns != NULL && list_columns(&batch->all.root, records->columns);
 }
+
+static int append_misfit(PyObject *list, Py_ssize_t row, const Misfit *why) {
+    PyObject *one = Py_BuildValue("niy#y#", row, (int)why->problem,
+                                  why->path + MOST_PATH - why->path_size,
+                                  (Py_ssize_t)why->path_size, (const char *)why->why,
+                                  (Py_ssize_t)why->why_size);
+    int done = one != NULL && PyList_Append(list, one) == 0;
+    Py_XDECREF(one);
+    return done;
+}
+
+/* Appends a row for a payload. `root`: of the format. */
+typedef int (*Row)(Columns *all, void *root, const uint8_t *at, size_t size, Misfit *why);
+
+static int row_of_avro(Columns *all, void *root, const uint8_t *at, size_t size, Misfit *why) {
+    return avro_row(all, root, at, size, why);
+}
+
+static int row_of_protobuf(Columns *all, void *root, const uint8_t *at, size_t size, Misfit *why) {
+    return protobuf_row(all, root, at, size, why);
+}
+
+/* The result: why payloads do not fit, with their rows, and the columns. */
+static PyObject *decode_records(Batch *batch, Row row_of, void *root) {
+    PyObject *result = NULL, *misfits = PyList_New(0);
+    Py_ssize_t rows = rows_of(batch);
+    for (Py_ssize_t row = 0; misfits != NULL && row < rows && has_room(&batch->all); row++) {
+        const uint8_t *at;
+        size_t size;
+        Misfit why;
+        if (!payload_of(batch, row, &at, &size)) {
+            Py_CLEAR(misfits);
+        } else if (!row_of(&batch->all, root, at, size, &why)) {
+            if (has_room(&batch->all) && !append_misfit(misfits, row, &why))
+                Py_CLEAR(misfits);
+            else if (!put_no_row(batch))
+                break;
+        }
+    }
+    if (misfits != NULL && !PyErr_Occurred())
+        result = result_of(batch, misfits);
+    Py_XDECREF(misfits);
+    return result;
+}
+
+/* -- Avro --------------------------------------------------------------------------------------- */
 
 /* Whether a column takes what a node writes into it. */
 static int has_right_column(const AvroNode *node) {
@@ -357,29 +400,24 @@ static int has_right_column(const AvroNode *node) {
     }
 }
 
-static int avro_node(AvroPlan *avro, AvroNode *node, int depth) {
+static int avro_node(Records *avro, AvroNode *node, int depth) {
     struct {
         uint8_t kind, is_millis, scale, has_constant;
         int32_t column, member;
         uint32_t size, count, constants;
     } given;
     Plan *plan = &avro->plan;
-    char *name, *constant;
-    Py_ssize_t name_size, constant_size;
-    PyObject *text = PyTuple_GetItem(plan->names, plan->named);
-    if (text == NULL || PyBytes_AsStringAndSize(text, &name, &name_size) < 0)
+    const uint8_t *name;
+    char *constant;
+    size_t name_size;
+    Py_ssize_t constant_size;
+    if (!take_node(plan, &given, sizeof given, depth, &name, &name_size))
         return 0;
-    plan->named++;
-    if (plan->left < AVRO_NODE_SIZE)
-        return no_avro_plan();
-    memcpy(&given, plan->at, AVRO_NODE_SIZE);
-    plan->at += AVRO_NODE_SIZE;
-    plan->left -= AVRO_NODE_SIZE;
     size_t below = (size_t)given.count + given.constants;
-    if (given.kind >= AVRO_KINDS || depth == MOST_AVRO_DEPTH || given.column < -1 ||
+    if (given.kind >= AVRO_KINDS || given.column < -1 ||
         (given.column >= 0 && (size_t)given.column >= avro->count) || given.size > INT32_MAX ||
-        below > (size_t)plan->left / AVRO_NODE_SIZE)
-        return no_avro_plan();
+        below > (size_t)plan->left / sizeof given)
+        return no_plan();
     *node = (AvroNode){
         .kind = (AvroKind)given.kind,
         .is_millis = given.is_millis,
@@ -387,8 +425,8 @@ static int avro_node(AvroPlan *avro, AvroNode *node, int depth) {
         .column = given.column < 0 ? NULL : avro->columns[given.column],
         .member = given.member,
         .size = given.size,
-        .name = (const uint8_t *)name,
-        .name_size = (size_t)name_size,
+        .name = name,
+        .name_size = name_size,
     };
     if (given.has_constant) {
         PyObject *bytes = PyTuple_GetItem(avro->constants, avro->used++);
@@ -397,26 +435,22 @@ static int avro_node(AvroPlan *avro, AvroNode *node, int depth) {
         node->constant = (const uint8_t *)constant;
         node->constant_size = (size_t)constant_size;
     }
-    if (below > 0 && (node->children = calloc(below, sizeof *node)) == NULL) {
-        PyErr_NoMemory();
+    if (below > 0 && (node->children = zeros(below, sizeof *node)) == NULL)
         return 0;
-    }
     for (size_t i = 0; i < below; i++) {
         int done = avro_node(avro, &node->children[i], depth + 1);
         *(i < given.count ? &node->count : &node->constants) += 1;
         if (!done)
             return 0;
         if (i >= given.count && node->children[i].constant == NULL)
-            return no_avro_plan();
+            return no_plan();
     }
     node->is_nullable = node->kind == AVRO_UNION && node->count == 2 && below == 2;
     for (size_t i = 0; i < node->count; i++)
         if (node->children[i].member >= 0 || node->children[i].kind == AVRO_REFUSED)
             node->is_nullable = 0;
     int has_one = node->kind == AVRO_ARRAY || node->kind == AVRO_MAP || node->kind == AVRO_BRANCH;
-    if ((has_one && below != 1) || !has_right_column(node))
-        return no_avro_plan();
-    return 1;
+    return ((!has_one || below == 1) && has_right_column(node)) || no_plan();
 }
 
 static void free_avro(AvroNode *node) {
@@ -425,74 +459,21 @@ static void free_avro(AvroNode *node) {
     free(node->children);
 }
 
-static int append_misfit(PyObject *list, Py_ssize_t row, const Misfit *why) {
-    PyObject *one = Py_BuildValue("niy#y#", row, (int)why->problem,
-                                  why->path + MOST_PATH - why->path_size,
-                                  (Py_ssize_t)why->path_size, (const char *)why->why,
-                                  (Py_ssize_t)why->why_size);
-    int done = one != NULL && PyList_Append(list, one) == 0;
-    Py_XDECREF(one);
-    return done;
-}
-
-/* Appends a row for a payload. `plan`: of the format. */
-typedef int (*Row)(Columns *all, void *plan, const uint8_t *at, size_t size, Misfit *why);
-
-static int row_of_avro(Columns *all, void *plan, const uint8_t *at, size_t size, Misfit *why) {
-    return avro_row(all, plan, at, size, why);
-}
-
-static int row_of_protobuf(Columns *all, void *plan, const uint8_t *at, size_t size, Misfit *why) {
-    return protobuf_row(all, plan, at, size, why);
-}
-
-/* Why payloads do not fit, with their rows. */
-static PyObject *decode_rows(Batch *batch, Row row_of, void *plan) {
-    PyObject *misfits = PyList_New(0);
-    Py_ssize_t rows = rows_of(batch);
-    for (Py_ssize_t row = 0; misfits != NULL && row < rows && has_room(&batch->all); row++) {
-        const uint8_t *at;
-        size_t size;
-        Misfit why;
-        if (!payload_of(batch, row, &at, &size)) {
-            Py_CLEAR(misfits);
-        } else if (!row_of(&batch->all, plan, at, size, &why)) {
-            if (has_room(&batch->all) && !append_misfit(misfits, row, &why))
-                Py_CLEAR(misfits);
-            else if (!put_no_row(batch))
-                break;
-        }
-    }
-    if (PyErr_Occurred())
-        Py_CLEAR(misfits);
-    return misfits;
-}
-
 PyObject *avro_columns(PyObject *Py_UNUSED(self), PyObject *args) {
     Batch batch = {.all = {.size = 0}};
     Plan plan = {.named = 0};
-    AvroPlan avro = {.used = 0};
+    Records avro = {.used = 0};
     AvroNode root = {.count = 0};
     Py_ssize_t limit;
-    PyObject *misfits = NULL, *result = NULL;
+    PyObject *result = NULL;
     if (!PyArg_ParseTuple(args, "y*y*y#O!ny#O!O!", &batch.data, &batch.offsets, &plan.at,
                           &plan.left, &PyTuple_Type, &plan.names, &limit, &avro.plan.at,
                           &avro.plan.left, &PyTuple_Type, &avro.plan.names, &PyTuple_Type,
                           &avro.constants))
         return NULL;
-    if (begin_batch(&batch, &plan, limit)) {
-        avro.columns = listed_columns(&batch.all.root, &avro.count);
-        if (avro.columns != NULL) {
-            if (avro_node(&avro, &root, 0) &&
-                (root.kind != AVRO_RECORD || root.column != &batch.all.root))
-                no_avro_plan();
-            if (!PyErr_Occurred())
-                misfits = decode_rows(&batch, row_of_avro, &root);
-        }
-    }
-    if (misfits != NULL)
-        result = result_of(&batch, misfits);
-    Py_XDECREF(misfits);
+    if (begin_records(&avro, &batch, &plan, limit) && avro_node(&avro, &root, 0) &&
+        ((root.kind == AVRO_RECORD && root.column == &batch.all.root) || no_plan()))
+        result = decode_records(&batch, row_of_avro, &root);
     free(avro.columns);
     free_avro(&root);
     end_batch(&batch);
@@ -500,21 +481,6 @@ PyObject *avro_columns(PyObject *Py_UNUSED(self), PyObject *args) {
 }
 
 /* -- Protobuf ----------------------------------------------------------------------------------- */
-
-#define PB_FIELD_SIZE 20
-#define MOST_PB_DEPTH 128
-
-/* What is left of a plan of messages, and the columns by their numbers. */
-typedef struct {
-    Plan plan;
-    Column **columns;
-    size_t count;
-} PbPlan;
-
-static int no_pb_plan(void) {
-    PyErr_SetString(PyExc_ValueError, "no plan of messages");
-    return 0;
-}
 
 static int takes_kind(PbKind kind, const Column *column) {
     switch (kind) {
@@ -550,28 +516,21 @@ static int takes_kind(PbKind kind, const Column *column) {
     }
 }
 
-static int pb_field(PbPlan *all, PbField *field, int depth) {
+static int pb_field(Records *pb, PbField *field, int depth) {
     struct {
         uint8_t kind, is_repeated, has_default, is_message;
         int32_t number, column;
         uint32_t oneof, count;
     } given;
-    Plan *plan = &all->plan;
-    char *name;
-    Py_ssize_t name_size;
-    PyObject *text = PyTuple_GetItem(plan->names, plan->named);
-    if (text == NULL || PyBytes_AsStringAndSize(text, &name, &name_size) < 0)
+    Plan *plan = &pb->plan;
+    const uint8_t *name;
+    size_t name_size;
+    if (!take_node(plan, &given, sizeof given, depth, &name, &name_size))
         return 0;
-    plan->named++;
-    if (plan->left < PB_FIELD_SIZE)
-        return no_pb_plan();
-    memcpy(&given, plan->at, PB_FIELD_SIZE);
-    plan->at += PB_FIELD_SIZE;
-    plan->left -= PB_FIELD_SIZE;
-    if (given.kind >= PB_KINDS || given.column < 0 || (size_t)given.column >= all->count ||
-        depth == MOST_PB_DEPTH || given.count > (size_t)plan->left / PB_FIELD_SIZE)
-        return no_pb_plan();
-    Column *column = all->columns[given.column];
+    if (given.kind >= PB_KINDS || given.column < 0 || (size_t)given.column >= pb->count ||
+        given.count > (size_t)plan->left / sizeof given)
+        return no_plan();
+    Column *column = pb->columns[given.column];
     *field = (PbField){
         .kind = (PbKind)given.kind,
         .wire = protobuf_wire((PbKind)given.kind),
@@ -580,30 +539,28 @@ static int pb_field(PbPlan *all, PbField *field, int depth) {
         .is_message = given.is_message,
         .number = given.number,
         .column = column,
-        .name = (const uint8_t *)name,
-        .name_size = (size_t)name_size,
+        .name = name,
+        .name_size = name_size,
     };
     if (given.is_repeated && column->kind != (given.kind == PB_MAP ? MAP : LIST))
-        return no_pb_plan();
+        return no_plan();
     if (!takes_kind(field->kind, given.is_repeated ? column->children : column))
-        return no_pb_plan();
-    if (given.count > 0 && (field->fields = calloc(given.count, sizeof *field)) == NULL) {
-        PyErr_NoMemory();
+        return no_plan();
+    if (given.count > 0 && (field->fields = zeros(given.count, sizeof *field)) == NULL)
         return 0;
-    }
     for (size_t i = 0; i < given.count; i++) {
         field->count++;
         uint32_t oneof;
-        if (plan->left < PB_FIELD_SIZE)
-            return no_pb_plan();
+        if ((size_t)plan->left < sizeof given)
+            return no_plan();
         memcpy(&oneof, plan->at + 12, 4);
-        if (!pb_field(all, &field->fields[i], depth + 1))
+        if (!pb_field(pb, &field->fields[i], depth + 1))
             return 0;
         if (i > 0 && field->fields[i].number <= field->fields[i - 1].number)
-            return no_pb_plan();
+            return no_plan();
         if (oneof > 0) { /* one more than the place of the member before, in a circle */
             if (oneof > i + 1)
-                return no_pb_plan();
+                return no_plan();
             PbField *before = &field->fields[oneof - 1];
             field->fields[i].other = oneof == i + 1 ? &field->fields[i] : before->other;
             before->other = &field->fields[i];
@@ -629,36 +586,27 @@ static void free_pb(PbField *field) {
 PyObject *protobuf_columns(PyObject *Py_UNUSED(self), PyObject *args) {
     Batch batch = {.all = {.size = 0}};
     Plan plan = {.named = 0};
-    PbPlan pb = {.count = 0};
+    Records pb = {.count = 0};
     PbField root = {.count = 0};
     Py_ssize_t limit;
-    PyObject *misfits = NULL, *result = NULL;
+    PyObject *result = NULL;
     if (!PyArg_ParseTuple(args, "y*y*y#O!ny#O!", &batch.data, &batch.offsets, &plan.at, &plan.left,
                           &PyTuple_Type, &plan.names, &limit, &pb.plan.at, &pb.plan.left,
                           &PyTuple_Type, &pb.plan.names))
         return NULL;
-    if (begin_batch(&batch, &plan, limit)) {
-        pb.columns = listed_columns(&batch.all.root, &pb.count);
-        if (pb.columns != NULL && pb_field(&pb, &root, 0)) {
-            if (root.kind != PB_MESSAGE || root.column != &batch.all.root || root.is_repeated)
-                no_pb_plan();
-            else
-                misfits = decode_rows(&batch, row_of_protobuf, &root);
-        }
-    }
-    if (misfits != NULL)
-        result = result_of(&batch, misfits);
-    Py_XDECREF(misfits);
+    if (begin_records(&pb, &batch, &plan, limit) && pb_field(&pb, &root, 0) &&
+        ((root.kind == PB_MESSAGE && root.column == &batch.all.root && !root.is_repeated) ||
+         no_plan()))
+        result = decode_records(&batch, row_of_protobuf, &root);
     free(pb.columns);
     free_pb(&root);
     end_batch(&batch);
     return result;
 }
 
-/* -- writing Avro ------------------------------------------------------------------------------- */
+/* -- writing records ---------------------------------------------------------------------------- */
 
-/* Fills a part, whose memory is zero, from (kind, is_decimal, size, begin, first, second, parts).
-   The buffers are held until `free_part`. */
+/* The buffers of parts, until the records are written. */
 typedef struct {
     Py_buffer *buffers;
     size_t count, room;
@@ -686,63 +634,58 @@ static int hold(Held *held, PyObject *object, const uint8_t **at, size_t *size) 
     return 1;
 }
 
-static int avro_part(Held *held, AvroPart *part, PyObject *given, int depth) {
-    PyObject *first, *second, *parts;
-    int kind;
-    unsigned int size;
+/* Fills a part, whose memory is zero, from (kind, flag, number, begin, valid, first, second, parts).
+   */
+static int part_of(Held *held, Part *part, PyObject *given, int depth) {
+    PyObject *valid, *first, *second, *parts;
+    unsigned int number;
     Py_ssize_t begin;
-    if (!PyArg_ParseTuple(given, "ipInOOO!", &kind, &part->is_decimal, &size, &begin, &first,
-                          &second, &PyTuple_Type, &parts))
+    if (!PyTuple_Check(given) || depth == MOST_DEPTH)
+        return no_plan();
+    if (!PyArg_ParseTuple(given, "ipInOOOO!", &part->kind, &part->flag, &number, &begin, &valid,
+                          &first, &second, &PyTuple_Type, &parts))
         return 0;
-    if (kind < 0 || kind >= AVRO_KINDS || begin < 0 || depth == MOST_AVRO_DEPTH) {
-        PyErr_SetString(PyExc_ValueError, "no part of a datum");
-        return 0;
-    }
-    part->kind = (AvroKind)kind;
-    part->size = size;
+    if (begin < 0)
+        return no_plan();
+    part->number = number;
     part->begin = (size_t)begin;
-    if (!hold(held, first, &part->first, &part->first_size) ||
+    if (!hold(held, valid, &part->valid, &part->valid_size) ||
+        !hold(held, first, &part->first, &part->first_size) ||
         !hold(held, second, &part->second, &part->second_size))
         return 0;
     Py_ssize_t count = PyTuple_Size(parts);
-    if (count > 0 && (part->children = calloc((size_t)count, sizeof *part)) == NULL) {
-        PyErr_NoMemory();
+    if (count > 0 && (part->children = zeros((size_t)count, sizeof *part)) == NULL)
         return 0;
-    }
     for (Py_ssize_t i = 0; i < count; i++) {
         part->count++;
-        PyObject *child = PyTuple_GetItem(parts, i);
-        if (!PyTuple_Check(child)) {
-            PyErr_SetString(PyExc_TypeError, "a part of a datum is a tuple");
-            return 0;
-        }
-        if (!avro_part(held, &part->children[i], child, depth + 1))
+        if (!part_of(held, &part->children[i], PyTuple_GetItem(parts, i), depth + 1))
             return 0;
     }
     return 1;
 }
 
-static void free_part(AvroPart *part) {
+static void free_part(Part *part) {
     for (size_t i = 0; i < part->count; i++)
         free_part(&part->children[i]);
     free(part->children);
 }
 
-PyObject *avro_datums(PyObject *Py_UNUSED(self), PyObject *args) {
+static PyObject *write_records(PyObject *args, PutRecord *put) {
     PyObject *given, *result = NULL;
     Py_ssize_t rows;
     Held held = {NULL, 0, 0};
-    AvroPart root = {.count = 0};
+    Part root = {.count = 0};
     Columns all = {.limit = SIZE_MAX};
     Bytes data = {NULL, 0, 0}, offsets = {NULL, 0, 0};
-    if (!PyArg_ParseTuple(args, "nO!", &rows, &PyTuple_Type, &given))
+    if (!PyArg_ParseTuple(args, "nO", &rows, &given))
         return NULL;
-    if (avro_part(&held, &root, given, 0) && grow(&all, &offsets, 8 * ((size_t)rows + 1))) {
+    if (part_of(&held, &root, given, 0) && (rows >= 0 || no_plan()) &&
+        grow(&all, &offsets, 8 * ((size_t)rows + 1))) {
         int done = 1;
         for (Py_ssize_t row = 0; done && row <= rows; row++) {
             int64_t end = (int64_t)data.size;
             memcpy(offsets.at + 8 * row, &end, 8);
-            done = row == rows || avro_datum(&all, &data, &root, (size_t)row);
+            done = row == rows || put(&all, &data, &root, (size_t)row);
         }
         offsets.size = 8 * ((size_t)rows + 1);
         if (all.too_large) {
@@ -764,4 +707,12 @@ PyObject *avro_datums(PyObject *Py_UNUSED(self), PyObject *args) {
     free(offsets.at);
     free_part(&root);
     return result;
+}
+
+PyObject *avro_datums(PyObject *Py_UNUSED(self), PyObject *args) {
+    return write_records(args, put_datum);
+}
+
+PyObject *protobuf_messages(PyObject *Py_UNUSED(self), PyObject *args) {
+    return write_records(args, put_message);
 }

@@ -1,4 +1,4 @@
-/* The kernel's decoders of payloads for Python: see kernel.py. */
+/* The kernel's decoders and encoders of payloads for Python: see kernel.py. */
 
 #ifndef JETSPARK_PAYLOADS_H
 #define JETSPARK_PAYLOADS_H
@@ -14,6 +14,7 @@
 PyObject *avro_datums(PyObject *self, PyObject *args);
 PyObject *avro_columns(PyObject *self, PyObject *args);
 PyObject *protobuf_columns(PyObject *self, PyObject *args);
+PyObject *protobuf_messages(PyObject *self, PyObject *args);
 PyObject *json_columns(PyObject *self, PyObject *args);
 
 #endif

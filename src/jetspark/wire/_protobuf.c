@@ -2,17 +2,13 @@
 
 #include "_protobuf.h"
 
+#include "_reader.h"
+
 #include <stdlib.h>
 
 #define MOST_GROUPS 1000 /* within each other, where they are unknown fields */
 #define NANOS 1000000000
 #define LONGEST 315576000000 /* seconds of a Duration */
-
-typedef struct {
-    const uint8_t *at, *end;
-    Columns *all;
-    Misfit *why;
-} Reader;
 
 /* A field's number and how its value is written. */
 typedef struct {
@@ -20,45 +16,9 @@ typedef struct {
     int wire;
 } Tag;
 
-enum { VARINT, EIGHT, BYTES, GROUP, END_GROUP, FOUR };
-
 static int message(Reader *r, PbField *type, Column *column);
 
 /* -- what is written ---------------------------------------------------------------------------- */
-
-static int take_any_varint(Reader *r, uint64_t *number) {
-    uint64_t sum = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-        if (r->at == r->end)
-            return misfit(r->all, r->why, ENDS);
-        uint8_t byte = *r->at++;
-        if (shift == 63 && byte > 1)
-            break;
-        sum |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80) {
-            *number = sum;
-            return 1;
-        }
-    }
-    return misfit(r->all, r->why, BAD_NUMBER);
-}
-
-static inline int take_varint(Reader *r, uint64_t *number) {
-    if (r->end - r->at >= 2) {
-        uint32_t low = r->at[0], high = r->at[1];
-        if (low < 0x80) {
-            *number = low;
-            r->at++;
-            return 1;
-        }
-        if (high < 0x80) {
-            *number = (low & 0x7F) | high << 7;
-            r->at += 2;
-            return 1;
-        }
-    }
-    return take_any_varint(r, number);
-}
 
 static inline int take_tag(Reader *r, Tag *tag) {
     uint64_t number;
@@ -72,10 +32,10 @@ static inline int take_tag(Reader *r, Tag *tag) {
 }
 
 static inline int take_part(Reader *r, size_t size, Reader *part) {
-    if ((size_t)(r->end - r->at) < size)
-        return misfit(r->all, r->why, ENDS);
-    *part = (Reader){r->at, r->at + size, r->all, r->why};
-    r->at += size;
+    *part = *r;
+    if (!take_bytes(r, size, &part->at))
+        return 0;
+    part->end = r->at;
     return 1;
 }
 
@@ -126,38 +86,7 @@ static int skip_field(Reader *r, Tag tag) {
     }
 }
 
-static uint64_t little(const uint8_t *bytes, int size) {
-    uint64_t bits = 0;
-    for (int i = 0; i < size; i++)
-        bits |= (uint64_t)bytes[i] << 8 * i;
-    return bits;
-}
-
 /* -- scalars ------------------------------------------------------------------------------------ */
-
-int protobuf_wire(PbKind kind) {
-    switch (kind) {
-    case PB_DOUBLE:
-    case PB_FIXED64:
-    case PB_SFIXED64:
-        return EIGHT;
-    case PB_FLOAT:
-    case PB_FIXED32:
-    case PB_SFIXED32:
-        return FOUR;
-    case PB_INT64:
-    case PB_UINT64:
-    case PB_INT32:
-    case PB_UINT32:
-    case PB_BOOL:
-    case PB_SINT32:
-    case PB_SINT64:
-    case PB_ENUM:
-        return VARINT;
-    default:
-        return BYTES;
-    }
-}
 
 /* The field, or the symbol, of a number; NULL if there is none. */
 static PbField *numbered(const PbField *type, int32_t number) {
@@ -207,9 +136,9 @@ static int put_scalar(Reader *r, const PbField *field, Column *column, uint64_t 
     case PB_FIXED32:
         return put_whole(r->all, column, half);
     case PB_SINT32:
-        return put_whole(r->all, column, (int32_t)(half >> 1 ^ (~(half & 1) + 1)));
+        return put_whole(r->all, column, (int32_t)signed_of(half));
     case PB_SINT64:
-        return put_whole(r->all, column, (int64_t)(bits >> 1 ^ (~(bits & 1) + 1)));
+        return put_whole(r->all, column, signed_of(bits));
     case PB_BOOL:
         return put_truth(r->all, column, bits != 0);
     case PB_ENUM:
@@ -228,9 +157,9 @@ static int scalar_value(Reader *r, const PbField *field, Column *column) {
             return 0;
         return put_scalar(r, field, column, bits);
     case EIGHT:
-        return take_part(r, 8, &part) && put_scalar(r, field, column, little(part.at, 8));
+        return take_part(r, 8, &part) && put_scalar(r, field, column, bits_of(part.at, 8));
     default:
-        return take_part(r, 4, &part) && put_scalar(r, field, column, little(part.at, 4));
+        return take_part(r, 4, &part) && put_scalar(r, field, column, bits_of(part.at, 4));
     }
 }
 

@@ -16,7 +16,10 @@ typedef enum {
     PB_WRAPPER,   /* a message of one field, whose value is the column */
     PB_TIMESTAMP, PB_DURATION, PB_DATE, PB_TIME_OF_DAY,
     PB_KINDS,
+    PB_LIST = PB_KINDS, /* only written: values of its one part, which are packed if it has a number */
 } PbKind;
+
+enum { VARINT, EIGHT, BYTES, GROUP, END_GROUP, FOUR }; /* how a value is written */
 
 typedef struct PbField {
     PbKind kind;
@@ -38,7 +41,29 @@ typedef struct PbField {
 } PbField;
 
 /* How the value of a field is written. */
-int protobuf_wire(PbKind kind);
+static inline int protobuf_wire(PbKind kind) {
+    switch (kind) {
+    case PB_DOUBLE:
+    case PB_FIXED64:
+    case PB_SFIXED64:
+        return EIGHT;
+    case PB_FLOAT:
+    case PB_FIXED32:
+    case PB_SFIXED32:
+        return FOUR;
+    case PB_INT64:
+    case PB_UINT64:
+    case PB_INT32:
+    case PB_UINT32:
+    case PB_BOOL:
+    case PB_SINT32:
+    case PB_SINT64:
+    case PB_ENUM:
+        return VARINT;
+    default:
+        return BYTES;
+    }
+}
 
 /* Appends a row for one message; 0 if it does not fit, or if there is no room, and then the columns
    are as before. */

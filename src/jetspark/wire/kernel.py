@@ -126,14 +126,17 @@ if TYPE_CHECKING:
     )
     """Messages of Protobuf as the columns of a schema, as `avro_columns` has datums of Avro, with a
     plan of messages and its names (codecs/protobuf_plan.py)."""
-    AvroPart: TypeAlias = tuple[int, bool, int, int, Any, Any, tuple[Any, ...]]
-    avro_datums: Callable[[int, AvroPart], tuple[Memory, Memory]] | None
+    Part: TypeAlias = tuple[int, bool, int, int, Any, Any, Any, tuple[Any, ...]]
+    avro_datums: Callable[[int, Part], tuple[Memory, Memory]] | None
     """So many rows as datums of Avro, and where each begins and the last ends (64 bits).
 
-    A part is (`avro_schema.Kind`, whether BYTES are numbers of 128 bits, the size of FIXED, the
-    place of row 0, a buffer of values, of offsets or of branches, one of bytes or of the branches'
-    rows, parts), without nulls, as Arrow has them. The kernel checks that each row is there.
+    A part is (kind, a flag, a number, the place of row 0, bits of validity, a buffer of values, of
+    offsets or of branches, one of bytes or of the branches' rows, parts), as Arrow has them. What
+    kind, flag and number say, and whether anything may be null, is in `_avro_writer.h`. The kernel
+    checks that each row is there.
     """
+    protobuf_messages: Callable[[int, Part], tuple[Memory, Memory]] | None
+    """So many rows as messages of Protobuf, as `avro_datums` (`_protobuf_writer.h`)."""
 
     class S2Decoder:
         """Unpacks an S2 stream, or a Snappy stream, that comes in pieces."""
@@ -222,7 +225,7 @@ else:
         *("reply_fields", "split_frames", "stream_position", "stream_sequence"),
         # The C kernel's alone.
         *("EntryDecoder", "RecordDecoder", "S2Decoder"),
-        *("avro_columns", "avro_datums", "json_columns", "protobuf_columns"),
+        *("avro_columns", "avro_datums", "json_columns", "protobuf_columns", "protobuf_messages"),
     ):
         globals()[_name] = getattr(_implementation, _name, None)
     look = memoryview if IMPLEMENTATION == "c" else bytes
