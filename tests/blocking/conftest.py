@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
+from tests.conftest import Unique
 
 from jetspark.blocking import Client, JetStream, connect
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.conftest import Unique
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 @pytest.fixture

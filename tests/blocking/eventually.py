@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 
 def eventually(holds: Callable[[], bool], *, within: float = 20.0) -> None:

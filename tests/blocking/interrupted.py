@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+
+import pytest
 
 from jetspark.blocking.loop_thread import _Call
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def interrupt_next_wait(monkeypatch: pytest.MonkeyPatch, begun: threading.Event) -> None:

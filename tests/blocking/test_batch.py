@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import NeedsServer, Unique
 
+from jetspark.blocking import Client
 from jetspark.errors import NotEnabledOnStreamError, PublishFailedError, WrongLastSequenceError
-
-if TYPE_CHECKING:
-    from tests.conftest import NeedsServer, Unique
-
-    from jetspark.blocking import Client
 
 
 @pytest.fixture

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import MakeServer
 from tests.support.callout import CalloutKeys
 
 from jetspark.blocking import connect
 from jetspark.errors import AuthError, CalloutRefusal, ConfigError
 from jetspark.identity import AuthRequest, CurveKeyPair, Grant
-
-if TYPE_CHECKING:
-    from tests.conftest import MakeServer
 
 
 def test_callout_handlers_run_in_threads_at_once(make_server: MakeServer) -> None:

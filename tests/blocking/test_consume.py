@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import NeedsServer, Unique
 
 from jetspark import errors
-from jetspark.blocking import connect
+from jetspark.blocking import Client, connect
+from jetspark.blocking.jetstream import JsMsg, PullConsumer
+from jetspark.server import NatsServer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import NeedsServer, Unique
-
-    from jetspark.blocking import Client
-    from jetspark.blocking.jetstream import JsMsg, PullConsumer
-    from jetspark.server import NatsServer
-
-    Filled = Callable[[int], PullConsumer]
+Filled = Callable[[int], PullConsumer]
 
 
 @pytest.fixture

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tests.blocking.eventually import eventually
+from tests.conftest import Unique
 
-if TYPE_CHECKING:
-    from tests.conftest import Unique
-
-    from jetspark.blocking import Client
+from jetspark.blocking import Client
 
 
 def test_dead_letters_are_moved_and_replayed(nc: Client, unique: Unique) -> None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import queue
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
+from tests.conftest import NeedsServer, Unique
 
+from jetspark.blocking.groups import ElasticGroup, GroupMsg
+from jetspark.blocking.jetstream import JetStream
 from jetspark.errors import RequestTimeoutError
 from jetspark.groups import PartitioningFilter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.conftest import NeedsServer, Unique
-
-    from jetspark.blocking.groups import ElasticGroup, GroupMsg
-    from jetspark.blocking.jetstream import JetStream
 
 
 @pytest.fixture(autouse=True)

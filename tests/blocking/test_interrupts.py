@@ -5,29 +5,24 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.blocking.eventually import eventually
 from tests.blocking.interrupted import interrupt_next_wait, interrupt_wait
+from tests.conftest import MakeServer, Unique
 
 from jetspark.blocking import connect
 from jetspark.blocking.iterators import Listing
+from jetspark.blocking.kv import Bucket
 from jetspark.blocking.loop_thread import _Call, _Entering, _Leaving, current
+from jetspark.blocking.objects import ObjectStore
 from jetspark.client.listing import Listing as AsyncListing
 from jetspark.connection.events import Closed
 from jetspark.errors import NoRespondersError, RequestTimeoutError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from tests.conftest import MakeServer, Unique
-
-    from jetspark.blocking.kv import Bucket
-    from jetspark.blocking.objects import ObjectStore
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 def test_listing_that_cleans_up_hides_no_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:

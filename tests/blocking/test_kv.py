@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import Unique
 
 import jetspark.errors as errors
 from jetspark.blocking import connect, iterators
+from jetspark.blocking.jetstream import JetStream
+from jetspark.blocking.kv import Bucket
 from jetspark.jetstream import watching
-from jetspark.kv import Entry, ZlibCodec
+from jetspark.kv import ElectionState, Entry, ZlibCodec
 from jetspark.kv import watch as watch_module
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.conftest import Unique
-
-    from jetspark.blocking.jetstream import JetStream
-    from jetspark.blocking.kv import Bucket
-    from jetspark.kv import ElectionState
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 @pytest.fixture

@@ -7,21 +7,17 @@ import io
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
 import jetspark.errors as errors
+from jetspark.blocking import Client
 from jetspark.blocking.loop_thread import current
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from pathlib import Path
-
-    from tests.conftest import Unique
-
-    from jetspark.blocking import Client
-    from jetspark.blocking.objects import ObjectStore
+from jetspark.blocking.objects import ObjectStore
 
 CONTENT = os.urandom(3_000_000)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.blocking.eventually import eventually
 
 from jetspark import errors
 from jetspark.blocking import Client, JetStream
-
-if TYPE_CHECKING:
-    from jetspark.blocking.jetstream import JsMsg
+from jetspark.blocking.jetstream import JsMsg
 
 pytestmark = pytest.mark.server
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Thread
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.blocking.eventually import eventually
+from tests.conftest import MakeServer, NeedsServer
 
 from jetspark.blocking import connect
+from jetspark.blocking.jetstream import JetStream
 from jetspark.errors import MaxPayloadError, PermissionsError, PublishFailedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer, NeedsServer
-
-    from jetspark.blocking.jetstream import JetStream
 
 PATIENCE = 600
 """Seconds: a time-out of this length is a hang here."""

@@ -5,18 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
 import jetspark.errors as errors
 from jetspark.blocking import Client, connect
 from jetspark.blocking.services import Request
-
-if TYPE_CHECKING:
-    from tests.conftest import Unique
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 @pytest.fixture

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
 from jetspark import blocking
 from jetspark.errors import JetsparkError
+from jetspark.full_client import Client, JetStream
 from jetspark.jetstream import consume
 from jetspark.jetstream.consume import StopReason
-
-if TYPE_CHECKING:
-    from tests.conftest import Unique
-
-    from jetspark.full_client import Client, JetStream
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.server
 

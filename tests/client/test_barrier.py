@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import Unique
 from tests.jetstream.eventually import eventually
 
 from jetspark import Message, blocking
 from jetspark.client.callbacks import Barriers
 from jetspark.errors import ConfigError, ConnectionClosedError, RequestTimeoutError
 from jetspark.full_client import Client, JetStream, connect
-
-if TYPE_CHECKING:
-    from tests.conftest import Unique
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 async def test_a_barrier_waits_for_what_has_arrived_and_for_no_more(

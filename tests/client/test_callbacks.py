@@ -6,19 +6,15 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
 from jetspark.client.callbacks import Callback
 from jetspark.errors import JetsparkError
-from jetspark.full_client import connect
-
-if TYPE_CHECKING:
-    from tests.conftest import Unique
-
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
+from jetspark.full_client import Client, connect
+from jetspark.server import NatsServer
 
 Calls = Callable[[Any], Awaitable[None] | None]
 Begin = Callable[["Client", str, Calls, AsyncExitStack], Awaitable[None]]

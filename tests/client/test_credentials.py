@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.client.conftest import Connect
 from tests.conftest import MakeServer
 from tests.support.accounts import Operator, creds_text, new_key
+from tests.support.certificates import Certificates
 
 import jetspark
 import jetspark.blocking
@@ -19,9 +20,6 @@ from jetspark.bulk.links import connect as connect_bulk
 from jetspark.connection.options import make_options
 from jetspark.errors import AuthorizationError, ConfigError
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from tests.support.certificates import Certificates
 
 WITHIN = 60
 OPERATOR, USER = Operator(), new_key()

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import NeedsServer, Unique
 
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.errors import BadSubjectError, ConfigError, JetsparkError, shown, user_error
+from jetspark.full_client import Client, JetStream
 from jetspark.timestamps import datetime_to_ns
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tests.conftest import NeedsServer, Unique
-
-    from jetspark.full_client import Client, JetStream
 
 
 class Unspeakable:

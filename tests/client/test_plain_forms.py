@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import numpy as np
+from tests.conftest import Unique
 
 from jetspark.documents.streams import StreamConfig
+from jetspark.full_client import Client, JetStream
 from jetspark.kv import Origin
-
-if TYPE_CHECKING:
-    from tests.conftest import Unique
-
-    from jetspark.full_client import Client, JetStream
 
 
 async def test_a_member_of_an_enumeration_is_its_value_in_every_subject(

@@ -9,11 +9,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.client.conftest import Connect
 from tests.conftest import MakeServer
+from tests.support.certificates import Certificates
 from tests.support.ports import free_port
 from tests.support.proxies import HttpProxy, Proxy, SocksProxy
 
@@ -24,9 +25,6 @@ from jetspark.bulk.links import connect as connect_bulk
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, ConnectTimeoutError, JetsparkError, ServerRefusedError
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from tests.support.certificates import Certificates
 
 WITHIN = 60
 HIDDEN = "behind.the.proxy.invalid"

@@ -10,9 +10,10 @@ import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.conftest import NeedsServer, Unique
 
 from jetspark import blocking
 from jetspark.acl import Responses
@@ -21,11 +22,7 @@ from jetspark.errors import ConfigError, JetsparkError
 from jetspark.full_client import connect
 from jetspark.kv import Origin, ZlibCodec
 from jetspark.objects import ObjectInfo
-
-if TYPE_CHECKING:
-    from tests.conftest import NeedsServer, Unique
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 NAN, INF = float("nan"), float("inf")
 WHOLE: list[Any] = [True, 1.5, NAN, "5", 2**63]

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.client.conftest import Connect, localhost, next_of
 from tests.conftest import MakeServer
+from tests.support.certificates import Certificates
 
 import jetspark
 import jetspark.errors as errors
 from jetspark.bulk.links import connect as connect_blocking
 from jetspark.connection.options import make_options
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.certificates import Certificates
 
 USERS = 'authorization { users = [{user: u, password: "p@ss"}] }'
 

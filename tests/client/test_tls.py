@@ -6,13 +6,14 @@ import asyncio
 import shutil
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 from tests.client.conftest import Connect, discovered, localhost, next_of
 from tests.conftest import MakeServer, NeedsServer
+from tests.support.certificates import Certificates
 from tests.support.ports import free_port
 from tests.support.scripted_server import ScriptedServer
 
@@ -21,9 +22,6 @@ from jetspark.bulk.links import connect as connect_blocking
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, ConnectionFailure, ConnectTimeoutError, TLSError
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from tests.support.certificates import Certificates
 
 
 async def test_tls_comes_first_where_the_server_wants_it(

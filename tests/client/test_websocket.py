@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.client.conftest import Connect, discovered, next_of
 from tests.conftest import MakeServer
 from tests.support.accounts import new_key
+from tests.support.certificates import Certificates
 from tests.support.ports import free_port
 from tests.support.scripted_server import ScriptedServer
 
@@ -21,9 +22,6 @@ from jetspark.connection.transports import Receiver, Transport, tcp
 from jetspark.connection.urls import ServerURL, parse_url
 from jetspark.connection.websocket import WebSocketCodec
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from tests.support.certificates import Certificates
 
 Start = Callable[..., tuple[NatsServer, str]]
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
+from tests.conftest import Unique
 
-from jetspark.full_client import connect
+from jetspark.full_client import Client, connect
 from jetspark.registry.service import serve_registry
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from tests.conftest import Unique
-
-    from jetspark.full_client import Client
 
 
 def avro(*fields: str, **more: Any) -> str:

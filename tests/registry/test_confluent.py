@@ -10,12 +10,14 @@ import ssl
 import threading
 import time
 import tracemalloc
+from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from tests.support.certificates import Certificates
 
 from jetspark.cli.options import DEFAULT, PayloadFlags, SchemaFlags
 from jetspark.codecs.protobuf_schema import message_of
@@ -24,11 +26,6 @@ from jetspark.registry import confluent
 from jetspark.registry.confluent import ConfluentRegistry
 from jetspark.registry.lookup import Remembering
 from jetspark.retries import Backoff
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.certificates import Certificates
 
 NOT_FOUND = 404, {"error_code": 40403, "message": "Schema not found"}
 

@@ -7,7 +7,8 @@ import os
 import secrets
 from collections import Counter
 from itertools import count
-from typing import TYPE_CHECKING
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 
 import pytest
 from tests.registry.conftest import avro
@@ -16,12 +17,7 @@ from tests.support.forked import forked_from
 from jetspark.cli import app
 from jetspark.errors import RegistryError, RequestTimeoutError
 from jetspark.full_client import connect
-
-if TYPE_CHECKING:
-    from multiprocessing.context import ForkServerProcess
-    from pathlib import Path
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 WRITERS, KILLS = 2, 2
 

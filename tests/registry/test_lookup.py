@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from asyncio import to_thread
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.codecs.test_framing import batch, confluent
@@ -18,14 +18,12 @@ from jetspark.codecs.framing import Framing
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, RegistryError, SchemaNotFoundError
+from jetspark.full_client import Client
 from jetspark.registry import lookup
 from jetspark.registry.confluent import ConfluentRegistry
 from jetspark.registry.lookup import NatsRegistry, Remembering, schema_lookup
 from jetspark.registry.service import serve_registry
-
-if TYPE_CHECKING:
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,14 @@ import json
 import sys
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
+from tests.conftest import Unique
 from tests.registry.conftest import avro
+from tests.support.cluster import Cluster
 
 from jetspark.errors import (
     BadNameError,
@@ -22,22 +25,13 @@ from jetspark.errors import (
     SchemaNotFoundError,
     ServiceError,
 )
-from jetspark.full_client import connect
+from jetspark.full_client import Client, JetStream, connect
+from jetspark.registry import Schema, SchemaRegistry, SchemaVersion
 from jetspark.registry.compatibility import violations
 from jetspark.registry.documents import Code
 from jetspark.registry.service import serve_registry
 from jetspark.server import NatsServer
-from jetspark.services import error_headers
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import Unique
-    from tests.support.cluster import Cluster
-
-    from jetspark.full_client import Client, JetStream
-    from jetspark.registry import Schema, SchemaRegistry, SchemaVersion
-    from jetspark.services import Request
+from jetspark.services import Request, error_headers
 
 ORDER = avro("id int")
 
