@@ -135,15 +135,6 @@ def test_use_in_the_loop_thread_is_refused(nc: Client) -> None:
     nc.flush()
 
 
-def test_async_callbacks_are_refused(shared_server: NatsServer, nc: Client) -> None:
-    async def callback(value: object) -> None: ...
-
-    with pytest.raises(errors.ConfigError, match="plain functions"):
-        nc.subscribe("a", callback=callback)  # type: ignore[arg-type]
-    with pytest.raises(errors.ConfigError, match="plain functions"):
-        connect(shared_server.url, error_callback=callback)  # type: ignore[arg-type]
-
-
 def test_events_and_callbacks_may_use_the_client(make_server: MakeServer) -> None:
     server = make_server()
     seen: Queue[ConnectionEvent] = Queue()
@@ -245,10 +236,3 @@ def test_drain_in_a_callback_does_not_wait(shared_server: NatsServer, unique: Un
     assert isinstance(list(events)[-1], Closed)
     assert [seen.get(timeout=30) for _ in range(3)] == [b"0", b"1", b"2"]
     assert nc.last_error is None
-
-
-def test_force_reconnect(nc: Client) -> None:
-    nc.force_reconnect()
-    assert nc.stats.reconnects == 1
-    assert nc.servers == [nc.current_server]
-    assert nc.server_info is not None

@@ -49,12 +49,6 @@ def test_all_messages_in_order_and_acknowledged(filled: Filled) -> None:
     assert list(messages) == []
 
 
-@pytest.mark.parametrize("options", [{"max_messages": 1}, {"max_bytes": 1000}])
-def test_small_buffers_never_stall(filled: Filled, options: dict[str, int]) -> None:
-    with filled(200).consume(**options) as messages:  # type: ignore[arg-type]
-        assert [int(messages.next(30).data) for _ in range(200)] == list(range(200))
-
-
 def test_what_is_held_is_bounded(filled: Filled) -> None:
     consumer = filled(1000)
     with consumer.consume(max_messages=100) as messages:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 from tests.conftest import Unique
@@ -125,19 +124,6 @@ def test_blocking_live_bucket_follows_and_calls_back(bucket: Bucket) -> None:
     for outside in (live, bucket.live()):
         with pytest.raises(errors.ConfigError, match="inside its with block"):
             outside.get("a")
-
-
-def test_next_of_a_watch_waits_no_longer_than_it_may(bucket: Bucket) -> None:
-    bucket.put("a", b"1")
-    with bucket.watch() as watch:
-        first = watch.next(timedelta(seconds=20))
-        assert first is not None
-        assert first.key == "a"
-        assert watch.next(20) is None
-        with pytest.raises(errors.RequestTimeoutError):
-            watch.next(timeout=0.1)
-        bucket.put("b", b"2")
-        assert watch.next().key == "b"  # type: ignore[union-attr]
 
 
 def test_blocking_lock_is_held_by_one_thread_at_a_time(bucket: Bucket) -> None:

@@ -28,7 +28,7 @@ def until_gone(js: JetStream, stream: str) -> None:
 
 
 def test_an_ordered_consumer_is_iterated(js: JetStream, filled: str) -> None:
-    with js.ordered(filled, max_messages=300) as messages:
+    with js.ordered(filled, max_messages=300, heartbeat=0.5) as messages:
         assert [messages.next(30).seq for _ in range(3)] == [1, 2, 3]
         for msg in messages:
             if msg.seq == 1000:

@@ -193,15 +193,3 @@ def test_close_lets_handlers_end(shared_server: NatsServer, other: Client, uniqu
         assert refused.wait(20)
         with pytest.raises(errors.RequestTimeoutError):
             asked.result()
-
-
-def test_async_handlers_are_refused(nc: Client, unique: Unique) -> None:
-    async def coroutine(request: Request) -> None:
-        """For the asyncio client."""
-
-    with nc.add_service(unique("svc"), "1.0.0") as service:
-        with pytest.raises(errors.ConfigError, match="plain functions, not async ones"):
-            service.add_endpoint("e", coroutine)  # type: ignore[arg-type]
-        with pytest.raises(errors.ConfigError, match="plain functions, not async ones"):
-            service.endpoint()(coroutine)  # type: ignore[type-var]
-        assert service.info().endpoints == []

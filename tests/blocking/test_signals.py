@@ -134,7 +134,7 @@ def test_acks_stay_apart(nc: Client, interrupted: Interrupt, unique: Unique, win
     js.create_stream(name=name, subjects=[name], storage="memory")
     acks = []
     interrupts = 0
-    with js.publisher(window, timeout=2, retry_for=0, raise_failures=False) as publisher:
+    with js.publisher(window, timeout=5, retry_for=0, raise_failures=False) as publisher:
         for number in range(200):
 
             def submit(number: int = number) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.client.conftest import Connect
@@ -41,13 +40,6 @@ class Door(FrameProxy):
         self.is_open = False
         await self._end_all()
         assert isinstance(await anext(stream), Disconnected)
-
-
-def _is(holds: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
-    async def asked() -> bool:
-        return holds()
-
-    return asked
 
 
 async def test_draining_waits_for_a_link_to_send_what_was_published(
@@ -102,7 +94,7 @@ async def test_a_publish_that_waits_when_the_client_is_closed_says_whether_it_wa
         fault = door.arm(1, wanted=lambda frame: b'"stream"' in frame)
         waiting = asyncio.create_task(nc.jetstream().publish(f"{stream}.a", b"x", timeout=60))
         if sent:
-            await eventually(_is(lambda: fault.hit is not None))
+            await eventually(lambda: fault.hit is not None)
         else:
             await asyncio.sleep(0)
         await nc.close()
@@ -128,13 +120,11 @@ async def test_a_publish_of_the_blocking_client_says_whether_it_was_sent(
         if not sent:
             door.is_open = False
             await door._end_all()
-            await eventually(_is(lambda: not nc.is_connected))
+            await eventually(lambda: not nc.is_connected)
         fault = door.arm(1, wanted=lambda frame: b'"stream"' in frame)
         publish = asyncio.to_thread(nc.jetstream().publish, f"{stream}.a", b"x", timeout=60)
         waiting = asyncio.create_task(publish)
-        await eventually(
-            _is(lambda: fault.hit is not None if sent else len(nc._inner.requests) > 0)
-        )
+        await eventually(lambda: fault.hit is not None if sent else len(nc._inner.requests) > 0)
         await asyncio.to_thread(nc.close)
         with pytest.raises(ConnectionClosedError) as caught:
             await waiting

@@ -110,6 +110,10 @@ async def test_callback_gets_items_one_after_the_other_and_what_it_raises_is_rep
         raise ValueError(word)
 
     words = Words(callback)
+    with pytest.raises(errors.ConfigError, match="callback"):
+        await words.next()
+    with pytest.raises(errors.ConfigError, match="callback"):
+        aiter(words)
     words.arrive(b"a", b"", b"b")
     words.end()
     assert words.callback_task is not None

@@ -141,7 +141,7 @@ async def test_rotated_credentials_are_used_when_the_old_ones_expire(
     operator_server: NatsServer, connect: Connect, tmp_path: Path
 ) -> None:
     file = tmp_path / "my.creds"
-    file.write_text(creds_text(OPERATOR.user(USER, expires=int(time.time()) + 3), USER.seed))
+    file.write_text(creds_text(OPERATOR.user(USER, expires=int(time.time()) + 2), USER.seed))
     nc = await connect(operator_server.url, creds_file=str(file))
     events = nc.events()
     sub = nc.subscribe("a")
@@ -183,7 +183,7 @@ async def test_credentials_may_be_rotated_after_one_refusal(
 async def test_expired_credentials_that_are_not_rotated_end_the_connection(
     operator_server: NatsServer, connect: Connect
 ) -> None:
-    jwt = OPERATOR.user(USER, expires=int(time.time()) + 3)
+    jwt = OPERATOR.user(USER, expires=int(time.time()) + 2)
     reported: list[jetspark.JetsparkError] = []
     nc = await connect(
         operator_server.url,

@@ -355,7 +355,7 @@ async def test_an_address_that_does_not_answer_leaves_time_for_the_next(
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
         url = f"nats://{addresses('127.0.0.2', '127.0.0.1')}:{port}"
-        nc = await connect(url, randomize=False, connect_timeout=4)
+        nc = await connect(url, randomize=False, connect_timeout=2)
         await nc.flush()
-        options = {"randomize": False, "connect_timeout": 4}
+        options = {"randomize": False, "connect_timeout": 2}
         await asyncio.to_thread(used, url, **options)

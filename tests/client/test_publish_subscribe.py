@@ -165,29 +165,6 @@ async def test_unsubscribe_now_discards_and_so_does_leaving(nc: Client, unique: 
     assert [message async for message in sub] == []
 
 
-async def test_a_raising_callback_is_reported_and_the_next_message_comes(
-    shared_server: NatsServer, connect: Connect, unique: Unique
-) -> None:
-    reported: asyncio.Queue[jetspark.JetsparkError] = asyncio.Queue()
-    nc = await connect(shared_server.url, error_callback=reported.put_nowait)
-    seen: asyncio.Queue[bytes] = asyncio.Queue()
-
-    async def callback(message: Message) -> None:
-        seen.put_nowait(message.data)
-        raise ValueError(message.data)
-
-    sub = nc.subscribe(unique("c"), callback=callback)
-    for number in range(2):
-        await nc.publish(sub.subject, b"%d" % number)
-    assert [await asyncio.wait_for(seen.get(), 30) for _ in range(2)] == [b"0", b"1"]
-    error = await asyncio.wait_for(reported.get(), 30)
-    assert isinstance(error.__cause__, ValueError)
-    with pytest.raises(errors.ConfigError):
-        await sub.next()
-    with pytest.raises(errors.ConfigError):
-        sub.__aiter__()
-
-
 @pytest.mark.parametrize("limits", [{"pending_msgs_limit": 3}, {"pending_bytes_limit": 30}])
 async def test_a_slow_consumer_is_reported_once_an_episode_and_drops_are_counted(
     shared_server: NatsServer, connect: Connect, unique: Unique, limits: dict[str, Any]
@@ -221,20 +198,6 @@ async def test_draining_a_subscription_keeps_what_has_arrived(nc: Client, unique
     await nc.publish(sub.subject, b"late")
     await nc.flush()
     assert [int(message.data) async for message in sub] == list(range(50))
-
-
-async def test_draining_waits_for_the_callback(nc: Client, unique: Unique) -> None:
-    seen: list[bytes] = []
-
-    async def callback(message: Message) -> None:
-        await asyncio.sleep(0)
-        seen.append(message.data)
-
-    sub = nc.subscribe(unique("d"), callback=callback)
-    for number in range(50):
-        await nc.publish(sub.subject, b"%d" % number)
-    await sub.drain()
-    assert len(seen) == 50
 
 
 async def test_a_listener_gets_raw_frames_until_it_is_closed(nc: Client, unique: Unique) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 from tests.client.conftest import Connect
@@ -24,21 +25,6 @@ def service(nc: Client, subject: str, *replies: bytes) -> Subscription:
 
 def open_requests(client: Client) -> int:
     return len(client.requests)
-
-
-async def test_request_many_ends_after_max_msgs(nc: Client, unique: Unique) -> None:
-    subject = service(nc, unique("many"), b"1", b"2", b"3").subject
-    replies = await nc.request_many(subject, max_msgs=2, timeout=30)
-    assert [reply.data for reply in replies] == [b"1", b"2"]
-    assert open_requests(nc) == 0
-    await nc.flush()
-    assert nc.last_error is None
-
-
-async def test_request_many_can_be_iterated_as_replies_arrive(nc: Client, unique: Unique) -> None:
-    subject = service(nc, unique("many"), b"1", b"2").subject
-    seen = [reply.data async for reply in nc.request_many(subject, max_msgs=2)]
-    assert seen == [b"1", b"2"]
 
 
 async def test_request_many_ends_at_timeout_with_replies_so_far(nc: Client, unique: Unique) -> None:
@@ -93,26 +79,25 @@ async def test_request_many_stall_counts_arrival_not_reading(nc: Client, unique:
     assert seen == [b"1"]
 
 
-async def test_request_many_ends_at_empty_reply_as_sentinel(nc: Client, unique: Unique) -> None:
-    subject = service(nc, unique("many"), b"1", b"", b"3").subject
-    replies = await nc.request_many(subject, sentinel=True, timeout=30)
-    assert [reply.data for reply in replies] == [b"1"]
-    some = await nc.request_many(subject, max_msgs=3, timeout=30)
-    assert [reply.data for reply in some] == [b"1", b"", b"3"]
-
-
-async def test_a_sentinel_function_ends_and_its_reply_is_left_out(
-    nc: Client, unique: Unique
+@pytest.mark.parametrize(
+    ("limits", "wanted"),
+    [
+        ({"max_msgs": 2}, [b"1", b""]),
+        ({"max_msgs": 3}, [b"1", b"", b"3"]),
+        ({"sentinel": True}, [b"1"]),
+        ({"sentinel": lambda reply: reply.data == b"3"}, [b"1", b""]),
+        ({"sentinel": lambda reply: True}, []),
+    ],
+)
+async def test_request_many_ends_at_its_limit_or_before_the_sentinel(
+    nc: Client, unique: Unique, limits: Any, wanted: list[bytes]
 ) -> None:
-    subject = service(nc, unique("many"), b"1", b"end").subject
-    replies = nc.request_many(subject, sentinel=lambda reply: reply.data == b"end", timeout=30)
-    assert [reply.data async for reply in replies] == [b"1"]
+    subject = service(nc, unique("many"), b"1", b"", b"3").subject
+    assert [one.data for one in await nc.request_many(subject, timeout=30, **limits)] == wanted
+    assert [one.data async for one in nc.request_many(subject, timeout=30, **limits)] == wanted
     assert open_requests(nc) == 0
-
-
-async def test_request_many_with_only_sentinel_is_empty(nc: Client, unique: Unique) -> None:
-    subject = service(nc, unique("none"), b"").subject
-    assert await nc.request_many(subject, sentinel=True, timeout=30) == []
+    await nc.flush()
+    assert nc.last_error is None
 
 
 async def test_no_responders_is_raised_at_once(nc: Client, unique: Unique) -> None:

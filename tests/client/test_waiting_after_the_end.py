@@ -16,6 +16,7 @@ from jetspark import blocking
 from jetspark.errors import BadSubscriptionError, ConnectionClosedError, JetsparkError
 
 Wait = Callable[[], Any]
+LONG = 20
 
 
 def waits_of(nc: Any, js: Any, consumer: Any, bucket: Any, store: Any) -> dict[str, Wait]:
@@ -29,12 +30,12 @@ def waits_of(nc: Any, js: Any, consumer: Any, bucket: Any, store: Any) -> dict[s
         "objects": store.watch(updates_only=True),
     }
     return {
-        **{name: partial(source.next, 5) for name, source in sources.items()},
-        "fetch": lambda: consumer.fetch(1, timeout=5),
-        "next": lambda: consumer.next(timeout=5),
-        "request": lambda: nc.request("nobody", timeout=5),
-        "flush": lambda: nc.flush(5),
-        "rtt": lambda: nc.rtt(5),
+        **{name: partial(source.next, LONG) for name, source in sources.items()},
+        "fetch": lambda: consumer.fetch(1, timeout=LONG),
+        "next": lambda: consumer.next(timeout=LONG),
+        "request": lambda: nc.request("nobody", timeout=LONG),
+        "flush": lambda: nc.flush(LONG),
+        "rtt": lambda: nc.rtt(LONG),
         "get": lambda: bucket.get("k"),
         "for ever": sources["ordered"].next,
     }
@@ -44,10 +45,10 @@ def late(js: Any, consumer: Any, bucket: Any, unread: Any) -> list[Wait]:
     """What begins after the end, and what was not read before it."""
     return [
         lambda: unread.next(),
-        lambda: consumer.consume().next(5),
+        lambda: consumer.consume().next(LONG),
         lambda: js.ordered("S").next(),
         lambda: js.ordered("S", callback=print),
-        lambda: bucket.watch(updates_only=True).next(5),
+        lambda: bucket.watch(updates_only=True).next(LONG),
     ]
 
 
@@ -71,7 +72,11 @@ async def test_a_wait_on_an_ended_link_is_no_timeout(make_server: MakeServer, en
     async with asyncio.timeout(30):
         while nc.status != "closed":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        await asyncio.gather(*begun, return_exceptions=True)
+        ends = await asyncio.gather(*begun, return_exceptions=True)
+    # The others had their message, answer or mark before.
+    waited = [one for one in ends if isinstance(one, ConnectionClosedError)]
+    assert len(waited) >= 5
+    assert not any(isinstance(one, TimeoutError) for one in ends)
 
     for begin in late(js, consumer, bucket, unread):
         with pytest.raises(ConnectionClosedError):
@@ -136,6 +141,6 @@ async def test_a_source_that_was_ended_says_so(make_server: MakeServer) -> None:
                 pass
             for _ in range(2):
                 with pytest.raises(BadSubscriptionError):
-                    await source.next(5)
+                    await source.next(LONG)
         with suppress(JetsparkError):
             await js.delete_stream("S")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import logging
-import re
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -132,15 +130,6 @@ async def test_server_info_is_none_where_another_server_answers(nc: Client) -> N
     assert nc.jetstream(api_prefix="imported").server_info is None
 
 
-async def test_call_to_a_server_without_jetstream_raises_not_enabled(
-    make_server: MakeServer,
-) -> None:
-    server = make_server(jetstream=False)
-    async with connect(server.url) as nc:
-        with pytest.raises(errors.JetStreamNotEnabledError, match="not enabled"):
-            await JetStream(nc).create_stream(name="S", subjects=["s"])
-
-
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1}, {"domain": ""}])
 async def test_impossible_context_options_are_refused(nc: Client, options: dict[str, Any]) -> None:
     with pytest.raises(errors.ConfigError):
@@ -196,42 +185,6 @@ async def test_no_bad_name_is_sent(nc: Client, method: str, parameter: str) -> N
                 async for _ in made:
                     break
     assert nc.stats.out_msgs == sent
-
-
-async def test_every_subject_of_the_wire_document_has_a_typed_call(
-    nc: Client, unique: Unique, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Except templates, snapshots, restores and direct gets, which have tests of their own."""
-    caplog.set_level(logging.DEBUG, "jetspark.trace")
-    js = nc.jetstream(trace=True)
-    name = unique("S")
-    await js.account_info()
-    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
-    await js.update_stream(name=name, description="changed")
-    await js.stream_info(name)
-    assert name in await js.stream_names(f"{name}.>").all()
-    assert len(await js.streams(f"{name}.>").all()) == 1
-    await js.publish(f"{name}.a")
-    await js.get_msg(name, 1)
-    await js.delete_msg(name, 1)
-    await js.create_consumer(name)
-    await js.create_consumer(name, name="d")
-    worker = await js.create_consumer(name, name="c", filter_subject=f"{name}.a.b")
-    await worker.info()
-    await worker.fetch(1)
-    await js.consumer_names(name).all()
-    await js.consumers(name).all()
-    await js.delete_consumer(name, "c")
-    await js.purge_stream(name)
-    body = {"stream_name": name, "config": {"durable_name": "c", "ack_policy": "explicit"}}
-    await js.api_request(f"CONSUMER.DURABLE.CREATE.{name}.c", body)
-    await js.delete_stream(name)
-    said = [record.getMessage() for record in caplog.records]
-    lines = [line.split() for line in said if line.startswith(">>> ")]
-    asked = {line[1].replace(f"{name}.a.b", "a.b").replace(name, "S") for line in lines}
-    wanted = {"CONSUMER.CREATE.S.d", *WIRE_DOCUMENT}
-    wanted -= {tail for tail in wanted if re.search("TEMPLATE|SNAPSHOT|RESTORE|DIRECT", tail)}
-    assert {f"$JS.API.{tail}" for tail in wanted} - asked == set()
 
 
 # -- lists of a server that counts wrong -------------------------------------------------------

@@ -308,13 +308,6 @@ async def test_what_came_out_of_a_batch_is_published_on(js: JetStream, atomic: s
     assert await stored(js, atomic) == 6
 
 
-async def test_many_tasks_may_add(js: JetStream, atomic: str) -> None:
-    async with js.atomic_batch() as batch:
-        numbers = await asyncio.gather(*(batch.add(f"{atomic}.a") for _ in range(50)))
-    assert sorted(numbers) == list(range(1, 51))
-    assert await stored(js, atomic) == 50
-
-
 async def test_a_cancelled_add_changes_nothing(js: JetStream, nc: Client, unique: Unique) -> None:
     subject = unique("silent")
     taken = nc.subscribe(subject)

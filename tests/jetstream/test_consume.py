@@ -12,7 +12,6 @@ from tests.jetstream.eventually import eventually
 from tests.support.cluster import Cluster
 
 from jetspark.errors import (
-    BadSubscriptionError,
     ConfigError,
     ConnectionClosedError,
     ConsumerDeletedError,
@@ -25,7 +24,6 @@ from jetspark.errors import (
 from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream import ConsumerMessages, JsMsg, PullConsumer, consume
 from jetspark.jetstream.consume import ContinuousPull
-from jetspark.server import NatsServer
 
 
 async def take(messages: ConsumerMessages, count: int) -> list[JsMsg]:
@@ -71,26 +69,6 @@ async def test_consume_without_a_block(js: JetStream, stream: str, consumer: Pul
             break
     assert numbers(seen) == [0, 1, 2]
     assert (await consumer.info()).num_ack_pending == 0
-
-
-async def test_several_tasks_share_the_messages_of_one_consume(
-    js: JetStream, stream: str, consumer: PullConsumer
-) -> None:
-    async with consumer.consume(max_messages=10) as messages, asyncio.TaskGroup() as tasks:
-        taking = [tasks.create_task(take(messages, 50)) for _ in range(3)]
-        await fill(js, stream, 150)
-    seen = [number for task in taking for number in numbers(task.result())]
-    assert sorted(seen) == list(range(150))
-
-
-async def test_next_has_a_timeout(js: JetStream, stream: str, consumer: PullConsumer) -> None:
-    async with consumer.consume() as messages:
-        with pytest.raises(RequestTimeoutError, match=r"within 0\.05 s"):
-            await messages.next(0.05)
-        await fill(js, stream, 1)
-        assert (await messages.next()).data == b"0"
-    with pytest.raises(BadSubscriptionError):
-        await messages.next(1)
 
 
 # -- how much is here --------------------------------------------------------------------------
@@ -282,34 +260,6 @@ async def test_every_end_of_consume_leaves_nothing_behind(
 # -- callbacks ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suspends", [False, True])
-async def test_a_callback_that_raises_is_reported_and_the_next_message_comes(
-    js: JetStream, stream: str, consumer: PullConsumer, reported: Reported, suspends: bool
-) -> None:
-    seen: list[int] = []
-
-    def plain(msg: JsMsg) -> None:
-        seen.append(int(msg.data))
-        if seen[-1] == 1:
-            raise ValueError("one is too many")
-
-    async def suspending(msg: JsMsg) -> None:
-        await asyncio.sleep(0)
-        plain(msg)
-        await msg.ack()
-
-    await fill(js, stream, 50)
-    callback = suspending if suspends else plain
-    async with consumer.consume(callback=callback, max_messages=10) as messages:
-        await eventually(lambda: len(seen) == 50)
-        with pytest.raises(ConfigError):
-            aiter(messages)
-        with pytest.raises(ConfigError):
-            await messages.next()
-    assert seen == list(range(50))
-    assert ["one is too many" in str(error) for error in reported] == [True]
-
-
 async def test_drain_waits_for_it(js: JetStream, stream: str, consumer: PullConsumer) -> None:
     await fill(js, stream, 30)
     seen, go = [], asyncio.Event()
@@ -376,25 +326,6 @@ async def test_draining_the_client_finishes_what_has_arrived(
         rest = [msg async for msg in iterated]
     assert sorted(numbers(rest + seen)) == list(range(len(rest) + len(seen)))
     assert (called.pending_msgs, called.active, reported) == (0, False, [])
-
-
-async def test_closing_the_client_cancels_a_callback(
-    js: JetStream, stream: str, consumer: PullConsumer, nc: Client
-) -> None:
-    cancelled = asyncio.Event()
-
-    async def forever(_: JsMsg) -> None:
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            cancelled.set()
-
-    await fill(js, stream, 2)
-    messages = consumer.consume(callback=forever)
-    await eventually(lambda: messages.pending_msgs == 1)
-    await nc.close()
-    await asyncio.wait_for(cancelled.wait(), 30)
-    assert (messages.active, messages.pending_msgs) == (False, 0)
 
 
 # -- outages -----------------------------------------------------------------------------------
@@ -465,17 +396,6 @@ async def test_after_a_reconnect_messages_come_on_a_new_inbox(
         assert second is not None
         assert (first.subject != second.subject, first.active) == (True, False)
     assert reported == []
-
-
-async def test_consume_raises_when_the_link_is_lost_for_good(nats_server: NatsServer) -> None:
-    async with connect(nats_server.url, reconnect=False) as nc:
-        js = JetStream(nc)
-        await js.create_stream(name="S", subjects=["s"])
-        messages = (await js.create_consumer("S", durable_name="c")).consume()
-        await asyncio.to_thread(nats_server.kill)
-        with pytest.raises(ConnectionClosedError):
-            await messages.next(30)
-        assert isinstance(messages.error, ConnectionClosedError)
 
 
 # -- arguments ---------------------------------------------------------------------------------

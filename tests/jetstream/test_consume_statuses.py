@@ -286,10 +286,10 @@ async def test_a_silent_server_is_reported_after_two_heartbeats_and_consume_goes
 
 
 async def test_heartbeats_are_signs_of_life(scripted: Scripted, reported: Reported) -> None:
-    async with scripted([]) as peer, peer.consumer.consume(heartbeat=1):
+    async with scripted([]) as peer, peer.consumer.consume(heartbeat=0.5):
         await asked(peer, 1)
-        for _ in range(4):
-            await asyncio.sleep(0.8)
+        for _ in range(3):
+            await asyncio.sleep(0.6)
             peer.say(peer.inboxes[0], "100 Idle Heartbeat")
         assert len(peer.requests) == 1
     assert reported == []

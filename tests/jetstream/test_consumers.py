@@ -93,16 +93,9 @@ async def test_create_or_update_consumer_does_either(js: JetStream, stream: str)
 
 
 async def test_a_consumer_without_a_name_gets_one(js: JetStream, stream: str) -> None:
-    one, other = [(await js.create_consumer(stream)).name for _ in range(2)]
-    assert one != other
-    assert sorted(await js.consumer_names(stream).all()) == sorted([one, other])
-
-
-async def test_consumer_lists_are_paged(js: JetStream, stream: str) -> None:
-    names = [f"c{number:03}" for number in range(300)]
-    for name in names:
-        await js.create_consumer(stream, name=name, inactive_threshold=timedelta(minutes=1))
-    assert await js.consumer_names(stream).all() == names
+    names = sorted([(await js.create_consumer(stream)).name for _ in range(2)])
+    assert len(set(names)) == 2
+    assert sorted(await js.consumer_names(stream).all()) == names
     assert sorted([info.name async for info in js.consumers(stream)]) == names
     with pytest.raises(errors.StreamNotFoundError):
         await js.consumer_names("absent").all()

@@ -369,36 +369,6 @@ async def test_an_unknown_event_keeps_its_fields_and_what_is_none_is_reported_an
     assert [f"CONSUMER.NEW.{name}.c" in str(error) for error in reported] == [True]
 
 
-async def test_an_event_callback_gets_one_event_after_the_other_and_may_raise(
-    js: JetStream, nc: Client, unique: Unique, reported: Reported
-) -> None:
-    name = unique("S")
-    seen: asyncio.Queue[str | None] = asyncio.Queue()
-    running = 0
-
-    async def callback(event: Event) -> None:
-        nonlocal running
-        running += 1
-        assert running == 1
-        await asyncio.sleep(0)
-        running -= 1
-        seen.put_nowait(event.id)
-        if event.id == "0":
-            raise ValueError("no zero, please")
-
-    events = js.events(stream=name, callback=callback)
-    with pytest.raises(errors.ConfigError, match="callback"):
-        aiter(events)
-    with pytest.raises(errors.ConfigError, match="callback"):
-        await events.next()
-    for number in range(3):
-        await publish_event(nc, name, id=str(number))
-    assert [await seen.get() for _ in range(3)] == ["0", "1", "2"]
-    assert "no zero" in str(reported[0])
-    await nc.close()
-    assert not events.active
-
-
 async def test_a_slow_event_reader_is_reported_once_and_drops_are_counted(
     js: JetStream, nc: Client, unique: Unique, reported: Reported
 ) -> None:
@@ -429,25 +399,6 @@ async def test_received_events_survive_close(js: JetStream, nc: Client, unique: 
     for events in (closed, with_client):
         with pytest.raises(errors.ConnectionClosedError):
             await events.next()
-
-
-@pytest.mark.parametrize("whole", [True, False])
-async def test_drain_gives_an_event_callback_the_events_on_their_way(
-    js: JetStream, nc: Client, unique: Unique, whole: bool
-) -> None:
-    name = unique("S")
-    seen: list[str | None] = []
-
-    async def callback(event: Event) -> None:
-        await asyncio.sleep(0)
-        seen.append(event.id)
-
-    events = js.events(stream=name, callback=callback)
-    for number in range(5):
-        await publish_event(nc, name, id=str(number))
-    await (nc.drain() if whole else events.drain())
-    assert not events.active
-    assert seen == list("01234")
 
 
 async def test_a_refused_subject_ends_the_events(make_server: MakeServer) -> None:

@@ -79,14 +79,6 @@ async def test_fetch_without_timeout_gets_nothing_from_a_paused_consumer(
     assert await consumer.fetch(6) == []
 
 
-async def test_fetch_waits_for_messages(js: JetStream, stream: str, consumer: PullConsumer) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(consumer.fetch(2, timeout=5))
-        await waits(consumer)
-        await fill(js, stream, 2)
-    assert len(waiting.result()) == 2
-
-
 async def test_fetch_max_bytes_ends_a_batch_early(
     js: JetStream, stream: str, consumer: PullConsumer
 ) -> None:
@@ -100,7 +92,7 @@ async def test_fetch_max_bytes_ends_a_batch_early(
 
 
 async def test_heartbeats_keep_a_fetch_alive(consumer: PullConsumer, slow_server: None) -> None:
-    assert await consumer.fetch(1, timeout=4, heartbeat=1) == []
+    assert await consumer.fetch(1, timeout=2, heartbeat=0.5) == []
 
 
 @pytest.mark.parametrize("count", [0, 3])
@@ -213,14 +205,6 @@ async def test_every_end_of_a_fetch_leaves_nothing_behind(
     with pytest.raises(errors.ConsumerNotFoundError):
         await consumer.fetch(1)
     assert routes(nc) == before
-
-
-async def test_closing_the_client_ends_a_fetch_at_once(consumer: PullConsumer, nc: Client) -> None:
-    waiting = asyncio.create_task(consumer.fetch(10, timeout=60))
-    await waits(consumer)
-    await nc.close()
-    with pytest.raises(errors.ConnectionClosedError):
-        await waiting
 
 
 async def test_a_shutdown_of_the_server_ends_a_fetch_that_has_messages(own: Own) -> None:
@@ -367,14 +351,14 @@ async def test_a_silent_consumer_is_told_after_two_beats(scripted: Scripted, nc:
 
 async def test_heartbeats_restart_the_wait_of_a_fetch(scripted: Scripted, nc: Client) -> None:
     async with scripted([]) as peer:
-        waiting = asyncio.create_task(peer.consumer.fetch(10, timeout=30, heartbeat=0.8))
+        waiting = asyncio.create_task(peer.consumer.fetch(10, timeout=30, heartbeat=0.5))
         begin = nc.loop.time()
-        for _ in range(4):
-            await asyncio.sleep(0.5)  # the wait is 1.6 s
+        for _ in range(3):
+            await asyncio.sleep(0.4)  # the wait is 1 s
             peer.say(peer.inboxes[0], "100 Idle Heartbeat")
         with pytest.raises(errors.MissedHeartbeatError):
             await waiting
-    assert nc.loop.time() - begin > 3.5
+    assert nc.loop.time() - begin > 2.1
 
 
 async def test_a_fetch_without_any_answer_times_out(scripted: Scripted, nc: Client) -> None:
@@ -444,8 +428,7 @@ async def test_readers_use_the_inbox_prefix(
     assert {subject.partition(".")[0] for subject in subjects} == {"_MINE"}
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_a_server_that_is_gone_ends_a_fetch(make_server: MakeServer, end: str) -> None:
+async def test_a_server_that_shuts_down_for_good_ends_a_fetch(make_server: MakeServer) -> None:
     server = make_server()
     async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=2) as nc:
         js = JetStream(nc)
@@ -453,6 +436,6 @@ async def test_a_server_that_is_gone_ends_a_fetch(make_server: MakeServer, end: 
         consumer = await js.create_consumer("S", name="c")
         fetching = asyncio.create_task(consumer.fetch(10, timeout=60))
         await waits(consumer)
-        await asyncio.to_thread(getattr(server, end))
+        await asyncio.to_thread(server.stop)
         with pytest.raises(errors.ConnectionLostError):
             await fetching

@@ -241,7 +241,7 @@ async def test_a_batch_of_direct_gets_is_complete_whatever_is_lost(
     needs_server("2.11")
     await js.update_stream(name=stream, allow_direct=True)
     await publish_three(js, stream)
-    near = far.jetstream(timeout=2)
+    near = far.jetstream(timeout=1)
     assert (await near.get_msg(stream, 1)).data == b"1"  # it knows about direct gets now
 
     def of_batch(frame: bytes) -> bool:

@@ -15,8 +15,7 @@ from tests.support.cluster import Cluster
 
 from jetspark import errors
 from jetspark.full_client import Client, JetStream, connect
-from jetspark.jetstream import JsMsg, OrderedMessages
-from jetspark.server import NatsServer
+from jetspark.jetstream import OrderedMessages
 
 
 async def read(messages: OrderedMessages, count: int, within: float = 15) -> list[int]:
@@ -104,31 +103,6 @@ async def test_ordered_consumer_with_deliver_new_skips_old_and_misses_no_new_mes
         await js.delete_consumer(stream, messages.name)
         messages._make_again()
         assert await read(messages, 1) == [5]
-
-
-async def test_an_ordered_callback_gets_one_message_after_the_other(
-    js: JetStream, stream: str, reported: Reported
-) -> None:
-    await fill_thirds(js, stream, 100)
-    got: list[int] = []
-    done = asyncio.Event()
-
-    async def take(msg: JsMsg) -> None:
-        got.append(msg.seq)
-        if msg.seq == 50:
-            raise ValueError("no fifty")
-        if msg.seq == 100:
-            done.set()
-
-    messages = js.ordered(stream, callback=take)
-    await asyncio.wait_for(done.wait(), 30)
-    assert got == list(range(1, 101))
-    assert [str(error.__cause__) for error in reported] == ["no fifty"]
-    with pytest.raises(errors.ConfigError, match="callback"):
-        await messages.next()
-    with pytest.raises(errors.ConfigError, match="callback"):
-        aiter(messages)
-    messages.stop()
 
 
 async def test_ordered_consumer_has_name_info_and_configuration(js: JetStream, stream: str) -> None:
@@ -372,19 +346,6 @@ async def test_recreating_is_retried_until_it_works(
         assert str(messages.last_error) == "No consumer was made within 1 s."
 
 
-async def test_ordered_of_another_domain(on_hub: Client, on_leaf: Client, unique: Unique) -> None:
-    stream = unique("S")
-    js = on_leaf.jetstream(domain="hub")
-    await js.create_stream(name=stream, subjects=[f"{stream}.>"])
-    await fill_thirds(on_hub.jetstream(), stream, 1000)
-    async with js.ordered(stream, max_messages=50, heartbeat=0.5) as messages:
-        got = await read(messages, 300)
-        await js.delete_consumer(stream, messages.name)
-        got += await read(messages, 700)
-    assert got == list(range(1, 1001))
-    await js.delete_stream(stream)
-
-
 async def test_ordered_survives_leader_changes(nats_cluster: Cluster, unique: Unique) -> None:
     stream = unique("S")
     async with connect(nats_cluster.urls) as nc:
@@ -447,25 +408,6 @@ async def test_first_errors_raise(js: JetStream, make_stream: MakeStream, unique
         await js.ordered(unique("S")).next()
     with pytest.raises(errors.APIError, match=r"(?i)ack|work"):
         await js.ordered(await make_stream(retention="workqueue")).next()
-
-
-@pytest.mark.parametrize("lost", [False, True])
-async def test_a_closed_connection_ends_the_ordered_consumer(
-    nats_server: NatsServer, lost: bool
-) -> None:
-    async with connect(nats_server.url, reconnect=not lost) as nc:
-        js = nc.jetstream()
-        await js.create_stream(name="S", subjects=["s"])
-        await js.publish("s")
-        messages = js.ordered("S", start_seq=1)
-        await messages.next(30)
-        if lost:
-            nats_server.kill()
-            with pytest.raises(errors.ConnectionClosedError):
-                await anext(messages)
-        else:
-            await nc.close()
-            assert [msg.seq async for msg in messages] == []
 
 
 async def test_wrong_ordered_options_are_not_sent(js: JetStream, nc: Client) -> None:

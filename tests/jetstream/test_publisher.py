@@ -76,18 +76,6 @@ async def test_the_window_is_never_exceeded(
     assert (publisher.sent, publisher.acked, publisher.pending) == (6 * senders,) * 2 + (0,)
 
 
-async def test_senders_wait_while_it_is_full(js: JetStream, withholding: WithholdingStream) -> None:
-    async with js.publisher(2) as publisher:
-        assert [await publisher.send(withholding.subject) for _ in range(2)] == [0, 1]
-        third = asyncio.create_task(publisher.send(withholding.subject))
-        await eventually(lambda: len(withholding.taken) == 2)
-        assert not third.done()
-        await withholding.ack()
-        assert await third == 2
-        await eventually(lambda: len(withholding.taken) == 3)
-        await withholding.ack(2)
-
-
 async def test_a_cancelled_sender_gives_way(js: JetStream, withholding: WithholdingStream) -> None:
     async with js.publisher(1) as publisher:
         await publisher.send(withholding.subject)

@@ -12,7 +12,7 @@ from tests.support.raw_client import RawClient
 
 from jetspark import errors
 from jetspark.full_client import Client, JetStream
-from jetspark.jetstream import JsMsg, PushConsumer, consumers
+from jetspark.jetstream import PushConsumer, consumers
 from jetspark.server import NatsServer
 from jetspark.wire import frames
 
@@ -193,38 +193,6 @@ async def test_members_of_a_deliver_group_share_the_messages(
     await asyncio.sleep(0.5)  # the heartbeats go to one of them
     assert all(member.active for member in members)
     assert reported == []
-
-
-async def test_a_push_callback_that_raises_is_reported(
-    js: JetStream, nc: Client, stream: str, reported: Reported
-) -> None:
-    await fill(js, stream, 3)
-    got: list[int] = []
-
-    async def take(msg: JsMsg) -> None:
-        got.append(msg.seq)
-        if msg.seq == 2:
-            raise ValueError("two")
-
-    consumer = await js.create_push_consumer(stream, deliver_subject=nc.new_inbox())
-    messages = consumer.subscribe(callback=take)
-    with pytest.raises(errors.ConfigError, match="callback"):
-        await messages.next()
-    with pytest.raises(errors.ConfigError, match="callback"):
-        aiter(messages)
-    await eventually(lambda: len(got) == 3)
-    await messages.drain(30)
-    assert not messages.active
-    assert [str(error.__cause__) for error in reported] == ["two"]
-
-
-async def test_draining_gives_out_what_has_arrived(js: JetStream, nc: Client, stream: str) -> None:
-    await fill(js, stream, 20)
-    consumer = await js.create_push_consumer(stream, deliver_subject=nc.new_inbox())
-    messages = consumer.subscribe()
-    await eventually(lambda: messages.pending_msgs == 20)
-    await messages.drain()
-    assert [msg.seq async for msg in messages] == list(range(1, 21))
 
 
 async def test_every_end_leaves_nothing_behind(js: JetStream, nc: Client, stream: str) -> None:

@@ -55,7 +55,7 @@ class ScriptedBatches:
     def __init__(self, nc: Client, prefix: str, *answers: list[bytes]) -> None:
         self.nc, self.answers = nc, list(answers)
         self.asked: list[dict[str, Any]] = []
-        self.js = nc.jetstream(api_prefix=prefix, timeout=2)
+        self.js = nc.jetstream(api_prefix=prefix, timeout=1)
         nc.subscribe(f"{prefix}.DIRECT.GET.S", callback=self._answer)
 
     async def _answer(self, msg: Message) -> None:
@@ -395,6 +395,9 @@ async def test_wrong_get_options_are_not_sent(js: JetStream, nc: Client) -> None
             call()
     with pytest.raises(errors.BadNameError):
         await js.get_msg("a b", 1)
+    for given in ({}, {"seq": 1, "last_by_subject": "a"}):
+        with pytest.raises(errors.ConfigError):
+            await js.get_msg("S", **given)  # type: ignore[arg-type]
     assert nc.stats.out_msgs == before
 
 

@@ -137,27 +137,6 @@ async def test_stream_lists_are_paged(js: JetStream, unique: Unique) -> None:
     assert await js.streams(f"{prefix}.>").all() == []
 
 
-async def test_a_stored_message_is_read_by_sequence_and_subject(js: JetStream, stream: str) -> None:
-    for number in range(3):
-        await js.publish(f"{stream}.a", b"%d" % number, headers={"N": str(number)})
-    await js.publish(f"{stream}.b", b"")
-    first = await js.get_msg(stream, 1)
-    assert (first.subject, first.seq, first.data) == (f"{stream}.a", 1, b"0")
-    assert first.headers is not None
-    assert first.headers["N"] == "0"
-    assert exact_ns(first.time) > 1_600_000_000_000_000_000
-    assert (await js.get_msg(stream, last_by_subject=f"{stream}.a")).seq == 3
-    assert (await js.get_msg(stream, next_by_subject=f"{stream}.a")).seq == 1
-    assert (await js.get_msg(stream, 2, next_by_subject=f"{stream}.*")).seq == 2
-    empty = await js.get_msg(stream, 4)
-    assert (empty.data, empty.headers) == (b"", None)
-    with pytest.raises(errors.MessageNotFoundError, match=stream):
-        await js.get_msg(stream, 99)
-    for arguments in ({}, {"seq": 1, "last_by_subject": "a"}):
-        with pytest.raises(errors.ConfigError):
-            await js.get_msg(stream, **arguments)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("storage", ["file", "memory"])
 @pytest.mark.parametrize("erase", [False, True])
 async def test_deleting_a_message_twice_raises(

@@ -98,7 +98,7 @@ async def test_many_keys_are_asked_for_again_when_a_frame_is_lost(
     for key in ("a", "b", "c"):
         await bucket.put(key, key.encode())
     async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as nc:
-        far = await nc.jetstream(timeout=3).bucket(bucket.name)
+        far = await nc.jetstream(timeout=1.5).bucket(bucket.name)
         fault = proxy.arm(lost, wanted=lambda frame: b"Nats-Num-Pending" in frame)
         found = await far.get_many(["a", "b", "c"])
         assert fault.hit is not None

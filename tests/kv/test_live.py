@@ -133,7 +133,7 @@ async def test_a_live_bucket_notices_that_it_was_emptied(js: JetStream, bucket: 
 
 
 async def test_a_live_bucket_notices_expired_values(js: JetStream, unique: Unique) -> None:
-    bucket = await js.create_bucket(unique("B"), ttl=timedelta(seconds=4), storage="memory")
+    bucket = await js.create_bucket(unique("B"), ttl=timedelta(seconds=2), storage="memory")
     await bucket.put("k", b"1")
     async with bucket.live(resync=0.05) as live:
         assert live.snapshot() == {"k": b"1"}

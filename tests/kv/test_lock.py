@@ -140,7 +140,7 @@ async def test_a_holder_that_is_cut_off_knows_it_before_another_holds_the_lock(
 async def test_a_lock_is_renewed_and_lost_when_another_writes_its_key(bucket: Bucket) -> None:
     async with asyncio.timeout(60), bucket.watch("job", updates_only=True) as changes:
         assert await anext(changes) is None
-        lock = bucket.lock("job", lease=3)
+        lock = bucket.lock("job", lease=2)
         with pytest.raises(errors.LockLostError, match="taken it over"):
             async with lock:
                 # The second one at a third of the lease, and so on.

@@ -248,29 +248,6 @@ async def test_a_watch_survives_a_server_restart(nats_server: NatsServer) -> Non
                         assert shown([last]) == [("k", b"%d" % turn, revision)]
 
 
-async def test_a_watch_callback_gets_entries_none_and_changes(filled: Bucket) -> None:
-    heard: asyncio.Queue[Entry | None] = asyncio.Queue()
-
-    async def on_entry(entry: Entry | None) -> None:
-        heard.put_nowait(entry)
-        if entry is not None and entry.key == "b":
-            raise ZeroDivisionError
-
-    watcher = filled.watch(callback=on_entry)
-    with pytest.raises(errors.ConfigError, match="callback"):
-        async for _ in watcher:
-            pass
-    async with asyncio.timeout(30):
-        assert shown([await heard.get() for _ in range(4)]) == [*ALL, None]
-        await filled.put("c", b"6")
-        assert shown([await heard.get()]) == [("c", b"6", 6)]
-    assert "ZeroDivisionError" in str(filled._js.client.last_error)
-    watcher.stop()
-    watcher.stop()
-    assert not watcher.active
-    assert watcher.error is None
-
-
 @pytest.mark.parametrize("end", ["stop", "close"])
 async def test_stopping_a_watch_or_closing_the_connection_ends_the_iteration(
     shared_server: NatsServer, filled: Bucket, end: str

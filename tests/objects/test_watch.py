@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from tests.conftest import Reported, Unique
 
 from jetspark import errors
-from jetspark.documents.consumers import ConsumerInfo
 from jetspark.full_client import JetStream, connect
-from jetspark.jetstream import OrderedMessages, watching
 from jetspark.objects import ObjectInfo, ObjectStore, ObjectWatcher
 from jetspark.server import NatsServer
 
@@ -70,79 +67,6 @@ async def test_an_object_with_older_infos_is_listed_once(store: ObjectStore, js:
     assert names([*await store.objects().all()]) == ["b", "a"]
 
 
-async def test_the_initial_data_ends_when_its_last_info_was_replaced(store: ObjectStore) -> None:
-    await store.put("a", b"1")
-    await store.put("b", b"1")
-    watcher = store.watch()
-    await watcher._find_start()
-    await store._js.delete_msg(store.stream, watcher._until)
-    assert await take(watcher, 2) == ["a", None]
-    await store.put("c", b"1")
-    assert await take(watcher, 1) == ["c"]
-    watcher.stop()
-
-
-async def test_a_watch_misses_and_repeats_nothing_over_a_restart(nats_server: NatsServer) -> None:
-    async with (
-        connect(nats_server.url, reconnect_wait=0.05) as nc,
-        connect(nats_server.url, reconnect_wait=0.05) as other,
-    ):
-        store = await nc.jetstream().create_object_store("F")
-        await store.put("a", b"1")
-        theirs = await other.jetstream().object_store("F")
-        async with theirs.watch() as watcher:
-            assert await take(watcher, 2) == ["a", None]
-            await asyncio.to_thread(nats_server.kill)
-            await asyncio.to_thread(nats_server.start)
-            await store.put("b", b"1")
-            await store.put("c", b"1")
-            assert await take(watcher, 2) == ["b", "c"]
-
-
-async def test_the_initial_data_starts_anew_when_its_consumer_is_lost(store: ObjectStore) -> None:
-    async with store._js.publisher() as publisher:
-        # Older infos stay, as some clients write them: they are not to be seen.
-        for number in (*range(2000), *range(1000), *range(1000)):
-            info = b'{"name":"%d","bucket":"%s"}' % (number, store.name.encode())
-            await publisher.send(f"$O.{store.name}.M.{number}", info)
-    seen: list[str | None] = []
-    async with asyncio.timeout(20), store.watch() as watcher:
-        while (found := await anext(watcher)) is not None:
-            seen.append(found.name)
-            if len(seen) == 500:
-                assert watcher._messages is not None
-                await store._js.delete_consumer(store.stream, watcher._messages.name)
-    assert seen == [str(number) for number in (*range(1000, 2000), *range(1000))]
-
-
-@pytest.mark.parametrize("filled_before", [False, True])
-async def test_a_store_watch_whose_first_consumer_fails_raises(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, filled_before: bool
-) -> None:
-    if filled_before:
-        await store.put("a", b"1")
-    ordered, made = store._js.ordered, 0
-
-    def failing_once(*args: Any, **options: Any) -> OrderedMessages:
-        nonlocal made
-        made += 1
-        messages = ordered(*args, **options)
-        if made == 1:
-
-            async def fail(*_: Any) -> ConsumerInfo:
-                raise errors.RequestTimeoutError("slow")
-
-            messages._create = fail
-        return messages
-
-    monkeypatch.setattr(store._js, "ordered", failing_once)
-    watcher = store.watch()
-    with pytest.raises(errors.RequestTimeoutError, match="slow"):
-        await take(watcher, 1)
-    assert isinstance(watcher.error, errors.RequestTimeoutError)
-    assert (watcher.active, made) == (False, 1)
-
-
 async def test_infos_that_cannot_be_read_are_reported_and_left_out(
     store: ObjectStore, js: JetStream, reported: Reported
 ) -> None:
@@ -168,17 +92,3 @@ async def test_a_watch_ends_with_its_store_and_with_its_client(
         async with asyncio.timeout(20):
             with pytest.raises(errors.ObjectStoreNotFoundError):
                 await anext(watcher)
-
-
-async def test_a_listing_of_objects_that_the_client_ends_early_raises(
-    shared_server: NatsServer, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watching, "LOT", 0)
-    # More than are requested ahead.
-    await asyncio.gather(*(store.put(f"{number}", b"") for number in range(600)))
-    async with connect(shared_server.url) as nc:
-        infos = aiter((await nc.jetstream().object_store(store.name)).objects())
-        assert await anext(infos)
-        await nc.close()
-        with pytest.raises(errors.ConnectionClosedError, match="before all entries came"):
-            [info async for info in infos]

@@ -384,6 +384,7 @@ class Dripping:
             with suppress(OSError):
                 connection, _ = self._listening.accept()
                 with connection:
+                    connection.settimeout(1)  # nobody reads what is sent after the end
                     connection.recv(65536)
                     connection.sendall(beginning)
                     while not self._over.wait(self._pause):

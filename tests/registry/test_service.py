@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -216,27 +215,20 @@ async def test_a_list_of_more_than_a_message_comes_in_parts(tmp_path: Path, uniq
             assert len(await registry.schemas("e")) == 1
 
 
-@pytest.mark.full
 async def test_requests_to_a_registry_that_just_started_do_not_meet_half_a_library(
-    registry_server: NatsServer, unique: Unique
+    client: Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = """if True:
-        import asyncio, sys
-        from jetspark.full_client import connect
-        from jetspark.registry.service import serve_registry
+    steps: list[str] = []
+    add_service = client.add_service
 
-        async def main(url, bucket):
-            async with connect(url) as nc, await serve_registry(nc, nc.jetstream(), bucket=bucket):
-                print(*sorted({"avro", "jsonschema", "grpc_tools"} & set(sys.modules)))
+    async def added(*args: Any, **options: Any) -> Any:
+        steps.append("added")
+        return await add_service(*args, **options)
 
-        asyncio.run(main(*sys.argv[1:]))
-    """
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", script, registry_server.url, unique("schemas")),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    said, _ = await process.communicate()
-    assert said.split() == [b"avro", b"grpc_tools", b"jsonschema"]
+    monkeypatch.setattr("jetspark.registry.service.load_rules", lambda: steps.append("loaded"))
+    monkeypatch.setattr(client, "add_service", added)
+    async with await serve_registry(client, client.jetstream(timeout=20), bucket=unique("schemas")):
+        assert steps == ["loaded", "added"]
 
 
 # -- other clients ---------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ async def test_spoiled_frame_costs_its_request_at_most(
         ended: Counter[str] = Counter()
         for number in range(8):
             try:
-                reply = await services.request(subject, b"%d" % number, timeout=2)
+                reply = await services.request(subject, b"%d" % number, timeout=1)
                 assert reply.data == b"%d" % number
                 ended["answered"] += 1
             except (RequestTimeoutError, NoRespondersError) as error:

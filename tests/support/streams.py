@@ -67,10 +67,10 @@ class Admin:
         chunk = b""
         last: Row | None = None
         for count, row in enumerate(rows):
-            if last is not None and count % _WAIT_EVERY == 0 and len(last) == 2:
+            if last is not None and count % _WAIT_EVERY == 0:
                 self.link.send(chunk)
                 chunk = b""
-                self.link.request(last[0], last[1], 30)
+                self._store(last)
             elif last is not None:
                 chunk += _frame(last)
                 if len(chunk) > 1 << 19:
@@ -79,7 +79,12 @@ class Admin:
             last = row
         assert last is not None
         self.link.send(chunk)
-        ack = msgspec.json.decode(self.link.request(last[0], last[1], 30).payload)
+        return self._store(last)
+
+    def _store(self, row: Row) -> int:
+        """Publish one message and wait for its sequence."""
+        answer = self.link.request(row[0], row[1], 30, _headers(row))
+        ack = msgspec.json.decode(answer.payload)
         assert "error" not in ack, ack
         return int(ack["seq"])
 
@@ -107,9 +112,14 @@ class Admin:
 
 
 def _frame(row: Row) -> bytes:
-    if len(row) == 3:
-        return frames.hpub(row[0], encode_headers(Headers(row[2])), row[1])
-    return frames.pub(row[0], row[1])
+    headers = _headers(row)
+    if headers is None:
+        return frames.pub(row[0], row[1])
+    return frames.hpub(row[0], headers, row[1])
+
+
+def _headers(row: Row) -> bytes | None:
+    return encode_headers(Headers(row[2])) if len(row) == 3 else None
 
 
 def numbered(subject: str, count: int, size: int = 0) -> list[Row]:
