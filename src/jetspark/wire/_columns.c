@@ -290,6 +290,7 @@ void free_column(Column *column) {
     for (size_t i = 0; i < column->count; i++)
         free_column(&column->children[i]);
     free(column->children);
+    free(column->key);
     free(column->valid.at);
     free(column->values.at);
     free(column->offsets.at);

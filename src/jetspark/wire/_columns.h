@@ -31,6 +31,8 @@ typedef struct Column {
     uint8_t precision, scale; /* of a DECIMAL */
     const uint8_t *name;      /* of a field of a STRUCT */
     size_t name_size;
+    uint8_t *key; /* for JSON: the name as `"name":`, and some bytes more */
+    size_t key_size;
     struct Column *children; /* fields of a STRUCT; the items of a LIST; a STRUCT of key and value of
                                 a MAP */
     size_t count;
@@ -159,13 +161,13 @@ int put_time(Columns *all, Column *column, int64_t value);
 /* Days since 1970 of a date that there is. */
 int64_t days_of(int year, int month, int day);
 
-/* Room for a text of this size; `end_text` follows when it is there. */
+/* Room for a text of this size, and for 16 bytes more that a copy may touch; `end_text` follows when it is there. */
 static inline uint8_t *text_room(Columns *all, Column *column, size_t size) {
     if (size > INT32_MAX - column->values.size) {
         all->too_large = 1;
         return NULL;
     }
-    return grow(all, &column->values, size + 1) ? column->values.at + column->values.size : NULL;
+    return grow(all, &column->values, size + 16) ? column->values.at + column->values.size : NULL;
 }
 
 static inline int end_text(Columns *all, Column *column, size_t size) {

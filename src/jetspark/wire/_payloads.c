@@ -246,9 +246,23 @@ static double json_real(const char *number) {
     return found;
 }
 
+/* A payload with AHEAD bytes behind it: one at the end of the data is copied for that. */
+static const uint8_t *with_ahead(Batch *batch, Bytes *copy, const uint8_t *at, size_t size) {
+    if ((const uint8_t *)batch->data.buf + batch->data.len - (at + size) >= AHEAD)
+        return at;
+    copy->size = 0;
+    if (!grow(&batch->all, copy, size + AHEAD))
+        return NULL;
+    memset(copy->at + size, 0, AHEAD);
+    return size ? memcpy(copy->at, at, size) : copy->at;
+}
+
 /* The bits of the payloads that are left. */
 static PyObject *decode_json(Batch *batch) {
     Py_ssize_t rows = rows_of(batch);
+    Bytes copy = {NULL, 0, 0};
+    if (!json_keys(&batch->all.root))
+        return PyErr_NoMemory();
     PyObject *left = PyBytes_FromStringAndSize(NULL, (rows + 7) / 8);
     if (left == NULL)
         return NULL;
@@ -259,12 +273,17 @@ static PyObject *decode_json(Batch *batch) {
         size_t size;
         if (!payload_of(batch, row, &at, &size))
             break;
+        if ((at = with_ahead(batch, &copy, at, size)) == NULL) {
+            PyErr_NoMemory();
+            break;
+        }
         if (!json_row(&batch->all, at, size, json_real)) {
             bits[row / 8] |= (char)(1 << row % 8);
             if (!put_no_row(batch))
                 break;
         }
     }
+    free(copy.at);
     if (PyErr_Occurred())
         Py_CLEAR(left);
     return left;
