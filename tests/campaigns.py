@@ -30,7 +30,6 @@ CAMPAIGNS = {
     "avro_datums": ("fuzz", "Datums of Avro, many damaged, for the C kernel."),
     "backup": ("soak", "A large stream is backed up, restored and compared."),
     "backfill": ("chaos", "A range is read through a snapshot while its server or link breaks."),
-    "both_ways": ("fuzz", "JSON gives the same rows through Spark and by tasks that write."),
     "callout": ("soak", "Logins and spoiled requests at an authorization callout."),
     "cancelling": ("soak", "Each awaitable call is cancelled at each of its waits."),
     "change_data": ("fuzz", "Debezium's events become tables, compared with a model."),

@@ -26,9 +26,9 @@ from typing import Any, TypeAlias
 from unittest.mock import patch
 
 import pyarrow as pa
-from pyspark.sql.types import LongType, StringType, StructType
 from tests.support import campaign
 
+from jetspark.bulk.arrow import SCHEMA as MESSAGES
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.formats import Format, open_table
@@ -42,8 +42,6 @@ from jetspark.spark.lakehouse.target import (
     Written,
     prepare_for_query,
 )
-from jetspark.spark.source import SCHEMA as MESSAGES
-from jetspark.spark.versions import in_arrow
 
 _QUERY = "00000000-0000-0000-0000-000000000001"
 _PER_BATCH = 12
@@ -188,9 +186,10 @@ class Scene:
             ]
             sink |= listed_option(tables)
         options = parse_lakehouse_options(self.format, sink).for_streaming()
-        schema, rows = _rows(setup, batch, list(options.tables))
+        schema, rows = _rows(setup, batch)
         with patch.object(target, "batch_of_query", lambda: (_QUERY, batch)):
-            prepared = prepare_for_query(options, schema)
+            columns = [schema] * (1 + len(options.tables))
+            prepared = prepare_for_query(options, columns)
             answers: list[Any] = [Written(_QUERY, ())]
             if prepared.completed is None:
                 answers = [
@@ -228,11 +227,15 @@ class Scene:
 
 def _task(prepared: target.Target, rows: pa.RecordBatch) -> Written:
     files = TaskFiles(prepared)
-    files.write(rows)
+    if tables := prepared.options.tables:
+        for number, part in listed.divided(rows, tables):
+            files.write(part, number)
+    else:
+        files.write(rows)
     return Written(_QUERY, files.close(), files.growth)
 
 
-def _rows(setup: Setup, batch: int, tables: list[Any]) -> tuple[StructType, pa.RecordBatch]:
+def _rows(setup: Setup, batch: int) -> tuple[pa.Schema, pa.RecordBatch]:
     """The rows of a batch's messages, as these options see their payloads."""
     seqs = range(batch * _PER_BATCH + 1, (batch + 1) * _PER_BATCH + 1)
     subjects = [f"S.{'abc'[seq % 3]}.{'xy'[seq % 2]}" for seq in seqs]
@@ -242,27 +245,25 @@ def _rows(setup: Setup, batch: int, tables: list[Any]) -> tuple[StructType, pa.R
         "seq": list(seqs),
         "timestamp": pa.array([10**15 + seq for seq in seqs], pa.timestamp("us", tz="UTC")),
         "data": [b"%d" % seq for seq in seqs],
-        "headers": pa.nulls(len(seqs), in_arrow(StructType([MESSAGES["headers"]])).field(0).type),
+        "headers": pa.nulls(len(seqs), MESSAGES.field("headers").type),
     }
-    schema = StructType([MESSAGES[name] for name in kept])
-    if tables:
-        numbers = listed.numbers_of(pa.array(subjects), tables)
-        schema = schema.add(listed.NUMBER, "integer")
-        return schema, pa.record_batch({**kept, listed.NUMBER: numbers})
+    schema = pa.schema([MESSAGES.field(name) for name in kept])
+    if setup.tables:
+        return schema, pa.record_batch(kept)
     bad = [not setup.text and (seq % _BAD == 0) != (setup.framed and seq % 2 == 0) for seq in seqs]
     if "quarantineTable" not in setup.sink:
         bad = [False] * len(bad)
     fields: dict[str, Any] = {}
     for name in setup.columns:
         is_text = name in ("site", "more") or (name == "n" and setup.text)
-        schema = schema.add(name, StringType() if is_text else LongType())
+        schema = schema.append(pa.field(name, pa.string() if is_text else pa.int64()))
         values: list[Any] = [f"s{seq % 4}" if is_text else seq for seq in seqs]
         fields[name] = [
             None if no and name != "id" else one for no, one in zip(bad, values, strict=True)
         ]
     corrupt = ["?" if no else None for no in bad]
     if "quarantineTable" in setup.sink or "onBadRecord" in setup.sink:
-        schema = schema.add(CORRUPT, StringType())
+        schema = schema.append(pa.field(CORRUPT, pa.string()))
         fields[CORRUPT] = pa.array(corrupt, pa.string())
     return schema, pa.record_batch({**kept, **fields})
 

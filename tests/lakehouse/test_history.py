@@ -14,8 +14,8 @@ from tests.lakehouse.conftest import written
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.history import History
-from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.target import prepare
+from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.lakehouse.target import prepare, rows_given
 
 if TYPE_CHECKING:
     from tests.lakehouse.conftest import Place
@@ -73,7 +73,12 @@ def test_rows_of_another_kind_are_refused(place: Place, options: dict[str, str])
     schema = StructType().add("id", "long").add("at", "timestamp").add("v", "string")
     rows = schema.add("seq", "long")
     same = {"path": str(place.folder), "keys": "id", "sequenceBy": "at", "historyBy": "at"}
-    prepare(parse_lakehouse_options(place.format, same).for_batch(), rows)
+
+    def options_of(given: dict[str, str]) -> LakehouseOptions:
+        return parse_lakehouse_options(place.format, given).for_batch()
+
+    columns = rows_given(options_of(same), rows)
+    prepare(options_of(same), columns)
     given = {"path": str(place.folder), **options}
     with pytest.raises(ConfigError, match="are a history of id"):
-        prepare(parse_lakehouse_options(place.format, given).for_batch(), rows)
+        prepare(options_of(given), columns)

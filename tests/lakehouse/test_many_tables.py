@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql.types import ArrayType, StructType
+from tests.support.tasks import batch_writer
 
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse import quarantine
@@ -19,7 +20,6 @@ from jetspark.lakehouse.formats import Format, find_table
 from jetspark.lakehouse.table import Table
 from jetspark.spark.lakehouse import commits
 from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
-from jetspark.spark.lakehouse.target import LakehouseBatchWriter, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,7 +98,7 @@ def test_what_an_attempt_has_committed_is_there_once_after_the_next(
         return commit_batch(table, *given, **named)
 
     def attempt() -> None:
-        writer = LakehouseBatchWriter(options, prepare(options, ROWS), replace=False)
+        writer = batch_writer(options, ROWS)
         writer.commit([writer.write(iter([batch(*rows)])) for rows in TASKS])
 
     with monkeypatch.context() as patch:
@@ -114,17 +114,17 @@ def test_a_limit_on_new_tables_holds_however_often_it_is_tried(tmp_path: Path, p
     options = options_of(place, tmp_path, transactionId="once", maxNewTables="2")
     options = replace(options, rest=None)
     for _ in range(3):
-        writer = LakehouseBatchWriter(options, prepare(options, ROWS), replace=False)
+        writer = batch_writer(options, ROWS)
         with pytest.raises(ConfigError, match="more than 2 new tables"):
             writer.write(iter([batch((1, "a"), (2, "b"), (3, "c"))]))
     later = replace(options, transaction_id="later")
-    writer = LakehouseBatchWriter(later, prepare(later, ROWS), replace=False)
+    writer = batch_writer(later, ROWS)
     writer.commit([writer.write(iter([batch((1, "a"), (2, "b"), (3, "c"), (4, "d"))]))])
 
 
 def test_values_of_others_name_tables_of_their_namespace_only(tmp_path: Path) -> None:
     options = options_of("catalog", tmp_path)
-    writer = LakehouseBatchWriter(options, prepare(options, ROWS), replace=False)
+    writer = batch_writer(options, ROWS)
     regions = ["eu", "a.b", "../x", "Größe", "the_rest", "x" * 300]
     rows = [*enumerate(regions)]
     writer.commit([writer.write(iter([batch(*rows)]))])
@@ -141,7 +141,7 @@ def test_a_record_with_a_date_that_python_does_not_have_is_put_aside(tmp_path: P
     rows.add("on", "date").add("_corrupt_record", "string")
     given = {"path": f"{tmp_path}/lake/{{on}}-{{subject}}", "quarantineTable": f"{tmp_path}/aside"}
     options = parse_lakehouse_options(Format.DELTA, given).for_batch()
-    writer = LakehouseBatchWriter(options, prepare(options, rows), replace=False)
+    writer = batch_writer(options, rows)
     message = {name: pa.nulls(2, quarantine.SCHEMA.field(name).type) for name in quarantine.MESSAGE}
     message["data"] = pa.array([b'{"n": 1', b'{"on": "+12026-01-01"}'])
     message["seq"] = pa.array([1, 2])

@@ -21,11 +21,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 from tests.support.table_readers import by_polars
+from tests.support.tasks import batch_writer
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.target import LakehouseBatchWriter, prepare
 from jetspark.spark.versions import in_arrow
 
 MESSAGE: dict[str, str | DataType] = {
@@ -103,7 +103,7 @@ def write(
     if "keys" in options:
         options = options | {"sequenceBy": "seq"}
     parsed = parse_lakehouse_options(format_, {"path": str(path), **options}).for_batch()
-    writer = LakehouseBatchWriter(parsed, prepare(parsed, schema), replace=False)
+    writer = batch_writer(parsed, schema)
     writer.commit([writer.write(iter([rows]))])
 
 

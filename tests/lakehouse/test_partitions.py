@@ -48,7 +48,7 @@ from jetspark.lakehouse.partitions import PartitionBy, join_partitions, parse_pa
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.lakehouse.upserts import Upsert
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.target import TaskFiles, prepare
+from jetspark.spark.lakehouse.target import TaskFiles, prepare, rows_given
 
 ASC, DESC = SortDirection.ASC, SortDirection.DESC
 FIRST, LAST = NullOrder.NULLS_FIRST, NullOrder.NULLS_LAST
@@ -386,7 +386,7 @@ def test_a_delta_table_has_columns_in_place_of_days_and_hours(tmp_path: Path) ->
     options = {"path": str(tmp_path / "t"), "partitionBy": "day(at), hour(at), name"}
     parsed = parse_lakehouse_options(Format.DELTA, options)
     for number in range(2):
-        target = pickle.loads(pickle.dumps(prepare(parsed, ROWS)))
+        target = pickle.loads(pickle.dumps(prepare(parsed, rows_given(parsed, ROWS))))
         files = TaskFiles(target)
         files.write(batch(number * 10, number * 10 + 10).select(["n", "name", "at"]))
         commit_files(open_table(Format.DELTA, parsed.name), files.close())

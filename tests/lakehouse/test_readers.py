@@ -13,11 +13,11 @@ from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 from pyspark.sql.types import ArrayType, StructType
 from tests.support.table_readers import by_duckdb, by_polars, newest_metadata
+from tests.support.tasks import batch_writer
 
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.target import LakehouseBatchWriter, prepare
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def write(format_: Format, path: Path, *batches: list[dict[str, Any]], **options
     given |= options | ({"sequenceBy": "seq"} if "keys" in options else {})
     parsed = parse_lakehouse_options(format_, given).for_batch()
     for rows in batches:
-        writer = LakehouseBatchWriter(parsed, prepare(parsed, ROWS), replace=False)
+        writer = batch_writer(parsed, ROWS)
         writer.commit([writer.write(iter([batch(rows[:20]), batch(rows[20:])]))])
 
 

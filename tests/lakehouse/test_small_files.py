@@ -18,7 +18,7 @@ from jetspark.lakehouse.delta import CLAIM
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.small_files import merge_small_files, size_due
 from jetspark.spark.lakehouse.options import parse_lakehouse_options, when_following
-from jetspark.spark.lakehouse.target import LakehouseStreamWriter, Written, prepare
+from jetspark.spark.lakehouse.target import LakehouseStreamWriter, Written, prepare, rows_given
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,7 +120,7 @@ def test_a_query_merges_what_its_batches_have_added(place: Place, tmp_path: Path
     given = {"path": str(place.folder), "compactEvery": "4", "partitionBy": "kind"}
     options = parse_lakehouse_options(place.format, given).for_streaming()
     rows = StructType([StructField("n", LongType()), StructField("kind", StringType())])
-    target = prepare(options, rows)
+    target = prepare(options, rows_given(options, rows))
     for batch in range(12):
         files = written(place.open(), batch * 10, batch * 10 + 10)
         for _ in range(2):  # the second time it is there

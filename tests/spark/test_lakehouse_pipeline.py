@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -87,7 +86,7 @@ def test_a_sink_that_does_not_fit_its_table_is_reported_by_the_check(
     assert column("delta", tmp_path / "all", "id") == Counter(range(3))
 
 
-def test_tasks_write_the_tables_of_a_stream_as_spark_does(
+def test_tasks_write_the_tables_of_a_stream(
     spark: SparkSession, admin: Admin, tmp_path: Path
 ) -> None:
     name = admin.stream(under=".>")
@@ -105,18 +104,12 @@ partition_by = ["day"]
 columns = ["site=subject[1]"]
 rest_column = "others"
 quarantineTable = "{folder}/{name}_aside"
-through_spark = {through}
 """
-    sinks = {"tasks": "false", "spark": "true"}
-    more = [tables.format(name=one, folder=tmp_path, through=way) for one, way in sinks.items()]
+    sink = tables.format(name="tasks", folder=tmp_path)
     view = '[views.some]\nsql = "SELECT n FROM orders"\n[sinks.noop]\nformat = "noop"'
     options = 'minPartitions = 2\njson = "region STRING, n INT"'
-    pipeline = pipeline_of(admin.url, name, tmp_path, *more, view, options=options)
+    pipeline = pipeline_of(admin.url, name, tmp_path, sink, view, options=options)
     flows = check_queries(pipeline, spark)
-    ways = {one: flow.direct for one, flow in flows.items()}
-    assert ways == {"tasks": True, "spark": False, "noop": False}
-    through = check_queries(replace(pipeline, through_spark=True), spark)
-    assert not any(flow.direct for flow in through.values())
     assert not (tmp_path / "chk").exists()
     figures = {}
     for one, query in start(pipeline, spark, flows).items():
@@ -124,16 +117,14 @@ through_spark = {through}
         done = Progress()
         done.update(query)
         figures[one] = (done.rows, done.aside)
-    assert figures == {"tasks": (91, 3), "spark": (91, 3), "noop": (94, 0)}
+    assert figures == {"tasks": (91, 3), "noop": (94, 0)}
     columns = "SELECT seq, region, n, day, site, others FROM t ORDER BY 1"
     for table in ("eu", "us"):
-        found = [by_duckdb("delta", tmp_path / one / table, columns) for one in sinks]
-        assert found[0] == found[1]
-        assert len(found[0]) == {"eu": 60, "us": 31}[table]
-        assert {row[4:] for row in found[0]} == {("a", None), ("a", '{"k":1}')}
+        found = by_duckdb("delta", tmp_path / "tasks" / table, columns)
+        assert len(found) == {"eu": 60, "us": 31}[table]
+        assert {row[4:] for row in found} == {("a", None), ("a", '{"k":1}')}
     aside = 'SELECT seq, data, "column", reason FROM t ORDER BY seq'
-    first, second = (by_duckdb("delta", tmp_path / f"{one}_aside", aside) for one in sinks)
-    assert first == second
+    first = by_duckdb("delta", tmp_path / "tasks_aside", aside)
     records = [(91, odd[0], "n"), (92, odd[1], None), (93, odd[2], "region")]
     assert [row[:3] for row in first] == records
 

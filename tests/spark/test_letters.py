@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
 from tests.support.streams import Admin
 from tests.support.table_readers import by_us
+from tests.support.tasks import Task
 
 from jetspark.blocking import connect
 from jetspark.bulk.arrow import SCHEMA
@@ -22,17 +23,16 @@ from jetspark.lakehouse import batches
 from jetspark.lakehouse.formats import Format
 from jetspark.letter_rules import subject_of_letter
 from jetspark.spark.json_payloads import CORRUPT
-from jetspark.spark.lakehouse import commits, letters, listed, target
+from jetspark.spark.lakehouse import commits, letters, target
 from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
 from jetspark.spark.lakehouse.target import LakehouseStreamWriter, TaskFiles, Written
 from jetspark.spark.options import parse_options
-from jetspark.spark.source import SCHEMA as MESSAGES
 from jetspark.wire import js_api
 
 pytestmark = [pytest.mark.server, pytest.mark.tables]
 
 QUERY = "5ae0ddf6-2a64-4b6f-b6b7-3d6e1a9b7a10"
-ROWS = StructType([*MESSAGES]).add("n", "long").add(CORRUPT, "string")
+ROWS = pa.schema([*SCHEMA, ("n", pa.int64()), (CORRUPT, pa.string())])
 AT = 1_769_860_800_000_000
 """2026-01-31 12:00:00 UTC, in microseconds."""
 SPAN = range(1, 7)
@@ -60,19 +60,23 @@ class Query:
             "data": [data] * len(seqs),
             "headers": pa.array(headers * len(seqs), SCHEMA.field("headers").type),
         }
-        if self.options.tables:
-            columns[listed.NUMBER] = pa.array([None if seq % 2 else 0 for seq in seqs], pa.int32())
-        else:
+        if not self.options.tables:
             columns["n"] = pa.nulls(len(seqs), pa.int64())
             columns[CORRUPT] = [None if seq % 3 else "x" for seq in seqs]
         return pa.RecordBatch.from_pydict(columns)
 
     def run(self, number: int = 0, *rows: pa.RecordBatch) -> None:
         """A batch, as tasks and driver write it, as often as it is run."""
-        prepared = target.prepare_for_query(self.options, MESSAGES if self.options.tables else ROWS)
-        files = TaskFiles(prepared)
+        if self.options.tables:
+            task = Task(self.options)
+            prepared, files = task.target, task.files
+            write: Callable[[pa.RecordBatch], None] = task.write
+        else:
+            prepared = target.prepare_for_query(self.options, [ROWS])
+            files = TaskFiles(prepared)
+            write = files.write
         for one in rows or (self.batch(),):
-            files.write(one)
+            write(one)
         writer = LakehouseStreamWriter(self.options, prepared, replace=False)
         writer.commit([Written(QUERY, files.close())], number)
 

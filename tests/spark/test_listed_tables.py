@@ -17,42 +17,35 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
-from tests.support.both_ways import rows_of
 from tests.support.pipelines import pipeline_of
 from tests.support.streams import Admin
-from tests.support.table_readers import by_duckdb, column
+from tests.support.table_readers import by_duckdb, column, rows_of
+from tests.support.tasks import Task
 
 import jetspark.spark.pipeline as pipelines
 from jetspark.bulk import arrow
-from jetspark.codecs.ddl import check_fields
 from jetspark.errors import PipelineError, SchemaGrown, TableError
 from jetspark.lakehouse import batches
 from jetspark.lakehouse.formats import Format
-from jetspark.reserved_names import BARE_PAYLOAD
 from jetspark.server import NatsServer
 from jetspark.spark.checkpoints import CheckpointState
-from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lag import Progress
-from jetspark.spark.lakehouse import commits, listed, target
-from jetspark.spark.lakehouse.growth import Growth, fields_by_now
+from jetspark.spark.lakehouse import commits, target
+from jetspark.spark.lakehouse.growth import Growth
 from jetspark.spark.lakehouse.options import (
     LakehouseOptions,
     listed_option,
     parse_lakehouse_options,
 )
-from jetspark.spark.lakehouse.target import LakehouseStreamWriter, TaskFiles, Written
+from jetspark.spark.lakehouse.target import LakehouseStreamWriter, Written
 from jetspark.spark.retry_quarantine import Tried
-from jetspark.spark.source import SCHEMA as MESSAGES
-from jetspark.spark.versions import in_arrow
 
 pytestmark = pytest.mark.tables
 
 
 def rows(*subjects: str, data: bytes = b"x") -> pa.RecordBatch:
-    """Messages under these subjects, as the sink gets them; there are the tables a and b."""
+    """Messages under these subjects; there are the tables a and b."""
     count = len(subjects)
-    numbers = [{"a": 0, "b": 1}.get(one[0]) for one in subjects]
     columns: dict[str, Any] = {
         "stream": ["S"] * count,
         "subject": subjects,
@@ -60,7 +53,6 @@ def rows(*subjects: str, data: bytes = b"x") -> pa.RecordBatch:
         "timestamp": pa.array([0] * count, pa.timestamp("us", tz="UTC")),
         "data": [data] * count,
         "headers": pa.nulls(count, arrow.SCHEMA.field("headers").type),
-        listed.NUMBER: pa.array(numbers, pa.int32()),
     }
     return pa.RecordBatch.from_pydict(columns)
 
@@ -77,8 +69,7 @@ def test_a_batch_that_was_not_committed_to_the_second_table_adds_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
 ) -> None:
     options = options_of(format_, tmp_path, restTable=str(tmp_path / "rest"))
-    prepared = target.prepare_for_query(options, MESSAGES)
-    writer = LakehouseStreamWriter(options, prepared, replace=False)
+    writer = LakehouseStreamWriter(options, Task(options).target, replace=False)
     failing = [str(tmp_path / "b")]
 
     def fail_once(table: Any, *arguments: Any, **named: Any) -> bool:
@@ -91,9 +82,9 @@ def test_a_batch_that_was_not_committed_to_the_second_table_adds_each_row_once(
 
     def attempt() -> None:
         """The tasks' part, too, as Spark runs a batch again."""
-        files = TaskFiles(prepared)
-        files.write(rows("a.x", "b.x", "c", "a.y"))
-        writer.commit([Written("query", files.close())], 0)
+        task = Task(options)
+        task.write(rows("a.x", "b.x", "c", "a.y"))
+        writer.commit([Written("query", task.files.close())], 0)
 
     with pytest.raises(TableError, match="is away"):
         attempt()
@@ -114,24 +105,12 @@ def test_tables_that_grow_get_each_row_once_wherever_the_batch_ends(
 
     def attempt() -> None:
         """As Spark and its tasks run the batch, by the columns that the tables have."""
-        schema = StructType([*MESSAGES]).add(listed.NUMBER, "integer")
-        batch = rows("a.x", "b.x", "c")
-        for at, one in enumerate(options.tables):
-            ddl = fields_by_now(one.options, one.json, one.option, ())
-            kinds = check_fields(ddl or "", "json")
-            fields = StructType([*(StructField(name, KINDS[kinds[name]]) for name in kinds)])
-            fields = fields.add(CORRUPT, "string").add(BARE_PAYLOAD, "binary")
-            schema = schema.add(listed.fields_column(at), fields)
-            found = {name: json_value(payloads["ab"[at]].get(name)) for name in kinds}
-            found[BARE_PAYLOAD] = json.dumps(payloads["ab"[at]]).encode()
-            own = [found if at == number else None for number in (0, 1, None)]
-            kind = in_arrow(StructType([schema[listed.fields_column(at)]])).field(0).type
-            batch = batch.append_column(listed.fields_column(at), pa.array(own, kind))
-        prepared = target.prepare_for_query(options, schema)
-        files = TaskFiles(prepared)
-        files.write(batch)
-        writer = LakehouseStreamWriter(options, prepared, replace=False)
-        writer.commit([Written("query", files.close(), files.growth)], 0)
+        data = [json.dumps(payloads.get(one, {})).encode() for one in "abc"]
+        batch = rows("a.x", "b.x", "c").set_column(4, "data", pa.array(data))
+        task = Task(options)
+        task.write(batch)
+        writer = LakehouseStreamWriter(options, task.target, replace=False)
+        writer.commit([Written("query", task.files.close(), task.files.growth)], 0)
 
     def seqs(name: str) -> Counter[Any]:
         return column(format_, tmp_path / name, "seq")
@@ -171,19 +150,10 @@ def test_tables_that_grow_get_each_row_once_wherever_the_batch_ends(
     assert found == [(2, "[3]")]
 
 
-KINDS = {"bigint": LongType(), "boolean": BooleanType(), "string": StringType()}
-
-
-def json_value(value: Any) -> Any:
-    """A value in a column, as Spark keeps it."""
-    return json.dumps(value) if isinstance(value, list) else value
-
-
 def test_a_message_without_a_table_stops_the_query_with_a_sentence(tmp_path: Path) -> None:
     options = options_of("delta", tmp_path)
-    files = TaskFiles(target.prepare_for_query(options, MESSAGES))
     with pytest.raises(Exception, match=r"No table of the list takes .*c\.x: .* 'restTable'"):
-        files.write(rows("a.x", "c.x"))
+        Task(options).write(rows("a.x", "c.x"))
 
 
 def test_a_table_that_has_lost_rows_is_not_made_anew(
@@ -192,24 +162,23 @@ def test_a_table_that_has_lost_rows_is_not_made_anew(
     options = options_of("delta", tmp_path, checkpointLocation=str(tmp_path / "chk"))
     states = [CheckpointState("q", planned=0)]
     monkeypatch.setattr(target, "read_checkpoint", lambda _: states[-1])
-    prepared = target.prepare_for_query(options, MESSAGES)
+    task = Task(options)
     (tmp_path / "chk").mkdir()
-    files = TaskFiles(prepared)
-    files.write(rows("a.x"))
-    LakehouseStreamWriter(options, prepared, replace=False).commit([Written("q", files.close())], 0)
+    task.write(rows("a.x"))
+    writer = LakehouseStreamWriter(options, task.target, replace=False)
+    writer.commit([Written("q", task.files.close())], 0)
     states.append(CheckpointState("q", planned=1))
     shutil.rmtree(tmp_path / "b")  # it has lost nothing
-    target.prepare_for_query(options, MESSAGES)
+    Task(options)
     shutil.rmtree(tmp_path / "a")
     with pytest.raises(TableError, match=r"/a has gone with this query's batch 0"):
-        target.prepare_for_query(options, MESSAGES)
+        Task(options)
 
 
 LIST = """
 [sinks.{sink}]
 from = "orders"
 format = "jetspark-delta"
-through_spark = {through}
 quarantineTable = "{folder}/aside"
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.orders.>"]
@@ -240,7 +209,7 @@ path = "{folder}/without_rows"
 """
 
 
-def test_one_reading_fills_tables_of_different_schemas_as_spark_does(
+def test_one_reading_fills_tables_of_different_schemas(
     spark: SparkSession, admin: Admin, tmp_path: Path
 ) -> None:
     name = admin.stream(under=".>")
@@ -257,60 +226,48 @@ def test_one_reading_fills_tables_of_different_schemas_as_spark_does(
         ("other", b"{}"),
     ]
     admin.fill([(f"{name}.{rest}", data) for rest, data in messages])
-    ways = {"tasks": "false", "spark": "true"}
-    sinks = [
-        LIST.format(sink=one, through=through, folder=tmp_path / one, stream=name)
-        for one, through in ways.items()
-    ]
-    pipeline = pipeline_of(admin.url, name, tmp_path, *sinks)
+    sink = LIST.format(sink="tasks", folder=tmp_path / "tasks", stream=name)
+    pipeline = pipeline_of(admin.url, name, tmp_path, sink)
     pipelines.check_tables(pipeline)
     flows = pipelines.check_queries(pipeline, spark)
-    assert {one: flow.direct for one, flow in flows.items()} == {"tasks": True, "spark": False}
     assert not (tmp_path / "tasks").exists()
-    figures = []
-    for query in pipelines.start(pipeline, spark, flows).values():
-        query.awaitTermination(300)
-        done = Progress()
-        done.update(query)
-        figures.append((done.rows, done.aside))
-    assert figures[0] == figures[1]
-    assert sum(figures[0]) == len(messages)
-    found = [
-        {
-            table: by_duckdb("delta", tmp_path / one / table, f"SELECT {columns} FROM t ORDER BY 1")
-            for table, columns in {
-                "orders": "seq, id, amount::VARCHAR, day = timestamp::DATE, "
-                "hour = date_trunc('hour', timestamp), site, others",
-                "tags": "seq, tags, body, others",
-                "state": "id, day, seq",
-                "raw": "seq, data, kind",
-                "aside": 'seq, subject, data, "column", reason',
-            }.items()
-        }
-        for one in ways
-    ]
-    assert found[0] == found[1]
-    assert found[0]["orders"][:2] == [
+    (query,) = pipelines.start(pipeline, spark, flows).values()
+    query.awaitTermination(300)
+    done = Progress()
+    done.update(query)
+    assert done.rows + done.aside == len(messages)
+    found = {
+        table: by_duckdb("delta", tmp_path / "tasks" / table, f"SELECT {columns} FROM t ORDER BY 1")
+        for table, columns in {
+            "orders": "seq, id, amount::VARCHAR, day = timestamp::DATE, "
+            "hour = date_trunc('hour', timestamp), site, others",
+            "tags": "seq, tags, body, others",
+            "state": "id, day, seq",
+            "raw": "seq, data, kind",
+            "aside": 'seq, subject, data, "column", reason',
+        }.items()
+    }
+    assert found["orders"][:2] == [
         (1, 0, "0.5", True, True, "eu", '{"x":[0]}'),
         (2, 1, "0.5", True, True, "eu", '{"x":[1]}'),
     ]
-    assert len(found[0]["orders"]) == 40 + sum(row[0] in (41, 42, 43) for row in found[0]["orders"])
-    assert found[0]["tags"] == [(44, ["x", "y"], "d", '{"by":"me","pos":{"alt":2}}')]
-    assert [row[:2] for row in found[0]["state"]] == [(0, "d27"), (1, "d28"), (2, "d29")]
-    assert found[0]["raw"] == [(len(messages) - 2, b"\xff", "raw")]
+    assert len(found["orders"]) == 40 + sum(row[0] in (41, 42, 43) for row in found["orders"])
+    assert found["tags"] == [(44, ["x", "y"], "d", '{"by":"me","pos":{"alt":2}}')]
+    assert [row[:2] for row in found["state"]] == [(0, "d27"), (1, "d28"), (2, "d29")]
+    assert found["raw"] == [(len(messages) - 2, b"\xff", "raw")]
     no_table = f"No table of the list takes the subject {name}.other."
-    assert found[0]["aside"][-1][3:] == ("subject", no_table)
-    left, orders = len(found[0]["aside"]), len(found[0]["orders"])
+    assert found["aside"][-1][3:] == ("subject", no_table)
+    left, orders = len(found["aside"]), len(found["orders"])
     mended = f"""
 [[sinks.tasks.tables]]
 subjects = ["{name}.other"]
 path = "{tmp_path}/tasks/others"
 """
-    sink = sinks[0].replace("id LONG, amount DOUBLE", "amount DOUBLE") + mended
-    mended_pipeline = pipeline_of(admin.url, name, tmp_path, sink)
+    mended = sink.replace("id LONG, amount DOUBLE", "amount DOUBLE") + mended
+    mended_pipeline = pipeline_of(admin.url, name, tmp_path, mended)
     aside = str(tmp_path / "tasks" / "aside")
     assert pipelines.sink_of_quarantine(mended_pipeline, aside) == "tasks"
-    tried = pipelines.try_again(mended_pipeline, "tasks", spark)
+    tried = pipelines.try_again(mended_pipeline, "tasks")
     assert tried == Tried(added=2, there=0, left=left - 2)
     assert column("delta", tmp_path / "tasks" / "others", "data") == Counter([b"{}"])
     (row,) = by_duckdb(
@@ -318,12 +275,12 @@ path = "{tmp_path}/tasks/others"
     )
     assert row == (None, "odd", '{"id":"x"}')
     assert len(column("delta", tmp_path / "tasks" / "orders", "seq")) == orders + 1
-    pipeline = pipeline_of(admin.url, name, tmp_path, *sinks)
+    pipeline = pipeline_of(admin.url, name, tmp_path, sink)
     pipelines.check_tables(pipeline)
     shutil.rmtree(tmp_path / "tasks" / "without_rows")
     pipelines.check_tables(pipeline)
     shutil.rmtree(tmp_path / "tasks" / "tags")
-    with pytest.raises(PipelineError, match=r"toml:21: sink tasks: .* or this table was removed"):
+    with pytest.raises(PipelineError, match=r"toml:20: sink tasks: .* or this table was removed"):
         pipelines.check_tables(pipeline)
     pipelines.check_tables(replace(pipeline, adopt=True))
 
@@ -332,7 +289,6 @@ EVOLVING = """
 [sinks.{sink}]
 from = "orders"
 format = "jetspark-delta"
-through_spark = {through}
 evolve = true
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.a"]
@@ -370,18 +326,13 @@ rest_column = "others"
 
 
 @pytest.mark.full
-def test_each_table_of_a_pipeline_grows_on_its_own_on_both_ways(
+def test_each_table_of_a_pipeline_grows_on_its_own(
     spark: SparkSession, admin: Admin, tmp_path: Path
 ) -> None:
     name = admin.stream(under=".>")
-    sinks = [
-        EVOLVING.format(sink=one, through=through, folder=tmp_path / one, stream=name)
-        for one, through in {"tasks": "false", "spark": "true"}.items()
-    ]
+    sink = EVOLVING.format(sink="tasks", folder=tmp_path / "tasks", stream=name)
     one = ONE.format(url=admin.url, stream=name, folder=tmp_path)
-    pipeline = pipeline_of(admin.url, name, tmp_path, *sinks, one)
-    ways = {flow.direct for flow in pipelines.check_queries(pipeline, spark).values()}
-    assert ways == {True, False}
+    pipeline = pipeline_of(admin.url, name, tmp_path, sink, one)
 
     def run() -> list[int]:
         """How often each query was started until the stream's end."""
@@ -401,18 +352,14 @@ def test_each_table_of_a_pipeline_grows_on_its_own_on_both_ways(
 
     both = b'{"n": 1, "new": {"x": [1]}, "late": null, "a b": 1}'
     admin.fill([(f"{name}.{one}", both) for one in "abcd"])
-    assert run() == [2, 2, 2]
+    assert run() == [2, 2]
     admin.fill([(f"{name}.a", b'{"new": 5, "n": 2}'), (f"{name}.b", b'{"tags": ["x"]}')])
-    assert run() == [1, 1, 1]
+    assert run() == [1, 1]
     admin.fill([(f"{name}.a", b'{"late": 1.5}'), (f"{name}.c", b'{"late": 1.5}')])
-    assert run() == [2, 2, 2]
-    found = {
-        way: {one: rows_of(tmp_path / way / one, Format.DELTA) for one in "abcd"}
-        for way in ("tasks", "spark")
-    }
-    assert found["tasks"] == found["spark"]
+    assert run() == [2, 2]
+    found = {one: rows_of(tmp_path / "tasks" / one, Format.DELTA) for one in "abcd"}
     names = ("seq", "n", "new", "late", "others")
-    in_a = [tuple(row[name] for name in names) for row in found["tasks"]["a"]]
+    in_a = [tuple(row[name] for name in names) for row in found["a"]]
     assert in_a == [
         (1, 1, '{"x": [1]}', None, '{"late":null,"a b":1}'),
         (5, 2, "5", None, None),
@@ -420,11 +367,11 @@ def test_each_table_of_a_pipeline_grows_on_its_own_on_both_ways(
     ]
     alone = rows_of(tmp_path / "one", Format.DELTA)
     assert [tuple(row[name] for name in names) for row in alone] == in_a
-    in_b = [tuple(row[name] for name in ("seq", "tags", "n", "new")) for row in found["tasks"]["b"]]
+    in_b = [tuple(row[name] for name in ("seq", "tags", "n", "new")) for row in found["b"]]
     assert in_b == [(2, None, 1, '{"x": [1]}'), (6, ["x"], None, None)]
-    (first, _) = found["tasks"]["c"]
+    (first, _) = found["c"]
     assert first.keys().isdisjoint(("new", "late"))
-    assert [row["data"] for row in found["tasks"]["d"]] == [both]
+    assert [row["data"] for row in found["d"]] == [both]
 
 
 @pytest.mark.full
@@ -451,10 +398,9 @@ path = "{tmp_path}/b"
 """
     only = "soleReader = true\nmaxOffsetsPerTrigger = 30"
     pipeline = pipeline_of(admin.url, queue, tmp_path, sink, options=only)
-    for count, through_spark in ((60, False), (120, True)):
+    for count in (60, 120):
         admin.fill([(f"{queue}.{'ab'[n % 2]}", b'{"n": 1}') for n in range(60)])
-        chosen = replace(pipeline, through_spark=through_spark)
-        for query in pipelines.start(chosen, spark).values():
+        for query in pipelines.start(pipeline, spark).values():
             query.awaitTermination(300)
         assert column("iceberg", tmp_path / "a", "seq") == Counter(range(1, count, 2))
         assert column("iceberg", tmp_path / "b", "seq") == Counter(range(2, count + 1, 2))

@@ -27,7 +27,6 @@ from jetspark.spark.retry_quarantine import Tried
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 
 GZIP = {"Content-Encoding": "gzip", "Site": "eu"}
-WAYS = pytest.mark.parametrize("through_spark", [False, True], ids=["tasks", "spark"])
 
 
 class Packed(Lake):
@@ -85,10 +84,7 @@ def packed(value: Any) -> bytes:
 
 
 @pytest.mark.full
-@WAYS
-def test_a_bad_record_is_the_message_as_it_came_and_becomes_a_row_later(
-    lake: Packed, through_spark: bool
-) -> None:
+def test_a_bad_record_is_the_message_as_it_came_and_becomes_a_row_later(lake: Packed) -> None:
     zstd = bytes(cramjam.zstd.compress(b'{"id": "z"}'))
     snappy = bytes(cramjam.snappy.compress_raw(b'{"id": "s"}'))
     lake.send(
@@ -101,9 +97,7 @@ def test_a_bad_record_is_the_message_as_it_came_and_becomes_a_row_later(
         (packed({"id": 7, "more": "x"}), GZIP),
     )
     aside = str(lake.folder / "aside")
-    rows = lake.table(
-        json_schema="id INT", rest_column="rest", quarantine=aside, through_spark=through_spark
-    )
+    rows = lake.table(json_schema="id INT", rest_column="rest", quarantine=aside)
     fitting = [(row["seq"], row["id"], row["rest"]) for row in rows]
     assert fitting == [(1, 1, None), (7, 7, '{"more":"x"}')]
     assert lake.as_sent() == lake.sent[1:6]
@@ -116,7 +110,7 @@ def test_a_bad_record_is_the_message_as_it_came_and_becomes_a_row_later(
     mended = lake.job("mended", json_schema="id STRING", rest_column="rest", quarantine=aside)
     lake.ingest("mended", {"startingOffsets": "7"}, json_schema="id STRING", rest_column="rest")
     mended.check_rows()
-    assert mended.try_again(lake.spark) == Tried(added=4, there=0, left=1)
+    assert mended.try_again() == Tried(added=4, there=0, left=1)
     found = [(row["id"], row["rest"]) for row in lake.rows("mended")]
     assert found == [
         ("two", '{"more":[1]}'), ("z", None), ("s", None), ("plain", None), ("7", '{"more":"x"}')
@@ -125,9 +119,8 @@ def test_a_bad_record_is_the_message_as_it_came_and_becomes_a_row_later(
 
 
 @pytest.mark.full
-@WAYS
 def test_frames_and_a_compression_that_no_header_names_stay_around_bad_records(
-    lake: Packed, through_spark: bool
+    lake: Packed,
 ) -> None:
     around = {"framing": "confluent", "compression": "gzip"}
     lake.send(
@@ -137,7 +130,7 @@ def test_frames_and_a_compression_that_no_header_names_stay_around_bad_records(
         (packed(b"\xff"), {}),
     )
     schema, aside = "id INT", str(lake.folder / "aside")
-    how: Any = {"json_schema": schema, "through_spark": through_spark}
+    how: Any = {"json_schema": schema}
     (row,) = lake.table("t", around, quarantine=aside, rest_column="rest", **how)
     assert (row["id"], row["rest"]) == (1, '{"at":{}}')
     assert lake.as_sent() == lake.sent[1:]
@@ -178,7 +171,6 @@ LIST = """
 from = "orders"
 format = "jetspark-delta"
 quarantineTable = "{folder}/aside"
-through_spark = {through}
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.a"]
 path = "{folder}/a"
@@ -206,39 +198,35 @@ def test_tables_of_a_list_unpack_their_json_and_keep_messages_as_they_came(
     values: dict[str, Any] = {"a": {"id": 1, "x": 2}, "b": {"id": "two", "note": "n"}}
     values |= {"raw": {}, "other": {"id": 4}}
     lake.publish(*((f"{name}.{one}", message(value), GZIP) for one, value in values.items()))
-    for sink, through in (("tasks", "false"), ("spark", "true")):
-        folder = lake.folder / sink
-        parts: Any = {"sink": sink, "folder": folder, "through": through, "stream": name}
-        sinks = LIST.format(ddl="id INT, note STRING", **parts)
-        pipeline = pipeline_of(lake.admin.url, name, lake.folder, sinks, options=options)
-        check_tables(pipeline)
-        (query,) = start(pipeline, lake.spark, check_queries(pipeline, lake.spark)).values()
-        query.awaitTermination(300)
-        (row,) = lake.rows(f"{sink}/a")
-        assert (row["id"], row["rest"]) == (1, '{"x":2}')
-        assert lake.as_sent(f"{sink}/raw") == [(message({}), GZIP)]
-        left = [(message(values[one]), GZIP) for one in ("b", "other")]
-        assert lake.as_sent(f"{sink}/aside") == left
-        sinks = LIST.format(ddl="note STRING", **parts)
-        mended = pipeline_of(lake.admin.url, name, lake.folder, sinks, options=options)
-        tried = try_again(mended, sink, lake.spark)
-        assert tried == Tried(added=1, there=0, left=1)
-        assert [row["note"] for row in lake.rows(f"{sink}/b")] == ["n"]
+    sink = "tasks"
+    parts: Any = {"sink": sink, "folder": lake.folder / sink, "stream": name}
+    sinks = LIST.format(ddl="id INT, note STRING", **parts)
+    pipeline = pipeline_of(lake.admin.url, name, lake.folder, sinks, options=options)
+    check_tables(pipeline)
+    (query,) = start(pipeline, lake.spark, check_queries(pipeline, lake.spark)).values()
+    query.awaitTermination(300)
+    (row,) = lake.rows(f"{sink}/a")
+    assert (row["id"], row["rest"]) == (1, '{"x":2}')
+    assert lake.as_sent(f"{sink}/raw") == [(message({}), GZIP)]
+    left = [(message(values[one]), GZIP) for one in ("b", "other")]
+    assert lake.as_sent(f"{sink}/aside") == left
+    sinks = LIST.format(ddl="note STRING", **parts)
+    mended = pipeline_of(lake.admin.url, name, lake.folder, sinks, options=options)
+    tried = try_again(mended, sink)
+    assert tried == Tried(added=1, there=0, left=1)
+    assert [row["note"] for row in lake.rows(f"{sink}/b")] == ["n"]
 
 
 @pytest.mark.full
-@WAYS
-def test_without_a_schema_headers_name_no_compression_that_was_undone(
-    lake: Packed, through_spark: bool
-) -> None:
+def test_without_a_schema_headers_name_no_compression_that_was_undone(lake: Packed) -> None:
     lake.send((packed(b"one"), GZIP), (b"two", GZIP), (b"three", {"Site": "us"}))
     plain = [(b"one", {"Site": "eu"}), *lake.sent[1:]]
     for compression in ("header", "gzip"):
         options = {"compression": compression}
-        lake.ingest(compression, options, through_spark=through_spark)
+        lake.ingest(compression, options)
         assert lake.as_sent(compression) == plain
         assert lake.replayed(compression) == plain
-    lake.ingest("as_it_came", through_spark=through_spark)
+    lake.ingest("as_it_came")
     assert lake.as_sent("as_it_came") == lake.sent
 
 

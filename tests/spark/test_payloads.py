@@ -1,4 +1,4 @@
-"""Payloads that are not JSON as columns: in the source, the direct way and through Spark."""
+"""Payloads that are not JSON as columns: in the source, and in tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from pyspark.serializers import CloudPickleSerializer
-from pyspark.sql import SparkSession
 from tests.codecs.avro_schemas import EPOCH, written
 from tests.codecs.test_decoding import GOOD
 from tests.codecs.test_framing import NEW, OLD, OTHER, confluent
@@ -24,6 +23,7 @@ from jetspark.spark.direct import DirectDataSource
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.retry_quarantine import Tried
 from jetspark.spark.source import JetStreamDataSource
+from jetspark.spark.table_rows import RowsOf
 from jetspark.spark.versions import HAS_LIMITS
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
@@ -70,7 +70,7 @@ def fill(lake: Lake, *payloads: bytes) -> None:
     lake.fill(*(("x", one) for one in payloads))
 
 
-def test_avro_becomes_the_same_rows_in_the_source_the_direct_way_and_through_spark(
+def test_avro_becomes_the_same_rows_in_the_source_and_in_a_table(
     lake: Lake, tmp_path: Path
 ) -> None:
     payloads = [written(AVRO, order(number)) for number in range(20)]
@@ -82,7 +82,7 @@ def test_avro_becomes_the_same_rows_in_the_source_the_direct_way_and_through_spa
     decode = {"decode": "avro", "schemaFile": str(tmp_path / "order.avsc")}
     aside = str(tmp_path / "bad")
     done = lake.ingest("direct", decode, quarantine=aside)
-    assert (done.rows, done.aside, lake.direct) == (17, 3, True)
+    assert (done.rows, done.aside) == (17, 3)
     good = [number for number in range(20) if number not in (7, 11, 15)]
     names = [*TYPES]
     found = [{name: row[name] for name in names} for row in lake.rows("direct")]
@@ -92,12 +92,10 @@ def test_avro_becomes_the_same_rows_in_the_source_the_direct_way_and_through_spa
     assert "too many digits" in bad[2]["reason"]
     assert bad[0]["reason"] == "The payload is not Order in Avro: it ends too early, in either."
 
-    lake.ingest("spark", decode, through_spark=True)
-    kept = lake.rows("spark")
+    lake.ingest("kept", decode)
+    kept = lake.rows("kept")
     corrupt = [row["_corrupt_record"] for row in kept if row["id"] is None]
     assert corrupt == [payloads[7], payloads[11], payloads[15]]
-    through_spark = [row for row in kept if row["id"] is not None]
-    assert [{name: row[name] for name in names} for row in through_spark] == found
 
     reader = lake.spark.read.format("jetstream").options(**lake.options, **decode)
     rows = reader.option("fields", "id,price").load().orderBy("seq").toArrow().to_pylist()
@@ -106,9 +104,7 @@ def test_avro_becomes_the_same_rows_in_the_source_the_direct_way_and_through_spa
 
 
 @pytest.mark.full
-def test_what_was_put_aside_becomes_rows_with_a_mended_schema(
-    lake: Lake, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_what_was_put_aside_becomes_rows_with_a_mended_schema(lake: Lake, tmp_path: Path) -> None:
     texts = {"type": "record", "name": "Order", "fields": [{"name": "b", "type": "string"}]}
     fill(lake, written(OLD, {"a": 1}), written(texts, {"b": "one"}), b"")
     aside = str(tmp_path / "aside")
@@ -119,7 +115,7 @@ def test_what_was_put_aside_becomes_rows_with_a_mended_schema(
     job = Ingest(options=options, to=to, quarantine=aside, merge_schema=True)
     job.check_rows()
     job.look_at_records()
-    assert job.try_again(spark) == Tried(added=1, there=0, left=1)
+    assert job.try_again() == Tried(added=1, there=0, left=1)
     found = [(row["seq"], row["a"], row["b"]) for row in lake.rows("rows")]
     assert sorted(found) == [(1, 1, None), (2, None, "one")]
 
@@ -153,10 +149,7 @@ def test_each_writer_s_version_comes_from_a_registry_and_the_table_has_the_lates
     assert [row["reason"] for row in lake.rows("others")] == ["a is string, not long."]
 
 
-@pytest.mark.parametrize("through_spark", [False, True])
-def test_a_new_version_of_the_schema_adds_its_fields_to_the_table(
-    lake: Lake, through_spark: bool
-) -> None:
+def test_a_new_version_of_the_schema_adds_its_fields_to_the_table(lake: Lake) -> None:
     old, new = written(OLD, {"a": 1}), written(NEW, {"a": 2, "b": "x"})
     fill(lake, confluent(7, old), confluent(8, new))
     http = Scripted()
@@ -176,23 +169,20 @@ def test_a_new_version_of_the_schema_adds_its_fields_to_the_table(
         "growing",
         decode | {"schemaName": "orders-value"},
         evolve=True,
-        through_spark=through_spark,
         format="iceberg",  # which also makes a long of the int
     )
     assert lake.grow(job) == 2
-    assert job.direct is not through_spark
     http.close()
     rows = lake.rows("growing", Format.ICEBERG)
     assert [(row["a"], row["b"]) for row in rows] == [(1, "none"), (2, "x")]
 
 
 @pytest.mark.full
-def test_protobuf_becomes_a_table_on_the_direct_way(lake: Lake) -> None:
+def test_protobuf_becomes_a_table(lake: Lake) -> None:
     orders = [Order(f_int64=number, texts=["a"], kind=5) for number in range(5)]
     fill(lake, *(one.SerializeToString() for one in orders), b"\xff")
     decode = {"decode": "protobuf", "schema": SOURCE, "messageName": "Order"}
     lake.ingest("orders", decode | {"fields": "f_int64,texts,kind"})
-    assert lake.direct
     rows = lake.rows("orders")
     assert [row["_corrupt_record"] for row in rows] == [None] * 5 + [b"\xff"]
     assert [row["f_int64"] for row in rows] == [0, 1, 2, 3, 4, None]
@@ -221,8 +211,9 @@ def test_what_is_sent_to_tasks_can_be_sent_after_the_driver_has_used_it(
     given |= {"messageName": "Order", "fields": "f_int32"} if format_ == "protobuf" else {}
     given |= {"registry": "https://localhost:1"} if format_ == "avro" else {}
     source = JetStreamDataSource(given)
-    into = {"into.format": "delta", "into.schema": source.schema().json(), "into.made": "{}"}
-    into |= {"into.fields": "[]", "into.sink.path": str(tmp_path / "table")}
+    table = {"path": str(tmp_path / "table"), "taskRows": f"[{source.schema().json()}]"}
+    into = {f"into.sink.{name}": value for name, value in table.items()}
+    into |= {"into.format": "delta", "into.rows": RowsOf(("schema", None), {}).dump()}
     into["into.sink.checkpointLocation"] = "s3://elsewhere/checkpoint"
     send: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
     for one in (source, DirectDataSource({**given, **into})):

@@ -124,8 +124,6 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
         ('partition_by = ["region"]', 'partition_by = "region"', 33, "is a list"),
         ('subject = "totals"', 'subject = "a b"', 38, "white space"),
         ('subject = "totals"', 'guarantee = "twice"', 38, "must be at-least-once"),
-        ('partition_by = ["region"]', "through_spark = 1", 33, "through_spark is true or false, f"),
-        ('subject = "totals"', "through_spark = true", 38, "for jetspark-delta and jetspark-ice"),
         ('mode = "append"', 'mode = "upsert"', 39, "mode is append, update, complete"),
         *(
             (old, f'mode = "{mode}"', line, f"writes {kind} with mode append only.*foreachBatch")

@@ -10,32 +10,31 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import ArrayType, StructType
 from tests.support.table_readers import by_us
 
-from jetspark.errors import ConfigError, SchemaGrown, TableError
+from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import TableName
-from jetspark.spark import retry_quarantine
-from jetspark.spark.json_payloads import CORRUPT
-from jetspark.spark.lakehouse import listed
-from jetspark.spark.lakehouse.growth import NEW
+from jetspark.spark import retry_quarantine, table_rows
 from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
 from jetspark.spark.lakehouse.target import prepare
+from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.retry_quarantine import Tried
+from jetspark.spark.table_rows import RowsOf
 
 pytestmark = pytest.mark.tables
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
-HEADERS = ArrayType(StructType().add("key", "string").add("value", "string"))
-ROWS = StructType().add("stream", "string").add("subject", "string").add("seq", "long")
-ROWS = ROWS.add("timestamp", "timestamp").add("headers", HEADERS).add("data", "string")
-ROWS = ROWS.add("n", "long").add("site", "string").add(CORRUPT, "string")
+
+
+SCHEMA = "n BIGINT, site STRING"
 
 
 class Killed(BaseException):
@@ -51,6 +50,8 @@ class Place:
         self.options = parse_lakehouse_options(format_, given)
         self._aside = TableName(path=str(folder / "aside"))
         make_table(format_, self._aside, quarantine.SCHEMA, ())
+        source, how = self._how()
+        prepare(self.options, how.schemas(source, self.options))
 
     def put_aside(self, *payloads: Any, first: int = 1, subject: str = "s") -> None:
         """As messages from this sequence on."""
@@ -68,23 +69,23 @@ class Place:
             table, write_files(table.layout(10**8, "zstd"), table.storage, "part-1", [batch])
         )
 
-    def try_again(self, kind: type = int, between: Callable[[], None] = lambda: None) -> Any:
-        """With a schema of which n has this type."""
+    def try_again(self, between: Callable[[], None] = lambda: None, **decode: str) -> Tried:
+        """`between`: while records are read; `decode`: further options of the source."""
+        source, how = self._how(**decode)
 
-        def decode(records: pa.Table) -> pa.Table:
+        def rows_by_table(*of: Any) -> Iterator[tuple[int | None, pa.RecordBatch]]:
             between()
-            found = []
-            for row in records.to_pylist():
-                value = json.loads(row["data"])
-                fits = type(value["n"]) is kind
-                n = int(value["n"]) if fits else None
-                corrupt = None if fits else row["data"].decode()
-                found.append({**row, "n": n, "site": value.get("site"), CORRUPT: corrupt})
-            fields = [("n", pa.int64()), ("site", pa.string()), (CORRUPT, pa.string())]
-            schema = pa.schema([*records.schema, *(pa.field(*one) for one in fields)])
-            return pa.Table.from_pylist(found, schema)
+            yield from table_rows.rows_by_table(*of)
 
-        return retry_quarantine.try_again(prepare(self.options, ROWS, numbered=True), decode)
+        with patch.object(retry_quarantine, "rows_by_table", rows_by_table):
+            return retry_quarantine.try_again(self.options, source, how)
+
+    def _how(self, **decode: str) -> tuple[SourceOptions, RowsOf]:
+        """How payloads become rows, in a list as each of its tables says."""
+        given = {"stream": "retried", "decode": "json", "schema": SCHEMA, **decode}
+        if self.options.tables:
+            given = {"stream": "retried"}
+        return parse_options(given), RowsOf(("json", given.get("schema")), {})
 
     def found(self, name: str) -> list[dict[str, Any]]:
         return by_us(self.format, self.folder / name)
@@ -118,7 +119,7 @@ def test_what_fits_becomes_rows_and_the_rest_stays_with_its_new_reason(
     assert place.aside() == {2: 'n: "two" is not a BIGINT.'}
     (left,) = place.found("aside")
     assert (left["data"], left["column"], left["subject"]) == (b'{"n": "two"}', "n", "s")
-    assert place.try_again() == retry_quarantine.Tried(0, 0, 1)
+    assert place.try_again() == Tried(0, 0, 1)
     assert place.rows() == Counter([1, 3])
 
 
@@ -156,11 +157,11 @@ def test_a_run_that_is_killed_at_a_commit_adds_nothing_twice(
     with killed(monkeypatch, killed_at, after=bool(after)):
         lake.try_again()
     lake.put_aside({"n": 8, "site": "a"}, first=8)  # meanwhile, by the query
-    lake.try_again(float)  # nothing fits
+    lake.try_again(framing="confluent")  # nothing fits
     lake.try_again()
     assert lake.rows("rows", "all/a", "all/b") == Counter([*range(1, 7), 8])
     assert lake.aside() == {7: 'n: "x" is not a BIGINT.'}
-    assert lake.try_again() == retry_quarantine.Tried(0, 0, 1)
+    assert lake.try_again() == Tried(0, 0, 1)
 
 
 def test_of_two_runs_at_the_same_time_one_adds_the_rows(tmp_path: Path, format_: Format) -> None:
@@ -248,37 +249,12 @@ def test_a_record_with_a_new_field_is_added_when_its_table_has_the_column(
 ) -> None:
     place = Place(tmp_path, format_, evolveSchema="true")
     place.put_aside({"n": 1, "new": True}, {"n": "x"})
-
-    def try_again(*known: str) -> retry_quarantine.Tried:
-        """With these fields, too."""
-        added = [pa.field("n", pa.int64()), *(pa.field(one, pa.bool_()) for one in known)]
-        added += [pa.field(CORRUPT, pa.string()), pa.field(NEW, pa.string())]
-
-        def decode(records: pa.Table) -> pa.Table:
-            found = []
-            for row in records.to_pylist():
-                fields = json.loads(row["data"])
-                corrupt = row["data"].decode() if type(fields["n"]) is str else None
-                fits = fields if corrupt is None else {}
-                new = json.dumps(dict.fromkeys(fields.keys() - {"n", *known}, "BOOLEAN"))
-                found.append({**row, **fits, CORRUPT: corrupt, NEW: new})
-            return pa.Table.from_pylist(found, pa.schema([*records.schema, *added]))
-
-        rows = StructType([one for one in ROWS if one.name not in ("site", CORRUPT)])
-        for one in known:
-            rows = rows.add(one, "boolean")
-        rows = rows.add(CORRUPT, "string").add(NEW, "string")
-        return retry_quarantine.try_again(prepare(place.options, rows, numbered=True), decode)
-
-    with pytest.raises(SchemaGrown, match="/rows: the columns new were added to it"):
-        try_again()
-    assert (place.rows(), len(place.aside())) == (Counter(), 2)
-    assert try_again("new") == retry_quarantine.Tried(added=1, there=0, left=1)
+    assert place.try_again() == Tried(added=1, there=0, left=1)
     assert [(row["seq"], row["n"], row["new"]) for row in place.found("rows")] == [(1, 1, True)]
 
 
-def list_of(lake: Place, **tables: str) -> Callable[[pa.Table], pa.Table]:
-    """A list of tables by subject, and what decodes messages for it."""
+def list_of(lake: Place, **tables: str) -> None:
+    """A list of tables by subject."""
     options = {"quarantineTable": str(lake.folder / "aside")} | listed_option(
         [
             ([one], "n LONG", {"path": str(lake.folder / path)}, {}, {})
@@ -286,33 +262,6 @@ def list_of(lake: Place, **tables: str) -> Callable[[pa.Table], pa.Table]:
         ]
     )
     lake.options = parse_lakehouse_options(lake.format, options)
-
-    def decode(records: pa.Table) -> pa.Table:
-        numbers, fields = [], []
-        for row in records.to_pylist():
-            numbers.append(list(tables).index(row["subject"]) if row["subject"] in tables else None)
-            n = json.loads(row["data"])["n"]
-            fits = type(n) is int
-            fields.append({"n": n if fits else None, CORRUPT: None if fits else str(n)})
-        for at in range(len(tables)):
-            own = [
-                one if at == number else None for one, number in zip(fields, numbers, strict=True)
-            ]
-            records = records.append_column(listed.fields_column(at), pa.array(own, FIELDS))
-        return records.append_column(listed.NUMBER, pa.array(numbers, pa.int32()))
-
-    return decode
-
-
-FIELDS = pa.struct([("n", pa.int64()), (CORRUPT, pa.string())])
-
-
-def rows_of_list(tables: int) -> StructType:
-    rows = StructType([one for one in ROWS if one.name in quarantine.MESSAGE])
-    fields = StructType().add("n", "long").add(CORRUPT, "string")
-    for at in range(tables):
-        rows = rows.add(listed.fields_column(at), fields)
-    return rows.add(listed.NUMBER, "integer")
 
 
 @pytest.mark.full
@@ -324,10 +273,9 @@ def test_records_of_a_list_become_rows_of_its_tables_also_when_it_was_mended_aft
     for first, subject in enumerate(("a", "b", "c")):
         lake.put_aside({"n": 1}, {"n": "x"}, first=2 * first + 1, subject=subject)
 
-    def try_again(*paths: str) -> retry_quarantine.Tried:
-        decode = list_of(lake, **dict(zip("abc", paths, strict=False)))
-        target = prepare(lake.options, rows_of_list(len(paths)), numbered=True)
-        return retry_quarantine.try_again(target, decode)
+    def try_again(*paths: str) -> Tried:
+        list_of(lake, **dict(zip("abc", paths, strict=False)))
+        return lake.try_again()
 
     with killed(monkeypatch, killed_at):
         try_again("one", "two")
@@ -336,15 +284,14 @@ def test_records_of_a_list_become_rows_of_its_tables_also_when_it_was_mended_aft
     assert tried.added + tried.there == 3
     assert lake.rows("one", "two", "c") == Counter([1, 3, 5])
     assert lake.aside() == dict.fromkeys((2, 4, 6), 'n: "x" is not a BIGINT.')
-    assert try_again("two", "one", "c") == retry_quarantine.Tried(0, 0, 3)
+    assert try_again("two", "one", "c") == Tried(0, 0, 3)
 
 
 def test_a_record_of_a_subject_that_the_list_lacks_stays(tmp_path: Path) -> None:
     lake = Place(tmp_path, Format.DELTA)
     lake.put_aside({"n": 1}, subject="other")
-    decode = list_of(lake, a="a")
-    target = prepare(lake.options, rows_of_list(1), numbered=True)
-    assert retry_quarantine.try_again(target, decode) == retry_quarantine.Tried(0, 0, 1)
+    list_of(lake, a="a")
+    assert lake.try_again() == Tried(0, 0, 1)
     assert lake.aside() == {1: "No table of the list takes the subject other."}
 
 

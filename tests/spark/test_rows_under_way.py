@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
 
 from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.retry import Retry
@@ -23,7 +22,8 @@ from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.target import prepare
 from jetspark.spark.options import parse_options
 from jetspark.spark.rows_under_way import VARIABLE, reporting, rows_under_way
-from jetspark.spark.task_output import extract
+from jetspark.spark.table_rows import RowsOf
+from jetspark.spark.task_output import outputs_in
 
 
 def test_what_tasks_report_is_added_up_for_each_query(
@@ -65,13 +65,14 @@ def test_a_task_that_writes_files_reports_each_of_its_batches_and_how_often_it_t
 
     monkeypatch.setattr(direct, "read_partition", batches)
     monkeypatch.setattr(direct, "query_id", lambda: "a")
-    rows = StructType([StructField("seq", LongType())])
     given = {"path": str(tmp_path / "table"), "taskSecret": "s"}
     table = parse_lakehouse_options(Format.DELTA, given)
-    reader = DirectReader(parse_options({"stream": "S"}), Into(table, rows, {}))
-    (done,) = reader.read(DirectPartition((), prepare(table, rows)))
+    source = parse_options({"stream": "S", "columns": "seq,data"})
+    reader = DirectReader(source, Into(table, RowsOf(("json", None), {})))
+    target = prepare(table, [pa.schema([SCHEMA.field("seq")])])
+    (done,) = reader.read(DirectPartition((), target))
     assert seen == [3, 7]
-    assert extract(done, "s")[1][0].retries == 2
+    assert outputs_in(done, "s")[0].retries == 2
     state = SimpleNamespace(statusStore=lambda: None)
     session = SimpleNamespace(sharedState=lambda: state)
     java = SimpleNamespace(sparkSession=lambda: session)

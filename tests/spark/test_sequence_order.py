@@ -162,15 +162,15 @@ def test_a_running_query_stops_when_sequences_begin_anew_and_goes_on_when_restor
 
 @pytest.mark.full
 @pytest.mark.tables
-@pytest.mark.parametrize(("format_", "through"), [(Format.DELTA, False), (Format.ICEBERG, True)])
+@pytest.mark.parametrize("format_", list(Format))
 def test_the_sentence_of_the_refusal_helps(
-    spark: SparkSession, changes: Changes, tmp_path: Path, format_: Format, through: bool
+    spark: SparkSession, changes: Changes, tmp_path: Path, format_: Format
 ) -> None:
     to = tmp_path / "lake"
 
     def run(lenient: bool = True, **more: Any) -> None:
         options = {"failOnDataLoss": str(not lenient).lower()}
-        job = changes.ingest(to, options=options, format=format_, through_spark=through, **more)
+        job = changes.ingest(to, options=options, format=format_, **more)
         job.start(spark).awaitTermination(120)
 
     run()

@@ -11,7 +11,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tests.support.table_readers import by_us
 
 from jetspark.errors import TableError
@@ -29,9 +28,8 @@ from jetspark.spark.lakehouse.target import (
     Written,
     prepare_for_query,
 )
-from jetspark.spark.versions import in_arrow
 
-ROWS = StructType([StructField("site", StringType()), StructField("n", LongType())])
+ROWS = pa.schema([("site", pa.string()), ("n", pa.int64())])
 
 
 TASK: list[tuple[str, int]] = []
@@ -54,7 +52,7 @@ class Query:
     def write(self, batch: int, sites: str, **more: str) -> None:
         given = {"path": f"{self.folder}/{{site}}", "checkpointLocation": str(self.checkpoint)}
         options = parse_lakehouse_options(self.format, given | more).for_streaming()
-        into = prepare_for_query(options, ROWS)
+        into = prepare_for_query(options, [ROWS])
         TASK[:] = [("q", batch)]
         files = TaskFiles(into)
         files.write(pa.RecordBatch.from_pydict({"site": list(sites), "n": [batch] * len(sites)}))
@@ -219,7 +217,7 @@ def test_a_note_beside_tables_gives_rows_to_no_table_of_another_query(
             query.write(1, "ab", **elsewhere)
     (note,) = (query.folder / "_jetspark").iterdir()
     noted = msgspec.msgpack.decode(pq.read_table(note)["batch"][0].as_py(), type=PendingBatch)
-    stranger = make_table(query.format, TableName(path=str(query.folder / "x")), in_arrow(ROWS), ())
+    stranger = make_table(query.format, TableName(path=str(query.folder / "x")), ROWS, ())
     rows = pa.RecordBatch.from_pydict({"site": ["x"], "n": [1]})
     layout = stranger.layout(2**20, "zstd")
     commit_files(stranger, write_files(layout, stranger.storage, "part-1", [rows]))

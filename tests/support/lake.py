@@ -10,8 +10,8 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from tests.support.both_ways import rows_of
 from tests.support.streams import Admin
+from tests.support.table_readers import rows_of
 
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.ingest import Ingest
@@ -21,7 +21,7 @@ from jetspark.spark.lag import Progress
 class Lake:
     """A stream that takes what is under its name, and tables in a folder.
 
-    `how`: of runs that do not say otherwise. `direct`: whether tasks wrote what was read last.
+    `how`: of runs that do not say otherwise.
     """
 
     def __init__(self, spark: SparkSession, admin: Admin, folder: Path) -> None:
@@ -29,7 +29,6 @@ class Lake:
         self.stream = admin.stream(under=".>")
         self.options = {"servers": admin.url, "stream": self.stream, "startingOffsets": "earliest"}
         self.how: dict[str, Any] = {}
-        self.direct: bool | None = None
 
     def fill(self, *messages: tuple[str, bytes]) -> None:
         self.admin.fill([(f"{self.stream}.{rest}", data) for rest, data in messages])
@@ -46,7 +45,6 @@ class Lake:
         job = self.job(to, options, **how)
         query = job.start(self.spark)
         query.awaitTermination(120)
-        self.direct = job.direct
         done = Progress()
         done.update(query)
         return done

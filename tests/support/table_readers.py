@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import polars
+import pyarrow as pa
 from pyiceberg.table import StaticTable
 
 from jetspark.lakehouse.formats import Format, find_table
@@ -73,6 +74,42 @@ def by_us(format_: Format, table: Path) -> list[dict[str, Any]]:
     found = find_table(format_, TableName(path=str(table)))
     pieces = [] if found is None else found.pieces(found.schema.names, None, 1)
     return [row for one in pieces for batch in one.batches() for row in batch.to_pylist()]
+
+
+def rows_of(folder: Path, format_: Format) -> list[dict[str, Any]]:
+    """The rows of a table by their sequences, in values that can be compared: dates and times as
+    numbers, since they may be outside of Python's years, and numbers with a point as texts, since
+    NaN is not NaN."""
+    table = find_table(format_, TableName(path=str(folder)))
+    assert table is not None
+    found = [
+        row
+        for piece in table.pieces(table.schema.names, None, 1)
+        for batch in piece.batches()
+        for row in _comparable(batch).to_pylist()
+    ]
+    return sorted(found, key=lambda row: row["seq"])
+
+
+def _comparable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [one.cast(_type(one.type)) for one in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_temporal(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_type(one.type)) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, kind.item_field.with_type(_type(kind.item_type)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_type(kind.value_type)))
+    return kind
 
 
 def column(format_: str, table: Path, name: str) -> Counter[Any]:

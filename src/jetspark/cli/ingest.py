@@ -85,7 +85,6 @@ def ingest(
     quarantine: str | None = None,
     on_bad_record: str | None = None,
     compact_every: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
-    through_spark: Switch = False,
     infer: Switch = False,
     infer_messages: int | None = None,
     max_offsets_per_trigger: int | None = None,
@@ -125,7 +124,6 @@ def ingest(
             the schema into the column _corrupt_record; stop ends the run and names the message.
         compact_every: Merge the small files of a table after this many commits; by default 100
             with --follow, 0 for never.
-        through_spark: Send all rows through Spark, even if tasks could write them directly.
         infer: Print a schema for --json that fits a sample of the messages, and write nothing; if
             --to is a template, one for each table. --to may be left out.
         infer_messages: Number of messages in the sample, from all parts of the stream; 10,000 by
@@ -198,11 +196,10 @@ def ingest(
             quarantine=quarantine,
             on_bad_record=on_bad_record,
             compact_every=compact_every,
-            through_spark=through_spark,
             table_options=table_options,
         )
         job.check()
-        messages = check_source(dict(job.reading), is_new=job.is_new)
+        check_source(dict(job.reading), is_new=job.is_new)
         watch = Watch(outcome, metrics=metrics)
         watch.connections = [job.source.connection]
         if lineage:
@@ -224,7 +221,7 @@ def ingest(
                     f"jetspark ingest {to}",
                     flags,
                     settings,
-                    messages=None if follow else messages if job.passes_spark else 0,
+                    messages=None if follow else 0,
                 ) as spark,
                 locked(spark, job.checkpoint_location),
             ):
@@ -250,8 +247,6 @@ def ingest(
         sentences.append(f"{counted(aside, 'message')} put aside in {quarantine}.")
     if left_out:
         sentences.append(describe_left_out(left_out))
-    if rows and not (job.direct or bucket):
-        outcome.note("The rows went through Spark.")
     watch.report(
         *sentences,
         stream=stream,
@@ -260,7 +255,6 @@ def ingest(
         removed=removed,
         aside=aside,
         left_out=left_out,
-        direct=job.direct,
     )
     return stopped.exit_code if stopped is not None and not follow else None
 
@@ -321,8 +315,8 @@ def done(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
     return sentence
 
 
-def check_source(source: dict[str, str], *, is_new: bool) -> int:
-    """Ask the server before Spark starts, so that errors come at once; the number of messages.
+def check_source(source: dict[str, str], *, is_new: bool) -> None:
+    """Ask the server before Spark starts, so that errors come at once.
 
     `is_new`: there is no checkpoint, so reading begins where the options say.
     """
@@ -330,7 +324,6 @@ def check_source(source: dict[str, str], *, is_new: bool) -> int:
     from jetspark.spark.reading import check_start, streams_facts
 
     options = parse_options(source).for_streaming()
-    facts = streams_facts(options)
+    streams_facts(options)
     if is_new:
         check_start(options)
-    return sum(one.messages for one in facts.values())

@@ -31,7 +31,6 @@ def run(
     follow: Annotated[bool | None, Parameter(negative="--available-now")] = None,
     check: Switch = False,
     adopt: Switch = False,
-    through_spark: Switch = False,
     lineage: Switch = False,
     metrics: MetricsOption = None,
     flags: SparkFlags = LOCAL,
@@ -49,7 +48,6 @@ def run(
         check: Only check: read the file, ask the servers, let Spark analyse schemas and SQL; print
             what a run would change on the servers. Starts Spark, but no query.
         adopt: Add rows even to a table that does not match the checkpoint, or was not written here.
-        through_spark: Send all rows through Spark, even if tasks could write them directly.
         lineage: Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml.
     """
     with signals_held():
@@ -58,7 +56,7 @@ def run(
         from jetspark.spark.queries import locked
 
     outcome = Outcome(flags.quiet, json_output)
-    pipeline = replace(read_pipeline(file), adopt=adopt, through_spark=through_spark)
+    pipeline = replace(read_pipeline(file), adopt=adopt)
     if follow is not None:
         pipeline = replace(pipeline, follow=follow)
     given = flags.settings()
@@ -83,7 +81,6 @@ def run(
         streams = [source.parsed for source in pipeline.sources.values()]
         sinks = {name: sink.parsed for name, sink in pipeline.sinks.items()}
         watch.lineage = lineage_of(pipeline.name, streams, sinks, pipeline.follow)
-    direct: dict[str, bool] = {}
     with (
         watch.until_stopped() as stop,
         quiet_spark(
@@ -99,7 +96,6 @@ def run(
         for checkpoint in () if check else pipelines.checkpoints(pipeline):
             locks.enter_context(locked(spark, checkpoint))
         flows = pipelines.check_queries(pipeline, spark)
-        direct |= {name: flow.direct for name, flow in flows.items()}
         if not check:
             queries = pipelines.start(pipeline, spark, flows)
             if pipeline.follow:
@@ -110,22 +106,16 @@ def run(
     if check and stopped is None:
         outcome.report(
             f"{file} is valid: {', '.join(pipeline.sources)} → {', '.join(pipeline.sinks)}.",
-            *(
-                f"{name}: a run would write rows{_way(sink, direct[name])}."
-                for name, sink in pipeline.sinks.items()
-                if sink.table is not None
-            ),
             *(f"A run would {one}." for one in servers.missing),
             _NOT_CHECKED,
             file=str(file),
             sources=[*pipeline.sources],
             sinks=[*pipeline.sinks],
-            direct=direct,
             would=servers.missing,
         )
         return None
     sentences = [
-        _result(name, pipeline.sinks[name], done, direct[name], is_written=name in written)
+        _result(name, pipeline.sinks[name], done, is_written=name in written)
         for name, done in watch.done.items()
         if stopped is None or done.rows or done.aside
     ]
@@ -134,26 +124,20 @@ def run(
     elif stopped is not None:
         sentences.append("Stopped; the same command goes on from here.")
     aside = {name: done.aside for name, done in watch.done.items()}
-    watch.report(*sentences, file=str(file), rows=watch.rows, aside=aside, direct=direct)
+    watch.report(*sentences, file=str(file), rows=watch.rows, aside=aside)
     is_normal_end = pipeline.follow and not check
     return stopped.exit_code if stopped is not None and not is_normal_end else None
 
 
-def _result(name: str, sink: SinkTable, done: Progress, direct: bool, *, is_written: bool) -> str:
+def _result(name: str, sink: SinkTable, done: Progress, *, is_written: bool) -> str:
     """What one query has done."""
     said = [f"{name}: nothing new."]
     if done.rows:
         verb = "written" if is_written else "read"
-        said = [f"{name}: {counted(done.rows, 'row')} {verb}{_way(sink, direct)}."]
+        said = [f"{name}: {counted(done.rows, 'row')} {verb}."]
     if done.aside and sink.table is not None:
         aside = f"{counted(done.aside, 'message')} put aside in {sink.table.quarantine}."
         said = [*said, aside] if done.rows else [f"{name}: {aside}"]
     if done.left_out:
         said.append(describe_left_out(done.left_out))
     return " ".join(said)
-
-
-def _way(sink: SinkTable, direct: bool) -> str:
-    if sink.table is None:
-        return ""
-    return " directly" if direct else " through Spark"

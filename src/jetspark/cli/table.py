@@ -3,7 +3,7 @@ records again that were put aside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +29,9 @@ from jetspark.cli.options import (
     pairs,
 )
 from jetspark.cli.signals import signals_held, stop_on_signals
-from jetspark.cli.spark_runs import LOCAL, SparkFlags, quiet_spark, spinner
 from jetspark.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from jetspark.lakehouse.table import Table
     from jetspark.spark.retry_quarantine import Tried
 
@@ -183,7 +180,6 @@ def retry(
     into: TableFlags = NO_TABLE,
     connection: Connection = DEFAULT,
     pipeline: Path | None = None,
-    flags: SparkFlags = LOCAL,
     json_output: JsonOutputFlag = False,
 ) -> None:
     """Try the messages of a quarantine again, with a corrected schema.
@@ -197,11 +193,11 @@ def retry(
         pipeline: File of the pipeline with this quarantine, which has the tables and schemas; in
             place of --to, --json and the flags below.
     """
-    outcome = Outcome(flags.quiet, json_output)
+    outcome = Outcome(False, json_output)
     if pipeline is not None:
         if into != NO_TABLE or connection.options():
             raise ConfigError("--pipeline FILE says the tables and schemas: give it alone.")
-        _retry_sink(outcome, quarantine, pipeline, flags)
+        _retry_sink(outcome, quarantine, pipeline)
         return
     to = into.to
     if to is None or (into.json is None) == (into.payloads.decode is None):
@@ -226,11 +222,12 @@ def retry(
         )
         job.check_rows()
         job.look_at_records()
-        done = _tried(quarantine, flags, flags.settings(), job.try_again)
+        with stop_on_signals():
+            done = job.try_again()
     _report_retry(outcome, done, quarantine, to, table=to)
 
 
-def _retry_sink(outcome: Outcome, quarantine: str, file: Path, flags: SparkFlags) -> None:
+def _retry_sink(outcome: Outcome, quarantine: str, file: Path) -> None:
     """Try the records of a pipeline's sink."""
     with signals_held():
         from jetspark.spark.pipeline import sink_of_quarantine, try_again
@@ -238,23 +235,9 @@ def _retry_sink(outcome: Outcome, quarantine: str, file: Path, flags: SparkFlags
 
     pipeline = read_pipeline(file)
     sink = sink_of_quarantine(pipeline, quarantine)
-    settings = {**pipeline.spark, **flags.settings()}
-    done = _tried(quarantine, flags, settings, lambda spark: try_again(pipeline, sink, spark))
+    with stop_on_signals():
+        done = try_again(pipeline, sink)
     _report_retry(outcome, done, quarantine, f"the tables of {sink}", sink=sink)
-
-
-def _tried(
-    quarantine: str,
-    flags: SparkFlags,
-    settings: dict[str, str],
-    try_again: Callable[[SparkSession], Tried],
-) -> Tried:
-    with (
-        stop_on_signals(),
-        quiet_spark(f"jetspark table retry {quarantine}", flags, settings) as spark,
-        spinner(f"trying {quarantine} again …", quiet=flags.quiet),
-    ):
-        return try_again(spark)
 
 
 def _report_retry(outcome: Outcome, done: Tried, quarantine: str, to: str, **facts: str) -> None:

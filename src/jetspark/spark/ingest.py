@@ -32,7 +32,7 @@ from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.reserved_names import check_names
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path, read_checkpoint
-from jetspark.spark.direct import RowsOf, flow_into, register_formats
+from jetspark.spark.direct import flow_into, register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import (
     CORRUPT,
@@ -45,7 +45,6 @@ from jetspark.spark.json_payloads import (
 )
 from jetspark.spark.lakehouse.growth import check_one_schema, check_versions, has_grown
 from jetspark.spark.lakehouse.letters import with_connection
-from jetspark.spark.lakehouse.listed import DAY, OF_DAY
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,
@@ -57,7 +56,7 @@ from jetspark.spark.lakehouse.options import (
 )
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns
-from jetspark.spark.made_columns import FLAGS, OTHER_FIELDS, made_columns
+from jetspark.spark.made_columns import DAY, FLAGS, OTHER_FIELDS, day_of, made_columns
 from jetspark.spark.offsets import copies_found, from_json
 from jetspark.spark.option_values import join_names
 from jetspark.spark.options import SourceOptions, parse_options
@@ -68,14 +67,11 @@ from jetspark.spark.queries import (
     start_writing,
 )
 from jetspark.spark.reading import ends, leaders, streams_facts
-from jetspark.spark.retry_quarantine import Tried, as_written, check_records, try_again_in_spark
+from jetspark.spark.retry_quarantine import Tried, as_written, check_records, try_again
 from jetspark.spark.sequence_order import check_order
+from jetspark.spark.table_rows import RowsOf
 from jetspark.validation import path_of
 from jetspark.wire.documents import decode_document
-
-_OF_DAY = "to_date(timestamp)"
-"""The same as `OF_DAY`, in Spark SQL."""
-_NEW = "name=<Spark SQL expression>"
 
 
 @dataclass(kw_only=True)
@@ -88,8 +84,8 @@ class Ingest:
     to: str
     """Folder or URI of the table."""
     partition_by: Sequence[str] = ()
-    """Columns, transforms of columns such as `day(timestamp)` (`lakehouse.partitions`), or
-    `name=expression` in Spark SQL."""
+    """Columns, or transforms of columns such as `day(timestamp)` (`lakehouse.partitions`). `day`
+    is that of the message's time if no column has this name."""
     json_schema: str | None = None
     """Schema of JSON payloads as Spark DDL, `carrier STRING, delay DOUBLE`; its fields become
     columns in place of `data`. A payload that does not fit as a whole is kept in
@@ -126,10 +122,6 @@ class Ingest:
     compact_every: int | None = None
     """Commits of a table after which its small files are merged, 0 for never; if None, 100 when
     following, unless rows replace others."""
-    through_spark: bool = False
-    """Rows go through Spark also where tasks could write the table's files themselves."""
-    direct: bool = field(default=False, init=False)
-    """Whether the query's tasks write the files of what they read; known when it has started."""
     table_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Further options of format jetspark-delta or jetspark-iceberg (docs/options.md)."""
 
@@ -165,13 +157,15 @@ class Ingest:
             if folder is not None and path_of(flag, folder).is_file():
                 raise ConfigError(f"{flag} {place} is a file: name a folder.")
         columns = [*self._columns(), *self._values]
-        for name, expression in self._partitions:
-            if PartitionBy.parse(name).column not in columns and expression is None:
+        for item in self.partition_by:
+            check_names(f"--partition-by {item!r}", [item])
+            if PartitionBy.parse(item).column not in columns:
                 raise ConfigError(
-                    f"--partition-by {name}: there is no such column; there are "
-                    f"{', '.join(columns)}, or write {_NEW}."
+                    f"--partition-by {item!r}: there is no such column; there are "
+                    f"{', '.join(columns)}. Write one of them, a transform such as "
+                    "day(timestamp), or a column that --column makes; for an expression in SQL "
+                    "write a pipeline with a view (jetspark run)."
                 )
-            columns.append(name)
         is_bucket = self.source.bucket is not None
         for flag, given in (
             ("--quarantine", self.quarantine),
@@ -212,8 +206,7 @@ class Ingest:
             self.table.letters.check()
 
     def _check_columns(self) -> None:
-        made = [name for name, expression in self._partitions if expression is not None]
-        names = [*self._columns(), *self._values, *made]
+        names = [*self._columns(), *self._values]
         if self.quarantine is not None or self.table.on_bad_record == STOP:
             names.remove(CORRUPT)
         check_columns(self.table, names)
@@ -224,7 +217,7 @@ class Ingest:
         self.table = as_written(self.table)
         self._check_columns()
 
-    def try_again(self, spark: SparkSession) -> Tried:
+    def try_again(self) -> Tried:
         """Try the records of `quarantine` again: those that are rows now are added to the table,
         each once, and the others get their new reasons.
 
@@ -232,7 +225,7 @@ class Ingest:
         Raises as `look_at_records` and `retry_quarantine.try_again`, or PipelineError.
         """
         self.look_at_records()
-        return try_again_in_spark(spark, self.table, self._rows())
+        return try_again(self.table, self.source, self._rows())
 
     def _check_start(self) -> None:
         check_start(self.table, self.checkpoint_location)
@@ -278,9 +271,7 @@ class Ingest:
                 self.table,
                 sink,
                 self._rows(),
-                through_spark=self.through_spark,
             )
-            self.direct = flow.direct
             writer = flow.rows.writeStream.format(PREFIX + format_).options(**sink, **flow.sink)
             interval = self.interval if self.follow else None
             return start_writing(spark, writer, self.checkpoint_location, interval)
@@ -292,27 +283,13 @@ class Ingest:
         on with the same batch."""
         return has_grown(query)
 
-    @property
-    def passes_spark(self) -> bool:
-        """Whether many rows go through the JVM, as far as is known before Spark is started."""
-        return bool(self.through_spark or self._in_sql or self.source.bucket is not None)
-
-    @cached_property
-    def _in_sql(self) -> dict[str, str]:
-        """Partition columns, and their expressions in Spark SQL."""
-        return {
-            name: expression
-            for name, expression in self._partitions
-            if expression is not None and (name, expression) != (DAY, _OF_DAY)
-        }
-
     @cached_property
     def _values(self) -> dict[str, ValueOf]:
         """Further columns, and what they are made of."""
         rest = self.rest_column
         if rest is None and self.evolve and self._ddl is not None:
             rest = OTHER_FIELDS
-        return made_columns(
+        found = made_columns(
             self.columns,
             rest,
             there=self._columns(),
@@ -320,15 +297,12 @@ class Ingest:
             times=times_of(self.source),
             said=FLAGS,
         )
+        if DAY in self.partition_by and DAY not in (*self._columns(), *found):
+            found[DAY] = day_of("timestamp" if self.source.bucket is None else "created")
+        return found
 
     def _rows(self) -> RowsOf:
-        of_day = {DAY: OF_DAY} if (DAY, _OF_DAY) in self._partitions else {}
-        return RowsOf(
-            ("--json", self._ddl),
-            {**self._values, **of_day},
-            self._in_sql,
-            decoding=self.source.decoding,
-        )
+        return RowsOf(("--json", self._ddl), self._values)
 
     def remove_gone_keys(self) -> int:
         """With `bucket`, remove the rows whose keys the bucket no longer has; returns their number.
@@ -379,21 +353,6 @@ class Ingest:
         return self.json_schema is not None or self.source.decoding is not None
 
     @cached_property
-    def _partitions(self) -> list[tuple[str, str | None]]:
-        """Columns, and the expressions of those that are made."""
-        pairs: list[tuple[str, str | None]] = []
-        for item in self.partition_by:
-            name, equals, expression = (part.strip() for part in item.partition("="))
-            if not name or (equals and not expression):
-                raise ConfigError(f"--partition-by {item!r}: write a column, or {_NEW}.")
-            if name == DAY and not equals and DAY not in (*self._columns(), *self._values):
-                is_bucket = self.source.bucket is not None
-                equals, expression = "=", "to_date(created)" if is_bucket else _OF_DAY
-            check_names(f"--partition-by {item!r}", [name])
-            pairs.append((name, expression if equals else None))
-        return pairs
-
-    @cached_property
     def table(self) -> LakehouseOptions:
         """The options of the table."""
         name = self.format or self._own_format() or Format.DELTA
@@ -441,8 +400,8 @@ class Ingest:
             options["path"] = self.to
         else:
             options["catalog"], options["table"] = found
-        if names := [name for name, _ in self._partitions]:
-            options["partitionBy"] = join_partitions(names)
+        if self.partition_by:
+            options["partitionBy"] = join_partitions(self.partition_by)
         if self.source.bucket is not None:
             options |= bucket_table.TABLE_OPTIONS
         if self.quarantine is not None:

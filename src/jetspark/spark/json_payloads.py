@@ -61,8 +61,8 @@ def json_columns(
 ) -> list[str]:
     """The columns of rows with these fields, without the payload; `columns`: of the source. Raises
     ConfigError."""
-    payload, kept = _divided(columns, option)
-    names = _names_beside(payload, kept) if names is None else names
+    payload, kept = payload_of(columns, option)
+    names = names_beside(payload, kept) if names is None else names
     return [*kept, *names.check(option, arrow_fields(ddl, option).names), CORRUPT]
 
 
@@ -90,7 +90,7 @@ def payload_ddl(decoding: Decoding | None) -> str | None:
 
 def decoded_columns(options: SourceOptions) -> list[str]:
     """The columns of `with_refused`, without Spark, the payload and the reason."""
-    _, kept = _divided(options.columns, "decode")
+    _, kept = payload_of(options.columns, "decode")
     return [*kept, *_fields(options).names, CORRUPT]
 
 
@@ -119,7 +119,7 @@ def with_refused(source: DataFrame, *, keep_payload: bool = False) -> DataFrame:
     """The source's rows with fields that it has decoded, `CORRUPT` and the reason. Where there is
     `BARE_PAYLOAD`, that of JSON, `CORRUPT` is it as a STRING, in which bytes that are not UTF-8 are
     U+FFFD; else it is the payload as it came, a BINARY."""
-    payload, others = _divided(source.columns, "decode")
+    payload, others = payload_of(source.columns, "decode")
     kept = [name for name in others if name in KEPT] + [payload] * keep_payload
     fields = [_named(name) for name in others if name not in (*KEPT, BARE_PAYLOAD)]
     is_bad = F.col(REASON).isNotNull()
@@ -149,8 +149,8 @@ def decode_json(
 
     `option`: the name of the schema's option, for messages. Raises ConfigError.
     """
-    payload, others = _divided(source.columns, option)
-    names = _names_beside(payload, others)
+    payload, others = payload_of(source.columns, option)
+    names = names_beside(payload, others)
     kept = [*others, *([payload] if keep_payload else [])]
     decoder = json_decoder(ddl, option, names, payload)
     columns = in_arrow(source.schema)
@@ -165,7 +165,7 @@ def decode_json(
     return source.mapInArrow(make, schema)
 
 
-def _names_beside(payload: str, others: Iterable[str]) -> FieldNames:
+def names_beside(payload: str, others: Iterable[str]) -> FieldNames:
     """The names of fields beside the columns of a stream, or of a bucket."""
     return FieldNames(taken=COLUMNS if payload == "data" else (*others, payload))
 
@@ -190,7 +190,7 @@ def _named(name: str) -> Column:
     return F.col(f"`{quoted}`")
 
 
-def _divided(columns: Iterable[str], option: str) -> tuple[str, list[str]]:
+def payload_of(columns: Iterable[str], option: str) -> tuple[str, list[str]]:
     """The payload's column, and the other columns. Raises ConfigError."""
     names = list(columns)
     payload = next((one for one in _PAYLOADS if one in names), None)

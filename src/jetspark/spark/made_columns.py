@@ -16,6 +16,15 @@ OTHER_FIELDS: Final = "other_fields"
 fields can become no column."""
 
 
+DAY: Final = "day"
+"""A partition column that is made if the rows have none of this name."""
+
+
+def day_of(column: str) -> ValueOf:
+    """What it is made of: the day of a time."""
+    return ValueOf.parse(DAY, f"day({column})")
+
+
 class Said(NamedTuple):
     """Names of the flags, or of the keys, for errors."""
 

@@ -20,15 +20,15 @@ from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.nearest import check_column
 from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
-from jetspark.spark.direct import Flow, RowsOf, flow_into, register_formats
+from jetspark.spark.direct import Flow, flow_into, register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import bare_payload, decode_json, with_refused
 from jetspark.spark.lakehouse import letters
 from jetspark.spark.lakehouse.growth import has_grown
-from jetspark.spark.lakehouse.listed import DAY, OF_DAY
 from jetspark.spark.lakehouse.options import TABLES, when_following
 from jetspark.spark.lakehouse.start import check_start
-from jetspark.spark.lakehouse.target import check_fit, check_given_rows
+from jetspark.spark.lakehouse.target import check_fit, rows_given
+from jetspark.spark.made_columns import DAY, day_of
 from jetspark.spark.option_values import with_names_of_spark
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.pipeline_file import JETSTREAM, PipelineFile, SinkTable, SourceTable, meant_by
@@ -39,10 +39,12 @@ from jetspark.spark.queries import (
     streaming_sources,
 )
 from jetspark.spark.reading import created, streams_facts
-from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
+from jetspark.spark.retry_quarantine import Tried, check_records
+from jetspark.spark.retry_quarantine import try_again as try_records_again
 from jetspark.spark.sequence_order import check_order, ordered_tables
 from jetspark.spark.sink_options import SinkOptions, check_new_writer, look_at, register_name
 from jetspark.spark.source import check_written
+from jetspark.spark.table_rows import RowsOf
 from jetspark.subjects import subjects_overlap
 
 # -- before Spark is started -------------------------------------------------------------------
@@ -223,7 +225,7 @@ def start_again(
     return start(only, spark)[name]
 
 
-def try_again(pipeline: PipelineFile, name: str, spark: SparkSession) -> Tried:
+def try_again(pipeline: PipelineFile, name: str) -> Tried:
     """Try the records again that the sink of this name has put aside, by the file as it is now:
     those that are rows are added to its tables, each once, and the others get their new reasons.
 
@@ -233,14 +235,13 @@ def try_again(pipeline: PipelineFile, name: str, spark: SparkSession) -> Tried:
     sink = pipeline.sinks[name]
     source = pipeline.stream_of(sink)
     with _located(pipeline, "sinks", name):
-        if source is None or sink.table is None:
+        if source is None or source.parsed is None or sink.table is None:
             raise ConfigError(
                 "its rows come from a view: take the source out of the file, or name the schema "
                 "and the table (jetspark table retry --to … --json …)."
             )
-        how = _rows_of(sink, source)
         table = replace(sink.table, checkpoint=_checkpoint(pipeline, name))
-        return try_again_in_spark(spark, table, how)
+        return try_records_again(table, source.parsed, _rows_of(sink, source))
 
 
 def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
@@ -332,26 +333,19 @@ def _flow(
             sink.table,
             _sink_options(pipeline, name, sink),
             _rows_of(sink, source),
-            through_spark=pipeline.through_spark or sink.through_spark,
         )
 
 
 def _rows_of(sink: SinkTable, source: SourceTable) -> RowsOf:
-    assert source.parsed is not None  # noqa: S101
-    made = _columns(sink, source)[1]
-    return RowsOf(
-        ("json", source.json),
-        made,
-        decoding=source.parsed.decoding,
-        framing=source.parsed.around,
-    )
+    tables = () if sink.table is None else sink.table.tables
+    return RowsOf(("json", source.json), _columns(sink, source)[1], tables)
 
 
 def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str, ValueOf]]:
     """The columns of a stream's rows, and those that are made of them for a table."""
     columns = source.columns
     of_day = DAY in sink.partition_by and DAY not in columns
-    return columns, {**({DAY: OF_DAY} if of_day else {}), **sink.made}
+    return columns, {**({DAY: day_of("timestamp")} if of_day else {}), **sink.made}
 
 
 def _check_partition_by(
@@ -382,8 +376,7 @@ def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFr
             if isinstance(sink.parsed, SinkOptions):
                 check_written(sink.parsed, rows.schema)
             elif sink.table is not None:
-                check_given_rows(sink.table, rows.schema)
-                check_fit(sink.table, rows.schema)
+                check_fit(sink.table, rows_given(sink.table, rows.schema))
     with _located(pipeline, *where, "mode"):
         mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, sink.mode.capitalize())()
         checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker

@@ -38,7 +38,6 @@ from jetspark.spark.json_payloads import (
 )
 from jetspark.spark.lakehouse.growth import check_one_schema, check_versions
 from jetspark.spark.lakehouse.letters import with_connection
-from jetspark.spark.lakehouse.listed import DAY, OF_DAY
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,
@@ -51,7 +50,7 @@ from jetspark.spark.lakehouse.options import (
     of_one,
     parse_lakehouse_options,
 )
-from jetspark.spark.made_columns import KEYS, OTHER_FIELDS, made_columns
+from jetspark.spark.made_columns import DAY, KEYS, OTHER_FIELDS, day_of, made_columns
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
 from jetspark.subjects import check_subscribe_subject, subjects_overlap
@@ -153,7 +152,7 @@ _NEEDED = {
     "sinks": "what to write, as [sinks.<name>]",
 }
 _OF_SOURCES = ("format", "json", "watermark", "static")
-_OF_SINKS = ("from", "format", "mode", "partition_by", "through_spark")
+_OF_SINKS = ("from", "format", "mode", "partition_by")
 _MADE = ("columns", "rest_column")
 _OF_TABLES = (*_MADE, "evolve")
 """Of a sink that is a table."""
@@ -220,8 +219,6 @@ class SinkTable:
     """The options, of a stream or of a Delta or Iceberg table."""
     mode: str = "append"
     partition_by: tuple[str, ...] = ()
-    through_spark: bool = False
-    """Rows go through Spark also where tasks could write the table's files themselves."""
     made: Mapping[str, ValueOf] = field(default_factory=dict)
     """Further columns of a table, and what they are made of."""
 
@@ -244,8 +241,6 @@ class PipelineFile:
     interval: float = 5.0
     adopt: bool = False
     """Add rows to tables that these queries have not written."""
-    through_spark: bool = False
-    """Let all rows pass Spark, also where a task could write what it reads."""
     spark: Mapping[str, str] = field(default_factory=dict)
     places: Places = field(default_factory=Places, repr=False)
 
@@ -472,12 +467,6 @@ def _sink(
         if folded[at] in folded[:at]:
             part.fail("partition_by", f"partition_by names {twice!r} twice.")
     lake = lakehouse_format(kind)
-    through_spark = part.take("through_spark")
-    if through_spark is not None and (lake is None or not isinstance(through_spark, bool)):
-        part.fail(
-            "through_spark",
-            "through_spark is true or false, for jetspark-delta and jetspark-iceberg.",
-        )
     if mode != "append" and (kind == JETSTREAM or lake is not None):
         part.fail(
             "mode",
@@ -539,7 +528,7 @@ def _sink(
             if source is not None and source.parsed is not None:
                 part.checked("evolve", partial(check_versions, "evolve", source.parsed))
     made = _made_of(part, said, source, listed is not None) if said else {}
-    return SinkTable(rows, kind, options, parsed, mode, tuple(columns), bool(through_spark), made)
+    return SinkTable(rows, kind, options, parsed, mode, tuple(columns), made)
 
 
 def _said(part: _Part) -> dict[str, Any]:
@@ -670,7 +659,7 @@ def _listed(
     by = [PartitionBy.parse(one).column for one in partition_by]
     if DAY not in names and "timestamp" in columns:
         names.append(DAY)
-        made |= {DAY: OF_DAY} if DAY in by else {}
+        made |= {DAY: day_of("timestamp")} if DAY in by else {}
     for said, column in zip(partition_by, by, strict=True):
         if column not in names:
             part.fail(

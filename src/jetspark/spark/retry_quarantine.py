@@ -16,11 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
-from jetspark.codecs.tolerant import decode_in_parts
 from jetspark.errors import ConfigError, SchemaGrown, TableError
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import added, commit_files
@@ -28,12 +24,12 @@ from jetspark.lakehouse.formats import find_table, open_table
 from jetspark.lakehouse.new_files import NewFile, by_table
 from jetspark.lakehouse.table import Changes, Numbers, Table
 from jetspark.lakehouse.upserts import as_flags, description_of, remove
-from jetspark.spark.direct import RowsOf, table_rows
-from jetspark.spark.failures import explain
 from jetspark.spark.lakehouse import listed
 from jetspark.spark.lakehouse.growth import grow
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.lakehouse.target import Target, TaskFiles, prepare
+from jetspark.spark.options import SourceOptions
+from jetspark.spark.table_rows import RowMaker, RowsOf, rows_by_table
 
 _KEY: Final = ("stream", "seq", "timestamp")
 """Identifies a message, even in a stream that was deleted and recreated."""
@@ -41,8 +37,6 @@ _ROWS = 10_000
 """Records decoded at a time."""
 
 Key: TypeAlias = tuple[str, int, datetime]
-Decode: TypeAlias = Callable[[pa.Table], pa.Table]
-"""From the columns of messages to those of the table, with `CORRUPT` and all of the messages'."""
 
 
 @dataclass(frozen=True)
@@ -95,54 +89,38 @@ def _check_written_as(options: LakehouseOptions, described: Mapping[str, Any]) -
         )
 
 
-def try_again_in_spark(spark: SparkSession, options: LakehouseOptions, how: RowsOf) -> Tried:
-    """`try_again`, where Spark makes the rows; once more when tables have got columns for new
-    fields.
+def try_again(options: LakehouseOptions, source: SourceOptions, how: RowsOf) -> Tried:
+    """Add the records to their tables that have become rows; again after a kill.
 
-    Raises as `check_records` and `try_again`, and PipelineError.
+    `source`, `how`: how messages become rows. Raises as `check_records`; ConfigError for a table
+    whose rows replace others without an order; TableError if somebody else does the same.
     """
     check_records(options)
     options = as_written(options)
-    now = how.into(options)
-    decoder = None
-    if now.decoding is not None:
-        decoding = replace(now.decoding, keep_payload=True, bare_payload=now.bare_payload)
-        decoder = decoding.decoder()
-
-    def decoded(records: pa.Table) -> DataFrame:
-        if decoder is not None:
-            # Arrow has no batch in an empty table, and Spark takes no table without one.
-            batches = records.to_batches() or [pa.RecordBatch.from_pylist([], records.schema)]
-            made = decoder.schema(records.schema)
-            records = pa.Table.from_batches(decode_in_parts(decoder, batches), made)
-        return table_rows(spark.createDataFrame(records), now, keep_payload=True)
-
-    try:
-        rows = decoded(quarantine.SCHEMA.empty_table().select(quarantine.MESSAGE))
-        target = prepare(options, rows.schema, numbered=True)
-        return try_again(target, lambda records: decoded(records).toArrow())
-    except SchemaGrown:
-        return try_again_in_spark(spark, options, how)
-    except (PySparkException, Py4JError) as error:
-        raise explain(error) from error
-
-
-def try_again(target: Target, decode: Decode) -> Tried:
-    """Add the records to the target's tables that have become rows; again after a kill.
-
-    Raises ConfigError for a target without records, and for one whose rows replace others without
-    an order; TableError if somebody else does the same; SchemaGrown when tables have got columns.
-    """
-    return _Attempt(target, decode).run()
+    while True:
+        now = how.into(options, source)
+        given = source
+        if source.decoding is not None:
+            decoding = replace(
+                source.decoding, keep_payload=True, bare_payload=now.bare_payload(source)
+            )
+            if decoding.is_json:
+                decoding = decoding.with_json_fields(now.json[1] or "")
+            given = replace(source, decoding=decoding)
+        target = prepare(options, now.schemas(given, options), numbered=True)
+        try:
+            return _Attempt(target, now.makers(given)).run()
+        except SchemaGrown:
+            pass  # the tables have got columns for new fields
 
 
 class _Attempt:
-    def __init__(self, target: Target, decode: Decode) -> None:
+    def __init__(self, target: Target, makers: Sequence[RowMaker]) -> None:
         options = target.options
         assert options.quarantine is not None  # noqa: S101
         aside = options.of_table(options.quarantine)
         self._target = target
-        self._decode = decode
+        self._makers = makers
         self._records = open_table(aside.format, aside.name)
         if set(self._records.schema.names) != set(quarantine.SCHEMA.names):
             raise ConfigError(
@@ -204,10 +182,10 @@ class _Attempt:
         reasons = dict(zip(_keys(batch), _reasons(batch), strict=True))
         if options.route is None and not options.tables:
             batch = self._new(batch, "")
-        decoded = self._decode(pa.Table.from_batches([batch.select(quarantine.MESSAGE)]))
-        for rows in decoded.to_batches():
+        messages = batch.select(quarantine.MESSAGE)
+        for number, rows in rows_by_table(self._makers, options.tables, messages):
             if options.tables:
-                self._try_listed(rows, files, reasons)
+                self._try_listed(number, rows, files, reasons)
                 continue
             rows = self._fitting(target, rows, reasons)
             if options.route is None:
@@ -224,22 +202,22 @@ class _Attempt:
                     self._add_rows(self._new(part, name or ""), files.write)
 
     def _try_listed(
-        self, batch: pa.RecordBatch, files: TaskFiles, reasons: Mapping[Key, quarantine.Reason]
+        self,
+        number: int | None,
+        rows: pa.RecordBatch,
+        files: TaskFiles,
+        reasons: Mapping[Key, quarantine.Reason],
     ) -> None:
-        """The same, for a list of tables."""
-        target = self._target
-        for number, rows in listed.divided(batch, batch.column(listed.NUMBER)):
-            if number is None and target.options.rest is None:
-                self._leave(rows, listed.no_table, reasons)
-                continue
-            name = ""
-            if number is not None:
-                one = target.listed[number]
-                name = str(one.options.name)
-                own = self._fitting(one, listed.rows_of(rows, number, one.made), reasons)
-                fitting = set(_keys(self._holdable(one, name, own, files, reasons)))
-                rows = rows.filter(pa.array([key in fitting for key in _keys(rows)], pa.bool_()))
-            self._add_rows(self._new(rows, name), partial(files.write_listed, number))
+        """The same, for one table of a list, or for rows without one."""
+        target, name = self._target, ""
+        if number is None and target.options.rest is None:
+            self._leave(rows, listed.no_table, reasons)
+            return
+        if number is not None:
+            one = target.listed[number]
+            name = str(one.options.name)
+            rows = self._holdable(one, name, self._fitting(one, rows, reasons), files, reasons)
+        self._add_rows(self._new(rows, name), partial(files.write, number=number))
 
     def _add_rows(self, rows: pa.RecordBatch, write: Callable[[pa.RecordBatch], None]) -> None:
         if rows.num_rows:

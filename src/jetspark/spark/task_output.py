@@ -1,8 +1,8 @@
 """What a task that writes a table's files itself reports to the sink: files, figures, new fields.
 
 Spark gives the tasks of a source no way to the driver but their rows. So the report travels as one
-row with a hidden column, `COLUMN`, which is null in ordinary rows. A column can come from anybody,
-for example from an event that has a field of this name. Therefore
+row with one hidden column, `COLUMN`. A column can come from anybody, for example from an event that
+has a field of this name. Therefore
 
 - the report is data (MessagePack of known classes), and decoding it cannot run anything;
 - it is sealed with a secret that the driver makes for each start of a query. Only the query's own
@@ -18,13 +18,11 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import types
 
 from jetspark.errors import TableError
@@ -70,34 +68,22 @@ def make_secret() -> str:
     return secrets.token_hex(32)
 
 
-def attach(
-    rows: pa.RecordBatch, output: TaskOutput | None = None, secret: str | None = None
-) -> pa.RecordBatch:
-    """Append the hidden column: null for ordinary rows; the sealed output in a task's placeholder
-    row."""
-    report = None
-    if output is not None:
-        count = sum(one.rows for one in output.files) - output.aside
-        figures = {"rows": count, "aside": output.aside, "left_out": output.left_out}
-        report = {**figures, "sealed": _seal(output, _needed(secret))}
-    column = pa.array([report] * rows.num_rows, _FIELD.type)
-    return pa.RecordBatch.from_arrays(
-        [*rows.columns, column], schema=pa.schema([*rows.schema, _FIELD])
-    )
+def report(output: TaskOutput, secret: str | None) -> pa.RecordBatch:
+    """One row that has nothing but the hidden column with the sealed output."""
+    count = sum(one.rows for one in output.files) - output.aside
+    figures = {"rows": count, "aside": output.aside, "left_out": output.left_out}
+    found = {**figures, "sealed": _seal(output, _needed(secret))}
+    return pa.RecordBatch.from_pylist([{COLUMN.name: found}], pa.schema([_FIELD]))
 
 
-def extract(
-    batch: pa.RecordBatch, secret: str | None
-) -> tuple[pa.RecordBatch, Sequence[TaskOutput]]:
-    """The ordinary rows, without the hidden column, and the outputs in the other rows.
+def outputs_in(batch: pa.RecordBatch, secret: str | None) -> list[TaskOutput]:
+    """The outputs that the rows of a batch report; none in rows of users.
 
     Raises TableError for a report that no task of this query has sealed.
     """
     if COLUMN.name not in batch.schema.names:
-        return batch, []
-    column = batch.column(COLUMN.name)
-    outputs = [_open(one, _needed(secret)) for one in column.drop_null().to_pylist()]
-    return batch.filter(pc.is_null(column)).drop_columns([COLUMN.name]), outputs
+        return []
+    return [_open(one, _needed(secret)) for one in batch.column(COLUMN.name).to_pylist()]
 
 
 def _needed(secret: str | None) -> bytes:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
 from jetspark.codecs.field_names import FieldNames
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import STORAGE, Format, file_size, in_catalog, span, table_path
@@ -21,6 +24,7 @@ from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import place
 from jetspark.spark.lakehouse import letters
 from jetspark.spark.lakehouse.letters import LetterStream
+from jetspark.spark.versions import in_arrow
 
 PREFIX = "jetspark-"
 """Prefix of the formats' names in Spark, since a JAR may provide "delta" and "iceberg"."""
@@ -31,6 +35,8 @@ TABLES = "tables"
 _CHECKPOINT = "checkpointlocation"
 TASK_SECRET = "taskSecret"
 """The secret of one start of a query (`spark.task_output`). Spark masks such names."""
+TASK_ROWS = "taskRows"
+"""The columns of the rows that the query's own tasks write, as JSON."""
 _OF_SPARK = frozenset({"queryname", "header", "inferschema"})
 KEEP, STOP = "keep", "stop"
 """What becomes of a record that does not become a row, without a table for these."""
@@ -141,6 +147,8 @@ class LakehouseOptions:
     checkpoint: str | None = None
     task_secret: str | None = field(default=None, repr=False)
     """With which the query's own tasks seal what they report (`spark.task_output`)."""
+    task_rows: tuple[pa.Schema, ...] = ()
+    """The columns of their rows; of a list those of messages without a table, and of each table."""
     version: int | None = None
     prune: str | None = None
     min_partitions: int = 1
@@ -422,6 +430,9 @@ def _values(
             found["checkpoint"] = value
         elif folded == TASK_SECRET.casefold():
             found["task_secret"] = value
+        elif folded == TASK_ROWS.casefold():
+            columns = map(StructType.fromJson, json.loads(value))
+            found["task_rows"] = tuple(map(in_arrow, columns))
         elif folded not in _OF_SPARK and not folded.startswith(letters.OPTIONS):
             raise ConfigError(_unknown(format_, given, list(dict.fromkeys(known.values()))))
     return where, properties, found

@@ -22,9 +22,9 @@ from jetspark.spark.lakehouse.target import (
     LakehouseBatchWriter,
     LakehouseStreamWriter,
     arrow_schema,
-    check_given_rows,
     prepare,
     prepare_for_query,
+    rows_given,
 )
 
 # -------------------------------------------------------------------------------------------------
@@ -115,25 +115,24 @@ class _LakehouseDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> LakehouseBatchWriter:
         """The batch writer. Raises ConfigError, before a row is written."""
         options = self._parsed.for_batch()
-        check_given_rows(options, schema)
+        rows = rows_given(options, schema)
         if overwrite and options.upsert is not None:
             raise ConfigError(
                 "Option 'keys' merges rows into those that are there: write with mode('append')."
             )
-        return LakehouseBatchWriter(options, prepare(options, schema), replace=overwrite)
+        return LakehouseBatchWriter(options, prepare(options, rows), replace=overwrite)
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> LakehouseStreamWriter:
         """The streaming writer. Raises ConfigError and TableError, before a row is written."""
         options = self._parsed.for_streaming()
-        if options.task_secret is None:  # else the rows are those of `spark.direct`
-            check_given_rows(options, schema)
+        rows = rows_given(options, schema)
         if overwrite:
             raise ConfigError(
                 "outputMode 'complete' would replace the table with every batch; use 'append', or "
                 "foreachBatch and in it mode('overwrite') or the option 'keys'."
             )
-        return LakehouseStreamWriter(options, prepare_for_query(options, schema), replace=False)
+        return LakehouseStreamWriter(options, prepare_for_query(options, rows), replace=False)
 
 
 class DeltaDataSource(_LakehouseDataSource):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -38,7 +38,6 @@ from jetspark.lakehouse.batches import (
 from jetspark.lakehouse.misfits import misfit_mask, misfit_reason
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, by_table
 from jetspark.lakehouse.partitions import check_partitions
-from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.schemas import WIDER, Differences, check_names, differences
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import DESCRIPTION, as_flags, description_of, remove, staged
@@ -93,8 +92,6 @@ class Target:
     storage: Storage | None = None
     listed: tuple[Target, ...] = ()
     """The tables of a list, into which rows are divided."""
-    made: Mapping[str, ValueOf] = field(default_factory=dict)
-    """Of one of a list: the columns that its rows get where they are divided."""
     completed: int | None = None
     """The batch for which this was prepared, if the tables have it, so that nothing is written."""
 
@@ -202,13 +199,15 @@ class TaskFiles:
         for one in target.listed:
             self._add(str(one.options.name), one)
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Raises ConfigError for a null in a required column, for rows without a table, and for a
-        record that does not become a row, where that is to end the write."""
+    def write(self, batch: pa.RecordBatch, number: int | None = 0) -> None:
+        """Write rows; of a list those of the table with this number, or of none.
+
+        Raises ConfigError for a null in a required column, for rows without a table, and for a
+        record that does not become a row, where that is to end the write.
+        """
         target, options = self._target, self._target.options
         if target.listed:
-            for number, rows in listed.divided(batch, batch.column(listed.NUMBER)):
-                self.write_listed(number, rows)
+            self._write_listed(number, batch)
             return
         batch = self._noted("", target, batch)
         if self.growth:
@@ -279,12 +278,11 @@ class TaskFiles:
         none = pa.repeat(pa.scalar(False), batch.num_rows)
         return none if mask is None else mask, partial(_misfit_reason, target, layout)
 
-    def write_listed(self, number: int | None, batch: pa.RecordBatch) -> None:
-        """Rows of one table of the list, or of none. Raises ConfigError as `write`."""
+    def _write_listed(self, number: int | None, batch: pa.RecordBatch) -> None:
         if number is not None:
             one = self._target.listed[number]
             name = str(one.options.name)
-            rows = self._noted(name, one, listed.rows_of(batch, number, one.made))
+            rows = self._noted(name, one, batch)
             if not self.growth:
                 self._write_fitting(one, self._good(one, rows), name)
         elif self.growth:
@@ -469,9 +467,10 @@ class _Sink:
         outputs: list[TaskOutput] = []
         try:
             for batch in batches:
-                rows, found = task_output.extract(batch, self._options.task_secret)
-                outputs += found
-                files.write(rows)
+                if self._options.task_rows:
+                    outputs += task_output.outputs_in(batch, self._options.task_secret)
+                else:
+                    files.write(batch)
             written = [file for one in outputs for file in one.files] + files.close()
             growth = united([files.growth, *(one.growth for one in outputs)])
             return Written(writer, written, growth, sum(one.retries for one in outputs))
@@ -583,10 +582,11 @@ _UNWRITTEN = ("time(", "geometry", "geography")
 """Beginnings of the names of types that older versions of Spark lack."""
 
 
-def prepare_for_query(options: LakehouseOptions, schema: types.StructType) -> Target:
+def prepare_for_query(options: LakehouseOptions, rows: Sequence[pa.Schema]) -> Target:
     """`prepare` for a batch of a streaming query: only the first batch creates the table, since a
     later one would have lost its rows with it. A batch of which a part is committed is completed
-    (`commits`), if its checkpoint is on this machine, before a row is read.
+    (`commits`), if its checkpoint is on this machine, before a row is read. `rows`: their columns;
+    of a list those of messages without a table, and those of the rows of each table.
 
     Raises TableError for a table, or a checkpoint, that is gone, as far as a checkpoint on this
     machine shows it.
@@ -599,11 +599,11 @@ def prepare_for_query(options: LakehouseOptions, schema: types.StructType) -> Ta
         and state.planned != state.committed
         and BatchCommits(options, state.query, state.planned).complete()
     ):
-        return Target(options, arrow_schema(schema), completed=state.planned)
+        return Target(options, rows[0], completed=state.planned)
     if options.route is not None:
-        return prepare(options, schema)
+        return prepare(options, rows)
     if checkpoint is None:
-        return prepare(options, schema, numbered=True)
+        return prepare(options, rows, numbered=True)
     # Spark has planned this batch before it asks. A path without a scheme may also be on a file
     # system that only Spark knows, but hardly beside a table on this machine.
     name = options.tables[0].options.name if options.tables else options.name
@@ -616,7 +616,7 @@ def prepare_for_query(options: LakehouseOptions, schema: types.StructType) -> Ta
 
     ledger = TableLedger(checkpoint, state.query or "")
 
-    def prepare_one(one: LakehouseOptions, rows: types.StructType) -> Target:
+    def prepare_one(one: LakehouseOptions, columns: pa.Schema) -> Target:
         table = None
         if state.planned and not one.adopt:
             table = formats.find_table(one.format, one.name)
@@ -625,52 +625,45 @@ def prepare_for_query(options: LakehouseOptions, schema: types.StructType) -> Ta
             if table is not None and state.query is not None and one is options:
                 check_has_batches(table, state.query, state.planned)
         with formats.not_gone(one.format, one.name, state.planned or 0):
-            return prepare(one, rows, table, numbered=True)
+            return prepare(one, [columns], table, numbered=True)
 
     if not options.tables:
-        return prepare_one(options, schema)
-    return _prepared_list(options, schema, prepare_one)
+        return prepare_one(options, rows[0])
+    return _prepared_list(options, rows, prepare_one)
 
 
 def _prepared_list(
     options: LakehouseOptions,
-    schema: types.StructType,
-    prepare_one: Callable[[LakehouseOptions, types.StructType], Target],
+    rows: Sequence[pa.Schema],
+    prepare_one: Callable[[LakehouseOptions, pa.Schema], Target],
 ) -> Target:
     """The tables of a list, several at a time."""
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        made = pool.map(
-            lambda at, one: replace(
-                prepare_one(one.options, listed.schema_of(schema, at, one)),
-                made=listed.made_columns(schema, at, one),
-            ),
-            range(len(options.tables)),
-            options.tables,
-        )
-    columns = [one for one in schema if one.name in (*KEPT, "data")]
-    return Target(options, arrow_schema(types.StructType(columns)), listed=tuple(made))
+        made = pool.map(prepare_one, [one.options for one in options.tables], rows[1:])
+    return Target(options, rows[0], listed=tuple(made))
 
 
 def prepare(
     options: LakehouseOptions,
-    schema: types.StructType,
+    rows: Sequence[pa.Schema],
     table: Table | None = None,
     *,
     numbered: bool = False,
 ) -> Target:
-    """The table for rows of this schema, created, or extended by new columns if allowed.
+    """The table for these rows, created, or extended by new columns if allowed.
 
-    `table`: if it was opened before; `numbered`: the rows are a batch with a number. Raises
-    ConfigError for rows that do not fit, and TableError for a table that cannot be written.
+    `rows`: as `prepare_for_query`; `table`: if it was opened before; `numbered`: the rows are a
+    batch with a number. Raises ConfigError for rows that do not fit, and TableError for a table
+    that cannot be written.
     """
     if options.tables:
         return _prepared_list(
-            options, schema, lambda one, rows: prepare(one, rows, numbered=numbered)
+            options, rows, lambda one, columns: prepare(one, [columns], numbered=numbered)
         )
-    rows = _rows(options, schema)
+    columns = _rows(options, rows[0])
     if options.route is not None:
-        return Target(options, rows)
-    return _prepared(options, rows, table, numbered=numbered)
+        return Target(options, columns)
+    return _prepared(options, columns, table, numbered=numbered)
 
 
 def _prepared(
@@ -698,19 +691,25 @@ def _prepared(
     return Target(options, rows, layout, table.storage)
 
 
-def check_given_rows(options: LakehouseOptions, schema: types.StructType) -> None:
-    """Raise ConfigError for a column of a user's DataFrame that has a name of jetspark's own."""
+def rows_given(options: LakehouseOptions, schema: types.StructType) -> list[pa.Schema]:
+    """The columns of the rows that are written, for `prepare_for_query`: those of a user's
+    DataFrame, unless it has the reports of tasks that write rows themselves. Raises ConfigError for
+    a column that no table can have, or that has a name of jetspark's own."""
+    if options.task_rows:
+        return list(options.task_rows)
     allowed = (CORRUPT, quarantine.REASON)  # these come with the rows of format jetstream
     check_reserved(f"The rows for {options.name}", schema.names, allowed=allowed)
+    return [arrow_schema(schema)]
 
 
-def check_fit(options: LakehouseOptions, schema: types.StructType) -> None:
-    """Check that the rows of a query fit, without a change. Raises ConfigError."""
-    for at, one in enumerate(options.tables):
-        check_fit(one.options, listed.schema_of(schema, at, one))
+def check_fit(options: LakehouseOptions, rows: Sequence[pa.Schema]) -> None:
+    """Check that the rows of a query fit, without a change; `rows`: as `prepare_for_query`. Raises
+    ConfigError."""
+    for one, columns in zip(options.tables, rows[1:], strict=True):
+        check_fit(one.options, [columns])
     if options.tables:
         return
-    rows = _rows(options, schema)
+    rows = _rows(options, rows[0])
     table = None if options.route is not None else formats.find_table(options.format, options.name)
     if table is None:
         check_names(rows)
@@ -750,8 +749,8 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
             )
 
 
-def _rows(options: LakehouseOptions, schema: types.StructType) -> pa.Schema:
-    left_out = {task_output.COLUMN.name, NEW, BARE_PAYLOAD, quarantine.REASON}
+def _rows(options: LakehouseOptions, schema: pa.Schema) -> pa.Schema:
+    left_out = {NEW, BARE_PAYLOAD, quarantine.REASON}
     if options.quarantine is not None:
         for name in (*quarantine.MESSAGE, CORRUPT):
             if name not in schema.names:
@@ -767,7 +766,7 @@ def _rows(options: LakehouseOptions, schema: types.StructType) -> pa.Schema:
                 "ones: those of payloads with a schema."
             )
         left_out.add(CORRUPT)
-    rows = arrow_schema(types.StructType([one for one in schema if one.name not in left_out]))
+    rows = pa.schema([one for one in schema if one.name not in left_out])
     if options.made:
         rows = _with_made(options, rows)
     if options.upsert is not None:
