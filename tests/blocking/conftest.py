@@ -1,13 +1,16 @@
-"""A blocking connection to the shared server."""
+"""A blocking connection to the shared server, and what it asks of the loop's thread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from tests.conftest import Unique
 
 from jetspark.blocking import Client, JetStream, connect
+from jetspark.blocking.loop_thread import LoopThread
 from jetspark.server import NatsServer
 
 
@@ -29,3 +32,25 @@ def stream(js: JetStream, unique: Unique) -> Iterator[str]:
     js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
     yield name
     js.delete_stream(name)
+
+
+NoteCalls = Callable[[str], list[object]]
+
+
+@pytest.fixture
+def note_calls(monkeypatch: pytest.MonkeyPatch) -> NoteCalls:
+    """`note_calls("post")`: the calls of that method of the loop's thread from now on, by us."""
+
+    def note(method: str) -> list[object]:
+        calls: list[object] = []
+        caller, call = threading.current_thread(), getattr(LoopThread, method)
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            if threading.current_thread() is caller:
+                calls.append(args)
+            return call(*args, **kwargs)
+
+        monkeypatch.setattr(LoopThread, method, noted)
+        return calls
+
+    return note

@@ -83,25 +83,6 @@ def test_prepared_messages_and_many_replies(nc: Client, unique: Unique) -> None:
     assert open_requests(nc) == 0
 
 
-def test_1000_concurrent_requests_from_16_threads(nc: Client, unique: Unique) -> None:
-    subject = unique("concurrent")
-    nc.subscribe(subject, callback=lambda m: m.respond(b"<" + m.data + b">"))
-    start = threading.Barrier(16)
-
-    def ask(first: int) -> list[tuple[int, bytes]]:
-        start.wait(30)
-        return [
-            (number, nc.request(subject, b"%d" % number, timeout=20).data)
-            for number in range(first, 1000, 16)
-        ]
-
-    with ThreadPoolExecutor(16) as pool:
-        answers = [pair for pairs in pool.map(ask, range(16)) for pair in pairs]
-    assert len(answers) == 1000
-    assert all(data == b"<%d>" % number for number, data in answers)
-    assert open_requests(nc) == 0
-
-
 def test_one_event_loop_thread_for_all_clients(shared_server: NatsServer, nc: Client) -> None:
     with connect(shared_server.url) as other:
         assert other._thread is nc._thread is current()

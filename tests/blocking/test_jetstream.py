@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from tests.blocking.conftest import NoteCalls
 from tests.blocking.eventually import eventually
 from tests.conftest import MakeServer, Unique
 from tests.support.proxies import HttpProxy
 
 from jetspark import errors
 from jetspark.blocking import Client, JetStream, connect
-from jetspark.blocking.loop_thread import LoopThread
 from jetspark.server import NatsServer
 
 
@@ -38,21 +38,13 @@ def test_blocking_streams_are_created_updated_and_deleted(js: JetStream, stream:
 
 
 def test_fetch_is_one_change_of_thread_and_acks_are_none(
-    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, stream: str, note_calls: NoteCalls
 ) -> None:
     with js.publisher() as publisher:
         for number in range(1000):
             publisher.send(f"{stream}.x", b"%d" % number)
     worker = js.create_consumer(stream, name="worker", max_ack_pending=5000)
-    changes = []
-    run = LoopThread.run
-
-    def counted(self: LoopThread, *args: object, **kwargs: object) -> object:
-        if threading.current_thread() is threading.main_thread():
-            changes.append(args)
-        return run(self, *args, **kwargs)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(LoopThread, "run", counted)
+    changes = note_calls("run")
     messages = worker.fetch(1000, timeout=5)
     for message in messages:
         message.ack()

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from tests.blocking.conftest import NoteCalls
 from tests.conftest import MakeServer, Unique
 
 from jetspark import errors
@@ -25,18 +26,9 @@ from jetspark.server import NatsServer
 from jetspark.wire.frames import pub
 
 
-def test_publishes_share_wake_ups(
-    nc: Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publishes_share_wake_ups(nc: Client, unique: Unique, note_calls: NoteCalls) -> None:
     sub = nc.subscribe(unique("many"), max_msgs=20_000)
-    wake_ups = []
-    post = LoopThread.post
-
-    def counted(self: LoopThread, call: Callable[[], object]) -> None:
-        wake_ups.append(call)
-        post(self, call)
-
-    monkeypatch.setattr(LoopThread, "post", counted)
+    wake_ups = note_calls("post")
     payload = bytes(100)
     for _ in range(20_000):
         nc.publish(sub.subject, payload)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.blocking.conftest import NoteCalls
 from tests.conftest import Unique
 
 from jetspark import errors
@@ -109,19 +109,11 @@ def test_loop_is_uvloops_if_installed(monkeypatch: pytest.MonkeyPatch, installed
 
 
 def test_a_lone_request_is_sent_without_the_loop(
-    nc: Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
+    nc: Client, unique: Unique, note_calls: NoteCalls
 ) -> None:
     nc.subscribe(subject := unique("svc"), callback=lambda message: message.respond(message.data))
     nc.request(subject, b"subscribes the inbox", timeout=5)
-    posted: list[object] = []
-    post = LoopThread.post
-
-    def noted(self: LoopThread, function: Callable[[], object]) -> None:
-        if threading.current_thread() is threading.main_thread():
-            posted.append(function)
-        post(self, function)
-
-    monkeypatch.setattr(LoopThread, "post", noted)
+    posted = note_calls("post")
     assert nc.request(subject, b"x", timeout=5).data == b"x"
     assert posted == []
 

@@ -7,31 +7,24 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 
 import pytest
+from tests.blocking.conftest import NoteCalls
 from tests.conftest import Unique
 
 from jetspark import errors
 from jetspark.blocking import Client, Message, connect
-from jetspark.blocking.loop_thread import LoopThread
 from jetspark.connection.locks import locked
 from jetspark.server import NatsServer
 
 
 def test_iterating_takes_many_messages_for_a_change_of_thread(
-    nc: Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
+    nc: Client, unique: Unique, note_calls: NoteCalls
 ) -> None:
     sub = nc.subscribe(unique("batches"), max_msgs=5000)
     for number in range(5000):
         nc.publish(sub.subject, b"%d" % number)
     nc.flush()
     assert (sub.pending_msgs, sub.delivered) == (5000, 0)
-    changes = []
-    run = LoopThread.run
-
-    def counted(self: LoopThread, *args: object, **kwargs: object) -> object:
-        changes.append(args)
-        return run(self, *args, **kwargs)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(LoopThread, "run", counted)
+    changes = note_calls("run")
     first = sub.next()
     assert (first.data, sub.pending_msgs, sub.delivered) == (b"0", 4999, 1)
     assert sub.pending_bytes == sum(len(b"%d" % number) for number in range(1, 5000))

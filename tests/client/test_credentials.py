@@ -1,10 +1,11 @@
-"""Credentials as callables, several kinds together, refusals that are tried again, TLS state."""
+"""Every form of credentials, several kinds together, refusals that are tried again, TLS state."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,29 +37,62 @@ def everywhere(url: str, **options: Any) -> None:
     link.close()
 
 
-@pytest.mark.parametrize(
-    ("conf", "options"),
-    [
-        (USERS, {"user": lambda: "u", "password": lambda: "p4ss"}),
-        (USERS, {"user": "u", "password": lambda: "p4ss"}),
-        ("authorization { token: s3cret }", {"token": lambda: "s3cret"}),
-        (
-            f"authorization {{ users = [{{nkey: {USER.public}}}] }}",
-            {"nkey_seed": lambda: USER.seed},
-        ),
-        (OPERATOR.config(), {"jwt": lambda: OPERATOR.user(USER), "nkey_seed": lambda: USER.seed}),
-        (OPERATOR.config(), {"creds": lambda: creds_text(OPERATOR.user(USER), USER.seed)}),
+OPERATED, KEYED = OPERATOR.config(), f"authorization {{ users = [{{nkey: {USER.public}}}] }}"
+TOKEN = "authorization { token: s3cret }"
+JWT = OPERATOR.user(USER)
+CREDS = creds_text(JWT, USER.seed)
+FORMS: dict[str, list[dict[str, Any]]] = {
+    USERS: [
+        {"user": lambda: "u", "password": lambda: "p4ss"},
+        {"user": "u", "password": lambda: "p4ss"},
     ],
-    ids=["user and password", "password", "token", "nkey seed", "jwt and seed", "creds"],
-)
-async def test_credentials_may_be_callables(
-    make_server: MakeServer, connect: Connect, conf: str, options: dict[str, Any]
+    TOKEN: [{"token": lambda: "s3cret"}],
+    KEYED: [
+        {"nkey_seed": USER.seed},
+        {"nkey_seed": lambda: USER.seed},
+        {"nkey_seed_file": f"# me\n {USER.seed}\r\n"},
+        {"nkey": USER.public, "sign": USER.sign},
+    ],
+    OPERATED: [
+        {"creds_file": CREDS},
+        {"creds": CREDS.replace("\n", "\r\n")},
+        {"creds": lambda: CREDS},
+        {"jwt": JWT, "nkey_seed": USER.seed},
+        {"jwt": lambda: JWT, "nkey_seed": lambda: USER.seed},
+        {"jwt": JWT, "nkey_seed_file": f"{USER.seed}\n"},
+        {"jwt": JWT, "sign": USER.sign},
+    ],
+}
+"""For each server what it lets in; a file's text stands for the file."""
+
+
+@pytest.mark.parametrize("conf", FORMS, ids=["user", "token", "nkey", "jwt"])
+async def test_every_form_of_credentials_logs_in_everywhere_and_is_not_shown(
+    make_server: MakeServer, connect: Connect, conf: str, tmp_path: Path
 ) -> None:
     server = make_server(conf)
-    nc = await connect(server.url, **options)
-    await nc.flush()
-    assert "s3cret" not in repr(nc.options)
-    await asyncio.to_thread(everywhere, server.url, **options)
+    for options in FORMS[conf]:
+        for name in options:
+            if name.endswith("_file"):
+                file = tmp_path / "secret.txt"
+                file.write_text(options[name], "utf-8")
+                options = options | {name: str(file)}
+        nc = await connect(server.url, **options)
+        await nc.flush()
+        await nc.force_reconnect()
+        shown = repr(nc) + repr(nc.options) + repr(make_options(**options))
+        assert not any(secret in shown for secret in ("s3cret", "p4ss", USER.seed, JWT))
+        await asyncio.to_thread(everywhere, server.url, **options)
+
+
+async def test_the_key_of_nobody_is_refused_and_not_shown(
+    make_server: MakeServer, connect: Connect
+) -> None:
+    server, other = make_server(KEYED), new_key()
+    for options in ({"nkey_seed": other.seed}, {"nkey": other.public, "sign": other.sign}):
+        with pytest.raises(AuthorizationError) as raised:
+            await connect(server.url, **options)
+        assert "SU" not in str(raised.value)
 
 
 async def test_a_callable_is_asked_at_each_connect(
@@ -104,10 +138,9 @@ async def test_a_callable_that_fails_is_one_sentence_without_its_secret(
 async def test_a_token_or_user_goes_with_a_key_and_each_server_takes_its_own(
     make_server: MakeServer, connect: Connect, login: dict[str, Any]
 ) -> None:
-    conf = "authorization { token: s3cret }" if "token" in login else USERS
-    servers = [make_server(conf), make_server(OPERATOR.config())]
-    servers.append(make_server(f"authorization {{ users = [{{nkey: {USER.public}}}] }}"))
-    identities = [{"nkey_seed": USER.seed}, {"creds": creds_text(OPERATOR.user(USER), USER.seed)}]
+    conf = TOKEN if "token" in login else USERS
+    servers = [make_server(conf), make_server(OPERATED), make_server(KEYED)]
+    identities = [{"nkey_seed": USER.seed}, {"creds": CREDS}]
     for server, identity in (
         (servers[0], identities[0]),
         (servers[0], identities[1]),
