@@ -324,6 +324,15 @@ async def on_leaf(hub_and_leaf: HubAndLeaf) -> AsyncIterator[Client]:
         yield client
 
 
+@pytest.fixture
+async def py_peer(shared_server: NatsServer) -> AsyncIterator[Any]:
+    """nats-py, connected to the shared server; much of it has no types."""
+    import nats
+
+    async with await nats.connect(shared_server.url) as connection:
+        yield connection
+
+
 @pytest.fixture(scope="session")
 def _js_peer_folder() -> Path:
     found = install()

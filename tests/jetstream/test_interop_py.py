@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,11 @@ from jetspark.documents.document import (
 )
 from jetspark.documents.streams import Placement, StreamConfig
 from jetspark.full_client import JetStream, connect
-from jetspark.server import NatsServer
 
 
 @pytest.fixture
-async def peer(shared_server: NatsServer) -> AsyncIterator[Any]:
-    connection = await nats.connect(shared_server.url)
-    yield connection.jetstream()
-    await connection.close()
+def peer(py_peer: Any) -> Any:
+    return py_peer.jetstream()
 
 
 def plain(value: Any) -> Any:
@@ -150,11 +147,8 @@ async def test_placement_is_read_back(make_cluster: Callable[..., Cluster], tmp_
         assert found is not None
         assert (found.name, len(found.replicas), found.extra) == ("C1", 2, {})
         assert all(peer.extra == {} and peer.active is not None for peer in found.replicas)
-        connection = await nats.connect(nc.current_server or "")
-        try:
+        async with await nats.connect(nc.current_server or "") as connection:
             theirs = (await connection.jetstream().stream_info("S")).config
-        finally:
-            await connection.close()
         assert plain(theirs.placement) == {"cluster": "C1", "tags": ["ssd", "eu"]}
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
-import nats
 import pytest
 from tests.kv.conftest import take
 
 from jetspark.errors import KeyExistsError, KeyNotFoundError
 from jetspark.kv import Bucket, Operation
-from jetspark.server import NatsServer
 
 
 @pytest.fixture
-async def their_js(shared_server: NatsServer) -> AsyncIterator[Any]:
-    nc = await nats.connect(shared_server.url)
-    yield nc.jetstream()
-    await nc.close()
+def their_js(py_peer: Any) -> Any:
+    return py_peer.jetstream()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from typing import Any
 
 import nats
@@ -13,18 +12,15 @@ from nats.js.api import ObjectMeta, ObjectMetaOptions
 
 from jetspark.errors import APIError, ObjectNotFoundError
 from jetspark.objects import ObjectStore
-from jetspark.server import NatsServer
 
 CONTENT = os.urandom(300_000)
 NAMES = ("a", "two words/ä>*.", "日本語 €", "x" * 100)
 
 
 @pytest.fixture
-async def theirs(shared_server: NatsServer, store: ObjectStore) -> AsyncIterator[Any]:
-    """Our store, opened by them; much of it has no types."""
-    nc = await nats.connect(shared_server.url)
-    yield await nc.jetstream().object_store(store.name)
-    await nc.close()
+async def theirs(py_peer: Any, store: ObjectStore) -> Any:
+    """Our store, opened by them."""
+    return await py_peer.jetstream().object_store(store.name)
 
 
 async def test_they_read_what_we_put(store: ObjectStore, theirs: Any) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
-import nats
 import pytest
 from nats import micro
 from nats.micro.request import ServiceError as TheirError
@@ -18,18 +16,10 @@ from tests.conftest import Unique
 from tests.services.conftest import Start
 
 from jetspark.errors import ServiceError
-from jetspark.server import NatsServer
 from jetspark.services import Request, Services
 
 
-@pytest.fixture
-async def peer(shared_server: NatsServer) -> AsyncIterator[Any]:
-    nc = await nats.connect(shared_server.url)
-    yield nc
-    await nc.close()
-
-
-async def test_they_find_and_call_our_service(start: Start, peer: Any) -> None:
+async def test_they_find_and_call_our_service(start: Start, py_peer: Any) -> None:
     service = await start(metadata={"a": "b"}, description="ours")
     group = service.add_group(service.name)
 
@@ -40,15 +30,15 @@ async def test_they_find_and_call_our_service(start: Start, peer: Any) -> None:
 
     await group.add_endpoint("echo", echo, metadata={"c": "d"})
     subject = f"{service.name}.echo"
-    reply = await peer.request(subject, b"hi", headers={"k": "v"})
+    reply = await py_peer.request(subject, b"hi", headers={"k": "v"})
     assert (reply.data, reply.headers) == (b"hi", {"k": "v"})
-    reply = await peer.request(subject, b"refuse")
+    reply = await py_peer.request(subject, b"refuse")
     assert reply.data == b"body"
     assert reply.headers["Nats-Service-Error"] == "refused by us"
     assert reply.headers["Nats-Service-Error-Code"] == "409"
 
     async def ask(verb: str) -> Any:
-        return json.loads((await peer.request(f"$SRV.{verb}.{service.name}.{service.id}")).data)
+        return json.loads((await py_peer.request(f"$SRV.{verb}.{service.name}.{service.id}")).data)
 
     ping = TheirPing.from_dict(await ask("PING"))
     assert (ping.name, ping.id, ping.version) == (service.name, service.id, "1.0.0")
@@ -68,11 +58,11 @@ async def test_they_find_and_call_our_service(start: Start, peer: Any) -> None:
 
 
 async def test_we_find_and_call_their_service(
-    peer: Any, services: Services, unique: Unique
+    py_peer: Any, services: Services, unique: Unique
 ) -> None:
     name = unique("py")
     service = await micro.add_service(
-        peer, name=name, version="2.0.0", description="theirs", stats_handler=lambda _: {"x": 1}
+        py_peer, name=name, version="2.0.0", description="theirs", stats_handler=lambda _: {"x": 1}
     )
 
     async def echo(request: Any) -> None:
@@ -85,8 +75,8 @@ async def test_we_find_and_call_their_service(
     group = service.add_group(name=name, queue_group="theirs")
     await group.add_endpoint(name="echo", handler=echo, metadata={"a": "b"})
     await group.add_endpoint(name="bare", handler=echo)  # its metadata are null
-    await peer.flush()
-    await peer.flush()
+    await py_peer.flush()
+    await py_peer.flush()
     subject = f"{name}.echo"
     assert (await services.request(subject, b"hi")).data == b"hi"
     with pytest.raises(ServiceError) as raised:
