@@ -91,9 +91,10 @@ async def test_messages_small_and_large_pass(
         assert [message.headers["N"] for message in got if message.headers] == [
             str(n) for n in range(len(got))
         ]
-    for n in range(20_000):
-        other.publish_nowait("a", b"%d" % n)
-    assert [(await here.next(10)).data for _ in range(20_000)] == [b"%d" % n for n in range(20_000)]
+    numbers = [b"%d" % n for n in range(5000)]
+    for number in numbers:
+        other.publish_nowait("a", number)
+    assert [(await here.next(10)).data for _ in numbers] == numbers
 
 
 async def test_compression_is_used_when_both_sides_are_willing(

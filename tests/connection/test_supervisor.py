@@ -734,8 +734,8 @@ async def test_server_that_reads_nothing_gets_one_pong(server: ScriptedServer, l
 async def test_not_all_errors_are_logged(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     made = await link()
     with caplog.at_level(logging.WARNING, "jetspark"):
-        made.peer.send(b"-ERR 'foo bar'\r\n" * 5000)
-        for _ in range(5000):
+        made.peer.send(b"-ERR 'foo bar'\r\n" * 500)
+        for _ in range(500):
             await soon(made.errors.get())
     assert len(caplog.records) == MAX_LOGGED + 1
     assert "the next ones are only counted" in caplog.text

@@ -70,16 +70,16 @@ async def test_a_cancelled_task_gives_its_room_to_the_next() -> None:
 
 async def grown(call: Callable[[], Awaitable[object]]) -> float:
     """Bytes that each call in vain leaves behind."""
-    for _ in range(200):
+    for _ in range(100):
         await call()
     gc.collect()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        for _ in range(1000):
+        for _ in range(400):
             await call()
         gc.collect()
-        return (tracemalloc.get_traced_memory()[0] - before) / 1000
+        return (tracemalloc.get_traced_memory()[0] - before) / 400
     finally:
         tracemalloc.stop()
 
