@@ -1,6 +1,6 @@
 """Datums of Avro as columns: by the C kernel, or by `avro_plain` where it was not built.
 
-The types are those of Spark's `from_avro`; docs/guide-payloads.md has the differences.
+The types are those of Spark's `from_avro`; docs/payloads.md has the differences.
 """
 
 from __future__ import annotations

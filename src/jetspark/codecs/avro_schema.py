@@ -1,6 +1,6 @@
 """Schemas of Avro, as Spark has them: Avro's specification, "Schema Declaration" and "Names".
 
-The types are those of Spark's `from_avro`; docs/guide-payloads.md has the differences.
+The types are those of Spark's `from_avro`; docs/payloads.md has the differences.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the fields of Protobuf's messages become: columns, and a plan of how they are read.
 
-The types are those of Spark's `from_protobuf`; docs/guide-payloads.md has the differences. The C
+The types are those of Spark's `from_protobuf`; docs/payloads.md has the differences. The C
 kernel (`wire/_protobuf.h`) follows the plan.
 """
 
