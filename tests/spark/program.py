@@ -1,14 +1,13 @@
 """One program for every deployment: counts a stream, copies it exactly once, counts the copy, and
 makes a table of it while a listener follows.
 
-Arguments: where Spark is (local[2], spark://…, sc://…), the server's URL, two streams, a folder.
+Arguments: where Spark is (sc://…), the server's URL, two streams, a folder.
 Prints its findings as a line of JSON.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 
@@ -24,15 +23,7 @@ RIGHT = dict.fromkeys(("counted", "copied", "different", "ingested", "told"), CO
 
 
 def main(spark_at: str, *arguments: str) -> None:
-    builder = SparkSession.builder.appName("program")
-    builder = builder.remote(spark_at) if spark_at.startswith("sc://") else builder.master(spark_at)
-    if not spark_at.startswith("sc://"):
-        conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-        conf |= {"spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
-        conf |= {"spark.executor.extraJavaOptions": os.environ.get("EXECUTORS", "")}
-        for name, value in (conf | {"spark.executor.cores": "1"}).items():
-            builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    spark = SparkSession.builder.appName("program").remote(spark_at).getOrCreate()
     print(json.dumps(findings(spark, *arguments)))
     spark.stop()
 

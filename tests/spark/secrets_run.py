@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 from pyspark.errors import PySparkException
@@ -19,6 +21,8 @@ from jetspark.spark import direct
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.queries import start_query
 from jetspark.spark.session import close_session, local_session
+
+S3_SECRET = "a hidden=\\ of\n \té😀#!:"
 
 ENDPOINTS = (
     "environment", "jobs", "stages", "executors", "allexecutors", "sql?details=true",
@@ -35,14 +39,30 @@ def main(folder: Path, options: dict[str, str], task_secret: str) -> None:
     (folder / "events").mkdir()
     conf = {"spark.ui.enabled": "true", "spark.ui.port": "0", "spark.eventLog.enabled": "true"}
     conf |= {"spark.eventLog.dir": (folder / "events").as_uri(), "spark.eventLog.compress": "false"}
+    conf |= {"spark.hadoop.fs.s3a.secret.key": S3_SECRET, "spark.driver.memory": "700m"}
     spark = local_session("secrets", master="local[2]", log_file=folder / "spark.log", conf=conf)
     spark.sparkContext.setLogLevel("INFO")
     try:
+        check_settings(spark, folder / "spark.log")
         work(spark, folder, options)
         ingest(spark, folder, options, task_secret)
         show(spark, folder)
     finally:
         close_session(spark)
+
+
+def check_settings(spark: SparkSession, log: Path) -> None:
+    """They arrive, and whoever is on the machine, and sees the arguments of all processes, does
+    not see them."""
+    context: Any = spark.sparkContext
+    heap = context._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20
+    assert 600 < heap <= 700
+    assert context._jsc.hadoopConfiguration().get("fs.s3a.secret.key") == S3_SECRET
+    assert spark.conf.get("spark.of.defaults") == "yes"
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    if sys.platform == "linux":
+        process = f"/proc/{context._gateway.proc.pid}/cmdline"
+        assert b"hidden" not in Path(process).read_bytes()
 
 
 def work(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:

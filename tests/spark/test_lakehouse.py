@@ -12,14 +12,23 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import (
+    ArrayType,
+    DayTimeIntervalType,
+    NullType,
+    StructType,
+    YearMonthIntervalType,
+)
 from tests.spark.conftest import failure
 from tests.support.streams import Admin, numbered
 from tests.support.table_readers import by_duckdb, column
+from tests.support.tasks import batch_writer
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import TableName
 from jetspark.server import NatsServer
+from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.queries import source_options, start_writing
 from jetspark.spark.replay import Replay
 
@@ -129,42 +138,46 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
 
     for said, call in (
         ("no column more: set the option 'mergeSchema'", lambda: save(more, format_, table)),
-        (
-            "id is int64 in the table and string in the rows",
-            lambda: save(rows.withColumn("id", F.col("id").cast("string")), format_, table),
-        ),
-        (
-            "'id' and 'ID' have the same name",
-            lambda: save(rows.withColumnRenamed("id", "ID"), format_, table, mergeSchema="true"),
-        ),
-        ("partitioned by kind, not by id", lambda: save(rows, format_, table, partitionBy="id")),
         ("did you mean 'partitionBy'", lambda: save(rows, format_, table, partitionsBy="id")),
-        ("is for streaming queries", lambda: save(rows, format_, table, writerName="x")),
-        ("is for reading", lambda: save(rows, format_, table, versionAsOf="1")),
-        ("must be a size of at least 64k", lambda: save(rows, format_, table, targetFileSize="9")),
-        ("must be hours, days or w", lambda: save(rows, format_, table, keepVersions="9")),
         ("is for writing", lambda: load(spark, format_, table, mergeSchema="true")),
         ("no .* table at .*none", lambda: load(spark, format_, tmp_path / "none")),
         ("prune", lambda: load(spark, format_, table, prune="kind ==== 1").collect()),
         ("has no (version|snapshot) 77", lambda: load(spark, format_, table, versionAsOf="77")),
-        ("'versionAsOf' must be the number", lambda: load(spark, format_, table, versionAsOf="-1")),
-        ("'v' of type variant", lambda: save(also("parse_json('1') v"), format_, table)),
-        ("'t' of type interval", lambda: save(also("array(INTERVAL '1' DAY) t"), format_, table)),
-        ("'t' of type interval", lambda: save(also("INTERVAL '1' YEAR t"), format_, table)),
-        (
-            "'s' of type struct<>",
-            lambda: save(also("from_json('{}', 'a STRUCT<>') s"), format_, table),
-        ),
-        ("'n' of type void", lambda: save(also("null n"), format_, table)),
-        ("The rows have no columns", lambda: save(rows.select(), format_, tmp_path / "none")),
-        ("'sequenceBy' goes with 'keys'", lambda: save(rows, format_, table, sequenceBy="id")),
-        ("no column 'key'; there are id", lambda: save(rows, format_, table, keys="key")),
+        ("'v' of type variant", lambda: save(rows.selectExpr("parse_json('1') v"), format_, table)),
         ("write with mode..append", lambda: save(rows, format_, table, "overwrite", keys="id")),
-        ("must be zstd, snappy", lambda: save(rows, format_, table, compression="snappi")),
     ):
         sentence = failure(call)
         assert re.search(said, sentence), sentence
         assert "Traceback" not in sentence
+    columns = rows.schema
+    in_other_case = StructType().add("ID", "long").add("kind", "string")
+    of_text = StructType().add("id", "string").add("kind", "string")
+    interval = ArrayType(DayTimeIntervalType())
+    for said, schema, options in (
+        ("id is int64 in the table and string in the rows", of_text, {}),
+        ("'id' and 'ID' have the same name", in_other_case, {"mergeSchema": "true"}),
+        ("partitioned by kind, not by id", columns, {"partitionBy": "id"}),
+        ("is for streaming queries", columns, {"writerName": "x"}),
+        ("is for reading", columns, {"versionAsOf": "1"}),
+        ("must be a size of at least 64k", columns, {"targetFileSize": "9"}),
+        ("must be hours, days or w", columns, {"keepVersions": "9"}),
+        ("'versionAsOf' must be the number", columns, {"versionAsOf": "-1"}),
+        ("'t' of type interval", StructType().add("t", interval), {}),
+        ("'t' of type interval", StructType().add("t", YearMonthIntervalType()), {}),
+        ("'s' of type struct<>", StructType().add("s", StructType()), {}),
+        ("'n' of type void", StructType().add("n", NullType()), {}),
+        ("The rows have no columns", StructType(), {}),
+        ("'sequenceBy' goes with 'keys'", columns, {"sequenceBy": "id"}),
+        ("no column 'key'; there are id", columns, {"keys": "key"}),
+        ("must be zstd, snappy", columns, {"compression": "snappi"}),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            batch_writer(
+                parse_lakehouse_options(
+                    Format(format_), {"path": str(table), **options}
+                ).for_batch(),
+                schema,
+            )
     assert column(format_, table, "id") == Counter(range(10))
     save(more, format_, table, mergeSchema="true", keepVersions="2d")
     properties = open_table(Format(format_), TableName(path=str(table))).facts().properties

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import MakeServer
+from tests.spark.secrets_run import S3_SECRET
 from tests.support.accounts import new_key
 from tests.support.processes import ended
 
@@ -48,14 +49,16 @@ def test_no_secret_is_shown_anywhere(url: str, tmp_path: Path) -> None:
     options |= {"user": "me", "password": PASSWORD, "nkeySecret": SEED.seed}
     folder = tmp_path / "run"
     folder.mkdir()
-    done = ended(sys.executable, RUN, folder, json.dumps(options), TASK_SECRET)
+    (tmp_path / "spark-defaults.conf").write_text("spark.of.defaults yes\n")
+    arguments = (folder, json.dumps(options), TASK_SECRET)
+    done = ended(sys.executable, RUN, *arguments, SPARK_CONF_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
     found = [
         f"{file.relative_to(folder)}: …{context(text, secret)}…"
         for file in [*folder.rglob("*")]
         if file.is_file()
         for text in [file.read_bytes().decode("utf-8", "replace")]
-        for secret in (PASSWORD, SEED.seed, KEY_PHRASE, TASK_SECRET)
+        for secret in (PASSWORD, SEED.seed, KEY_PHRASE, TASK_SECRET, S3_SECRET)
         if secret in text
     ]
     assert found == []

@@ -219,36 +219,6 @@ def test_the_sockets_of_workers_are_in_a_folder_that_only_this_user_can_open(
     assert [one for one in folder.iterdir() if one.is_socket()]
 
 
-SETTINGS = """
-import os, stat, sys
-from pathlib import Path
-from pyspark import SparkContext
-from jetspark.spark.session import close_session, local_session
-
-log = Path(sys.argv[1])
-secret = "a secret=\\\\ of\\n \\té😀#!:"
-conf = {"spark.hadoop.fs.s3a.secret.key": secret, "spark.driver.memory": "700m"}
-spark = local_session("settings", log_file=log, conf=conf)
-arguments = Path(f"/proc/{SparkContext._gateway.proc.pid}/cmdline").read_bytes()
-jvm = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()
-print(b"secret" in arguments, 600 < jvm.maxMemory() >> 20 <= 700, stat.S_IMODE(log.stat().st_mode))
-print(spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key") == secret)
-print(spark.conf.get("spark.of.defaults"))
-close_session(spark)
-"""
-
-
-@pytest.mark.full
-@pytest.mark.spark
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_settings_and_the_log_are_for_this_user_alone(tmp_path: Path) -> None:
-    """Whoever is on the machine sees the arguments of all processes."""
-    (tmp_path / "spark-defaults.conf").write_text("spark.of.defaults yes\n")
-    ran = ended(*(sys.executable, "-c", SETTINGS, tmp_path / "log"), SPARK_CONF_DIR=str(tmp_path))
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split() == ["False", "True", str(0o600), "True", "yes"]
-
-
 def test_sparks_ports_serve_only_who_knows_the_secret(spark: SparkSession) -> None:
     """Every user of this machine reaches them, and what comes is unpickled in Java's way."""
     jvm: Any = spark._jvm

@@ -95,17 +95,20 @@ def standalone_cluster(folder: Path, workers: int = 2, cores: int = 1) -> Iterat
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[str]:
-    """A Spark Connect server on local[2]; its URL."""
+def connect_server(folder: Path, master: str) -> Iterator[str]:
+    """A Spark Connect server with executors of one core; its URL."""
     port = free_port("127.0.0.1")
     log = folder / "connect.log"
     with _process(
         log,
         "spark-submit",
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
-        *("--master", "local[2]", "--conf", f"spark.connect.grpc.binding.port={port}"),
+        *("--master", master, "--conf", f"spark.connect.grpc.binding.port={port}"),
         *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"),
+        *("--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.executor.memory=512m"),
+        *("--conf", "spark.executor.cores=1"),
+        *("--conf", f"spark.executor.extraJavaOptions={jvm_options()}"),
         *("--conf", f"spark.sql.warehouse.dir={folder / 'warehouse'}"),
     ) as process:
         _wait(lambda: "Spark Connect server started at" in log.read_text(), process, log)
