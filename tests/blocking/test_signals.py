@@ -103,7 +103,7 @@ def test_requests_go_on(nc: Client, interrupted: Interrupt, unique: Unique) -> N
         for _ in range(30):
             nc.request(subject, b"x", timeout=10)
 
-    assert sum(interrupted(ask) for _ in range(1500)) > 500
+    assert sum(interrupted(ask) for _ in range(800)) > 250
     assert nc.request(subject, b"y", timeout=10).data == b"y"
 
 

@@ -62,7 +62,7 @@ def check_lost(nc: Client, error: BaseException) -> None:
     """It is no timeout, as it comes at once; what went wrong is its cause and last_error."""
     assert isinstance(error, errors.ConnectionClosedError)
     assert not isinstance(error, TimeoutError)
-    assert isinstance(error.__cause__, errors.ServerRefusedError)
+    assert isinstance(error.__cause__, errors.ServerRefusedError | errors.BrokenSocketError)
     assert nc.last_error is error.__cause__
     with pytest.raises(errors.ConnectionClosedError):
         nc.publish_nowait("a")
@@ -137,7 +137,8 @@ async def test_request_reconnecting_continues(own: Client, nats_server: NatsServ
     assert own.stats.reconnects == 1
 
 
-async def test_ping_reconnecting_is_closed(own: Client, nats_server: NatsServer) -> None:
+async def test_ping_reconnecting_is_closed(nats_server: NatsServer, connect: Connect) -> None:
+    own = await connect(nats_server.url, max_reconnect_attempts=5)
     nats_server.pause()  # so that the PING is not answered before the end
     task = asyncio.create_task(own.flush(LONG))
     await asyncio.sleep(0)

@@ -74,6 +74,12 @@ async def test_leaving_the_block_stores_all_in_order(js: JetStream, atomic: str)
     assert [msg.data for msg in messages][1:] == [b"%d" % number for number in range(1, 101)]
 
 
+async def test_many_tasks_may_add(js: JetStream, atomic: str) -> None:
+    async with js.atomic_batch() as batch:
+        numbers = await asyncio.gather(*(batch.add(f"{atomic}.a") for _ in range(50)))
+    assert sorted(numbers) == list(range(1, 51))
+
+
 async def test_one_message_is_a_batch_too_and_none_is_not(js: JetStream, atomic: str) -> None:
     async with js.atomic_batch() as batch:
         with pytest.raises(errors.ConfigError, match="empty"):

@@ -404,10 +404,10 @@ async def test_an_outage_changes_no_order(
 async def test_after_kill_9_every_publish_is_stored_or_reported(own: Own, identified: bool) -> None:
     js = own.nc.jetstream(timeout=10)
     async with js.publisher(500, raise_failures=False) as publisher:
-        for number in range(30_000):
+        for number in range(15_000):
             msg_id = str(number) if identified else None
             await publisher.send("s", b"%d" % number, msg_id=msg_id)
-            if number % 10_000 == 5_000:
+            if number % 5000 == 2500:
                 await asyncio.to_thread(own.server.kill)
                 await asyncio.to_thread(own.server.start)
                 await eventually(lambda: own.nc.is_connected)
@@ -419,8 +419,8 @@ async def test_after_kill_9_every_publish_is_stored_or_reported(own: Own, identi
         assert batch
         stored += numbers(batch)
     reported = {one.index for one in publisher.failed}
-    assert set(stored) | reported == set(range(30_000))
-    assert publisher.acked + len(reported) == 30_000
+    assert set(stored) | reported == set(range(15_000))
+    assert publisher.acked + len(reported) == 15_000
     assert len(stored) == len(set(stored))
     assert not (identified and reported)
 

@@ -57,7 +57,7 @@ async def test_what_was_answered_is_there_and_nothing_is_there_twice(
 
     async def write(number: int) -> None:
         async with connect(registry_server.url) as nc:
-            registry = nc.schema_registry(timeout=2)
+            registry = nc.schema_registry(timeout=1)
             for turn in count():
                 if done.is_set():
                     return
@@ -80,7 +80,7 @@ async def test_what_was_answered_is_there_and_nothing_is_there_twice(
         async with connect(registry_server.url) as nc:
             while True:
                 try:
-                    found = await nc.schema_registry(timeout=2).schemas()
+                    found = await nc.schema_registry(timeout=1).schemas()
                     return [(one.version, one.definition) for one in found]
                 except (RegistryError, RequestTimeoutError):
                     await asyncio.sleep(0.1)

@@ -59,7 +59,7 @@ _DECODERS |= {f"codecs/{one}.py" for one in ("connect", "debezium", "json_schema
 _OURS = {"spark/lag.py", "spark/checkpoints.py", "spark/fast_start/fork_server.py", "wire/trace.py"}
 _OURS |= {"spark/direct.py", "spark/lakehouse/ledger.py", "spark/lakehouse/options.py"}
 _OURS |= {"lakehouse/routes.py", "spark/lakehouse/growth.py", "registry/json_rules.py"}
-_OURS |= {"lakehouse/statistics.py", "spark/task_output.py"}
+_OURS |= {"lakehouse/statistics.py", "spark/task_output.py", "spark/table_rows.py"}
 
 
 def test_nothing_else_decodes_json_or_messagepack() -> None:
