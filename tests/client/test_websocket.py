@@ -91,10 +91,10 @@ async def test_messages_small_and_large_pass(
         assert [message.headers["N"] for message in got if message.headers] == [
             str(n) for n in range(len(got))
         ]
-    numbers = [b"%d" % n for n in range(5000)]
-    for number in numbers:
-        other.publish_nowait("a", number)
-    assert [(await here.next(10)).data for _ in numbers] == numbers
+    many = [b"%d" % n for n in range(5000)]
+    for payload in many:
+        other.publish_nowait("a", payload)
+    assert [(await here.next(10)).data for _ in many] == many
 
 
 async def test_compression_is_used_when_both_sides_are_willing(
