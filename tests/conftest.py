@@ -124,12 +124,22 @@ def pytest_collection_modifyitems(
             item.add_marker("tables")
     yield  # to what -m leaves out
     if _WORKER is not None:  # the same order in all
-        slow = {item.path for item in items if _is_slow(item)}
-        items.sort(key=lambda i: (not _uses_of_spark(i.path), i.path not in slow, i.path))
+        ranks: dict[Path, int] = {}
+        for item in items:
+            ranks[item.path] = min(_rank(item), ranks.get(item.path, _QUICK))
+        items.sort(key=lambda i: (not _uses_of_spark(i.path), ranks[i.path], i.path))
 
 
-def _is_slow(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in ("server", "spark", "tables"))
+_QUICK = 2
+
+
+def _rank(item: pytest.Item) -> int:
+    """Small: a file with this test begins early, since one that ends late would be waited for."""
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    if folder in FULL_FOLDERS or item.get_closest_marker("full"):
+        return 0
+    markers = ("server", "spark", "tables")
+    return 1 if any(map(item.get_closest_marker, markers)) else _QUICK
 
 
 @cache
