@@ -79,7 +79,7 @@ class Sink:
     history: bool = False
     """The table keeps all of them."""
     codec: str = ""
-    """Payloads are in avro or protobuf, and 1 of 1,000 is damaged."""
+    """Payloads are in avro, in protobuf, or nested JSON, and 1 of 1,000 is damaged."""
 
     def arguments(self, folder: Path) -> list[str]:
         to = "t"
@@ -103,7 +103,7 @@ class Sink:
         if self.history:
             found.append("--history")
         if self.codec:
-            schema = folder / ("row.avsc" if self.codec == "avro" else "row.proto")
+            schema = folder / ("row.proto" if self.codec == "protobuf" else "row.txt")
             schema.write_text(_SCHEMAS[self.codec])
             found += ["--decode", self.codec, "--schema-file", str(schema)]
         place = f"stream:{_LETTERS}" if self.letters else f"{folder}/aside"
@@ -146,10 +146,15 @@ _SCHEMAS = {
     "avro": """{"type": "record", "name": "Row", "fields": [
         {"name": "k", "type": "string"}, {"name": "n", "type": "long"}]}""",
     "protobuf": 'syntax = "proto3"; message Row { string k = 1; int64 n = 2; }',
+    "json": "k STRING, n BIGINT, pos STRUCT<n: BIGINT, of: MAP<STRING, DOUBLE>>, "
+    "tags ARRAY<STRING>",
 }
 
 
 def _encoded(codec: str, key: str, number: int) -> bytes:
+    if codec == "json":
+        inner = {"n": number, "of": {key: 0.5}}
+        return json.dumps({"k": key, "n": number, "pos": inner, "tags": [key, "é"]}).encode()
     text = key.encode()
     if codec == "avro":
         return bytes([2 * len(text)]) + text + uvarint(2 * number)
@@ -265,6 +270,8 @@ def stored(folder: Path, sink: Sink) -> Iterator[Row]:
             continue
         site_of = "split_part(subject, '.', 2)" if sink.listed else "site"
         value = "to_json(t)" if sink.evolve else "n"
+        if sink.codec == "json":
+            value = "CASE WHEN pos.n = n AND pos['of'][k] = 0.5 AND tags = [k, 'é'] THEN n END"
         query = f"SELECT k, seq, {value}, {site_of} FROM t AS t"
         for key, seq, found, site in by_duckdb(format_, table, query):
             right = sink.few and table.name in (key, "rest")
@@ -435,6 +442,7 @@ _SINKS = {
     "changes": Sink(changes=2_000),
     "history": Sink(changes=2_000, history=True),
     "avro": Sink(aside=True, codec="avro"),
+    "nested JSON": Sink(aside=True, codec="json"),
     "protobuf, many tables": Sink(many=True, aside=True, codec="protobuf"),
     "letters": Sink(aside=True, letters=True),
     "many tables, letters": Sink(many=True, aside=True, letters=True),
