@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,6 +76,42 @@ REFUSED: dict[str, Callable[[], Any]] = {
 }
 
 
+class Pair(ctypes.Structure):
+    """Fields whose names have the letters of formats."""
+
+    _fields_ = (("you", ctypes.c_uint8), ("who", ctypes.c_uint8))
+
+
+MORE_TAKEN: dict[str, Callable[[], Any]] = {
+    "bytes_": lambda: np.bytes_(b"abc"),
+    "array of bytes": lambda: np.frombuffer(b"abc", np.uint8),
+    "numbers": lambda: np.array([1, 2], "<u2"),
+    "structures": lambda: np.zeros(2, [("you", "u1"), ("who", "u1")]),
+    "no bytes": lambda: np.zeros(0, np.uint8),
+    "structure of ctypes": lambda: Pair(1, 2),
+    "text buffer of ctypes": lambda: ctypes.create_string_buffer(b"ab"),
+}
+# NumPy's texts and numbers have a buffer of their memory, whatever their class.
+MORE_REFUSED: dict[str, Callable[[], Any]] = {
+    "str_": lambda: np.str_("abc"),
+    "int64": lambda: np.int64(5),
+    "uint8": lambda: np.uint8(5),
+    "float64": lambda: np.float64(1.5),
+    "float32": lambda: np.float32(1.5),
+    "complex": lambda: np.complex128(1j),
+    "bool": lambda: np.True_,
+    "datetime64": lambda: np.datetime64("2026-01-01"),
+    "array of one number": lambda: np.array(5),
+    "array of texts": lambda: np.array(["abc", "d"]),
+    "array of objects": lambda: np.array([None]),
+    "one text in an array": lambda: np.array("abc"),
+    "texts in a structure": lambda: np.zeros(2, [("name", "U3"), ("n", "i4")]),
+    "array.array of text": lambda: array.array("u", "abc"),
+    "text of ctypes": lambda: ctypes.create_unicode_buffer("abc"),
+    "number of ctypes": lambda: ctypes.c_int(5),
+}
+
+
 def released() -> memoryview:
     view = memoryview(b"x")
     view.release()
@@ -84,19 +121,20 @@ def released() -> memoryview:
 # -- one place decides ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", TAKEN)
+@pytest.mark.parametrize("kind", TAKEN | MORE_TAKEN)
 def test_bytes_like_payload_is_sent_as_its_bytes(kind: str) -> None:
-    payload = TAKEN[kind]()
+    payload = (TAKEN | MORE_TAKEN)[kind]()
     found = payload_bytes(payload)
     assert type(found) is bytes
     assert found == memoryview(payload).tobytes()
 
 
-@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("kind", REFUSED | MORE_REFUSED)
 def test_everything_else_is_refused_with_advice(kind: str) -> None:
     with pytest.raises(TypeError, match=r"A payload is bytes, not .*: .*") as raised:
-        payload_bytes(REFUSED[kind]())
+        payload_bytes((REFUSED | MORE_REFUSED)[kind]())
     assert isinstance(raised.value, errors.BadPayloadError)
+    assert kind in REFUSED or str(raised.value).endswith("encode it first.")
 
 
 # -- in every call -------------------------------------------------------------------------------
