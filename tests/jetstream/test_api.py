@@ -122,6 +122,9 @@ async def test_contexts_share_a_client(make_server: MakeServer) -> None:
             assert (await js.account_info()).domain == "hub"
         with pytest.raises(errors.JetStreamNotEnabledError, match="'elsewhere'"):
             await JetStream(nc, domain="elsewhere").account_info()
+
+
+async def test_a_server_without_jetstream_raises_not_enabled(make_server: MakeServer) -> None:
     async with connect(make_server(jetstream=False).url) as nc:
         with pytest.raises(errors.JetStreamNotEnabledError, match="this server"):
             await JetStream(nc).account_info()
