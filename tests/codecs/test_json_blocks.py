@@ -6,11 +6,13 @@ What it makes of them is what the decoder in Python makes, which reads none of i
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import mmap
 import os
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -66,6 +68,19 @@ def test_a_string_may_end_with_the_payload_at_each_offset() -> None:
         "t STRING", (b'{"t":"' + b"x" * offset + end for offset in _OFFSETS for end in _ENDS)
     )
     assert None not in reasons
+
+
+def test_a_string_is_utf_8_as_python_has_it() -> None:
+    leads = bytes.fromhex("7f80bfc0c1c2dfe0e1ecedeeeff0f1f3f4f5ff")
+    tails = bytes.fromhex("7f808f909fa0bfc0ff")
+    parts = [bytes(part) for part in itertools.product(leads, tails, tails, tails)]
+    reasons = _compare("t STRING", (b'{"t":"%s"}' % part for part in parts))
+    for part, reason in zip(parts, reasons, strict=True):
+        with suppress(UnicodeDecodeError):
+            part.decode()
+            assert reason is None, part
+            continue
+        assert reason is not None, part
 
 
 @pytest.mark.parametrize("digits", ["1234567890" * 5, "0" * 50, "10" * 25, "9" * 50])

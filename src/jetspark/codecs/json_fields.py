@@ -35,11 +35,12 @@ class JsonFields:
         around payloads; `payload`: the column that has them. Raises ConfigError for a type that
         JSON has no values of."""
         self.fields = fields
+        self._columns = list(fields)
         self._payload = payload
         self._framing = framing
         in_payloads = [(names or {}).get(name, name) for name in fields.names]
         self._decoder = JsonDecoder(fields, in_payloads)
-        named = [one.with_name(name) for one, name in zip(fields, in_payloads, strict=True)]
+        named = [one.with_name(name) for one, name in zip(self._columns, in_payloads, strict=True)]
         self.plan: Final = None if json_columns is None else plan_of(named, _MAX_DEPTH)
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
@@ -81,7 +82,7 @@ class JsonFields:
         if found is None:
             raise sizes.too_large()
         left, buffers = found
-        columns = arrays_of(list(self.fields), buffers)
+        columns = arrays_of(self._columns, buffers)
         if not any(left):
             return columns, pa.nulls(rows, pa.string())
         is_left = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(left)])

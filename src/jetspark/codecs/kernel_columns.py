@@ -99,15 +99,17 @@ def arrays_of(fields: Sequence[pa.Field], buffers: Sequence[ColumnBuffers]) -> l
 
 
 def _array_of(kind: pa.DataType, parts: Iterator[ColumnBuffers]) -> pa.Array:
-    rows, *buffers = next(parts)
-    valid, values, offsets = (one if one is None else pa.py_buffer(one) for one in buffers)
-    if pa.types.is_nested(kind):
-        children = [_array_of(one.type, parts) for one in fields_below(kind)]
-        own = [valid] if pa.types.is_struct(kind) else [valid, offsets]
-        return pa.Array.from_buffers(kind, rows, own, children=children)
-    if kind in (pa.string(), pa.binary()):
-        return pa.Array.from_buffers(kind, rows, [valid, offsets, values])
-    return pa.Array.from_buffers(kind, rows, [None] if kind == pa.null() else [valid, values])
+    rows, valid, values, offsets = next(parts)
+    if kind.num_buffers == 1:
+        own = [valid]
+    elif kind.num_buffers == 3:
+        own = [valid, offsets, values]
+    else:
+        own = [valid, offsets if kind.num_fields else values]
+    below = fields_below(kind) if kind.num_fields else ()
+    children = [_array_of(one.type, parts) for one in below]
+    buffers = [one if one is None else pa.py_buffer(one) for one in own]
+    return pa.Array.from_buffers(kind, rows, buffers, children=children)
 
 
 def buffers_of(payloads: Any) -> tuple[memoryview, memoryview]:

@@ -208,33 +208,39 @@ int64_t days_of(int year, int month, int day) {
 
 /* -- UTF-8 --------------------------------------------------------------------------------------- */
 
-size_t wide_size(const uint8_t *at, const uint8_t *end) {
+static int is_tail(uint8_t byte) {
+    return (byte & 0xC0) == 0x80;
+}
+
+/* The bytes of one character of two to four bytes, or 0. */
+static inline ptrdiff_t wide_size(const uint8_t *at, ptrdiff_t size) {
     uint8_t first = at[0];
-    int size = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    if (first < 0xC2 || first > 0xF4 || end - at < size)
-        return 0;
-    for (int i = 1; i < size; i++)
-        if ((at[i] & 0xC0) != 0x80)
-            return 0;
-    if ((first == 0xE0 && at[1] < 0xA0) || (first == 0xED && at[1] > 0x9F) ||
-        (first == 0xF0 && at[1] < 0x90) || (first == 0xF4 && at[1] > 0x8F))
-        return 0;
-    return (size_t)size;
+    if (first < 0xE0)
+        return first >= 0xC2 && size >= 2 && is_tail(at[1]) ? 2 : 0;
+    if (first < 0xF0)
+        return size >= 3 && is_tail(at[1]) && is_tail(at[2]) && (first > 0xE0 || at[1] >= 0xA0) &&
+                       (first != 0xED || at[1] < 0xA0)
+                   ? 3
+                   : 0;
+    return first <= 0xF4 && size >= 4 && is_tail(at[1]) && is_tail(at[2]) && is_tail(at[3]) &&
+                   (first > 0xF0 || at[1] >= 0x90) && (first < 0xF4 || at[1] < 0x90)
+               ? 4
+               : 0;
 }
 
 int is_utf8(const uint8_t *at, size_t size) {
     const uint8_t *end = at + size;
     while (at < end) {
         uint64_t eight;
-        if (end - at >= 8 && (memcpy(&eight, at, 8), (eight & 0x8080808080808080) == 0)) {
-            at += 8;
-        } else if (*at < 0x80) {
-            at++;
-        } else {
-            size_t wide = wide_size(at, end);
+        if (*at >= 0x80) {
+            ptrdiff_t wide = wide_size(at, end - at);
             if (wide == 0)
                 return 0;
             at += wide;
+        } else if (end - at >= 8 && (memcpy(&eight, at, 8), (eight & 0x8080808080808080) == 0)) {
+            at += 8;
+        } else {
+            at++;
         }
     }
     return 1;

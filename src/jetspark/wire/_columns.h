@@ -205,8 +205,6 @@ int reserve_rows(Columns *all, Column *column, size_t rows);
 void cut_rows(Column *column, size_t rows);
 void free_column(Column *column);
 
-/* The bytes of one character of two to four bytes in UTF-8, or 0. */
-size_t wide_size(const uint8_t *at, const uint8_t *end);
 int is_utf8(const uint8_t *at, size_t size);
 
 static inline size_t items_of(const Column *column, size_t row) {

@@ -330,7 +330,7 @@ static size_t field_named(const Column *column, const uint8_t *name, size_t size
    name; `count` if there is none. */
 static NOT_INLINE const uint8_t *other_name(const Reader *r, const Column *column,
                                             const uint8_t *at, size_t *index) {
-    uint8_t plain[MOST_NAME];
+    uint8_t plain[MOST_NAME + 16];
     Text name;
     if ((at = name_of(at, r->end, &name)) == NULL)
         return NULL;

@@ -17,7 +17,9 @@ typedef struct {
 } Text;
 
 static inline const uint8_t *skip_space(const uint8_t *at, const uint8_t *end) {
-    while (*at <= ' ' && at < end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r'))
+    if (*at > ' ')
+        return at;
+    while (at < end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r'))
         at++;
     return at;
 }
@@ -77,7 +79,10 @@ static const uint8_t *skip_escape(const uint8_t *at, const uint8_t *end, size_t 
     *size = 1;
     uint8_t byte = *at++;
     if (byte != 'u')
-        return byte != 0 && strchr("\"\\/bfnrt", byte) != NULL ? at : NULL;
+        return byte == '"' || byte == '\\' || byte == '/' || byte == 'b' || byte == 'f' ||
+                       byte == 'n' || byte == 'r' || byte == 't'
+                   ? at
+                   : NULL;
     unsigned unit, low;
     if (!hex4(at, end, &unit))
         return NULL;
@@ -93,33 +98,25 @@ static const uint8_t *skip_escape(const uint8_t *at, const uint8_t *end, size_t 
     return at + 6;
 }
 
-/* Behind a string, from its first byte that is not plain. */
+/* Behind a string with escapes, or with more than ASCII, from the first of them. */
 static NOT_INLINE const uint8_t *any_string(const uint8_t *at, const uint8_t *end, Text *text) {
-    size_t saved = 0;
+    size_t saved = 0, size;
     while (at < end) {
-        const uint8_t *from = at;
-        unsigned count = count_plain(at);
-        at += count;
-        if (count > 0)
+        unsigned count = count_plain(at, 0);
+        if (count == 16) {
+            at += 16;
             continue;
-        if (*at == '"') {
+        }
+        at += count;
+        if (is_next(at, end, '"')) {
             text->size = (size_t)(at - text->at);
             text->plain = text->size - saved;
-            return at + 1;
+            return is_utf8(text->at, text->size) ? at + 1 : NULL;
         }
-        if (*at < 0x20)
+        const uint8_t *from = at;
+        if (!is_next(at, end, '\\') || (at = skip_escape(at + 1, end, &size)) == NULL)
             return NULL;
-        if (*at >= 0x80) {
-            size_t wide = wide_size(at, end);
-            if (wide == 0)
-                return NULL;
-            at += wide;
-        } else {
-            size_t size;
-            if ((at = skip_escape(at + 1, end, &size)) == NULL)
-                return NULL;
-            saved += (size_t)(at - from) - size;
-        }
+        saved += (size_t)(at - from) - size;
     }
     return NULL;
 }
@@ -129,10 +126,9 @@ static inline const uint8_t *string(const uint8_t *at, const uint8_t *end, Text 
         return NULL;
     const uint8_t *from = ++at;
     unsigned count;
-    do {
-        count = count_plain(at);
-        at += count;
-    } while (count == 16 && at < end);
+    while ((count = count_plain(at, 1)) == 16 && at < end)
+        at += 16;
+    at += count;
     if (is_next(at, end, '"')) {
         *text = (Text){from, (size_t)(at - from), (size_t)(at - from)};
         return at + 1;
@@ -162,6 +158,7 @@ static uint8_t *put_utf8(uint8_t *to, unsigned point) {
     return to;
 }
 
+/* Writes a text without its escapes, and up to 16 bytes behind it. */
 static void unescape(const Text *text, uint8_t *to) {
     const uint8_t *at = text->at, *end = at + text->size;
     if (text->plain == text->size && text->size > 0) {
@@ -170,7 +167,10 @@ static void unescape(const Text *text, uint8_t *to) {
     }
     while (at < end) {
         if (*at != '\\') {
-            *to++ = *at++;
+            memcpy(to, at, 16);
+            unsigned count = count_plain(at, 0); /* a quote is behind the text */
+            at += count;
+            to += count;
             continue;
         }
         uint8_t byte = at[1];

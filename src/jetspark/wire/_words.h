@@ -57,23 +57,25 @@ static inline int begins_with(const uint8_t *at, const uint8_t *with, size_t siz
     return (load8(at) ^ load8(with)) << (64 - 8 * size) == 0;
 }
 
-/* How many of the next 16 bytes of a JSON string come before the first that is not plain: a quote,
-   a backslash, a control character, or one beyond ASCII. */
-static inline unsigned count_plain(const uint8_t *at) {
+/* How many of the next 16 bytes of a JSON string come before a quote, a backslash, or a control
+   character; with `ascii` also before one that is not ASCII. */
+static inline unsigned count_plain(const uint8_t *at, int ascii) {
 #ifdef HAS_SSE2
     __m128i bytes = _mm_loadu_si128((const __m128i *)at);
     __m128i quotes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
     __m128i slashes = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'));
-    __m128i others = _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20)); /* beyond ASCII: negative */
+    __m128i others = ascii ? _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20)) /* not ASCII: negative */
+                           : _mm_cmpeq_epi8(bytes, _mm_min_epu8(bytes, _mm_set1_epi8(0x1F)));
     __m128i ends = _mm_or_si128(_mm_or_si128(quotes, slashes), others);
     return lowest_bit((uint64_t)_mm_movemask_epi8(ends) | 1 << 16);
 #else
     for (unsigned from = 0; from < 16; from += 8) {
-        uint64_t word = load8(at + from), quote = word ^ EACH('"'), slash = word ^ EACH('\\');
-        uint64_t ends = (word - EACH(0x20)) | (quote - EACH(1)) | (slash - EACH(1)) | word;
+        uint64_t word = load8(at + from), quotes = word ^ EACH('"'), slashes = word ^ EACH('\\');
+        uint64_t ends = ((word - EACH(0x20)) | (quotes - EACH(1)) | (slashes - EACH(1))) & ~word;
+        ends = (ascii ? ends | word : ends) & EACH(0x80);
         /* The lowest of these bytes is one; of those above it some may be plain. */
-        if (ends & EACH(0x80))
-            return from + lowest_bit(ends & EACH(0x80)) / 8;
+        if (ends)
+            return from + lowest_bit(ends) / 8;
     }
     return 16;
 #endif
@@ -83,21 +85,17 @@ static inline unsigned count_plain(const uint8_t *at) {
 static inline unsigned read_digits(const uint8_t *at, uint64_t *value) {
     uint64_t digits = load8(at) ^ EACH('0');
     uint64_t others = ((digits + EACH(0x76)) | digits) & EACH(0x80); /* from the lowest one on */
+    unsigned count = 8;
     if (others) {
-        unsigned bits = lowest_bit(others) - 7;
-        if (bits == 0)
-            return 0;
-        digits <<= 64 - bits; /* zeros before them */
-        others = bits / 8;
-    } else {
-        others = 8;
+        count = lowest_bit(others) / 8;
+        digits = digits << (56 - 8 * count) << 8; /* zeros before them */
     }
     /* Tens and ones together, then hundreds, then all. */
     digits = digits * 10 + (digits >> 8);
     *value = ((digits & 0x000000FF000000FF) * (100 + (1000000ull << 32)) +
               (digits >> 16 & 0x000000FF000000FF) * (1 + (10000ull << 32))) >>
              32;
-    return (unsigned)others;
+    return count;
 }
 
 #endif
