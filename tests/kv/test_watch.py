@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.conftest import NeedsServer, Unique
+from tests.conftest import NeedsServer, Reported, Unique
 from tests.jetstream.conftest import has_consumers
 from tests.jetstream.eventually import eventually
 from tests.kv.conftest import ALL, HISTORY, put_at_last, shown, take
@@ -277,13 +277,17 @@ async def test_leaving_the_loop_deletes_the_consumer(filled: Bucket) -> None:
     await has_consumers(filled._js, filled.stream)
 
 
-async def test_a_bucket_that_is_deleted_ends_the_watch(js: JetStream, filled: Bucket) -> None:
-    async with filled.watch() as changes:
+async def test_a_bucket_that_is_deleted_ends_the_watch(
+    js: JetStream, filled: Bucket, reported: Reported
+) -> None:
+    async with filled.watch() as changes, filled.watch(callback=lambda entry: None):
         await take(changes, 4)
         await js.delete_bucket(filled.name)
         with pytest.raises(errors.BucketNotFoundError) as caught:
             await take(changes, 1)
         assert changes.error is caught.value
+        # That the callback gets no more.
+        await eventually(lambda: errors.BucketNotFoundError in map(type, reported))
     with pytest.raises(errors.BucketNotFoundError):
         await take(filled.watch(), 1)
     with pytest.raises(errors.BucketNotFoundError):
