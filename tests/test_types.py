@@ -1,13 +1,9 @@
-"""Type checkers see what users misspell: names of jetspark, and options of its calls."""
+"""Options of calls have the names and types of the documents that they become."""
 
 from __future__ import annotations
 
 import inspect
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,95 +13,6 @@ from jetspark.documents.consumers import ConsumerConfig, ConsumerOptions
 from jetspark.documents.streams import StreamConfig, StreamOptions
 from jetspark.kv.config import BucketConfig, BucketOptions
 from jetspark.objects.info import ObjectStoreConfig, ObjectStoreOptions
-
-# What stands behind "# " is the error that mypy must report on that line.
-PROGRAM = """
-from datetime import timedelta
-
-import jetspark
-import jetspark.blocking
-from jetspark import Message
-from jetspark import Mesage  # attr-defined
-from jetspark.documents import Source
-
-def told(error: jetspark.errors.JetsparkError) -> None: ...
-
-async def told_later(value: object) -> None: ...
-
-async def program(message: Message, deny: dict[str, bool]) -> None:
-    jetspark.conect()  # attr-defined
-    jetspark.kvv  # attr-defined
-    jetspark.connect(nam="x")  # call-arg
-    jetspark.connect(connect_timeout="1s")  # arg-type
-    jetspark.connect(first_connect="later")  # arg-type
-    wait = timedelta(seconds=1)
-    async with jetspark.connect("nats://a", context=None, connect_timeout=wait) as nc:
-        js = nc.jetstream()
-        await js.create_stream(name="S", subjects="a", max_age=60, sources=[Source(name="T")])
-        await js.create_stream({"name": "S"}, sources=[{"name": "T"}], placement={"cluster": "C"})
-        await js.create_stream(nam="S")  # call-arg
-        await js.update_stream(name="S", max_age="1h")  # arg-type
-        await js.create_or_update_stream(name="S", num_replicas=None, storage="memory")
-        await js.restore_stream("folder", num_replicas="3")  # arg-type
-        await js.create_template("T", max_streams=1, max_msg=1)  # call-arg
-        await js.create_consumer("S", name="c", ack_wait=1.5, backoff=[1, wait])
-        await js.create_consumer("S", durable="c")  # call-arg
-        await js.create_push_consumer("S", deliver_subject=1)  # arg-type
-        await js.create_dead_letters("D", "S", max_age=wait, storage="memory")
-        await js.create_dead_letters("D", "S", retention="limits")  # call-arg
-        bucket: jetspark.kv.Bucket = await js.create_bucket("B", history=3, ttl=60)
-        await js.create_bucket("B", max_age=60)  # call-arg
-        await js.create_bucket_aggregate("B", [], mirror_name="C")  # call-arg
-        await js.create_object_store("O", max_bytes=1, metadata={"a": "b"})
-        await js.create_object_store("O", history=3)  # call-arg
-
-def blocking() -> None:
-    jetspark.blocking.connect(nam="x")  # call-arg
-    with jetspark.blocking.connect("nats://a", name="x", error_callback=told) as nc:
-        js = nc.jetstream()
-        js.create_stream(name="S", subjects=["a"], max_age=60)
-        js.create_stream(nam="S")  # call-arg
-        js.create_consumer("S", durable="c")  # call-arg
-        js.create_bucket("B", max_age=60)  # call-arg
-        js.create_object_store("O", history=3)  # call-arg
-        names: list[str] = js.stream_names().all()
-        held: jetspark.blocking.kv.Bucket = js.bucket(names[0])
-        held.get(1)  # arg-type
-        js.bucket(names[0]).gett("a")  # attr-defined
-        js.timeout = 3.0  # assignment
-        js.publish_msg(js.timeout)  # arg-type
-        js.events(callback=told_later)  # arg-type
-        js.backup_stream("S", "folder", progress=told_later)  # arg-type
-        js.restore_stream("folder", progress=told_later)  # arg-type
-        held.watch(callback=told_later)  # arg-type
-        held.live(on_change=told_later)  # arg-type
-        held.election("key", callback=told_later)  # arg-type
-        nc.services().latencies("a", callback=told_later)  # arg-type
-        js.events(callback=print)
-"""
-
-
-@pytest.mark.full
-def test_mypy_reports_each_misspelt_name_and_nothing_else(tmp_path: Path) -> None:
-    lines = PROGRAM.splitlines()
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    # With the settings of the project, for which mypy has a cache if it has checked that before.
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--no-error-summary", program],
-        cwd=Path(__file__).parent.parent,
-        env=os.environ | {"MYPYPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = [line for line in done.stdout.splitlines() if ": error: " in line]
-    told = {int(line.split(":")[1]): line.rpartition("[")[2].rstrip("]") for line in found}
-    wanted = {
-        number: line.rpartition("  # ")[2] for number, line in enumerate(lines, 1) if "  # " in line
-    }
-    assert told == wanted, done.stdout + done.stderr
-    assert len(found) == len(wanted), done.stdout
 
 
 def fields_of(cls: type[Any]) -> dict[str, str]:

@@ -1,17 +1,19 @@
-"""Each file of examples/ runs as a process of its own and prints what its docstring shows."""
+"""Each file of examples/ runs as a process of its own and prints what its docstring shows.
+
+The process is forked from one that has imported the client, which takes longer than an example.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.conftest import MakeServer
 from tests.support.certificates import Certificates
+from tests.support.forked import forked_from, run_program
 from tests.support.leaf import HubAndLeaf
 from tests.support.raw_client import RawClient
 
@@ -41,18 +43,28 @@ def examples_server() -> Iterator[NatsServer]:
         yield server
 
 
-def run(name: str, *arguments: str) -> None:
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., None]:
     """Runs an example and compares what it prints with the lines below its command."""
-    file = FOLDER / f"{name}.py"
-    command = [sys.executable, "-W", "error", str(file), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr or name in IN_THE_LOG, done.stderr
-    shown, found = lines_of(file), done.stdout.splitlines()
-    assert len(found) == len(shown), done.stdout
-    for wanted, line in zip(shown, found, strict=True):
-        pattern = ".*".join(map(re.escape, wanted.split("…")))
-        assert re.fullmatch(pattern, line), f"{line!r} is not {wanted!r}"
+
+    def run(name: str, *arguments: str) -> None:
+        file = FOLDER / f"{name}.py"
+        process = forked_from("jetspark.full_client", "jetspark.blocking").Process(
+            target=run_program, args=(file, arguments, tmp_path)
+        )
+        process.start()
+        process.join(_WITHIN)
+        process.kill()
+        out, err = ((tmp_path / stream).read_text("utf-8") for stream in ("out", "err"))
+        assert process.exitcode == 0, err
+        assert not err or name in IN_THE_LOG, err
+        shown, found = lines_of(file), out.splitlines()
+        assert len(found) == len(shown), out
+        for wanted, line in zip(shown, found, strict=True):
+            pattern = ".*".join(map(re.escape, wanted.split("…")))
+            assert re.fullmatch(pattern, line), f"{line!r} is not {wanted!r}"
+
+    return run
 
 
 def lines_of(file: Path) -> list[str]:
@@ -65,7 +77,10 @@ def lines_of(file: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", [file.stem for file in FILES if file.stem not in ELSEWHERE])
 def test_an_example_prints_what_it_shows_and_leaves_nothing(
-    name: str, examples_server: NatsServer, needs_server: Callable[[str], None]
+    name: str,
+    run: Callable[..., None],
+    examples_server: NatsServer,
+    needs_server: Callable[[str], None],
 ) -> None:
     needs_server(NEEDS.get(name, "2.9"))
     for package in PACKAGES.get(name, ()):
@@ -76,7 +91,7 @@ def test_an_example_prints_what_it_shows_and_leaves_nothing(
 
 
 def test_example_of_tls_runs_with_and_without_client_certificates(
-    make_server: MakeServer, certificates: Certificates
+    run: Callable[..., None], make_server: MakeServer, certificates: Certificates
 ) -> None:
     server = make_server(certificates.server_config())
     run("tls", server.url, str(certificates.ca))
@@ -90,7 +105,10 @@ def test_example_of_tls_runs_with_and_without_client_certificates(
 
 @pytest.mark.parametrize("name", ["jetstream_domains", "key_value_aggregate"])
 def test_example_of_domains_runs_over_a_leaf_node(
-    name: str, hub_and_leaf: HubAndLeaf, needs_server: Callable[[str], None]
+    name: str,
+    run: Callable[..., None],
+    hub_and_leaf: HubAndLeaf,
+    needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.10" if name == "key_value_aggregate" else "2.9")
     run(name, hub_and_leaf.leaf.url)
