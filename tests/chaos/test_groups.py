@@ -14,7 +14,7 @@ async def test_keys_stay_in_order_and_nothing_is_lost_while_members_come_go_and_
     needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.11")
-    figures = await asyncio.wait_for(run(8, ack_wait=2, every=0.3, within=60, seed=3), 200)
+    figures = await asyncio.wait_for(run(8, ack_wait=1, every=0.2, within=60, seed=3), 200)
     assert figures.wrong == []
     assert figures.turns["instance dies"] > 0
     assert figures.turns["drops"] > 0

@@ -11,11 +11,11 @@ pytestmark = pytest.mark.tables
 
 
 def test_a_half_committed_batch_has_each_message_once_whatever_has_changed() -> None:
-    figures = run(20, seed=7)
+    figures = run(10, seed=7)
     assert figures.wrong == []
     assert figures.completed > 5
 
 
 def test_the_oracle_notices_what_is_lost_or_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchCommits, "complete", lambda _: False)
-    assert run(20, seed=7).wrong
+    assert run(8, seed=7).wrong

@@ -6,14 +6,12 @@ from collections.abc import Callable
 
 import pytest
 from tests.chaos.campaign import Shared, run_one
-from tests.chaos.leaders import KINDS, believe
-
-from jetspark.bulk import leaders
+from tests.chaos.leaders import KINDS
 
 
 @pytest.mark.server
 def test_the_answer_of_a_former_leader_is_not_accepted(
-    needs_server: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.12")  # it writes exactly once, too
     kind = "leader cut off"
@@ -22,6 +20,3 @@ def test_the_answer_of_a_former_leader_is_not_accepted(
         assert outcome.good, outcome
         assert outcome.expected
         assert outcome.note != "0 old answers"
-        # Nor does it pass without a proof.
-        monkeypatch.setattr(leaders, "_prove", believe)
-        assert not run_one(kind, KINDS[kind], 1, 1, shared).good

@@ -13,7 +13,7 @@ async def test_no_old_token_is_accepted_after_a_newer_one_while_holders_die_and_
     None
 ):
     figures = await asyncio.wait_for(
-        run(7, seed=4, contenders=3, lease=1, every=0.8, pause=2, without_ttl=True), 120
+        run(5, seed=4, contenders=3, lease=1, every=0.8, pause=1.2, without_ttl=True), 120
     )
     assert figures.wrong == []
     assert figures.tokens > 5

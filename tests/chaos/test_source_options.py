@@ -16,7 +16,7 @@ def test_nothing_is_removed_unread_read_twice_or_missing_whatever_the_options(
     needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.14")
-    figures = run(40, seed=7)
+    figures = run(20, seed=7)
     assert figures.wrong == []
     assert figures.removed > 0
     assert figures.deaths > 0
@@ -32,4 +32,4 @@ def test_the_oracle_notices_what_is_removed_unread_or_missing(
         monkeypatch.setattr(claims.Claims, "make", lambda *_: None)
         monkeypatch.setattr(claims.Claims, "is_in", lambda *_: True)
         monkeypatch.setattr(claims, "lost_claim", lambda *_: None)
-    assert run(40, seed=7).wrong
+    assert run(20, seed=7).wrong

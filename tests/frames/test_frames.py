@@ -36,7 +36,7 @@ async def test_whichever_call_of_spark_s_source_or_sink_is_lost_no_row_is_or_com
 ) -> None:
     needs_server("2.14")  # interestConsumer
     async with asyncio.timeout(300):
-        check(await run_on(Place(shared_server), 30, 7, CALLS, WAYS))
+        check(await run_on(Place(shared_server), 20, 7, CALLS, WAYS))
 
 
 @pytest.mark.parametrize("kind", ["drop", "cut"])
@@ -45,6 +45,6 @@ async def test_whichever_frame_is_disturbed_behind_a_leaf_node_the_result_is_rig
 ) -> None:
     # Before 2.15 a leaf node whose link is cut goes to the hub itself, past the proxy.
     needs_server("2.15" if kind == "cut" else "2.14")
-    runs = 15 if kind == "drop" else 6
+    runs = 10 if kind == "drop" else 4
     async with a_leaf_node() as place, asyncio.timeout(300):
         check(await run_on(place, runs, 7, OVER_A_LEAF_NODE, [kind]))

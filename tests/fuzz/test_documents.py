@@ -12,14 +12,14 @@ from jetspark.server import NatsServer
 
 
 def test_whatever_others_write_is_read_or_a_typed_error() -> None:
-    figures = run(8_000, seed=1)
+    figures = run(4_000, seed=1)
     assert figures.wrong == []
     assert figures.read.keys() == READERS.keys() - {"refusal"}  # which is an error
 
 
 async def test_every_good_neighbour_of_a_bad_document_is_delivered(nats_server: NatsServer) -> None:
     rng = random.Random(1)
-    count = 80
+    count = 40
     async with connect(nats_server.url, error_callback=lambda error: None) as nc:
         js = nc.jetstream()
         await js.create_stream(name="S", subjects=["s"])

@@ -201,8 +201,8 @@ async def run_on(server: NatsServer, figures: Figures, timeout: float, calls: li
                 for nc, call in clients:
                     await call(lambda nc=nc: _fill(nc))
                 await asyncio.sleep(0.2)
-            for begin in range(0, len(jobs), 20):
-                await asyncio.gather(*jobs[begin : begin + 20])
+            for begin in range(0, len(jobs), 40):
+                await asyncio.gather(*jobs[begin : begin + 40])
         finally:
             os.kill(server.pid, signal.SIGCONT)
         for nc, call in clients:
