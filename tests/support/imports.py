@@ -18,6 +18,12 @@ def module_name(file: Path) -> str:
 
 
 @cache
+def parsed(source: str) -> list[ast.AST]:
+    """All nodes of the text of a module."""
+    return list(ast.walk(ast.parse(source)))
+
+
+@cache
 def imported_modules(source: str, module: str, *, is_package: bool = False) -> set[str]:
     """The modules that `source`, the text of `module`, imports anywhere in it.
 
@@ -26,7 +32,7 @@ def imported_modules(source: str, module: str, *, is_package: bool = False) -> s
     """
     package = module if is_package else module.rpartition(".")[0]
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in parsed(source):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
