@@ -5,7 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 _MARK = "JETSPARK_TEST_MARK"
 _WITHIN = 60.0  # seconds
+_ACT_WITHIN = 300.0
 
 
 class Run(Protocol):
@@ -59,6 +64,42 @@ def run_in_spark(run: Run, spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(f"{sessions}.close_session", lambda _: None)
     monkeypatch.setattr(f"{sessions}.warm_up", lambda _: None)
     return run
+
+
+@contextmanager
+def meanwhile(act: Iterator[None], then: signal.Signals | None = None) -> Iterator[None]:
+    """Beside a command in this process, `act` goes on in a thread; it yields while it waits.
+
+    At its end the command gets the signal `then`; SIGINT, if it fails: again and again, as by a
+    user.
+    """
+    ended = threading.Event()
+
+    def run() -> None:
+        number: signal.Signals | None = signal.SIGINT
+        deadline = time.monotonic() + _ACT_WITHIN
+        try:
+            for _ in act:
+                assert time.monotonic() < deadline, "it waits for ever"
+                assert not ended.wait(0.05), "the command has ended"
+            number = then
+        finally:
+            while number is not None and not ended.is_set():
+                os.kill(os.getpid(), number)
+                ended.wait(10)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run)
+        try:
+            yield
+        finally:
+            ended.set()
+    running.result()
+
+
+def until(holds: Callable[[], bool]) -> Iterator[None]:
+    while not holds():
+        yield
 
 
 @pytest.fixture

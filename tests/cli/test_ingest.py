@@ -11,14 +11,13 @@ import re
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, meanwhile, until
 from tests.support.processes import end, finish, jetspark
 from tests.support.streams import Admin, numbered
 from tests.support.table_readers import by_duckdb, column
@@ -136,38 +135,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.full
-def test_stopped_amid_its_batches_it_goes_on_and_no_row_is_lost_or_repeated(
-    admin: Admin,
-    url: str,
-    run_in_spark: Run,
-    tmp_path: Path,
-    temporary: Path,
-    nothing_left: Callable[[], None],
-) -> None:
-    """test_demo.py kills one and looks what it leaves; tests/chaos/test_ingesting.py kills one that
-    writes many tables, in Iceberg."""
-    count = int(os.environ.get("JETSPARK_INGEST_MESSAGES", "4000"))
-    ingest = [
-        "ingest", admin.stream(count, size=128), "--to", str(tmp_path / "table"),
-        "--checkpoint", str(tmp_path / "progress"), "--max-offsets-per-trigger", str(count // 8),
-    ]  # fmt: skip
-    with jetspark(*ingest, "--server", url, "--json-output") as command:
-        wait_for(tmp_path, "progress/commits/1", command)
-        code, out, err = interrupted(command)
-    said = json.loads(out)
-    assert (code, said["stopped_by"], "Traceback" in err) == (130, "SIGINT", False)
-    assert said["rows"] > 0
-    nothing_left()
-    assert list(temporary.iterdir()) == []
-    assert run_in_spark(*ingest)[0] == 0
-    assert column("delta", tmp_path / "table", "seq") == once(count)
-    query = read_checkpoint(str(tmp_path / "progress")).query
-    written = TableLedger(str(tmp_path / "progress"), query or "").written
-    assert written is not None
-    assert written.rows == count  # what Prometheus gets, over both runs
-
-
 def test_what_was_done_counts_the_changes_of_a_bucket_not_rows() -> None:
     assert done(0, "t", merged=True) == "Nothing new for t."
     assert done(1, "t", merged=False) == "1 row written to t."
@@ -189,37 +156,31 @@ def test_a_followed_bucket_loses_the_keys_that_went_while_nobody_looked(
     assert (code, out) == (0, f"2 changes merged into {table}.\n"), err
     admin.purge(f"KV_{bucket}", filter=f"$KV.{bucket}.a")
 
-    ended = threading.Event()
-
-    def interrupt() -> None:
-        deadline = time.monotonic() + SECONDS
-        try:
-            while by_duckdb("delta", table, "SELECT key FROM t") != [("b",)]:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-        finally:
-            while not ended.is_set():  # again, as a user would
-                os.kill(os.getpid(), signal.SIGINT)
-                ended.wait(10)
-
-    interrupting = threading.Thread(target=interrupt, daemon=True)
-    interrupting.start()
-    try:
+    gone = until(lambda: by_duckdb("delta", table, "SELECT key FROM t") == [("b",)])
+    with meanwhile(gone, signal.SIGINT):
         code, _, err = run_in_spark(*base, "--follow", "--interval", "0.1")
-    finally:
-        ended.set()
-        interrupting.join()
     assert code == 0, err
     assert column("delta", table, "key") == {"b": 1}
 
 
 @pytest.mark.full
-def test_ingest_follows_until_it_is_stopped_and_a_second_run_is_refused_until_the_first_has_ended(
-    admin: Admin, url: str, run_in_spark: Run, tmp_path: Path, nothing_left: Callable[[], None]
+def test_ingest_follows_until_it_is_stopped_amid_its_batches_and_no_row_is_lost_or_repeated(
+    admin: Admin,
+    url: str,
+    run_in_spark: Run,
+    tmp_path: Path,
+    temporary: Path,
+    nothing_left: Callable[[], None],
 ) -> None:
-    name, table = admin.stream(100), tmp_path / "table"
+    """A second run is refused until the first has ended.
+
+    test_demo.py kills one and looks what it leaves; tests/chaos/test_ingesting.py kills one that
+    writes many tables, in Iceberg.
+    """
+    count = int(os.environ.get("JETSPARK_INGEST_MESSAGES", "4000"))
+    name, table = admin.stream(100, size=128), tmp_path / "table"
     checkpoint = table / "_checkpoint"
-    again = ["ingest", name, "--to", str(table)]
+    again = ["ingest", name, "--to", str(table), "--max-offsets-per-trigger", str(count // 8)]
     how = ["--server", url, "--master", "local[1]", "--follow", "--interval", "0.1"]
     with jetspark(*again, *how) as first:
         wait_for(checkpoint, "commits/0", first)
@@ -227,30 +188,34 @@ def test_ingest_follows_until_it_is_stopped_and_a_second_run_is_refused_until_th
         assert (code, out) == (1, "")
         who = f"process {first.pid} on {socket.gethostname()}"
         assert err == f"Another run ({who}) uses {checkpoint}: stop it first, or let it end.\n"
-        for rows in (150, 200):
-            admin.fill(numbered(name, 50))
-            # A batch may have begun amid the 50.
-            while by_duckdb("delta", table, "SELECT count(*) FROM t") != [(rows,)]:
-                assert first.poll() is None, first.communicate()[1].decode()
-                time.sleep(0.05)
-        begun = len(list(checkpoint.glob("offsets/[0-9]*")))  # what Spark has not noted comes again
-        wait_for(checkpoint, f"commits/{begun - 1}", first)
+        admin.fill(numbered(name, 50))
+        # A batch may have begun amid the 50.
+        while by_duckdb("delta", table, "SELECT count(*) FROM t") != [(150,)]:
+            assert first.poll() is None, first.communicate()[1].decode()
+            time.sleep(0.05)
+        begun = len(list(checkpoint.glob("offsets/[0-9]*")))
+        admin.fill(numbered(name, count - 150, 128))
+        wait_for(checkpoint, f"commits/{begun}", first)
         code, out, err = interrupted(first)
     assert code == 0, err
-    assert re.fullmatch(r"Stopped after \d+ rows; the same command goes on from here\.\n", out)
+    assert re.fullmatch(r"Stopped after [\d,]+ rows; the same command goes on from here\.\n", out)
     said, *batches = err.splitlines()
     assert said == f"Following {name} into {table}; Ctrl-C or SIGTERM ends it."
     assert any("0 rows written · " in line for line in batches)
     assert "Traceback" not in err
     nothing_left()
+    assert list(temporary.iterdir()) == []
     other = admin.stream(100)
     code, out, err = run_in_spark("ingest", other, "--to", str(table))
     assert (code, out) == (1, "")
     assert err.startswith(f"The checkpoint belongs to a query on {name}, not on {other}: use ano")
-    admin.fill(numbered(name, 50))
     code, out, err = run_in_spark(*again)
-    assert (code, out) == (0, f"50 rows written to {table}.\n"), err
-    assert column("delta", table, "seq") == once(250)
+    assert code == 0, err
+    assert column("delta", table, "seq") == once(count)
+    query = read_checkpoint(str(checkpoint)).query
+    written = TableLedger(str(checkpoint), query or "").written
+    assert written is not None
+    assert written.rows == count  # what Prometheus gets, over both runs
 
 
 @pytest.mark.full

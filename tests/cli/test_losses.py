@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-import select
-import subprocess
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +13,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, meanwhile, until
 from tests.conftest import MakeServer
 from tests.support.ports import free_port
 from tests.support.processes import finish, jetspark
@@ -78,9 +75,8 @@ path = "{tmp_path}/t"
 
 
 @pytest.mark.full
-@pytest.mark.spark
 def test_a_server_that_goes_away_and_comes_back_is_a_line_each_and_one_that_stays_away_the_end(
-    make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_server: MakeServer, run_in_spark: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JETSPARK_LOG", "json")
     server = make_server(store_dir=tmp_path / "store")
@@ -88,44 +84,37 @@ def test_a_server_that_goes_away_and_comes_back_is_a_line_each_and_one_that_stay
         admin.create("AWAY", "away")
         admin.fill(numbered("away", 3))
     port, table = free_port(), tmp_path / "t"
-    how = ["--follow", "--interval", "0.2", "--option", "readTimeout=4", "-q"]
-    how += ["--metrics", f"127.0.0.1:{port}", "--master", "local[2]", "--server", server.url]
 
-    def wait_for(rows: int) -> None:
-        metric = f'jetspark_query_rows_total{{query="{table}"}} {rows}.0\n'
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
-            assert process.poll() is None, finish(process)
-            with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-                if metric in answer.read().decode():
-                    return
-            time.sleep(0.2)
-        pytest.fail(f"not {rows} rows")
+    def served(metric: str, value: int) -> bool:
+        line = f'jetspark_query_{metric}{{query="{table}"}} {value}.0\n'
+        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            return line in answer.read().decode()
+        return False
 
-    def said(process: subprocess.Popen[bytes]) -> tuple[str, str]:
-        assert process.stderr is not None
-        assert select.select([process.stderr], [], [], SECONDS)[0]
-        line = json.loads(process.stderr.readline())
-        return line["level"], line["message"]
-
-    with jetspark("ingest", "AWAY", "--to", str(table), *how) as process:
-        wait_for(rows=3)
+    def away_and_back() -> Iterator[None]:
+        yield from until(lambda: served("rows_total", 3))
         server.stop()
-        lost = "warning", f"The connection to {server.url} is lost. The queries wait for a server."
-        assert said(process) == lost
+        yield from until(lambda: served("server_reachable", 0))
         server.start()
-        level, message = said(process)
-        assert level == "info"
-        assert re.fullmatch(rf"{server.url} answers again, after \d+ s\.", message)
         with Admin(server.url) as admin:
             admin.fill(numbered("away", 2))
-        wait_for(rows=5)
+        yield from until(lambda: served("rows_total", 5))
         server.stop()
-        assert said(process) == lost
-        level, message = said(process)
-        code, _, err = finish(process, SECONDS)
-    assert (code, level, err) == (1, "error", "")
-    assert message.startswith(
+
+    how = ["--follow", "--interval", "0.2", "--option", "readTimeout=4", "-q"]
+    with meanwhile(away_and_back()):
+        code, _, err = run_in_spark(
+            *("ingest", "AWAY", "--to", str(table), *how, "--metrics", f"127.0.0.1:{port}"),
+            server=server.url,
+        )
+    lost, back, again, end = [
+        (one["level"], one["message"]) for one in map(json.loads, err.splitlines())
+    ]
+    said = f"The connection to {server.url} is lost. The queries wait for a server."
+    assert (code, lost, again, end[0]) == (1, ("warning", said), ("warning", said), "error")
+    assert back[0] == "info"
+    assert re.fullmatch(rf"{server.url} answers again, after \d+ s\.", back[1])
+    assert end[1].startswith(
         f"No server at {server.url}: Connection refused. Tried for 4 s. The options readTimeout "
         "and publishTimeout say how long to try; run the same again, which goes on where it was.\n"
     )

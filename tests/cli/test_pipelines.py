@@ -8,20 +8,21 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NoReturn
 from urllib.request import urlopen
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, meanwhile, until
 from tests.support.ports import free_port
-from tests.support.processes import end, finish, jetspark
 from tests.support.streams import Admin
 from tests.support.table_readers import column
 
 from jetspark.server import NatsServer
 from jetspark.spark.replay import Replay
+from jetspark.spark.session import WrongSettingError
 
 SECONDS = 300.0
 
@@ -64,7 +65,6 @@ def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing
     shared_server: NatsServer,
     run_in_spark: Run,
     tmp_path: Path,
-    nothing_left: Callable[[], None],
     needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.12")
@@ -93,18 +93,13 @@ evolve = true
     assert not_checked.startswith("Not checked: ")
     assert admin.call("STREAM.INFO." + target, None)["config"] == before
     assert f"{target}_SPARK" not in admin.api.stream_names()
-    with jetspark("run", str(file), "--follow", "--master", "local[1]") as command:
-        deadline = time.monotonic() + SECONDS
-        while stored(admin, target) < 100:
-            assert command.poll() is None, command.communicate()[1].decode()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        code, out, err = end(command, signal.SIGTERM)
+    done = tmp_path / "chk" / "lake" / "commits" / "0"
+    with meanwhile(until(lambda: done.exists() and stored(admin, target) == 100), signal.SIGTERM):
+        code, out, err = run_in_spark("run", str(file), "--follow", server="")
     assert code == 0, err
     *results, end_of_run = out.splitlines()
     assert end_of_run == "Stopped; the same command goes on from here."
     assert all(re.fullmatch(r"(copy|lake): 100 rows \w+\.", one) for one in results)
-    nothing_left()
     admin.fill([(source, b'{"new": true}')])
     code, out, err = run_in_spark("run", str(file), server="")
     # It may have been stopped before Spark noted the batch; then it came again, and is there once.
@@ -145,22 +140,27 @@ def test_mistakes_in_pipeline_files_are_one_sentence(
         assert (code, says in err) == (1, True)
 
 
-@pytest.mark.full
-@pytest.mark.spark
-def test_a_wrong_setting_of_spark_is_named_with_its_line(tmp_path: Path) -> None:
-    """tests/spark/test_session.py has one of SQL, too."""
+def test_a_wrong_setting_of_spark_is_named_with_its_line(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tests/spark/test_session.py has settings that Spark refuses."""
+
+    def refusing(*_: object, conf: Mapping[str, str], **__: object) -> NoReturn:
+        raise WrongSettingError("spark.driver.memory", f"no {conf['spark.driver.memory']}")
+
+    monkeypatch.setattr("jetspark.spark.session.local_session", refusing)
     file = tmp_path / "p.toml"
-    file.write_text(
-        f'checkpoint = "{tmp_path}/c"\n[spark]\n"spark.driver.memory" = "lots"\n'
-        '[sources.a]\nformat = "rate"\n[sinks.b]\nformat = "noop"\n'
-    )
-    says = "Spark did not start: Invalid maximum heap size: -Xmxlots"
-    with jetspark("run", str(file), "--check") as command:
-        code, _, err = finish(command, SECONDS)
-    assert (code, f"{file}:3: [spark] spark.driver.memory: {says}" in err) == (1, True), err
-    with jetspark("run", str(file), "--conf", "spark.driver.memory=lots") as command:
-        code, _, err = finish(command, SECONDS)
-    assert "--conf spark.driver.memory: Spark did not start: Invalid" in err
+    setting = '[spark]\n"spark.driver.memory" = "lots"'
+    for place, given, more in (
+        (f"{file}:3: [spark] spark.driver.memory", setting, ["--check"]),
+        ("--conf spark.driver.memory", "", ["--conf", "spark.driver.memory=lots"]),
+    ):
+        file.write_text(
+            f'checkpoint = "{tmp_path}/c"\n{given}\n'
+            '[sources.a]\nformat = "rate"\n[sinks.b]\nformat = "noop"\n'
+        )
+        code, _, err = run("run", str(file), *more, server="")
+        assert (code, f"{place}: no lots" in err) == (1, True), err
 
 
 @pytest.mark.full
