@@ -20,6 +20,7 @@ from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk.ranges import Loss, left_out
+from jetspark.cli import console
 from jetspark.cli.console import Outcome
 from jetspark.cli.signals import stop_on_signals
 from jetspark.cli.spark_runs import Losses, Watch
@@ -85,20 +86,30 @@ def test_a_server_that_goes_away_and_comes_back_is_a_line_each_and_one_that_stay
         admin.fill(numbered("away", 3))
     port, table = free_port(), tmp_path / "t"
 
-    def served(metric: str, value: int) -> bool:
-        line = f'jetspark_query_{metric}{{query="{table}"}} {value}.0\n'
+    lines: list[str] = []
+
+    def warn(text: str, *level: str) -> None:
+        told(text, *level)
+        lines.append(text)
+
+    told = console.warn
+    monkeypatch.setattr(console, "warn", warn)
+
+    def rows(count: int) -> bool:
+        line = f'jetspark_query_rows_total{{query="{table}"}} {count}.0\n'
         with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             return line in answer.read().decode()
         return False
 
     def away_and_back() -> Iterator[None]:
-        yield from until(lambda: served("rows_total", 3))
+        yield from until(lambda: rows(3))
         server.stop()
-        yield from until(lambda: served("server_reachable", 0))
+        yield from until(lambda: len(lines) == 1)
         server.start()
+        yield from until(lambda: len(lines) == 2)
         with Admin(server.url) as admin:
             admin.fill(numbered("away", 2))
-        yield from until(lambda: served("rows_total", 5))
+        yield from until(lambda: rows(5))
         server.stop()
 
     how = ["--follow", "--interval", "0.2", "--option", "readTimeout=4", "-q"]
