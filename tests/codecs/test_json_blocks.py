@@ -10,9 +10,11 @@ import itertools
 import json
 import mmap
 import os
+import random
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -95,6 +97,22 @@ def test_a_number_may_have_any_count_of_digits(kind: str, digits: str) -> None:
         for behind in ("", " ", "x")
     ]
     _compare(f"v {kind}, w INT", (f'{{"v":{text},"w":1}}'.encode() for text in texts))
+
+
+@pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
+def test_a_real_number_becomes_the_nearest(kind: str) -> None:
+    rng = random.Random(7)
+    texts = ["3.4028235677973366e38", "3.4028235677973365e38", "3.4028235e38", "3.4028236e38"]
+    for _ in range(20_000):
+        digits = str(rng.randrange(1, 10 ** rng.randint(1, 20)))
+        texts.append(f"{digits[0]}.{digits[1:] or 0}e{rng.randint(-50, 50)}")
+        texts.append(repr(struct.unpack("d", rng.randbytes(8))[0]))
+    for _ in range(5_000):  # in the middle between two, or nearly
+        odd, bits = rng.randrange(2**52, 2**53) * 2 + 1, rng.randint(-90, 60)
+        middle = Decimal(odd) * Decimal(2) ** bits
+        texts += [f"{middle:.{places}e}" for places in (15, 16, 17, 18)]
+        texts += [str(odd * 2 ** max(bits, 0)) + ".0", f"{odd}e{bits // 4}"]
+    _compare(f"v {kind}", (b'{"v":%s}' % text.encode() for text in texts))
 
 
 @pytest.mark.parametrize("limit", [2**7, 2**15, 2**31, 2**63])

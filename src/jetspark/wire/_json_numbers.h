@@ -25,7 +25,7 @@ static inline const uint8_t *digits_of(const uint8_t *at, const uint8_t *end, ui
     static const uint64_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
     unsigned count;
     do {
-        uint64_t more = 0;
+        uint64_t more;
         count = read_digits(at, &more);
         *sum = *sum * tens[count] + more;
         at += count;
@@ -91,13 +91,13 @@ static NOT_INLINE const uint8_t *any_whole(const uint8_t *at, const uint8_t *end
 /* A whole number that fits. Most have few digits, and a comma or a bracket behind them. */
 static inline const uint8_t *whole(const uint8_t *at, const uint8_t *end, int64_t most,
                                    int64_t *value) {
-    /* The least number of so many digits, and with a sign. More are read elsewhere, and what is
-       less has no digits, zeros before them, or is -0. */
+    /* The least number of so many digits, and with a sign. What is less has no digits, zeros before
+       them, or is -0. */
     static const uint32_t least[2][9] = {
         {1, 0, 10, 100, 1000, 10000, 100000, 1000000, UINT32_MAX},
         {1, 1, 10, 100, 1000, 10000, 100000, 1000000, UINT32_MAX},
     };
-    uint64_t found = 0;
+    uint64_t found;
     int negative = *at == '-';
     unsigned count = read_digits(at + negative, &found);
     const uint8_t *to = at + negative + count;
@@ -116,23 +116,36 @@ static const double tens[MOST_PLACES + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5, 
                                              1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
 #ifdef __SIZEOF_INT128__
-#define MOST_POWER 19 /* of ten, in 64 bits */
+#define MOST_POWER 27 /* of five, in 64 bits */
 
-/* The number of so many bits that is nearest to mantissa * 10^power. */
+static const uint64_t fives[MOST_POWER + 1] = {
+    1, 5, 25, 125, 625, 3125, 15625, 78125, 390625, 1953125, 9765625, 48828125, 244140625,
+    1220703125, 6103515625u, 30517578125u, 152587890625u, 762939453125u, 3814697265625u,
+    19073486328125u, 95367431640625u, 476837158203125u, 2384185791015625u, 11920928955078125u,
+    59604644775390625u, 298023223876953125u, 1490116119384765625u, 7450580596923828125u,
+};
+
+/* 2^exponent, which is no subnormal number. */
+static inline double power_of_two(int exponent) {
+    uint64_t bits = (uint64_t)(DBL_MAX_EXP - 1 + exponent) << (DBL_MANT_DIG - 1);
+    double power;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
+/* The number of so many bits that is nearest to mantissa * 10^power, which is 5^power * 2^power. */
 static double nearest(uint64_t mantissa, int power, int bits) {
     unsigned __int128 value = mantissa;
-    uint64_t ten = 1;
-    int exponent = 0, has_rest = 0;
-    for (int i = power < 0 ? -power : power; i > 0; i--)
-        ten *= 10;
+    int exponent = power, has_rest = 0;
     if (power < 0) {
-        exponent = -64 - __builtin_clzll(mantissa);
-        value <<= -exponent;
-        unsigned __int128 whole = value / ten;
-        has_rest = whole * ten != value;
+        int up = 64 + __builtin_clzll(mantissa);
+        value <<= up;
+        unsigned __int128 whole = value / fives[-power];
+        has_rest = whole * fives[-power] != value;
         value = whole;
+        exponent -= up;
     } else {
-        value *= ten;
+        value *= fives[power];
     }
     uint64_t above = (uint64_t)(value >> 64);
     int size = above ? 128 - __builtin_clzll(above) : 64 - __builtin_clzll((uint64_t)value);
@@ -141,9 +154,9 @@ static double nearest(uint64_t mantissa, int power, int bits) {
         unsigned __int128 half = (unsigned __int128)1 << (less - 1), rest = value & (2 * half - 1);
         value >>= less;
         exponent += less;
-        value += rest > half || (rest == half && (has_rest || value % 2));
+        value += (rest > half) | ((rest == half) & (has_rest | (int)(value & 1)));
     }
-    return ldexp((double)(uint64_t)value, exponent);
+    return (double)(uint64_t)value * power_of_two(exponent);
 }
 #endif
 
@@ -163,6 +176,8 @@ static int real_of(const Number *n, int bits, JsonReal real, double *value) {
 #ifdef __SIZEOF_INT128__
     } else if (is_short && power >= -MOST_POWER && power <= MOST_POWER) {
         found = nearest(n->mantissa, power, bits);
+        if (bits == FLT_MANT_DIG && found > FLT_MAX)
+            return 0;
 #endif
     } else if (bits == DBL_MANT_DIG) {
         char text[MOST_NUMBER + 1];

@@ -37,7 +37,7 @@ static const uint8_t *date(const uint8_t *at, const uint8_t *end, int64_t *days)
 /* 123456, of up to nine digits behind a point; microseconds. */
 static const uint8_t *fraction(const uint8_t *at, const uint8_t *end, int64_t *micros) {
     static const int units[] = {0, 100000, 10000, 1000, 100, 10, 1};
-    uint64_t value = 0;
+    uint64_t value;
     unsigned count = read_digits(at, &value);
     at += count;
     if (count == 8 && at < end && is_digit(*at))
