@@ -180,7 +180,7 @@ def test_ingest_follows_until_it_is_stopped_amid_its_batches_and_no_row_is_lost_
     count = int(os.environ.get("JETSPARK_INGEST_MESSAGES", "4000"))
     name, table = admin.stream(100, size=128), tmp_path / "table"
     checkpoint = table / "_checkpoint"
-    again = ["ingest", name, "--to", str(table), "--max-offsets-per-trigger", str(count // 8)]
+    again = ["ingest", name, "--to", str(table), "--max-offsets-per-trigger", str(count // 4)]
     how = ["--server", url, "--master", "local[1]", "--follow", "--interval", "0.1"]
     with jetspark(*again, *how) as first:
         wait_for(checkpoint, "commits/0", first)

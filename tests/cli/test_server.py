@@ -35,7 +35,7 @@ def server_pid(command: subprocess.Popen[bytes]) -> int:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signal_stops_the_server_gracefully(number: int) -> None:
     with jetspark("server", "--port", "0") as command:
         url = first_line(command)
