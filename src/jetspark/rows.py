@@ -88,15 +88,14 @@ def read(
     the end. Default: all.
 
     `json`: the fields of JSON payloads as further columns, "id STRING, tags ARRAY<STRING>"; a
-    payload that does not fit stays in the column data, which is null otherwise, and
-    `_corrupt_reason` says why. True: fields found in a sample, beside the payload.
+    payload that does not fit is in `_corrupt_record`, and `_corrupt_reason` says why. True: fields
+    found in a sample, beside the payload.
 
     `decode`: the fields of payloads in another format as further columns; `schema`, `schema_file`,
     `registry` (or what `jetspark.registry.lookup` has made of one), `schema_name`, `message`,
     `fields`, `framing`, `compression`: as the options of Spark's format (docs/guide-payloads.md).
     `unavailable_value`: Debezium's unavailable.value.placeholder, if it is not the default.
-    A payload that does not decode stays in the column data, and
-    `_corrupt_reason` says why.
+    A payload that does not decode is in `_corrupt_record`, and `_corrupt_reason` says why.
 
     `rename`: columns with other names than their fields, {"timestamp": "sent_at"}. By default a
     field has its name, or payload_timestamp where a column of the message has that.

@@ -29,11 +29,11 @@ import pyarrow as pa
 from tests.support import campaign
 
 from jetspark.bulk.arrow import SCHEMA as MESSAGES
+from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import TableName
-from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lakehouse import commits, listed, target
 from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
 from jetspark.spark.lakehouse.target import (

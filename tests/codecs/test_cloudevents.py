@@ -18,6 +18,7 @@ from tests.codecs.test_protobuf import SOURCE, Order
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.json_schema import columns_of
+from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError
 
 EVENT = {
@@ -72,7 +73,7 @@ def test_both_modes_have_the_same_columns() -> None:
     payloads = [structured(ORDER), json.dumps(ORDER).encode(), structured()]
     headers = [{}, IN_HEADERS, {"content-type": "application/cloudevents+json; charset=UTF-8"}]
     first, second, third = rows_of(decoding(), batch(payloads, headers))
-    expected = {"data": None, **COLUMNS, "ce_data": json.dumps(ORDER).encode(), REASON: None}
+    expected = {**COLUMNS, "ce_data": json.dumps(ORDER).encode(), CORRUPT: None, REASON: None}
     assert first == second == expected
     assert third == {**expected, "ce_data": None}
     small = packed("gzip", structured(ORDER))
@@ -84,7 +85,7 @@ def test_data_in_json_has_the_fields_of_a_schema() -> None:
         payloads = [structured(ORDER), structured({"id": "x"}), structured([1]), structured()]
         good, wrong, listed, none = rows_of(decoding(schema=schema), batch(payloads))
         assert (good["id"], good["amount"], good["ce_id"]) == (7, 2.5, "a-1")
-        assert (wrong["id"], wrong["ce_id"], wrong["data"]) == (None, None, payloads[1])
+        assert (wrong["id"], wrong["ce_id"], wrong[CORRUPT]) == (None, None, payloads[1])
         assert wrong[REASON].startswith('id: "x" is not ')
         assert "is a list, not an object" in listed[REASON]
         assert (none["id"], none["ce_id"], none[REASON]) == (None, "a-1", None)
@@ -115,7 +116,7 @@ def test_data_is_decoded_by_the_schema_s_format_and_of_no_other_content_type() -
 def test_what_is_no_event_is_a_bad_record() -> None:
     payloads = [b"", b"[]", b"{}", structured(id=""), structured(time="noon"), b"\xff"]
     found = rows_of(decoding(), batch(payloads))
-    assert [row["data"] for row in found] == payloads
+    assert [row[CORRUPT] for row in found] == payloads
     reasons = [row[REASON].removeprefix("The payload is no CloudEvent: ") for row in found]
     assert reasons[2:4] == ["it lacks id.", "it lacks id."]
     assert "'noon' is not a time" in reasons[4]
@@ -178,7 +179,7 @@ def test_no_row_is_lost_whatever_is_in_it(messages: list[tuple[bytes, dict[str, 
         found = rows_of(
             decoding(schema=schema), batch([a for a, _ in messages], [b for _, b in messages])
         )
-        assert [row["data"] is None for row in found] == [row[REASON] is None for row in found]
+        assert [row[CORRUPT] is None for row in found] == [row[REASON] is None for row in found]
         assert len(found) == len(messages)
 
 

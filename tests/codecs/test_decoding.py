@@ -37,16 +37,16 @@ def batch(*payloads: bytes) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("format_", GOOD)
-def test_a_payload_stays_if_it_was_not_decoded_or_if_all_are_to_stay(format_: Any) -> None:
+def test_a_bad_payload_stays_and_the_others_if_all_are_to_stay(format_: Any) -> None:
     how, good = GOOD[format_]
     for keep in (False, True):
         decoding = Decoding.make(format_, keep_payload=keep, **how)
         decoding.decoder()  # used, as in the driver
         sent = pickle.loads(pickle.dumps(decoding))
         found = sent.decoder().of(batch(good, b"\xff", good)).to_pylist()
-        assert [row["data"] for row in found] == [
-            good if keep else None, b"\xff", good if keep else None,
-        ]  # fmt: skip
+        assert [row.get("data") for row in found] == ([good, b"\xff", good] if keep else [None] * 3)
+        bad = "\ufffd" if format_ == "json" else b"\xff"
+        assert [row["_corrupt_record"] for row in found] == [None, bad, None]
         assert [row["_corrupt_reason"] is None for row in found] == [True, False, True]
 
 

@@ -29,6 +29,7 @@ from jetspark.codecs.codec import Codec
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding, given_schema
 from jetspark.codecs.protobuf import ProtobufDecoder
+from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError
 from jetspark.wire.headers import Headers
 from jetspark.wire.kernel import protobuf_messages
@@ -61,9 +62,9 @@ def read(
     payloads: list[bytes], headers: list[dict[str, str]], decode: Any, **how: Any
 ) -> list[dict[str, Any]]:
     found = rows_of(Decoding.make(decode, **how), batch(payloads, headers))
-    assert not any(row["data"] or row[REASON] for row in found), found
+    assert not any(row[CORRUPT] or row[REASON] for row in found), found
     return [
-        {name: one for name, one in row.items() if name not in ("data", REASON)} for row in found
+        {name: one for name, one in row.items() if name not in (CORRUPT, REASON)} for row in found
     ]
 
 

@@ -25,6 +25,7 @@ from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.schema import PayloadSchema
+from jetspark.codecs.tolerant import CORRUPT
 
 
 def _record(name: str, **types: Any) -> dict[str, Any]:
@@ -367,11 +368,14 @@ def _check(
         places = part.column("seq").to_pylist()
         seen += places
         reasons = part.column(REASON).to_pylist()
-        payloads = part.column("data").to_pylist()
+        payloads = part.column(CORRUPT).to_pylist()
         good += reasons.count(None)
+        if kind.decoding.keep_payload:
+            assert part.column("data").to_pylist() == [messages[at][0] for at in places]
         for at, reason, payload in zip(places, reasons, payloads, strict=True):
-            is_kept = reason is not None or kind.decoding.keep_payload
-            assert payload == (messages[at][0] if is_kept else None)
+            assert (payload is None) is (reason is None)
+            if reason is not None and not kind.decoding.is_json:
+                assert payload == messages[at][0]
             assert at in hit or reason is None, reason
         rows = [row for row, at in enumerate(places) if at not in hit]
         names = list(expected[0])

@@ -15,12 +15,13 @@ from tests.support.table_readers import by_duckdb
 
 from jetspark.blocking import connect
 from jetspark.bulk.arrow import SCHEMA as MESSAGE
+from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError, PipelineError
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.failures import explain
 from jetspark.spark.infer import infer
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.json_payloads import CORRUPT, KEPT
+from jetspark.spark.json_payloads import KEPT
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.target import TaskFiles, prepare
 from jetspark.spark.retry_quarantine import Tried

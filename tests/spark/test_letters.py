@@ -17,12 +17,12 @@ from tests.support.tasks import Task
 
 from jetspark.blocking import connect
 from jetspark.bulk.arrow import SCHEMA
+from jetspark.codecs.tolerant import CORRUPT
 from jetspark.dead_letters import DeadLetter
 from jetspark.errors import BrokenSocketError, ConfigError, TableError
 from jetspark.lakehouse import batches
 from jetspark.lakehouse.formats import Format
 from jetspark.letter_rules import subject_of_letter
-from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lakehouse import commits, letters, target
 from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
 from jetspark.spark.lakehouse.target import LakehouseStreamWriter, TaskFiles, Written

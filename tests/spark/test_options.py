@@ -257,7 +257,7 @@ def test_options_of_payloads_are_sent_to_tasks_without_secrets() -> None:
     options = parse_options(BASE | {"decode": "avro", "schema": AVRO, **of_registry})
     assert "s3c" not in repr(options)
     assert pickle.loads(pickle.dumps(options)) == options
-    assert schema_of(options).names[-2:] == ["id", "_corrupt_reason"]
+    assert schema_of(options).names[-3:] == ["id", "_corrupt_record", "_corrupt_reason"]
 
 
 def test_a_schema_of_json_is_ddl_or_a_json_schema(tmp_path: Path) -> None:
@@ -281,8 +281,8 @@ def test_fields_named_as_columns_of_the_message_have_other_columns(decode: str) 
         of_avro = [{"name": one, "type": "int"} for one in fields]
         schema = json.dumps({"type": "record", "name": "R", "fields": of_avro})
     options = BASE | {"decode": decode, "schema": schema, "rename": "timestamp=sent_at"}
-    names = schema_of(parse_options(options)).names[-5:]
-    assert names == ["sent_at", "payload_SEQ", "payload_data", "id", "_corrupt_reason"]
+    names = schema_of(parse_options(options)).names[-6:-1]
+    assert names == ["sent_at", "payload_SEQ", "payload_data", "id", "_corrupt_record"]
     for rename in ("timestamp=seq", "timestamp=ID", "id", "id=a,id=b", "id=_jetspark_x"):
         with pytest.raises(ConfigError):
             parse_options(options | {"rename": rename})

@@ -51,7 +51,7 @@ class Place:
         self._aside = TableName(path=str(folder / "aside"))
         make_table(format_, self._aside, quarantine.SCHEMA, ())
         source, how = self._how()
-        prepare(self.options, how.schemas(source, self.options))
+        prepare(self.options, how.schemas(source))
 
     def put_aside(self, *payloads: Any, first: int = 1, subject: str = "s") -> None:
         """As messages from this sequence on."""
@@ -82,7 +82,12 @@ class Place:
 
     def _how(self, **decode: str) -> tuple[SourceOptions, RowsOf]:
         """How payloads become rows, in a list as each of its tables says."""
-        given = {"stream": "retried", "decode": "json", "schema": SCHEMA, **decode}
+        given = {
+            "stream": "retried",
+            "decode": "json",
+            "schema": SCHEMA,
+            "keepPayload": "true",
+        } | decode
         if self.options.tables:
             given = {"stream": "retried"}
         return parse_options(given), RowsOf(("json", given.get("schema")), {})

@@ -24,7 +24,7 @@ class Task:
         """`decode`: options of the source, how payloads become columns."""
         source = parse_options({"stream": "S", **decode})
         how = RowsOf(("json", decode.get("schema")), {}).into(options, source)
-        self.target = prepare_for_query(options, how.schemas(source, options))
+        self.target = prepare_for_query(options, how.schemas(source))
         self.files = TaskFiles(self.target)
         self._makers = how.makers(source)
         self._tables = options.tables

@@ -29,7 +29,7 @@ from jetspark.codecs.json_schema import columns_of
 from jetspark.codecs.protobuf_encoder import ProtobufEncoder
 from jetspark.codecs.protobuf_schema import message_of, path_of
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup, from_file
-from jetspark.codecs.tolerant import Decoder
+from jetspark.codecs.tolerant import CORRUPT, Decoder
 from jetspark.errors import CodecError, ConfigError
 from jetspark.wire.headers import Headers, HeadersLike
 
@@ -166,7 +166,8 @@ class Codec:
             given, found = len(found.columns), self._decoder.of(found)
             if (reason := found.column(REASON)[-1].as_py()) is not None:
                 raise CodecError(reason)
-            fields = pa.record_batch(found.columns[given:-1], found.schema.names[given:-1])
+            names = [one for one in found.schema.names[given:] if one not in (CORRUPT, REASON)]
+            fields = found.select(names)
             return fields.to_pylist(maps_as_pydicts="strict")[0]
         except BadFrame as error:
             raise CodecError(str(error)) from None

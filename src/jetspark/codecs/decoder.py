@@ -138,17 +138,6 @@ def with_hints(reasons: pa.StringArray, payloads: pa.BinaryArray, packed: Packed
     return pa.array(texts, pa.string())
 
 
-def only_refused(batch: pa.RecordBatch, payload: str = PAYLOAD) -> pa.RecordBatch:
-    """The batch without the payloads that were decoded."""
-    reasons = batch.column(REASON)
-    at = batch.schema.get_field_index(payload)
-    if reasons.null_count == len(reasons):
-        kept = pa.nulls(len(reasons), pa.binary())
-    else:
-        kept = pc.if_else(pc.is_valid(reasons), batch.column(at), pa.scalar(None, pa.binary()))
-    return batch.set_column(at, batch.schema.field(at), kept)
-
-
 class PayloadFields:
     """The fields of payloads as columns."""
 

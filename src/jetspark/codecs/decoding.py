@@ -29,7 +29,7 @@ from jetspark.codecs.json_fields import JsonFields
 from jetspark.codecs.json_schema import columns_of, json_columns_of
 from jetspark.codecs.protobuf import ProtobufDecoder
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup, UnusableSchema, from_file
-from jetspark.codecs.tolerant import Bare, Decoder, TolerantDecoder
+from jetspark.codecs.tolerant import Decoder, TolerantDecoder
 from jetspark.errors import ConfigError, SchemaGrown, SchemaNotFoundError
 from jetspark.files import read_small
 from jetspark.reserved_names import check_names
@@ -57,9 +57,9 @@ class Decoding:
     lookup: SchemaLookup | None = field(default=None, repr=False)
     """For the writers' schemas; without it every payload is of the reader's."""
     keep_payload: bool = False
-    """Whether payloads stay that were decoded."""
-    bare_payload: Bare = ""
-    """Which rows have it without its compression and frame, too."""
+    """Whether rows have their payload, too."""
+    bare_payload: bool = False
+    """Whether they have it without its compression and frame, too."""
     growing: str = ""
     """The reader's name in the registry, if a newer version ends the query; else empty."""
     unavailable_value: str = debezium.UNAVAILABLE_VALUE
@@ -78,7 +78,7 @@ class Decoding:
         framing: str = "none",
         compression: str = "header",
         keep_payload: bool = False,
-        bare_payload: Bare = "",
+        bare_payload: bool = False,
         schema_name: str | None = None,
         on_new_version: str = "ignore",
         unavailable_value: str | None = None,
@@ -126,7 +126,13 @@ class Decoding:
                     f"{', '.join(made.fields.names)}."
                 )
         named = made if fields.names == made.fields.names else _Renamed(made, fields)
-        return TolerantDecoder(named, self.framing, self.keep_payload, self.bare_payload)
+        return TolerantDecoder(
+            named,
+            self.framing,
+            keep_payload=self.keep_payload,
+            keep_bare=self.bare_payload,
+            is_text=self.is_json,
+        )
 
     @property
     def is_json(self) -> bool:

@@ -4,8 +4,9 @@ Decoders make bad records of what they know to be wrong. If one raises neverthel
 batch are decoded until the row to blame is alone, which becomes a bad record with the exception as
 its reason; all others are decoded as if it were not there.
 
-The column of the payload has it as it came, which is what the headers beside it are about, whatever
-is around it. What needs it without its compression and frame reads `BARE_PAYLOAD` (`Bare`).
+What comes out has the columns of the messages, the fields, and for a bad record its payload and the
+reason. The payload is as it came, which is what the headers beside it are about; of JSON it is a
+text, without its compression and frame.
 
 Payloads are decompressed here, for decoders of all formats, and a batch is decoded in parts, so
 that a few bytes of each payload cannot become more in memory than one payload may have: neither by
@@ -17,19 +18,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs import sizes
-from jetspark.codecs.decoder import PAYLOAD, NotOfPayload, only_refused, reason_of
+from jetspark.codecs.decoder import PAYLOAD, REASON, NotOfPayload, reason_of
 from jetspark.codecs.framing import Decompressed, Framing
-from jetspark.reserved_names import BARE_PAYLOAD, PREFIX
+from jetspark.reserved_names import BARE_PAYLOAD, CORRUPT_RECORD, PREFIX
 
-Bare: TypeAlias = Literal["", "refused", "all"]
-"""Which rows have their payload in the column `BARE_PAYLOAD`; empty: there is no such column."""
-
+CORRUPT: Final = CORRUPT_RECORD
+"""The column with the payloads of bad records."""
 ROW: Final = f"{PREFIX}_row"
 """A column with the number of each row of a part, while its payloads are decompressed."""
 
@@ -62,18 +62,40 @@ class TolerantDecoder:
     decoder: Decoder
     """It gets payloads without compression."""
     framing: Framing = field(default_factory=partial(Framing, compression="none"))
-    keep_payload: bool = True
-    """Whether the column of the payload keeps those that were decoded."""
-    bare: Bare = ""
+    payload: str = PAYLOAD
+    """The column that has them."""
+    keep_payload: bool = False
+    """Whether that column stays."""
+    keep_bare: bool = False
+    """Whether there is a column `BARE_PAYLOAD` with payloads without compression and frame."""
+    is_text: bool = False
+    """Whether the payload of a bad record is a text, which is without these, too."""
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
-        if self.bare:
+        return self._schema(self._inner(columns))
+
+    def _inner(self, columns: pa.Schema) -> pa.Schema:
+        """What the decoder makes of these columns."""
+        if self._has_bare:
             columns = columns.append(pa.field(BARE_PAYLOAD, pa.binary()))
         return self.decoder.schema(columns)
 
+    @property
+    def _has_bare(self) -> bool:
+        return self.keep_bare or self.is_text
+
+    def _schema(self, decoded: pa.Schema) -> pa.Schema:
+        """What is left of the decoder's columns, and that of bad records."""
+        left_out = set() if self.keep_payload else {self.payload}
+        left_out |= set() if self.keep_bare else {BARE_PAYLOAD}
+        kept = [one for one in decoded if one.name not in left_out]
+        corrupt = pa.field(CORRUPT, pa.string() if self.is_text else pa.binary())
+        return pa.schema([*kept[:-1], corrupt, kept[-1]])
+
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the fields after its columns. Raises only what no payload causes."""
+        """The batch with the fields after its columns, and for bad records `CORRUPT` and `REASON`.
+        Raises only what no payload causes."""
         return _joined(list(self.parts(batch)))
 
     def parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -86,18 +108,30 @@ class TolerantDecoder:
             raise error.error from None
 
     def _kept(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows without the payloads that nobody needs."""
-        if not self.keep_payload:
-            decoded = only_refused(decoded)
-        return only_refused(decoded, BARE_PAYLOAD) if self.bare == "refused" else decoded
+        """The rows with the payloads of bad records, and no others that nobody needs."""
+        corrupt = self._corrupt(decoded)
+        schema = self._schema(decoded.schema)
+        columns = [corrupt if one == CORRUPT else decoded.column(one) for one in schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _corrupt(self, decoded: pa.RecordBatch) -> pa.Array:
+        """The payloads of bad records, and null in the other rows."""
+        kind = pa.string() if self.is_text else pa.binary()
+        reasons = decoded.column(REASON)
+        if reasons.null_count == len(reasons):
+            return pa.nulls(len(reasons), kind)
+        payloads = decoded.column(BARE_PAYLOAD if self.is_text else self.payload)
+        refused = pc.if_else(pc.is_valid(reasons), payloads, pa.scalar(None, pa.binary()))
+        try:
+            return refused.cast(kind)
+        except pa.ArrowInvalid:  # with U+FFFD for what is not UTF-8
+            texts = [one and one.decode("utf-8", "replace") for one in refused.to_pylist()]
+            return pa.array(texts, kind)
 
     def _pieces(self, part: Decompressed) -> Iterator[Decompressed]:
         """The rows in pieces that cannot become more than `MAX_DECODED_BYTES`, or are one row."""
-        if PAYLOAD not in part.rows.schema.names:
-            yield part
-            return
-        payloads = part.rows.column(PAYLOAD) if part.payloads is None else part.payloads
-        kinds = self.schema(part.rows.schema).types[part.rows.num_columns :]
+        payloads = part.rows.column(self.payload) if part.payloads is None else part.payloads
+        kinds = self._inner(part.rows.schema).types[part.rows.num_columns :]
         of_row, of_byte = (
             sum(map(sizes.bytes_of_value, kinds)),
             max(map(sizes.bytes_of_byte, kinds)),
@@ -118,10 +152,10 @@ class TolerantDecoder:
 
     def _decompressed(self, part: Decompressed) -> pa.RecordBatch:
         """The decoded rows of a part, with the payloads as they came."""
-        rows, at = part.rows, part.rows.schema.get_field_index(PAYLOAD)
+        rows, at = part.rows, part.rows.schema.get_field_index(self.payload)
         if part.payloads is not None:
             rows = rows.set_column(at, rows.schema.field(at), part.payloads)
-        if self.bare:
+        if self._has_bare:
             rows = rows.append_column(BARE_PAYLOAD, rows.column(at))
         if part.payloads is None or part.reasons is None:
             return _joined(list(self._decoded(rows)))

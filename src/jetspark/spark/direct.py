@@ -80,7 +80,7 @@ def flow_into(
     how = how.into(table, source)
     options = _with_schema(options, source, table, how)
     source = parse_options(options)
-    schemas = how.schemas(source, table)
+    schemas = how.schemas(source)
     check_fit(table, schemas)
     columns = json.dumps([of_arrow(one).jsonValue() for one in schemas])
     secrets = {TASK_SECRET: make_secret(), TASK_ROWS: columns}
@@ -105,8 +105,8 @@ def _with_schema(
         found["schemaVersion"] = str(decoding.schema.version)
     if decoding is not None and table.quarantine is not None:
         found["keepPayload"] = "true"  # a row may turn out to lack its key, or table
-    if bare := how.bare_payload(source):
-        found["barePayload"] = bare
+    if how.needs_bare:
+        found["barePayload"] = "true"
     return found
 
 

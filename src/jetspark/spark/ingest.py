@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from jetspark.bulk.fixed_range import tail
 from jetspark.codecs import debezium
 from jetspark.codecs.ddl import arrow_fields
+from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import (
     Format,
@@ -35,7 +36,6 @@ from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.direct import flow_into, register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import (
-    CORRUPT,
     check_only_schema,
     decoded_columns,
     json_columns,

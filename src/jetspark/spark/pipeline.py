@@ -22,7 +22,7 @@ from jetspark.nearest import check_column
 from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
 from jetspark.spark.direct import Flow, flow_into, register_formats
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import bare_payload, decode_json, with_refused
+from jetspark.spark.json_payloads import decode_json
 from jetspark.spark.lakehouse import letters
 from jetspark.spark.lakehouse.growth import has_grown
 from jetspark.spark.lakehouse.options import TABLES, when_following
@@ -267,12 +267,8 @@ def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSe
             if any(one.table is not None and ordered_tables(one.table) for one in views):
                 options["ordersBySeq"] = "true"
         decoding = None if source.parsed is None else source.parsed.decoding
-        if bare := bare_payload(decoding, ()):
-            options = {**options, "barePayload": bare}
         rows = reader.format(source.format).options(**options).load()
-    if decoding is not None:
-        rows = with_refused(rows)
-    elif source.json is not None:
+    if decoding is None and source.json is not None:
         with _located(pipeline, *where, "json"):
             rows = decode_json(rows, source.json, "json")
     if source.watermark is not None:

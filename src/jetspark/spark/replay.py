@@ -15,13 +15,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, MapType, StringType
 
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
+from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, format_of, in_catalog
 from jetspark.nearest import meant
 from jetspark.spark.checkpoints import local_path
 from jetspark.spark.direct import register_formats
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import CORRUPT, KEPT
+from jetspark.spark.json_payloads import KEPT
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,

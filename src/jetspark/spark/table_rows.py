@@ -14,16 +14,14 @@ import pyarrow as pa
 
 from jetspark.bulk.arrow import schema_of
 from jetspark.codecs.decoder import REASON
-from jetspark.codecs.tolerant import Bare, Decoder, decode_in_parts
+from jetspark.codecs.tolerant import Decoder, decode_in_parts
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.reserved_names import BARE_PAYLOAD
 from jetspark.spark.json_payloads import (
-    CORRUPT,
-    bare_payload,
     json_decoder,
     names_beside,
+    needs_bare,
     payload_of,
-    refused_payloads,
 )
 from jetspark.spark.lakehouse import listed
 from jetspark.spark.lakehouse.growth import fields_by_now, without
@@ -52,34 +50,29 @@ class RowsOf:
             made = without(ddl, made, new=new, names=decoding.names)
         return RowsOf((name, ddl), made, tuple(map(_by_now, table.tables)))
 
-    def bare_payload(self, source: SourceOptions) -> Bare:
-        """Which rows need their payload without compression and frame."""
-        return bare_payload(source.decoding, self.made.values())
+    @property
+    def needs_bare(self) -> bool:
+        """Whether rows need their payload without compression and frame."""
+        return needs_bare(self.made.values())
 
     def makers(self, source: SourceOptions) -> list[RowMaker]:
         """What makes the rows, of a list for each table. Raises ConfigError."""
         if self.tables:
-            return [
-                RowMaker(_decoder_of(one, source), one.made, keep_payload=one.json is None)
-                for one in self.tables
-            ]
+            return [RowMaker(_decoder_of(one, source), one.made) for one in self.tables]
         if source.decoding is not None:
             return [RowMaker(source.decoder, self.made)]
-        payload, others = payload_of(source.columns, self.json[0])
-        if self.json[1] is None:
-            return [RowMaker(None, self.made, keep_payload=True)]
-        decoder = json_decoder(self.json[1], self.json[0], names_beside(payload, others), payload)
-        return [RowMaker(decoder, self.made, payload=payload, text=payload)]
+        name, ddl = self.json
+        if ddl is None:
+            return [RowMaker(None, self.made)]
+        payload, others = payload_of(source.columns, name)
+        decoder = json_decoder(ddl, name, names_beside(payload, others), payload)
+        return [RowMaker(decoder, self.made)]
 
-    def schemas(self, source: SourceOptions, table: LakehouseOptions) -> list[pa.Schema]:
+    def schemas(self, source: SourceOptions) -> list[pa.Schema]:
         """The columns of the rows; of a list those of messages without a table, and those of the
         rows of each table. Raises ConfigError."""
         columns = schema_of(source.columns)
-        tables = [one.options for one in self.tables] or [table]
-        found = [
-            maker.schema(columns, keep_payload=one.quarantine is not None)
-            for maker, one in zip(self.makers(source), tables, strict=True)
-        ]
+        found = [maker.schema(columns) for maker in self.makers(source)]
         return [columns, *found] if self.tables else found
 
     def dump(self) -> str:
@@ -119,8 +112,14 @@ def _decoder_of(one: ListedTable, source: SourceOptions) -> Decoder | None:
     """What makes columns of the payloads of a table of a list."""
     if one.json is None:
         return None
-    bare = "all" if one.options.evolve else bare_payload(None, one.made.values()) or "refused"
-    return json_decoder(one.json, one.option, one.names, framing=source.around, bare=bare)
+    return json_decoder(
+        one.json,
+        one.option,
+        one.names,
+        framing=source.around,
+        keep_payload=one.options.quarantine is not None,
+        keep_bare=needs_bare(one.made.values()),
+    )
 
 
 @dataclass(frozen=True)
@@ -131,36 +130,18 @@ class RowMaker:
     """What makes columns of payloads."""
     made: Mapping[str, ValueOf] = field(default_factory=dict)
     """Further columns, and what they are made of."""
-    payload: str = "data"
-    """The column of the payloads."""
-    text: str = BARE_PAYLOAD
-    """The column that has them as texts, if there is one."""
-    keep_payload: bool = False
-    """Whether the payload is a column of the table."""
 
-    def schema(self, columns: pa.Schema, *, keep_payload: bool) -> pa.Schema:
-        """The columns of the rows, for messages with these columns. `keep_payload`: also with the
-        payload, for records that do not become rows."""
-        found = columns
-        if self.decoder is not None:
-            found = self.decoder.schema(columns)
-            kind = pa.string() if self.text in found.names else pa.binary()
-            found = found.append(pa.field(CORRUPT, kind))
+    def schema(self, columns: pa.Schema) -> pa.Schema:
+        """The columns of the rows, for messages with these columns."""
+        found = columns if self.decoder is None else self.decoder.schema(columns)
         found = self._with_made(pa.RecordBatch.from_pylist([], found)).schema
-        left_out = {REASON, BARE_PAYLOAD}
-        if not (keep_payload or self.keep_payload):
-            left_out.add(self.payload)
-        return pa.schema([one for one in found if one.name not in left_out])
+        return pa.schema([one for one in found if one.name not in (REASON, BARE_PAYLOAD)])
 
     def parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows, with further columns for those that turn out to be none. They may be less than
         the messages: those of some formats have messages that are no rows."""
-        if self.decoder is None:
-            yield self._with_made(batch)
-            return
-        for part in decode_in_parts(self.decoder, [batch]):
-            refused = refused_payloads(part, self.text)
-            yield self._with_made(part.append_column(CORRUPT, refused))
+        parts = [batch] if self.decoder is None else decode_in_parts(self.decoder, [batch])
+        yield from map(self._with_made, parts)
 
     def _with_made(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         for name, value in self.made.items():

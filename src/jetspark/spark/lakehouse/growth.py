@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.codecs.ddl import check_fields, type_in_ddl, with_types
 from jetspark.codecs.field_names import FieldNames
+from jetspark.codecs.tolerant import CORRUPT
 from jetspark.codecs.unknown_fields import LEAST, LONG, MOST, can_be_column, common_type
 from jetspark.errors import CommitConflict, ConfigError, SchemaGrown
 from jetspark.lakehouse.formats import find_table, open_table
@@ -34,7 +35,6 @@ from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.schemas import plain
 from jetspark.lakehouse.table import Table
 from jetspark.spark.failures import is_of
-from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.options import SourceOptions
 

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 
 from jetspark.codecs.framing import framed
 from jetspark.codecs.json_decoder import JsonDecoder, is_json_type
+from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import CommitConflict, ConfigError, PipelineError, TableError
 from jetspark.lakehouse import formats, quarantine
 from jetspark.lakehouse.batches import (
@@ -45,7 +46,7 @@ from jetspark.reserved_names import BARE_PAYLOAD
 from jetspark.reserved_names import check_names as check_reserved
 from jetspark.spark import task_output
 from jetspark.spark.checkpoints import CheckpointState, local_path, read_checkpoint
-from jetspark.spark.json_payloads import CORRUPT, KEPT
+from jetspark.spark.json_payloads import KEPT
 from jetspark.spark.lakehouse import listed
 from jetspark.spark.lakehouse.commits import AT_A_TIME, BatchCommits, read_records
 from jetspark.spark.lakehouse.growth import NEW, Growth, Growths, grow, united
