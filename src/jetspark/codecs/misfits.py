@@ -65,6 +65,8 @@ _VALUE: Final = {
 
 def reasons_of(misfits: Misfits, rows: int, name: str) -> pa.StringArray:
     """The reasons of so many payloads, null where one fits. `name`: of what they should be."""
+    if not misfits:
+        return pa.nulls(rows, pa.string())
     reasons: list[str | None] = [None] * rows
     for row, number, path, sentence in misfits:
         problem, where = Problem(number), path.decode("utf-8", "replace").lstrip(".")

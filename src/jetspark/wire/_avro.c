@@ -128,8 +128,9 @@ static inline int bytes_value(Reader *r, const AvroNode *node) {
         return 1;
     if (node->column->kind == DECIMAL)
         return decimal_value(r, node, bytes, (size_t)size);
-    if (node->column->kind == STRING && !is_utf8(bytes, (size_t)size))
-        return misfit(r->all, r->why, NO_UTF8);
+    if (node->column->kind == STRING)
+        return put_checked_text(r->all, node->column, bytes, (size_t)size) ||
+               misfit(r->all, r->why, NO_UTF8);
     return put_text(r->all, node->column, bytes, (size_t)size);
 }
 
@@ -153,7 +154,8 @@ static int enum_value(Reader *r, const AvroNode *node) {
 static int constant_value(Reader *r, const AvroNode *node) {
     if (!count_bytes(r->all, node->constant_size))
         return 0;
-    Reader inside = {node->constant, node->constant + node->constant_size, r->all, r->why};
+    const uint8_t *end = node->constant + node->constant_size;
+    Reader inside = {node->constant, end, end, r->all, r->why};
     return value(&inside, node);
 }
 
@@ -212,12 +214,8 @@ static int blocks_value(Reader *r, const AvroNode *node) {
                     return misfit(r->all, r->why, BAD_SIZE), below_item(r->why, number);
                 if (!take_bytes(r, (size_t)size, &key))
                     return below_item(r->why, number);
-                if (entries) {
-                    if (!is_utf8(key, (size_t)size))
-                        return misfit(r->all, r->why, NO_UTF8), below_item(r->why, number);
-                    if (!put_text(r->all, &entries->children[0], key, (size_t)size))
-                        return 0;
-                }
+                if (entries && !put_checked_text(r->all, &entries->children[0], key, (size_t)size))
+                    return misfit(r->all, r->why, NO_UTF8), below_item(r->why, number);
             }
             if (!value(r, item))
                 return below_item(r->why, number);
@@ -287,7 +285,7 @@ static int value(Reader *r, const AvroNode *node) {
 }
 
 int avro_row(Columns *all, const AvroNode *root, const uint8_t *at, size_t size, Misfit *why) {
-    Reader r = {at, at + size, all, why};
+    Reader r = {at, at + size, at + size, all, why};
     size_t row = all->root.rows, before = all->size;
     begin_misfit(why);
     if (value(&r, root) && (r.at == r.end || misfit(all, why, LEFT_OVER)))

@@ -62,7 +62,7 @@ static inline int has_room(const Columns *all) {
 }
 
 static inline int grow(Columns *all, Bytes *bytes, size_t more) {
-    return bytes->room - bytes->size >= more || grow_bytes(all, bytes, more);
+    return bytes->size + more <= bytes->room || grow_bytes(all, bytes, more);
 }
 
 static inline int count_items(Columns *all, const Column *column, size_t count) {
@@ -119,6 +119,8 @@ static inline int put_offset(Columns *all, Column *column, size_t end) {
     return 1;
 }
 
+int is_utf8(const uint8_t *at, size_t size);
+
 /* -- values. Each appends one; 0 if there is no room, which `Columns` tells. -------------------- */
 
 int put_null(Columns *all, Column *column);
@@ -161,7 +163,8 @@ int put_time(Columns *all, Column *column, int64_t value);
 /* Days since 1970 of a date that there is. */
 int64_t days_of(int year, int month, int day);
 
-/* Room for a text of this size, and for 16 bytes more that a copy may touch; `end_text` follows when it is there. */
+/* Room for a text of this size, and for 16 bytes more that a copy may touch; `end_text` follows when
+   it is there. */
 static inline uint8_t *text_room(Columns *all, Column *column, size_t size) {
     if (size > INT32_MAX - column->values.size) {
         all->too_large = 1;
@@ -175,16 +178,44 @@ static inline int end_text(Columns *all, Column *column, size_t size) {
     return put_offset(all, column, column->values.size) && end_row(all, column, 1);
 }
 
+/* Copies a text, and returns whether it is ASCII. Most are so short that a call would cost more. */
+static inline int copy_text(uint8_t *to, const uint8_t *text, size_t size) {
+    uint64_t eight, bits = 0;
+    uint32_t four;
+    if (size >= 8) {
+        for (size_t i = 0;; i = i + 16 <= size ? i + 8 : size - 8) { /* the last ones overlap */
+            memcpy(&eight, text + i, 8);
+            memcpy(to + i, &eight, 8);
+            bits |= eight;
+            if (i + 8 == size)
+                break;
+        }
+    } else if (size >= 4) {
+        memcpy(&four, text, 4);
+        memcpy(to, &four, 4);
+        bits = four;
+        memcpy(&four, text + size - 4, 4);
+        memcpy(to + size - 4, &four, 4);
+        bits |= four;
+    } else if (size > 0) {
+        bits = (to[0] = text[0]) | (to[size / 2] = text[size / 2]) | (to[size - 1] = text[size - 1]);
+    }
+    return (bits & 0x8080808080808080) == 0;
+}
+
 static inline int put_text(Columns *all, Column *column, const uint8_t *text, size_t size) {
     uint8_t *to = text_room(all, column, size);
     if (to == NULL)
         return 0;
-    if (size <= 16)
-        for (size_t i = 0; i < size; i++) /* a call costs more */
-            to[i] = text[i];
-    else if (size)
-        memcpy(to, text, size);
+    copy_text(to, text, size);
     return end_text(all, column, size);
+}
+
+/* Also 0 if it is not UTF-8. */
+static inline int put_checked_text(Columns *all, Column *column, const uint8_t *text, size_t size) {
+    uint8_t *to = text_room(all, column, size);
+    return to != NULL && (copy_text(to, text, size) || is_utf8(text, size)) &&
+           end_text(all, column, size);
 }
 
 /* After the children have their values. */
@@ -204,8 +235,6 @@ size_t value_size(const Column *column);
 int reserve_rows(Columns *all, Column *column, size_t rows);
 void cut_rows(Column *column, size_t rows);
 void free_column(Column *column);
-
-int is_utf8(const uint8_t *at, size_t size);
 
 static inline size_t items_of(const Column *column, size_t row) {
     int32_t offset;

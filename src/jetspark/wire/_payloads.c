@@ -348,14 +348,15 @@ static int append_misfit(PyObject *list, Py_ssize_t row, const Misfit *why) {
 }
 
 /* Appends a row for a payload. `root`: of the format. */
-typedef int (*Row)(Columns *all, void *root, const uint8_t *at, size_t size, Misfit *why);
+typedef int (*Row)(Batch *batch, void *root, const uint8_t *at, size_t size, Misfit *why);
 
-static int row_of_avro(Columns *all, void *root, const uint8_t *at, size_t size, Misfit *why) {
-    return avro_row(all, root, at, size, why);
+static int row_of_avro(Batch *batch, void *root, const uint8_t *at, size_t size, Misfit *why) {
+    return avro_row(&batch->all, root, at, size, why);
 }
 
-static int row_of_protobuf(Columns *all, void *root, const uint8_t *at, size_t size, Misfit *why) {
-    return protobuf_row(all, root, at, size, why);
+static int row_of_protobuf(Batch *batch, void *root, const uint8_t *at, size_t size, Misfit *why) {
+    const uint8_t *readable = (const uint8_t *)batch->data.buf + batch->data.len;
+    return protobuf_row(&batch->all, root, at, size, readable, why);
 }
 
 /* The result: why payloads do not fit, with their rows, and the columns. */
@@ -368,7 +369,7 @@ static PyObject *decode_records(Batch *batch, Row row_of, void *root) {
         Misfit why;
         if (!payload_of(batch, row, &at, &size)) {
             Py_CLEAR(misfits);
-        } else if (!row_of(&batch->all, root, at, size, &why)) {
+        } else if (!row_of(batch, root, at, size, &why)) {
             if (has_room(&batch->all) && !append_misfit(misfits, row, &why))
                 Py_CLEAR(misfits);
             else if (!put_no_row(batch))
@@ -565,7 +566,7 @@ static int pb_field(Records *pb, PbField *field, int depth) {
         return no_plan();
     if (!takes_kind(field->kind, given.is_repeated ? column->children : column))
         return no_plan();
-    if (given.count > 0 && (field->fields = zeros(given.count, sizeof *field)) == NULL)
+    if ((field->fields = zeros(given.count + 1, sizeof *field)) == NULL)
         return 0;
     for (size_t i = 0; i < given.count; i++) {
         field->count++;
@@ -585,13 +586,18 @@ static int pb_field(Records *pb, PbField *field, int depth) {
             before->other = &field->fields[i];
         }
     }
+    field->fields[field->count].tag = 1;
     for (size_t i = 0; i < field->count; i++) {
         PbField *one = &field->fields[i];
         int64_t tag = (int64_t)one->number << 3 | one->wire;
         one->is_simple = !one->is_repeated && !one->is_message && one->other == NULL &&
                          one->number > 0 && tag < 1 << 14;
-        one->tag[0] = (uint8_t)(tag < 0x80 ? tag : tag | 0x80);
-        one->tag[1] = (uint8_t)(tag >> 7);
+        one->tag = 1;
+        if (one->is_simple) {
+            one->tag = (uint32_t)(tag < 0x80 ? tag : (tag & 0x7F) | 0x80 | tag >> 7 << 8);
+            one->tag_mask = tag < 0x80 ? 0xFF : 0xFFFF;
+            one->tag_size = tag < 0x80 ? 1 : 2;
+        }
     }
     return 1;
 }

@@ -257,9 +257,8 @@ static int delimited_value(Reader *part, PbField *field, Column *column) {
     size_t size = (size_t)(part->end - part->at);
     switch (field->kind) {
     case PB_STRING:
-        if (!is_utf8(part->at, size))
-            return misfit(part->all, part->why, NO_UTF8);
-        return put_text(part->all, column, part->at, size);
+        return put_checked_text(part->all, column, part->at, size) ||
+               misfit(part->all, part->why, NO_UTF8);
     case PB_BYTES:
         return put_text(part->all, column, part->at, size);
     case PB_TIMESTAMP:
@@ -283,7 +282,7 @@ static int is_same(const PbField *field, Tag tag) {
    follows the last other member of its `oneof`. */
 static int merged_value(Reader *r, PbField *field, const uint8_t *from) {
     Bytes bytes = {NULL, 0, 0};
-    Reader all = {from, r->at, r->all, r->why}, part;
+    Reader all = {from, r->at, r->at, r->all, r->why}, part;
     int done = 1;
     while (done && all.at < all.end) {
         Tag tag;
@@ -305,7 +304,8 @@ static int merged_value(Reader *r, PbField *field, const uint8_t *from) {
         done = skip_field(&all, tag);
     }
     if (done) {
-        Reader whole = {bytes.at, bytes.at + bytes.size, r->all, r->why};
+        const uint8_t *end = bytes.at + bytes.size;
+        Reader whole = {bytes.at, end, end, r->all, r->why};
         done = delimited_value(&whole, field, field->column);
     }
     free(bytes.at);
@@ -361,72 +361,92 @@ static int field_value(Reader *r, PbField *type, PbField *field, int wire, size_
     return 1;
 }
 
-/* The field of a tag, which mostly follows the one before; NULL if it is unknown, or written in
-   another way. */
+#define MOST_READ 16 /* bytes of a tag and a number */
+
+/* A varint behind which bytes can be read. */
+static inline const uint8_t *next_varint(const uint8_t *at, const uint8_t *end, uint64_t *number) {
+    *number = *at;
+    if (*number < 0x80)
+        return at + 1;
+    if (at[1] >= 0x80)
+        return long_varint(at, end, number);
+    *number = (*number & 0x7F) | (uint64_t)at[1] << 7;
+    return at + 2;
+}
+
+/* Takes fields from `*next` on, as long as they come in their order, are simple, and fit. It reads
+   behind the message, where that is payloads, and then looks whether it has. */
+static void take_simple(Reader *r, const PbField *type, size_t *next) {
+    Columns *all = r->all;
+    const uint8_t *at = r->at, *end = r->end;
+    const PbField *field = &type->fields[*next];
+    int done = r->readable - end >= MOST_READ;
+    for (; done; field++) {
+        uint64_t bits;
+        const uint8_t *value = at + field->tag_size;
+        if ((bits_of(at, 2) & field->tag_mask) != field->tag)
+            break;
+        if (field->wire == VARINT || field->wire == BYTES) {
+            value = next_varint(value, end, &bits);
+        } else {
+            int size = field->wire == EIGHT ? 8 : 4;
+            bits = bits_of(value, size);
+            value += size;
+        }
+        if (value == NULL || value > end)
+            break;
+        if (field->kind == PB_INT32) {
+            done = put_fixed(all, field->column, &(int32_t){(int32_t)bits}, 4);
+        } else if (field->wire != BYTES) {
+            done = put_scalar(r, field, field->column, bits);
+        } else if (bits <= (uint64_t)(end - value)) {
+            done = field->kind == PB_STRING
+                       ? put_checked_text(all, field->column, value, (size_t)bits)
+                       : put_text(all, field->column, value, (size_t)bits);
+            value += bits;
+        } else {
+            break;
+        }
+        if (!done)
+            break;
+        at = value;
+    }
+    r->at = at;
+    *next = (size_t)(field - type->fields);
+}
+
+/* The field of a tag. `next`: none has come from there on; mostly this one is next, or came last.
+   NULL if it is unknown, or written in another way. */
 static PbField *field_of(const PbField *type, Tag tag, size_t *next) {
-    PbField *field = *next < type->count ? &type->fields[*next] : NULL;
-    if (field == NULL || field->number != (int32_t)tag.number)
-        field = numbered(type, (int32_t)tag.number);
-    if (field == NULL)
+    int32_t number = (int32_t)tag.number;
+    while (*next < type->count && type->fields[*next].number < number)
+        ++*next;
+    PbField *field = &type->fields[*next];
+    if (*next > 0 && field[-1].number == number)
+        field--;
+    else if (*next == type->count || field->number != number)
+        field = numbered(type, number);
+    if (field == NULL || (field->wire != tag.wire && !(field->is_repeated && tag.wire == BYTES)))
         return NULL;
-    *next = (size_t)(field - type->fields) + !field->is_repeated;
-    int wire = field->wire;
-    return wire == tag.wire || (field->is_repeated && tag.wire == BYTES) ? field : NULL;
-}
-
-/* Takes the tag of a field that mostly comes next. */
-static inline int take_expected(Reader *r, const PbField *field) {
-    if (r->end - r->at < 2 || r->at[0] != field->tag[0])
-        return 0;
-    if (field->tag[0] < 0x80) {
-        r->at++;
-        return 1;
-    }
-    if (r->at[1] != field->tag[1])
-        return 0;
-    r->at += 2;
-    return 1;
-}
-
-static inline int simple_value(Reader *r, const PbField *field) {
-    Column *column = field->column;
-    uint64_t bits;
-    int32_t half;
-    Reader part;
-    if (field->wire == BYTES) {
-        if (!take_delimited(r, &part))
-            return 0;
-        size_t size = (size_t)(part.end - part.at);
-        if (field->kind == PB_STRING && !is_utf8(part.at, size))
-            return misfit(r->all, r->why, NO_UTF8);
-        return put_text(r->all, column, part.at, size);
-    }
-    if (field->kind == PB_INT32 && take_varint(r, &bits)) {
-        half = (int32_t)bits;
-        return put_fixed(r->all, column, &half, sizeof half);
-    }
-    if (field->kind == PB_INT64 && take_varint(r, &bits))
-        return put_fixed(r->all, column, &bits, sizeof bits);
-    return r->why->problem == FITS && scalar_value(r, field, column);
+    *next += field == &type->fields[*next];
+    return field;
 }
 
 /* A message into a STRUCT, or into the one column of a wrapper. */
 static int message(Reader *r, PbField *type, Column *column) {
-    size_t row = column->rows, next = 0;
+    size_t row = column->rows, next = 0, i;
     const uint8_t *from = r->at;
-    for (size_t i = 0; type->has_split && i < type->count; i++)
+    for (i = 0; type->has_split && i < type->count; i++)
         type->fields[i].is_split = 0;
     type->has_split = 0;
-    while (r->at < r->end) {
+    int only_simple = 1;
+    for (;;) {
         Tag tag;
-        PbField *expected = next < type->count ? &type->fields[next] : NULL;
-        if (expected && expected->is_simple && expected->column->rows == row &&
-            take_expected(r, expected)) {
-            if (!simple_value(r, expected))
-                return below_field(r->why, expected->name, expected->name_size);
-            next++;
-            continue;
-        }
+        if (type->fields[next].is_simple)
+            take_simple(r, type, &next);
+        if (r->at == r->end)
+            break;
+        only_simple = 0;
         if (!take_tag(r, &tag))
             return 0;
         PbField *field = field_of(type, tag, &next);
@@ -437,7 +457,7 @@ static int message(Reader *r, PbField *type, Column *column) {
             return below_field(r->why, field->name, field->name_size);
         }
     }
-    for (size_t i = 0; i < type->count; i++) {
+    for (i = only_simple ? next : 0; i < type->count; i++) {
         PbField *field = &type->fields[i];
         if (field->is_split) {
             if (!merged_value(r, field, from))
@@ -449,8 +469,9 @@ static int message(Reader *r, PbField *type, Column *column) {
     return type->kind == PB_WRAPPER || end_struct(r->all, column);
 }
 
-int protobuf_row(Columns *all, PbField *root, const uint8_t *at, size_t size, Misfit *why) {
-    Reader r = {at, at + size, all, why};
+int protobuf_row(Columns *all, PbField *root, const uint8_t *at, size_t size,
+                 const uint8_t *readable, Misfit *why) {
+    Reader r = {at, at + size, readable, all, why};
     size_t row = all->root.rows, before = all->size;
     begin_misfit(why);
     if (message(&r, root, &all->root))

@@ -29,14 +29,14 @@ typedef struct PbField {
     int is_split;    /* it has come several times in the message that is read */
     int has_split;   /* a field of this message has */
     int wire;        /* how its value is written */
-    int is_simple;   /* a scalar by itself: neither repeated nor in a `oneof` */
-    uint8_t tag[2];  /* the bytes of its tag, if it has a low number; 0: it has not */
+    int is_simple;   /* a scalar by itself, of a low number: neither repeated nor in a `oneof` */
+    uint32_t tag, tag_mask, tag_size; /* of a simple one: as its two bytes are read; else none */
     int32_t number;
     struct PbField *other; /* the next one of its `oneof`, in a circle; or NULL */
     Column *column;
     const uint8_t *name;
     size_t name_size;
-    struct PbField *fields; /* by their numbers */
+    struct PbField *fields; /* by their numbers, and one more without a tag */
     size_t count;
 } PbField;
 
@@ -66,7 +66,8 @@ static inline int protobuf_wire(PbKind kind) {
 }
 
 /* Appends a row for one message; 0 if it does not fit, or if there is no room, and then the columns
-   are as before. */
-int protobuf_row(Columns *all, PbField *root, const uint8_t *at, size_t size, Misfit *why);
+   are as before. Until `readable` bytes may be read that are no part of the message. */
+int protobuf_row(Columns *all, PbField *root, const uint8_t *at, size_t size,
+                 const uint8_t *readable, Misfit *why);
 
 #endif

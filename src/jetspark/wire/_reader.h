@@ -6,43 +6,89 @@
 #include "_misfit.h"
 
 typedef struct {
-    const uint8_t *at, *end;
+    const uint8_t *at, *end, *readable; /* until there bytes can be read, but mean nothing */
     Columns *all;
     Misfit *why;
 } Reader;
 
-static int take_long_varint(Reader *r, uint64_t *number) {
+/* Little-endian, whatever this machine is. */
+static inline uint64_t bits_of(const uint8_t *bytes, int size) {
+    const uint16_t one = 1;
+    uint64_t bits = 0;
+    if (*(const uint8_t *)&one)
+        memcpy(&bits, bytes, (size_t)size);
+    else
+        for (int i = 0; i < size; i++)
+            bits |= (uint64_t)bytes[i] << 8 * i;
+    return bits;
+}
+
+#define VARINT_SIZE 10 /* at most */
+
+/* Eight bytes of a varint without their highest bits. */
+static inline uint64_t packed(uint64_t bits) {
+    bits = (bits & 0x007F007F007F007F) | (bits & 0x7F007F007F007F00) >> 1;
+    bits = (bits & 0x00003FFF00003FFF) | (bits & 0x3FFF00003FFF0000) >> 2;
+    return (bits & 0x000000000FFFFFFF) | (bits & 0x0FFFFFFF00000000) >> 4;
+}
+
+/* The varint that begins here, and where it ends; NULL if it does not end, or has more than 64 bits. */
+static const uint8_t *long_varint(const uint8_t *at, const uint8_t *end, uint64_t *number) {
     uint64_t sum = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-        if (r->at == r->end)
-            return misfit(r->all, r->why, ENDS);
-        uint8_t byte = *r->at++;
+    if (end - at >= VARINT_SIZE) {
+        uint64_t bits = bits_of(at, 8), ends = ~bits & 0x8080808080808080;
+        if (ends) {
+            int last = __builtin_ctzll(ends); /* the bit that says so */
+            *number = packed(bits & UINT64_MAX >> (63 - last));
+            return at + last / 8 + 1;
+        }
+        *number = packed(bits) | (uint64_t)(at[8] & 0x7F) << 56;
+        if (at[8] < 0x80)
+            return at + 9;
+        *number |= (uint64_t)at[9] << 63;
+        return at[9] > 1 ? NULL : at + 10;
+    }
+    for (int shift = 0; shift < 64 && at < end; shift += 7) {
+        uint8_t byte = *at++;
         if (shift == 63 && byte > 1)
-            break;
+            return NULL;
         sum |= (uint64_t)(byte & 0x7F) << shift;
         if (byte < 0x80) {
             *number = sum;
-            return 1;
+            return at;
         }
     }
-    return misfit(r->all, r->why, BAD_NUMBER);
+    return NULL;
 }
 
-static inline int take_varint(Reader *r, uint64_t *number) {
-    if (r->end - r->at >= 2) {
-        uint32_t low = r->at[0], high = r->at[1];
+static inline const uint8_t *varint(const uint8_t *at, const uint8_t *end, uint64_t *number) {
+    if (end - at >= 2) {
+        uint64_t low = at[0], high = at[1];
         if (low < 0x80) {
             *number = low;
-            r->at++;
-            return 1;
+            return at + 1;
         }
         if (high < 0x80) {
             *number = (low & 0x7F) | high << 7;
-            r->at += 2;
-            return 1;
+            return at + 2;
         }
     }
-    return take_long_varint(r, number);
+    return long_varint(at, end, number);
+}
+
+static int no_varint(Reader *r) {
+    const uint8_t *at = r->at;
+    while (at < r->end && at - r->at < VARINT_SIZE && *at >= 0x80)
+        at++;
+    return misfit(r->all, r->why, at == r->end && at - r->at < VARINT_SIZE ? ENDS : BAD_NUMBER);
+}
+
+static inline int take_varint(Reader *r, uint64_t *number) {
+    const uint8_t *at = varint(r->at, r->end, number);
+    if (at == NULL)
+        return no_varint(r);
+    r->at = at;
+    return 1;
 }
 
 /* The signed number that a varint stands for where small negative ones are short. */
@@ -56,14 +102,6 @@ static inline int take_bytes(Reader *r, size_t size, const uint8_t **bytes) {
     *bytes = r->at;
     r->at += size;
     return 1;
-}
-
-/* Little-endian, whatever this machine is. */
-static inline uint64_t bits_of(const uint8_t *bytes, int size) {
-    uint64_t bits = 0;
-    for (int i = 0; i < size; i++)
-        bits |= (uint64_t)bytes[i] << 8 * i;
-    return bits;
 }
 
 #endif
