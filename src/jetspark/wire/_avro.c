@@ -68,6 +68,14 @@ static int converted(Reader *r, const AvroNode *node, int64_t number) {
     }
 }
 
+/* Little-endian, whatever this machine is. */
+static uint64_t bits_of(const uint8_t *bytes, int size) {
+    uint64_t bits = 0;
+    for (int i = 0; i < size; i++)
+        bits |= (uint64_t)bytes[i] << 8 * i;
+    return bits;
+}
+
 static int real_value(Reader *r, const AvroNode *node) {
     const uint8_t *bytes;
     Column *column = node->column;
@@ -154,8 +162,7 @@ static int enum_value(Reader *r, const AvroNode *node) {
 static int constant_value(Reader *r, const AvroNode *node) {
     if (!count_bytes(r->all, node->constant_size))
         return 0;
-    const uint8_t *end = node->constant + node->constant_size;
-    Reader inside = {node->constant, end, end, r->all, r->why};
+    Reader inside = {node->constant, node->constant + node->constant_size, r->all, r->why};
     return value(&inside, node);
 }
 
@@ -285,7 +292,7 @@ static int value(Reader *r, const AvroNode *node) {
 }
 
 int avro_row(Columns *all, const AvroNode *root, const uint8_t *at, size_t size, Misfit *why) {
-    Reader r = {at, at + size, at + size, all, why};
+    Reader r = {at, at + size, all, why};
     size_t row = all->root.rows, before = all->size;
     begin_misfit(why);
     if (value(&r, root) && (r.at == r.end || misfit(all, why, LEFT_OVER)))

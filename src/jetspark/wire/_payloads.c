@@ -170,6 +170,7 @@ static int append_buffers(PyObject *list, Column *column) {
 typedef struct {
     Py_buffer data, offsets;
     Columns all;
+    Bytes copy; /* of a payload */
 } Batch;
 
 static Py_ssize_t rows_of(const Batch *batch) {
@@ -198,8 +199,10 @@ static int begin_batch(Batch *batch, Plan *plan, Py_ssize_t limit) {
     return !batch->all.no_memory;
 }
 
-static int payload_of(const Batch *batch, Py_ssize_t row, const uint8_t **at, size_t *size) {
+/* A payload with AHEAD bytes behind it: one at the end of the data is copied for that. */
+static int payload_of(Batch *batch, Py_ssize_t row, const uint8_t **at, size_t *size) {
     int32_t limits[2];
+    Bytes *copy = &batch->copy;
     memcpy(limits, (const char *)batch->offsets.buf + 4 * row, 8);
     if (limits[0] < 0 || limits[1] < limits[0] || limits[1] > batch->data.len) {
         PyErr_SetString(PyExc_ValueError, "offsets outside of the data");
@@ -207,6 +210,17 @@ static int payload_of(const Batch *batch, Py_ssize_t row, const uint8_t **at, si
     }
     *at = (const uint8_t *)batch->data.buf + limits[0];
     *size = (size_t)(limits[1] - limits[0]);
+    if (batch->data.len - limits[1] >= AHEAD)
+        return 1;
+    copy->size = 0;
+    if (!grow(&batch->all, copy, *size + AHEAD)) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    if (*size)
+        memcpy(copy->at, *at, *size);
+    memset(copy->at + *size, 0, AHEAD);
+    *at = copy->at;
     return 1;
 }
 
@@ -232,6 +246,7 @@ static PyObject *result_of(Batch *batch, PyObject *others) {
 }
 
 static void end_batch(Batch *batch) {
+    free(batch->copy.at);
     free_column(&batch->all.root);
     PyBuffer_Release(&batch->data);
     PyBuffer_Release(&batch->offsets);
@@ -246,21 +261,9 @@ static double json_real(const char *number) {
     return found;
 }
 
-/* A payload with AHEAD bytes behind it: one at the end of the data is copied for that. */
-static const uint8_t *with_ahead(Batch *batch, Bytes *copy, const uint8_t *at, size_t size) {
-    if ((const uint8_t *)batch->data.buf + batch->data.len - (at + size) >= AHEAD)
-        return at;
-    copy->size = 0;
-    if (!grow(&batch->all, copy, size + AHEAD))
-        return NULL;
-    memset(copy->at + size, 0, AHEAD);
-    return size ? memcpy(copy->at, at, size) : copy->at;
-}
-
 /* The bits of the payloads that are left. */
 static PyObject *decode_json(Batch *batch) {
     Py_ssize_t rows = rows_of(batch);
-    Bytes copy = {NULL, 0, 0};
     if (!json_keys(&batch->all.root))
         return PyErr_NoMemory();
     PyObject *left = PyBytes_FromStringAndSize(NULL, (rows + 7) / 8);
@@ -273,17 +276,12 @@ static PyObject *decode_json(Batch *batch) {
         size_t size;
         if (!payload_of(batch, row, &at, &size))
             break;
-        if ((at = with_ahead(batch, &copy, at, size)) == NULL) {
-            PyErr_NoMemory();
-            break;
-        }
         if (!json_row(&batch->all, at, size, json_real)) {
             bits[row / 8] |= (char)(1 << row % 8);
             if (!put_no_row(batch))
                 break;
         }
     }
-    free(copy.at);
     if (PyErr_Occurred())
         Py_CLEAR(left);
     return left;
@@ -348,15 +346,14 @@ static int append_misfit(PyObject *list, Py_ssize_t row, const Misfit *why) {
 }
 
 /* Appends a row for a payload. `root`: of the format. */
-typedef int (*Row)(Batch *batch, void *root, const uint8_t *at, size_t size, Misfit *why);
+typedef int (*Row)(Columns *all, void *root, const uint8_t *at, size_t size, Misfit *why);
 
-static int row_of_avro(Batch *batch, void *root, const uint8_t *at, size_t size, Misfit *why) {
-    return avro_row(&batch->all, root, at, size, why);
+static int row_of_avro(Columns *all, void *root, const uint8_t *at, size_t size, Misfit *why) {
+    return avro_row(all, root, at, size, why);
 }
 
-static int row_of_protobuf(Batch *batch, void *root, const uint8_t *at, size_t size, Misfit *why) {
-    const uint8_t *readable = (const uint8_t *)batch->data.buf + batch->data.len;
-    return protobuf_row(&batch->all, root, at, size, readable, why);
+static int row_of_protobuf(Columns *all, void *root, const uint8_t *at, size_t size, Misfit *why) {
+    return protobuf_row(all, root, at, size, why);
 }
 
 /* The result: why payloads do not fit, with their rows, and the columns. */
@@ -369,7 +366,7 @@ static PyObject *decode_records(Batch *batch, Row row_of, void *root) {
         Misfit why;
         if (!payload_of(batch, row, &at, &size)) {
             Py_CLEAR(misfits);
-        } else if (!row_of(batch, root, at, size, &why)) {
+        } else if (!row_of(&batch->all, root, at, size, &why)) {
             if (has_room(&batch->all) && !append_misfit(misfits, row, &why))
                 Py_CLEAR(misfits);
             else if (!put_no_row(batch))
@@ -594,7 +591,7 @@ static int pb_field(Records *pb, PbField *field, int depth) {
                          one->number > 0 && tag < 1 << 14;
         one->tag = 1;
         if (one->is_simple) {
-            one->tag = (uint32_t)(tag < 0x80 ? tag : (tag & 0x7F) | 0x80 | tag >> 7 << 8);
+            one->tag = (uint64_t)(tag < 0x80 ? tag : (tag & 0x7F) | 0x80 | tag >> 7 << 8);
             one->tag_mask = tag < 0x80 ? 0xFF : 0xFFFF;
             one->tag_size = tag < 0x80 ? 1 : 2;
         }

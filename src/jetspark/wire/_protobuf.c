@@ -151,16 +151,10 @@ static int put_scalar(Reader *r, const PbField *field, Column *column, uint64_t 
 static int scalar_value(Reader *r, const PbField *field, Column *column) {
     uint64_t bits;
     Reader part;
-    switch (field->wire) {
-    case VARINT:
-        if (!take_varint(r, &bits))
-            return 0;
-        return put_scalar(r, field, column, bits);
-    case EIGHT:
-        return take_part(r, 8, &part) && put_scalar(r, field, column, bits_of(part.at, 8));
-    default:
-        return take_part(r, 4, &part) && put_scalar(r, field, column, bits_of(part.at, 4));
-    }
+    if (field->wire == VARINT)
+        return take_varint(r, &bits) && put_scalar(r, field, column, bits);
+    return take_part(r, field->wire == EIGHT ? 8 : 4, &part) &&
+           put_scalar(r, field, column, load8(part.at));
 }
 
 /* -- well-known messages ------------------------------------------------------------------------ */
@@ -282,7 +276,7 @@ static int is_same(const PbField *field, Tag tag) {
    follows the last other member of its `oneof`. */
 static int merged_value(Reader *r, PbField *field, const uint8_t *from) {
     Bytes bytes = {NULL, 0, 0};
-    Reader all = {from, r->at, r->at, r->all, r->why}, part;
+    Reader all = {from, r->at, r->all, r->why}, part;
     int done = 1;
     while (done && all.at < all.end) {
         Tag tag;
@@ -303,9 +297,10 @@ static int merged_value(Reader *r, PbField *field, const uint8_t *from) {
                 bytes.size = 0;
         done = skip_field(&all, tag);
     }
+    done = done && grow(r->all, &bytes, AHEAD);
     if (done) {
-        const uint8_t *end = bytes.at + bytes.size;
-        Reader whole = {bytes.at, end, end, r->all, r->why};
+        Reader whole = {bytes.at, bytes.at + bytes.size, r->all, r->why};
+        memset(bytes.at + bytes.size, 0, AHEAD);
         done = delimited_value(&whole, field, field->column);
     }
     free(bytes.at);
@@ -361,8 +356,6 @@ static int field_value(Reader *r, PbField *type, PbField *field, int wire, size_
     return 1;
 }
 
-#define MOST_READ 16 /* bytes of a tag and a number */
-
 /* A varint behind which bytes can be read. */
 static inline const uint8_t *next_varint(const uint8_t *at, const uint8_t *end, uint64_t *number) {
     *number = *at;
@@ -375,23 +368,21 @@ static inline const uint8_t *next_varint(const uint8_t *at, const uint8_t *end, 
 }
 
 /* Takes fields from `*next` on, as long as they come in their order, are simple, and fit. It reads
-   behind the message, where that is payloads, and then looks whether it has. */
+   ahead, and then looks whether that was behind the message. */
 static void take_simple(Reader *r, const PbField *type, size_t *next) {
     Columns *all = r->all;
     const uint8_t *at = r->at, *end = r->end;
     const PbField *field = &type->fields[*next];
-    int done = r->readable - end >= MOST_READ;
-    for (; done; field++) {
+    for (int done = 1; done; field++) {
         uint64_t bits;
         const uint8_t *value = at + field->tag_size;
-        if ((bits_of(at, 2) & field->tag_mask) != field->tag)
+        if ((load8(at) & field->tag_mask) != field->tag)
             break;
         if (field->wire == VARINT || field->wire == BYTES) {
             value = next_varint(value, end, &bits);
         } else {
-            int size = field->wire == EIGHT ? 8 : 4;
-            bits = bits_of(value, size);
-            value += size;
+            bits = load8(value);
+            value += field->wire == EIGHT ? 8 : 4;
         }
         if (value == NULL || value > end)
             break;
@@ -469,9 +460,8 @@ static int message(Reader *r, PbField *type, Column *column) {
     return type->kind == PB_WRAPPER || end_struct(r->all, column);
 }
 
-int protobuf_row(Columns *all, PbField *root, const uint8_t *at, size_t size,
-                 const uint8_t *readable, Misfit *why) {
-    Reader r = {at, at + size, readable, all, why};
+int protobuf_row(Columns *all, PbField *root, const uint8_t *at, size_t size, Misfit *why) {
+    Reader r = {at, at + size, all, why};
     size_t row = all->root.rows, before = all->size;
     begin_misfit(why);
     if (message(&r, root, &all->root))

@@ -30,7 +30,7 @@ typedef struct PbField {
     int has_split;   /* a field of this message has */
     int wire;        /* how its value is written */
     int is_simple;   /* a scalar by itself, of a low number: neither repeated nor in a `oneof` */
-    uint32_t tag, tag_mask, tag_size; /* of a simple one: as its two bytes are read; else none */
+    uint64_t tag, tag_mask, tag_size; /* of a simple one: as the bytes are loaded; else of none */
     int32_t number;
     struct PbField *other; /* the next one of its `oneof`, in a circle; or NULL */
     Column *column;
@@ -66,8 +66,7 @@ static inline int protobuf_wire(PbKind kind) {
 }
 
 /* Appends a row for one message; 0 if it does not fit, or if there is no room, and then the columns
-   are as before. Until `readable` bytes may be read that are no part of the message. */
-int protobuf_row(Columns *all, PbField *root, const uint8_t *at, size_t size,
-                 const uint8_t *readable, Misfit *why);
+   are as before. There are AHEAD bytes behind the message (_words.h). */
+int protobuf_row(Columns *all, PbField *root, const uint8_t *at, size_t size, Misfit *why);
 
 #endif

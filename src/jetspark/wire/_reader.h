@@ -4,24 +4,13 @@
 #define JETSPARK_READER_H
 
 #include "_misfit.h"
+#include "_words.h"
 
 typedef struct {
-    const uint8_t *at, *end, *readable; /* until there bytes can be read, but mean nothing */
+    const uint8_t *at, *end;
     Columns *all;
     Misfit *why;
 } Reader;
-
-/* Little-endian, whatever this machine is. */
-static inline uint64_t bits_of(const uint8_t *bytes, int size) {
-    const uint16_t one = 1;
-    uint64_t bits = 0;
-    if (*(const uint8_t *)&one)
-        memcpy(&bits, bytes, (size_t)size);
-    else
-        for (int i = 0; i < size; i++)
-            bits |= (uint64_t)bytes[i] << 8 * i;
-    return bits;
-}
 
 #define VARINT_SIZE 10 /* at most */
 
@@ -36,9 +25,9 @@ static inline uint64_t packed(uint64_t bits) {
 static const uint8_t *long_varint(const uint8_t *at, const uint8_t *end, uint64_t *number) {
     uint64_t sum = 0;
     if (end - at >= VARINT_SIZE) {
-        uint64_t bits = bits_of(at, 8), ends = ~bits & 0x8080808080808080;
+        uint64_t bits = load8(at), ends = ~bits & EACH(0x80);
         if (ends) {
-            int last = __builtin_ctzll(ends); /* the bit that says so */
+            unsigned last = lowest_bit(ends);
             *number = packed(bits & UINT64_MAX >> (63 - last));
             return at + last / 8 + 1;
         }
