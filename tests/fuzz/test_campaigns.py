@@ -23,9 +23,9 @@ from jetspark.codecs.json_fields import JsonFields
 
 
 def test_spoiled_archives_are_rows_or_a_typed_error() -> None:
-    figures = archives.run(300, seed=1)
-    assert figures.ended["refused"] > 60
-    assert figures.ended["read"] > 40
+    figures = archives.run(700, seed=1)
+    assert figures.ended["refused"] > 150
+    assert figures.ended["read"] > 100
 
 
 @pytest.mark.tables
@@ -40,10 +40,10 @@ def test_tables_and_histories_of_events_are_those_of_the_database() -> None:
 
 @pytest.mark.tables
 def test_nothing_is_executed_read_or_deleted_outside_of_a_hostile_table() -> None:
-    figures = hostile_tables.run(15, seed=2)
+    figures = hostile_tables.run(25, seed=2)
     assert figures.wrong == []
-    assert figures.done.total() > 20
-    assert figures.refused.total() > 10
+    assert figures.done.total() > 40
+    assert figures.refused.total() > 20
 
 
 def test_hostile_json_makes_bad_records_and_nothing_else() -> None:
@@ -68,9 +68,9 @@ def test_without_the_c_kernel_the_columns_are_the_same(monkeypatch: pytest.Monke
 
 
 def test_no_row_is_lost_and_no_good_one_changed_beside_damaged_payloads() -> None:
-    figures = payloads.run(6_000, seed=1)
+    figures = payloads.run(12_000, seed=1)
     assert figures.wrong == []
-    assert 4000 < figures.rows < 6_000
+    assert 8000 < figures.rows < 12_000
 
 
 def test_rewritten_rows_stay_the_same_for_every_reader_and_are_found_by_filters() -> None:
