@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 VALUES = {
     *("errors", "err_codes", "nats_py_names", "retries", "validation", "payloads", "timestamps"),
+    "years",
     *("subjects", "nearest", "own_python", "reserved_names", "kv_rules", "letter_rules", "files"),
     "version",
 }

@@ -13,11 +13,11 @@ from jetspark.codecs.avro_plan import Node
 from jetspark.codecs.avro_schema import Kind
 from jetspark.codecs.misfits import Misfit, Problem
 from jetspark.codecs.sizes import bytes_of_value, check_decoded
+from jetspark.years import FIRST_DAY, LAST_DAY
 
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 _DAY_MICROS: Final = 86_400_000_000
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _LARGEST: Final = 1 << 31
 _EXACT: Final = Context(prec=100)
 
@@ -134,7 +134,7 @@ class _Datum:
         unit = 1 if pa.types.is_date(kind) else _DAY_MICROS
         if pa.types.is_temporal(kind):
             number *= 1000 if node.is_millis else 1
-            if not _FIRST_DAY * unit <= number < (_LAST_DAY + 1) * unit:
+            if not FIRST_DAY * unit <= number < (LAST_DAY + 1) * unit:
                 raise Misfit(Problem.TIME)
         return number
 

@@ -40,6 +40,7 @@ from jetspark.codecs.decoder import (
     with_fields,
 )
 from jetspark.reserved_names import rejection_reason
+from jetspark.years import FIRST_MICROS, LAST_MICROS
 
 OP: Final = "__op"
 TABLE: Final = "__table"
@@ -91,7 +92,6 @@ _CHANGE = ("row", "event_serial_no", "rs_id", "ssn")
 _OF_CLOUD_EVENTS = {name.replace("_", "").lower(): name for name in ("op", *_SOURCE)}
 _EXTENSION = "iodebezium"
 _DATA_CHANGE = re.compile(r"io\.debezium\.connector\.[\w.]+\.datachangeevent", re.IGNORECASE)
-_FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 _MAX_SCHEMAS = 1000
 MAX_DEPTH: Final = 60
 """Levels of a column."""
@@ -285,7 +285,7 @@ def _time(source: Mapping[str, Any]) -> int | None:
             continue
         if isinstance(found, str) and re.fullmatch("-?[0-9]{1,20}", found):
             found = int(found)
-        if type(found) is not int or not _FIRST_MICROS <= found * each <= _LAST_MICROS:
+        if type(found) is not int or not FIRST_MICROS <= found * each <= LAST_MICROS:
             raise NoRowError(f"{name} is no time in the years 1 to 9999.")
         return found * each
     return None

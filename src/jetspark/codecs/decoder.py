@@ -10,7 +10,7 @@ itself is alone: a row has the same values whatever is beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
@@ -255,32 +255,3 @@ def _counts(values: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 _MAX_WRITERS: Final = 1000
-_FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
-_LONGEST = 315_576_000_000_000_000
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-
-
-def check_times(columns: Iterable[pa.Array]) -> None:
-    """Raise Undecodable for a time or a date outside of the years 1 to 9999, or a duration of more
-    than 10,000 years, at any depth: many readers of tables, and Python, have no others, and
-    Protobuf neither. (A number that does not fit has become the largest or the smallest.)"""
-    for column in columns:
-        kind = column.type
-        if pa.types.is_struct(kind):
-            check_times(column.flatten())
-        elif pa.types.is_map(kind):
-            check_times([column.items])
-        elif pa.types.is_list(kind):
-            check_times([column.flatten()])
-        elif pa.types.is_timestamp(kind):
-            _check_between(column.cast(pa.int64()), _FIRST_MICROS, _LAST_MICROS)
-        elif pa.types.is_duration(kind):
-            _check_between(column.cast(pa.int64()), -_LONGEST, _LONGEST)
-        elif pa.types.is_date32(kind):
-            _check_between(column.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
-
-
-def _check_between(values: pa.Array, first: int, last: int) -> None:
-    least, most = pc.min_max(values).as_py().values()
-    if least is not None and not first <= least <= most <= last:
-        raise Undecodable("The payload has a time outside of the years 1 to 9999.")

@@ -29,6 +29,7 @@ from jetspark.codecs.decoder import Undecodable
 from jetspark.codecs.exact import decimals_of, single_of
 from jetspark.codecs.sizes import bytes_of_value, check_decoded
 from jetspark.errors import ConfigError
+from jetspark.years import FIRST_DAY, FIRST_MICROS, LAST_DAY, LAST_MICROS
 
 MAX_DEPTH: Final = 200
 """Objects and lists within each other."""
@@ -359,10 +360,8 @@ class _Bytes(_Plain):
 
 
 _DATE_FORM = r"^\d{4}-\d{2}-\d{2}$"
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _SECOND = 1_000_000
-_FIRST_MICROS, _LAST_MICROS = _FIRST_DAY * 86_400 * _SECOND, (_LAST_DAY + 1) * 86_400 * _SECOND - 1
 _TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?"
     r"(?:([Zz])|([+-])(\d\d):?(\d\d))?",
@@ -413,7 +412,7 @@ class _Temporal(_Leaf):
 class _Day(_Temporal):
     """DATE."""
 
-    _form, _first, _last = _DATE_FORM, _FIRST_DAY, _LAST_DAY
+    _form, _first, _last = _DATE_FORM, FIRST_DAY, LAST_DAY
 
     def _number_of(self, raw: bytes) -> int:
         return _days(msgspec.json.decode(raw, type=str))
@@ -423,7 +422,7 @@ class _Time(_Temporal):
     """TIMESTAMP, with an offset or in UTC, or whole seconds since 1970; and TIMESTAMP_NTZ, without
     an offset. Digits beyond microseconds are left out."""
 
-    _first, _last = _FIRST_MICROS, _LAST_MICROS
+    _first, _last = FIRST_MICROS, LAST_MICROS
 
     def __init__(self, kind: pa.DataType, name: str) -> None:
         super().__init__(kind, name)
@@ -440,7 +439,7 @@ def time_of(text: str) -> int:
     """The microseconds since 1970 of a TIMESTAMP, as JSON has it. Raises ValueError for another
     text, and outside of the years 1 to 9999."""
     micros = _micros(text, has_zone=True)
-    if not _FIRST_MICROS <= micros <= _LAST_MICROS:
+    if not FIRST_MICROS <= micros <= LAST_MICROS:
         raise ValueError
     return micros
 

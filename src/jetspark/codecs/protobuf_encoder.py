@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs import protobuf_plain
-from jetspark.codecs.decoder import check_times
 from jetspark.codecs.encoder import cast, elements, misfit, numbers_of, refuse_nulls
 from jetspark.codecs.kernel_columns import leaf, part, records_of
 from jetspark.codecs.protobuf_plan import Kind, fields_of, is_map, kind_of
@@ -22,13 +21,21 @@ from jetspark.codecs.protobuf_schema import descriptor_of, library
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
 from jetspark.wire.kernel import protobuf_messages
+from jetspark.years import (
+    FIRST_DAY,
+    FIRST_MICROS,
+    FIRST_SECOND,
+    LAST_DAY,
+    LAST_MICROS,
+)
 
 if TYPE_CHECKING:
     from jetspark.wire.kernel import Part
 
 _SECOND: Final = 1_000_000
-_FIRST_SECOND: Final = -62_135_596_800
 _HOUR: Final = 3600 * _SECOND
+_LONGEST: Final = 315_576_000_000 * _SECOND
+"""A duration: 10,000 years."""
 
 
 class ProtobufEncoder:
@@ -115,18 +122,30 @@ def _checked_value(field: Any, values: pa.Array, around: frozenset[str], name: s
             value = _checked_value(message.fields_by_name["value"], values, around, name)
             return _struct_of({"value": value}, values)
         case Kind.TIMESTAMP:
-            check_times([values])
-            return _seconds_and_nanos(values, _FIRST_SECOND)
+            _check_between(values, pa.int64(), FIRST_MICROS, LAST_MICROS, name)
+            return _seconds_and_nanos(values, FIRST_SECOND)
         case Kind.DURATION:
-            check_times([values.cast(pa.duration("us"))])
+            _check_between(values, pa.int64(), -_LONGEST, _LONGEST, name)
             return _seconds_and_nanos(values, 0)
         case Kind.DATE:
-            check_times([values])
+            _check_between(values, pa.int32(), FIRST_DAY, LAST_DAY, name)
             parts = {"year": pc.year(values), "month": pc.month(values), "day": pc.day(values)}
             return _struct_of({one: each.cast(pa.int32()) for one, each in parts.items()}, values)
         case Kind.TIME_OF_DAY:
             return _time_of_day(values, name)
     return values
+
+
+def _check_between(
+    values: pa.Array, numbers: pa.DataType, first: int, last: int, name: str
+) -> None:
+    """Raise ConfigError for a date or time of other years, or too long a duration: Protobuf has
+    none."""
+    given = values.cast(numbers)
+    outside = pc.or_(pc.less(given, first), pc.greater(given, last))
+    if pc.any(outside).as_py():
+        bad = given.filter(outside)[0].as_py()
+        raise ConfigError(f"Field {name} has a time outside of the years 1 to 9999: {bad}.")
 
 
 def _checked_bytes(message: Any, values: pa.Array, name: str) -> pa.Array:

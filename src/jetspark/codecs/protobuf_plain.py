@@ -13,10 +13,10 @@ from jetspark.codecs.misfits import Misfit, Problem
 from jetspark.codecs.protobuf_plan import Kind, is_map, kind_of
 from jetspark.codecs.protobuf_schema import library
 from jetspark.codecs.sizes import bytes_of_value, check_decoded
+from jetspark.years import FIRST_SECOND, LAST_SECOND
 
 _NANOS: Final = 1_000_000_000
 _LONGEST: Final = 315_576_000_000
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _FIRST_DAY: Final = date(1970, 1, 1).toordinal()
 
 
@@ -94,7 +94,7 @@ def _value(field: Any, value: Any, around: frozenset[str]) -> Any:
         case Kind.BYTES if field.message_type is not None:
             return value.SerializeToString()
         case Kind.TIMESTAMP:
-            if not 0 <= value.nanos < _NANOS or not _FIRST_SECOND <= value.seconds <= _LAST_SECOND:
+            if not 0 <= value.nanos < _NANOS or not FIRST_SECOND <= value.seconds <= LAST_SECOND:
                 raise Misfit(Problem.TIME)
             return value.seconds * 1_000_000 + value.nanos // 1000
         case Kind.DURATION:

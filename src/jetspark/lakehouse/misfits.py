@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 
 from jetspark.lakehouse.new_files import Layout, Partition
 from jetspark.lakehouse.schemas import is_list
+from jetspark.years import FIRST_DAY, LAST_DAY
 
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""Of the years 1 to 9999, in days since 1970."""
 _DAYS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
 """A day in each unit; nanoseconds do not leave these years."""
 
@@ -115,5 +114,5 @@ def _rows_with(mask: pa.Array, lists: pa.Array) -> pa.Array:
 
 
 def _outside(numbers: pa.Array, day: int) -> pa.Array:
-    first, end = _FIRST_DAY * day, (_LAST_DAY + 1) * day
+    first, end = FIRST_DAY * day, (LAST_DAY + 1) * day
     return pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater_equal(numbers, end)), False)
