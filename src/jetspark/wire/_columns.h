@@ -33,6 +33,7 @@ typedef struct Column {
     size_t name_size;
     uint8_t *key; /* for JSON: the name as `"name":`, and some bytes more */
     size_t key_size;
+    size_t first, after; /* for JSON: which field once came first in a STRUCT, and behind this one */
     struct Column *children; /* fields of a STRUCT; the items of a LIST; a STRUCT of key and value of
                                 a MAP */
     size_t count;

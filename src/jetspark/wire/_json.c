@@ -317,7 +317,6 @@ static const uint8_t *map_value(const Reader *r, Column *column, const uint8_t *
 static size_t field_named(const Column *column, const uint8_t *name, size_t size, size_t expected) {
     size_t count = column->count;
     for (size_t i = 0; i < count; i++) {
-        /* Objects mostly have their members in the same order. */
         size_t index = expected + i < count ? expected + i : expected + i - count;
         const Column *field = &column->children[index];
         if (field->name_size == size && memcmp(field->name, name, size) == 0)
@@ -326,29 +325,39 @@ static size_t field_named(const Column *column, const uint8_t *name, size_t size
     return count;
 }
 
-/* Behind a name in any form. `index`: that of the field that is expected, and then that of the
-   name; `count` if there is none. */
+static inline int has_key(const uint8_t *at, const uint8_t *end, const Column *column,
+                          size_t index) {
+    const Column *field = &column->children[index];
+    return index < column->count && (size_t)(end - at) >= field->key_size &&
+           begins_with(at, field->key, field->key_size);
+}
+
+/* Behind a name that is not expected, or in another form. `index`: of the field that is expected,
+   and then of the one with the name; `count` if there is none. `learned`: which came here before. */
 static NOT_INLINE const uint8_t *other_name(const Reader *r, const Column *column,
-                                            const uint8_t *at, size_t *index) {
+                                            const uint8_t *at, size_t *index, size_t *learned) {
     uint8_t plain[MOST_NAME + 16];
     Text name;
+    if (has_key(at, r->end, column, *learned)) {
+        *index = *learned;
+        return skip_space(at + column->children[*index].key_size, r->end);
+    }
     if ((at = name_of(at, r->end, &name)) == NULL)
         return NULL;
     if (name.plain < name.size) {
         unescape(&name, plain);
         name.at = plain;
     }
-    *index = field_named(column, name.at, name.plain, *index);
+    *index = *learned = field_named(column, name.at, name.plain, *index);
     return at;
 }
 
-static inline int has_key(const uint8_t *at, const uint8_t *end, const Column *field) {
-    return (size_t)(end - at) >= field->key_size && begins_with(at, field->key, field->key_size);
-}
-
+/* Objects mostly have their members in one order, that of the schema or their own, so the name of
+   the next one is guessed before it is read. */
 static const uint8_t *object_value(const Reader *r, Column *column, const uint8_t *at, int depth) {
     const uint8_t *end = r->end;
-    size_t next = 0, row = column->rows, fields = 0, count = column->count;
+    size_t *learned = &column->first, next = 0, row = column->rows, fields = 0,
+           count = column->count;
     if (depth == MOST_DEPTH || !is_next(at, end, '{'))
         return NULL;
     at = skip_space(at + 1, end);
@@ -356,9 +365,9 @@ static const uint8_t *object_value(const Reader *r, Column *column, const uint8_
         do {
             size_t index = next;
             at = skip_space(at, end);
-            if (next < count && has_key(at, end, &column->children[next]))
-                at = skip_space(at + column->children[next].key_size, end);
-            else if ((at = other_name(r, column, at, &index)) == NULL)
+            if (has_key(at, end, column, index))
+                at = skip_space(at + column->children[index].key_size, end);
+            else if ((at = other_name(r, column, at, &index, learned)) == NULL)
                 return NULL;
             if (index == count) {
                 at = skip_value(at, end, depth + 1);
@@ -366,6 +375,7 @@ static const uint8_t *object_value(const Reader *r, Column *column, const uint8_
                 return NULL; /* twice */
             } else {
                 at = value(r, &column->children[index], at, depth + 1);
+                learned = &column->children[index].after;
                 next = index + 1;
                 fields++;
             }
