@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.tasks import Task
 
+from jetspark.bulk.arrow import SCHEMA
 from jetspark.codecs.ddl import check_fields, with_types
 from jetspark.codecs.field_names import FieldNames
 from jetspark.codecs.unknown_fields import new_columns
@@ -19,7 +21,7 @@ from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.lakehouse import growth
 from jetspark.spark.lakehouse.growth import Growth, fields_by_now, grow, grown
-from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
 
 
 def needed(row: dict[str, Any]) -> str | None:
@@ -141,3 +143,26 @@ def test_the_schema_has_the_fields_that_were_given_and_those_of_the_table() -> N
 def test_fields_of_any_name_can_be_added_to_a_schema(kinds: dict[str, str]) -> None:
     found = with_types("STRUCT<`a``b`: INT, c: ARRAY<INT> COMMENT 'x, y'>", kinds)
     assert check_fields(found, "") == {"a`b": "int", "c": ""} | kinds
+
+
+@pytest.mark.tables
+@pytest.mark.parametrize("format_", list(Format))
+def test_a_column_that_somebody_adds_meanwhile_is_one_of_the_rows(
+    tmp_path: Path, format_: Format
+) -> None:
+    """Otherwise the values of its field would be lost until the query is started again."""
+    given = {"path": str(tmp_path / "t"), "evolveSchema": "true"}
+    options = parse_lakehouse_options(format_, given).for_streaming()
+    how = {"decode": "json", "schema": "a BIGINT"}
+    task = Task(options, **how)
+    open_table(format_, options.name).add_columns([pa.field("new", pa.bool_())])
+    message = {"stream": "S", "subject": "s", "seq": 1, "timestamp": 0, "data": b'{"new": true}'}
+    messages = pa.RecordBatch.from_pylist([message], SCHEMA)
+    task.prepare()
+    task.write(messages)
+    with pytest.raises(SchemaGrown, match="its columns are those of another writer"):
+        grow({"": options}, task.files.growth)
+    restarted = Task(options, **how)
+    restarted.write(messages)
+    assert not restarted.files.growth
+    assert "new" in restarted.target.rows.names

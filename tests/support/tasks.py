@@ -24,14 +24,19 @@ class Task:
         """`decode`: options of the source, how payloads become columns."""
         source = parse_options({"stream": "S", **decode})
         how = RowsOf(("json", decode.get("schema")), {}).into(options, source)
-        self.target = prepare_for_query(options, how.schemas(source))
-        self.files = TaskFiles(self.target)
+        source = how.decoded_in(source)
+        self._options, self._columns = options, how.schemas(source)
         self._makers = how.makers(source)
-        self._tables = options.tables
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Begin with the next batch of the query."""
+        self.target = prepare_for_query(self._options, self._columns)
+        self.files = TaskFiles(self.target)
 
     def write(self, messages: pa.RecordBatch) -> None:
         """Write their rows."""
-        for number, rows in rows_by_table(self._makers, self._tables, messages):
+        for number, rows in rows_by_table(self._makers, self._options.tables, messages):
             self.files.write(rows, number)
 
 

@@ -97,14 +97,11 @@ def try_again(options: LakehouseOptions, source: SourceOptions, how: RowsOf) -> 
     """
     check_records(options)
     options = as_written(options)
+    if source.decoding is not None:
+        source = replace(source, decoding=replace(source.decoding, keep_payload=True))
     while True:
         now = how.into(options, source)
-        given = source
-        if source.decoding is not None:
-            decoding = replace(source.decoding, keep_payload=True, bare_payload=now.needs_bare)
-            if decoding.is_json:
-                decoding = decoding.with_json_fields(now.json[1] or "")
-            given = replace(source, decoding=decoding)
+        given = now.decoded_in(source)
         target = prepare(options, now.schemas(given), numbered=True)
         try:
             return _Attempt(target, now.makers(given)).run()

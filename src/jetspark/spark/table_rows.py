@@ -55,6 +55,15 @@ class RowsOf:
         """Whether rows need their payload without compression and frame."""
         return needs_bare(self.made.values())
 
+    def decoded_in(self, source: SourceOptions) -> SourceOptions:
+        """The source, whose payloads are decoded as these rows need them."""
+        decoding = source.decoding
+        if decoding is None:
+            return source
+        if decoding.is_json:
+            decoding = decoding.with_json_fields(self.json[1] or "")
+        return replace(source, decoding=replace(decoding, bare_payload=self.needs_bare))
+
     def makers(self, source: SourceOptions) -> list[RowMaker]:
         """What makes the rows, of a list for each table. Raises ConfigError."""
         if self.tables:

@@ -31,6 +31,7 @@ from jetspark.codecs.tolerant import CORRUPT
 from jetspark.codecs.unknown_fields import LEAST, LONG, MOST, can_be_column, common_type
 from jetspark.errors import CommitConflict, ConfigError, SchemaGrown
 from jetspark.lakehouse.formats import find_table, open_table
+from jetspark.lakehouse.new_files import Layout
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.schemas import plain
 from jetspark.lakehouse.table import Table
@@ -198,6 +199,13 @@ def fields_by_now(
     history = () if options.upsert is None else options.upsert.added
     others = (*names.taken, CORRUPT, *made, *options.made, *table.made, *history)
     return grown(ddl, option, table.schema, others, names)
+
+
+def no_fields(layout: Layout) -> set[str]:
+    """The columns of a table that no field of a payload becomes, however often the query is started
+    again."""
+    typeless = (one.name for one in layout.schema if type_in_ddl(plain(one.type)) is None)
+    return {*layout.made, *typeless}
 
 
 def without(

@@ -49,7 +49,7 @@ from jetspark.spark.checkpoints import CheckpointState, local_path, read_checkpo
 from jetspark.spark.json_payloads import KEPT
 from jetspark.spark.lakehouse import listed
 from jetspark.spark.lakehouse.commits import AT_A_TIME, BatchCommits, read_records
-from jetspark.spark.lakehouse.growth import NEW, Growth, Growths, grow, united
+from jetspark.spark.lakehouse.growth import NEW, Growth, Growths, grow, no_fields, united
 from jetspark.spark.lakehouse.ledger import NONE, TableLedger
 from jetspark.spark.lakehouse.options import STOP, LakehouseOptions
 from jetspark.spark.sink import all_answers, batch_of_query, needed_query_id
@@ -235,7 +235,9 @@ class TaskFiles:
             growth.note_refused(refused.to_pylist(), target.rows)
         texts = batch.column(NEW).drop_null()
         if len(texts):
-            taken = {*target.rows.names, *target.layout.schema.names, *KEPT, CORRUPT}
+            # A column that somebody has added to the table since the query was started is a field
+            # of the rows when it is started again.
+            taken = {*target.rows.names, *no_fields(target.layout), *KEPT, CORRUPT}
             taken |= {"data"} if target.options.quarantine is not None else set()
             growth.note(texts.to_pylist(), taken)
         if growth:
