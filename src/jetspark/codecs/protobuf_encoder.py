@@ -150,6 +150,8 @@ def _check_between(
 
 def _checked_bytes(message: Any, values: pa.Array, name: str) -> pa.Array:
     """Messages that came as bytes, as Protobuf's library writes them."""
+    if values.null_count == len(values):
+        return values
     parse = library("google.protobuf.message_factory").GetMessageClass(message).FromString
     error = library("google.protobuf.message").Error
 
