@@ -388,6 +388,8 @@ static void take_simple(Reader *r, const PbField *type, size_t *next) {
             break;
         if (field->kind == PB_INT32) {
             done = put_fixed(all, field->column, &(int32_t){(int32_t)bits}, 4);
+        } else if (field->kind == PB_INT64) {
+            done = put_fixed(all, field->column, &bits, 8);
         } else if (field->wire != BYTES) {
             done = put_scalar(r, field, field->column, bits);
         } else if (bits <= (uint64_t)(end - value)) {
