@@ -110,7 +110,9 @@ def _driven(
         planning.append(time.perf_counter() - begun)
         offset = end
     return (
-        *(statistics.median(one) for one in (idle, new, planning)),
+        statistics.median(idle),
+        statistics.median(new),
+        statistics.median(planning),
         len(parts),
         len(json.dumps(offset)),
     )
@@ -207,7 +209,7 @@ def _batch(
                     publish(link, name, messages, job.size)
                 _wait(lambda wanted=number * whole: _rows(query) >= wanted)  # type: ignore[misc]
             full = [one for one in query.recentProgress if one["numInputRows"] == whole]
-            return statistics.median(one["durationMs"]["addBatch"] / 1e3 for one in full[1:])
+            return float(statistics.median(one["durationMs"]["addBatch"] / 1e3 for one in full[1:]))
         finally:
             query.stop()
             for name in names:

@@ -64,14 +64,14 @@ def one_process(job: Job) -> Measure:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from jetspark.bulk.arrow import JsonFields
-    from jetspark.spark.option_values import json_fields
+    from jetspark.codecs.decoding import Decoding
 
-    fields = JsonFields(dict(json_fields("json", SCHEMA))) if job.settings["flights"] else None
+    is_json = job.settings["flights"]
+    decoder = Decoding.make("json", schema=SCHEMA).decoder() if is_json else None
     writer, rows, buffered = None, 0, list[pa.RecordBatch]()
     with Stopwatch() as watch:
         for batch in read.arrow_batches(job, job.stream, job.messages):
-            buffered.append(batch if fields is None else fields.of(batch))
+            buffered.append(batch if decoder is None else decoder.of(batch))
             rows += batch.num_rows
             if rows % job.messages and sum(one.num_rows for one in buffered) < _ROW_GROUP:
                 continue

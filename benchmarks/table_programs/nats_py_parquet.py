@@ -10,6 +10,7 @@ import asyncio
 import io
 import sys
 from pathlib import Path
+from typing import Any
 
 import nats
 import pyarrow as pa
@@ -27,7 +28,7 @@ async def main(url: str, stream: str, subject: str, folder: str) -> None:
     reader = await js.pull_subscribe(f"{subject}.*", "table", stream=stream, config=config)
     left = (await reader.consumer_info()).num_pending
     while left:
-        messages = []
+        messages: list[Any] = []
         while len(messages) < min(left, _OF_A_FILE):
             messages += await reader.fetch(min(_BATCH, left - len(messages)), timeout=5)
         text = b"\n".join(one.data for one in messages)

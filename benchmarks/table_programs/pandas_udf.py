@@ -8,11 +8,11 @@ from __future__ import annotations
 import io
 import json
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 from benchmarks.flights import AVRO, PROTOBUF, SCHEMA
-from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import pandas_udf
 
 from jetspark.spark.session import local_session
 
@@ -43,7 +43,8 @@ def new_handler() -> Any:
 
 
 def of_protobuf(payloads: pd.Series) -> pd.DataFrame:
-    return handler().list_to_record_batch(payloads.tolist()).to_pandas()
+    found: pd.DataFrame = handler().list_to_record_batch(payloads.tolist()).to_pandas()
+    return found
 
 
 def of_avro(payloads: pd.Series) -> pd.DataFrame:
@@ -55,7 +56,8 @@ def of_avro(payloads: pd.Series) -> pd.DataFrame:
         [long(1), long(11), b"avro.schema", long(len(schema)), schema, long(0), bytes(16)]
     )
     file = head + long(len(payloads)) + long(len(datums)) + datums + bytes(16)
-    return polars_avro.read_avro(io.BytesIO(file)).to_pandas()
+    found: pd.DataFrame = polars_avro.read_avro(io.BytesIO(file)).to_pandas()
+    return found
 
 
 def long(number: int) -> bytes:
@@ -76,7 +78,7 @@ def main(url: str, stream: str, subject: str, table: str, _: str, format_: str) 
             .options(servers=url, stream=stream, subjects=f"{subject}.{format_}", minPartitions="2")
             .load()
         )
-        decode = F.pandas_udf(function, f"n LONG, {SCHEMA}")
+        decode = cast("Any", pandas_udf)(function, f"n LONG, {SCHEMA}")
         found = rows.select("subject", "seq", "timestamp", decode("data").alias("flight"))
         found.select("subject", "seq", "timestamp", "flight.*").write.format("jetspark-delta").mode(
             "append"
