@@ -221,7 +221,7 @@ def ingest(
                     f"jetspark ingest {to}",
                     flags,
                     settings,
-                    messages=None if follow else 0,
+                    messages=0,  # rows do not go through the JVM
                 ) as spark,
                 locked(spark, job.checkpoint_location),
             ):
