@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from tests.support.json_payloads import FIELDS, NESTED, payload
 from tests.support.streams import Admin
+from tests.support.table_readers import by_us
 
+from jetspark.lakehouse.formats import Format
 from jetspark.spark.json_payloads import decode_json
 
 KINDS = {**FIELDS, **{name: kind for name, (_, kind) in NESTED.items()}}
@@ -64,3 +68,18 @@ def test_values_of_a_bucket_are_decoded_beside_its_columns(spark: SparkSession) 
         (None, None, '{"key": "x"}'),
         (None, None, None),
     ]
+
+
+@pytest.mark.tables
+def test_a_program_puts_the_bad_records_of_its_rows_aside(
+    spark: SparkSession, admin: Admin, tmp_path: Path
+) -> None:
+    name = admin.stream()
+    admin.fill([(name, b'{"id": 1}'), (name, b'{"id": "x"}')])
+    options = {"servers": admin.url, "stream": name, "decode": "json", "schema": "id INT"}
+    rows = spark.read.format("jetstream").options(**options, keepPayload="true").load()
+    writer = rows.write.format("jetspark-delta").option("quarantineTable", str(tmp_path / "bad"))
+    writer.mode("append").save(str(tmp_path / "good"))
+    assert [row["id"] for row in by_us(Format.DELTA, tmp_path / "good")] == [1]
+    (bad,) = by_us(Format.DELTA, tmp_path / "bad")
+    assert (bad["seq"], bad["data"], bad["reason"]) == (2, b'{"id": "x"}', 'id: "x" is not an INT.')

@@ -759,14 +759,14 @@ def _rows(options: LakehouseOptions, schema: pa.Schema) -> pa.Schema:
             if name not in schema.names:
                 raise ConfigError(
                     f"Option 'quarantineTable' needs rows with the column {name}: those of format "
-                    f"jetstream, with {CORRUPT}, which is null in good ones."
+                    "jetstream with the options decode and keepPayload."
                 )
         left_out |= {CORRUPT, "data"}
     if options.on_bad_record == STOP:
         if CORRUPT not in schema.names:
             raise ConfigError(
                 f"Option 'onBadRecord' needs rows with the column {CORRUPT}, which is null in good "
-                "ones: those of payloads with a schema."
+                "ones: those of format jetstream with the option decode."
             )
         left_out.add(CORRUPT)
     rows = pa.schema([one for one in schema if one.name not in left_out])
