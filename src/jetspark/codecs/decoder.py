@@ -198,6 +198,8 @@ class PayloadFields:
         self, pieces: Sequence[tuple[list[pa.Array] | None, pa.StringArray]]
     ) -> tuple[list[pa.Array], pa.StringArray]:
         """Pieces one behind the other; those without fields have a reason in each row."""
+        if len(pieces) == 1 and pieces[0][0] is not None:
+            return pieces[0][0], pieces[0][1]
         columns = [
             pa.concat_arrays(
                 [

@@ -128,6 +128,13 @@ class Framing:
             head += varint(len(ref)) + ref
         return head, headers
 
+    def _is_plain(self, batch: pa.RecordBatch) -> bool:
+        """Whether it is known without a look at each row that no payload is compressed."""
+        if self.compression != "header":
+            return self.compression == "none"
+        at = batch.schema.get_field_index("headers")
+        return bool(at < 0 or batch.column(at).null_count == batch.num_rows)
+
     def _encodings(self, batch: pa.RecordBatch) -> Sequence[str | None]:
         """The compression of each payload, as it is given."""
         if self.compression == "header":
@@ -137,7 +144,7 @@ class Framing:
     def decompress(self, batch: pa.RecordBatch) -> Iterator[Decompressed]:
         """The batch in parts, whose payloads have at most `MAX_PART_BYTES` together without their
         compression, or are one payload."""
-        encodings = self._encodings(batch)
+        encodings = () if self._is_plain(batch) else self._encodings(batch)
         if set(encodings) <= {None, "none", "identity"}:
             yield Decompressed(batch)
             return
@@ -177,7 +184,8 @@ class Framing:
         elif self.needs_headers:
             found = self._named(payloads, batch, reasons)
         else:
-            found = Bare(payloads, [SchemaKey()], pa.repeat(0, len(payloads)))
+            none = pa.repeat(pa.scalar(0, pa.int8()), len(payloads))
+            found = Bare(payloads, [SchemaKey()], none)
         if not reasons:
             return found
         texts_of = {at: reason_text(reason) for at, reason in reasons.items()}
