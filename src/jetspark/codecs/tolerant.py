@@ -136,11 +136,11 @@ class TolerantDecoder:
             sum(map(sizes.bytes_of_value, kinds)),
             max(map(sizes.bytes_of_byte, kinds)),
         )
-        lengths = pc.fill_null(pc.binary_length(payloads), 0)
-        most = of_byte * (pc.sum(lengths).as_py() or 0) + of_row * len(payloads)
-        if most <= sizes.MAX_DECODED_BYTES:
+        # The memory of an array is somewhat more than its payloads.
+        if of_byte * payloads.nbytes + of_row * len(payloads) <= sizes.MAX_DECODED_BYTES:
             yield part
             return
+        lengths = pc.fill_null(pc.binary_length(payloads), 0)
         start = total = 0
         for at, size in enumerate(lengths.to_pylist()):
             most = of_byte * size + of_row
