@@ -443,15 +443,6 @@ def _framing(given: Mapping[str, Any]) -> Framing | None:
     return Framing(given.get("framing", "none"), given.get("compression", "header")).checked()
 
 
-def packing_of(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that say what is around payloads."""
-    return {
-        name: value
-        for name, value in options.items()
-        if name.casefold() in ("framing", "compression")
-    }
-
-
 def _decoding(given: dict[str, Any], connection: ConnectOptions) -> Decoding | None:
     if given.keys() <= {"framing", "compression"}:
         return None
