@@ -2,7 +2,7 @@
 
 Each hundred has a schema drawn from the seed, and sometimes a later one for the reader. Undamaged
 datums, which fastavro writes, have their values. With `--sanitize` the C kernel is first built with
-sanitizers, and nothing is compared.
+sanitizers; it decodes damaged forms of each datum, and nothing is compared.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tests.codecs.avro_schemas import (
     record,
     written,
 )
-from tests.fuzz.sanitized import c_kernel
+from tests.fuzz.sanitized import VARIANTS, Decoder, c_kernel
 from tests.support import campaign
-from tests.support.damage import damaged
+from tests.support.damage import BINARY, damaged
 
 _ROWS = 100
 _SIMPLE = ("boolean", "int", "long", "float", "double", "string", "bytes")
@@ -98,7 +98,8 @@ def a_value(rng: random.Random, schema: Schema) -> Any:
 
 def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures:
     """A run is a datum; they come by hundreds."""
-    c_kernel(sanitize=sanitize)
+    kernel = c_kernel(sanitize=sanitize)
+    in_kernel = Decoder(kernel, "avro_columns") if sanitize else None
     import pyarrow as pa
 
     from jetspark.codecs import avro_plain
@@ -106,7 +107,7 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
     from jetspark.codecs.avro_schema import fields_of
 
     figures = Figures()
-    for turn in range(-(-runs // _ROWS)):
+    for turn in range(-(-runs // (_ROWS * (VARIANTS if sanitize else 1)))):
         rng = random.Random(f"{seed} {turn}")
         writer = record([a_type(rng) for _ in range(rng.randint(1, 5))])
         schema = payload_schema(writer)
@@ -118,12 +119,13 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
         decoder = AvroDecoder(schema, schema, names)
         payloads = pa.array(datums, pa.binary())
         columns, reasons = decoder.decode(payloads)
+        if in_kernel is not None:
+            figures.count_run(in_kernel.decode_damaged(rng, good, BINARY))
+            continue
         for column in columns:
             column.validate(full=True)
         figures.decoded += reasons.null_count
         figures.count_run(_ROWS)
-        if sanitize:
-            continue
         plain, misfits = avro_plain.decode(decoder.root, decoder.fields, payloads)
         same = repr([one.to_pylist() for one in columns]) == repr(
             [one.to_pylist() for one in plain]

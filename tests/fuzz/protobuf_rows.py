@@ -2,8 +2,9 @@
 
 Each hundred rows have a schema drawn from the seed. The kernel's messages are, byte for byte, those
 of Protobuf's library, except for the order of a map. The library and our decoder read the rows from
-them. The kernel also gets buffers that are too short, and rows that are not there. It is, with
-`--sanitize`, first built with sanitizers, and nothing is compared.
+them. The kernel also gets buffers that are too short, and rows that are not there. With
+`--sanitize` it is first built with sanitizers; it decodes damaged forms of each message, and
+nothing is compared.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from google.protobuf import (
     wrappers_pb2,
 )
 from tests.fuzz.protobuf_messages import comparable
-from tests.fuzz.sanitized import c_kernel
+from tests.fuzz.sanitized import VARIANTS, Decoder, c_kernel
 from tests.support import campaign
+from tests.support.damage import BINARY
 
 if TYPE_CHECKING:
     from jetspark.wire.kernel import Part
@@ -271,6 +273,7 @@ def in_any_order(rows: Any) -> str:
 def run(runs: int = 100_000, seed: int = 0, sanitize: bool = False) -> Figures:
     """A run is a row; they come by hundreds."""
     kernel = c_kernel(sanitize=sanitize)
+    in_kernel = Decoder(kernel, "protobuf_columns") if sanitize else None
     import pyarrow as pa
 
     from jetspark.codecs import protobuf_plain
@@ -278,7 +281,7 @@ def run(runs: int = 100_000, seed: int = 0, sanitize: bool = False) -> Figures:
     from jetspark.codecs.protobuf_encoder import ProtobufEncoder, part_of
 
     figures = Figures()
-    for turn in range(-(-runs // _ROWS)):
+    for turn in range(-(-runs // (_ROWS * (VARIANTS if sanitize else 1)))):
         rng = random.Random(f"{seed} {turn}")
         schema = Schemas(rng).payload_schema()
         encoder, decoder = ProtobufEncoder(schema), ProtobufDecoder(schema)
@@ -290,13 +293,15 @@ def run(runs: int = 100_000, seed: int = 0, sanitize: bool = False) -> Figures:
         batch = batch.slice(begin := rng.choice([0, 3, 8]))
         payloads = encoder.of(batch)
         figures.bytes += sum(map(len, payloads))
-        figures.count_run(_ROWS)
         checked = encoder.checked(batch)
         for _ in range(10):
             with suppress(ValueError):
                 kernel.protobuf_messages(len(batch), spoiled(rng, part_of(message, checked)))
-        if sanitize:
+        if in_kernel is not None:
+            decoder.decode(pa.array(payloads, pa.binary()))
+            figures.count_run(in_kernel.decode_damaged(rng, payloads, BINARY))
             continue
+        figures.count_run(_ROWS)
         if max_entries == 1 and payloads != protobuf_plain.encode(message, checked):
             figures.wrong.append(f"{seed} {turn}: the library writes other bytes")
         expected = in_any_order(pa.array([other for _, other in rows[begin:]], type_))

@@ -586,7 +586,7 @@ static int pb_field(Records *pb, PbField *field, int depth) {
     field->fields[field->count].tag = 1;
     for (size_t i = 0; i < field->count; i++) {
         PbField *one = &field->fields[i];
-        int64_t tag = (int64_t)one->number << 3 | one->wire;
+        int64_t tag = (int64_t)one->number * 8 + one->wire;
         one->is_simple = !one->is_repeated && !one->is_message && one->other == NULL &&
                          one->number > 0 && tag < 1 << 14;
         one->tag = 1;
