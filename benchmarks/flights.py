@@ -7,7 +7,7 @@ import importlib.util
 import io
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -51,13 +51,13 @@ def flights() -> Iterator[bytes]:
             yield json.dumps(flight, separators=(",", ":")).encode()
 
 
-class FlightPayloads:
-    """The flights over and over, all of one length: spaces follow the shorter ones."""
+class RepeatedPayloads:
+    """Lines over and over, all of one length: spaces follow the shorter ones."""
 
-    def __init__(self) -> None:
-        lines = list(flights())
-        self.size = max(map(len, lines))
-        self._lines = cycle([line.ljust(self.size) for line in lines])
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        payloads = list(lines)
+        self.size = max(map(len, payloads))
+        self._lines = cycle([line.ljust(self.size) for line in payloads])
 
     def __call__(self, count: int) -> bytes:
         """The next ones, one behind the other."""

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import raw
-from benchmarks.flights import FlightPayloads
+from benchmarks.flights import RepeatedPayloads, flights
 from benchmarks.measure import Job, Measure, Stopwatch, Tally, pid_cpu
 from benchmarks.race import chosen, contestant_options, race
 from benchmarks.report import Section
@@ -58,7 +58,7 @@ def _stage(options: argparse.Namespace) -> Iterator[Job]:
     from jetspark import blocking
     from jetspark.server import NatsServer
 
-    payloads = FlightPayloads() if options.flights else None
+    payloads = RepeatedPayloads(flights()) if options.flights else None
     with NatsServer(name="benchmarks") as server, tempfile.TemporaryDirectory() as folder:
         job = Job(
             url=server.url,

@@ -1,10 +1,11 @@
 """A long backlog becomes a Delta table: `jetspark ingest` from the return key to the prompt.
 
-`--payload bytes` has opaque payloads, `--payload flights` the demo's flights as JSON, whose fields
-become columns. The command is beside what bounds it: a raw drain of a pull consumer, one process
-that reads, decodes and writes Parquet with the same parts, and Spark writing the same rows from
-its own memory into Parquet. `start` is the command on a stream of one message: what is not the
-backlog's. CPU and memory are those of all processes of a contestant.
+`--payload bytes` has opaque payloads; `flights` are the demo's as JSON, `flat` and `nested` seven
+values of an event as JSON, whose fields become columns. The command is beside what bounds it: a raw
+drain of a pull consumer, one process that reads, decodes and writes Parquet with the same parts,
+and Spark writing the same rows from its own memory into Parquet. `start` is the command on a stream
+of one message: what is not the backlog's. CPU and memory are those of all processes of a
+contestant.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.flights import SCHEMA, FlightPayloads
+from benchmarks.events import FLAT, NESTED, events
+from benchmarks.flights import SCHEMA, RepeatedPayloads, flights
 from benchmarks.measure import Job, Measure, Stopwatch, session_cpu
 from benchmarks.race import chosen, contestant_options, race
 from benchmarks.report import Section
@@ -34,22 +36,37 @@ _LABELS = {
     "jetspark_start": "jetspark ingest of one message",
 }
 _ROW_GROUP = 500_000
+_SCHEMAS = {"bytes": None, "flights": SCHEMA, "flat": FLAT, "nested": NESTED}
+_DIFFERENT = 100_000
+"""Events, over and over."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(messages=10_000_000, rounds=3, warm_up=1, timeout=1200)
-    parser.add_argument("--payload", choices=["bytes", "flights"], default="bytes")
+    parser.add_argument("--payload", choices=_SCHEMAS, default="bytes")
     contestant_options(parser, _LABELS)
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
-    flights = options.payload == "flights"
-    payloads = FlightPayloads() if flights else None
+    payloads = _payloads(options.payload)
     if payloads is not None:
         options.size = payloads.size
-    with stage(options, payloads, partitions=os.cpu_count() or 1, flights=int(flights)) as job:
+    number = list(_SCHEMAS).index(options.payload)
+    with stage(options, payloads, partitions=os.cpu_count() or 1, payload=number) as job:
         title = f"{options.messages:,} messages of {options.size:,} bytes into a table"
         yield race(options, __name__, chosen(options, _LABELS), job, title, *list(_LABELS)[:2])
+
+
+def _payloads(name: str) -> RepeatedPayloads | None:
+    if name == "bytes":
+        return None
+    if name == "flights":
+        return RepeatedPayloads(flights())
+    return RepeatedPayloads(events(_DIFFERENT, nested=name == "nested"))
+
+
+def _schema(job: Job) -> str | None:
+    return list(_SCHEMAS.values())[job.settings["payload"]]
 
 
 # -- contestants -------------------------------------------------------------------------------
@@ -66,8 +83,8 @@ def one_process(job: Job) -> Measure:
 
     from jetspark.codecs.decoding import Decoding
 
-    is_json = job.settings["flights"]
-    decoder = Decoding.make("json", schema=SCHEMA).decoder() if is_json else None
+    schema = _schema(job)
+    decoder = None if schema is None else Decoding.make("json", schema=schema).decoder()
     writer, rows, buffered = None, 0, list[pa.RecordBatch]()
     with Stopwatch() as watch:
         for batch in read.arrow_batches(job, job.stream, job.messages):
@@ -103,12 +120,13 @@ def jetspark_start(job: Job) -> Measure:
 def _ingest(job: Job, *further: str) -> Measure:
     from deltalake import DeltaTable
 
-    schema = ("--json", SCHEMA) if job.settings["flights"] else ()
+    schema = _schema(job)
+    columns = () if schema is None else ("--json", schema)
     command = (sys.executable, "-m", "jetspark", "ingest", job.stream, "--to", "table")
     peak = Peak()
     with Stopwatch(_cpu_of_command, peak.stop) as watch:
         subprocess.run(
-            [*command, "--server", job.url, *schema, *further, "--quiet"],
+            [*command, "--server", job.url, *columns, *further, "--quiet"],
             stdout=subprocess.DEVNULL,
             check=True,
         )

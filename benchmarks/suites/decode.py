@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from typing import Any
 
+from benchmarks.events import FLAT, NESTED, events
 from benchmarks.flights import AVRO, COLUMNS, PROTOBUF, SCHEMA, TEXTS, flights
 from benchmarks.measure import Job, Measure, Stopwatch
 from benchmarks.race import chosen, contestant_options, race
@@ -35,10 +36,6 @@ _SECTIONS = {
 _BATCH = 20_000
 _DIFFERENT = 100_000
 """Payloads, over and over."""
-_FLAT = "id BIGINT, lat DOUBLE, lon DOUBLE, a STRING, b STRING, k STRING, v DOUBLE"
-_NESTED = (
-    "id BIGINT, pos STRUCT<lat: DOUBLE, lon: DOUBLE>, tags ARRAY<STRING>, m MAP<STRING, DOUBLE>"
-)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,17 +58,6 @@ def _rows() -> Iterator[dict[str, Any]]:
     """The flights with a number."""
     for number, line in enumerate(islice(cycle(flights()), _DIFFERENT)):
         yield {"n": number, **json.loads(line)}
-
-
-def _events(*, nested: bool) -> Iterator[bytes]:
-    for number in range(_DIFFERENT):
-        lat, lon, tags = 52.1 + number % 89 / 100, 13.4 + number % 97 / 100, (f"t{number % 7}", "b")
-        if nested:
-            pos = {"lat": lat, "lon": lon}
-            row: dict[str, Any] = {"id": number, "pos": pos, "tags": tags, "m": {"k": 0.5}}
-        else:
-            row = {"id": number, "lat": lat, "lon": lon, "a": tags[0], "b": "b", "k": "k", "v": 0.5}
-        yield json.dumps(row, separators=(",", ":")).encode()
 
 
 def _in_avro() -> Iterator[bytes]:
@@ -151,11 +137,11 @@ def jetspark_json(job: Job) -> Measure:
 
 
 def jetspark_flat(job: Job) -> Measure:
-    return _jetspark(job, _events(nested=False), "json", _FLAT)
+    return _jetspark(job, events(_DIFFERENT, nested=False), "json", FLAT)
 
 
 def jetspark_nested(job: Job) -> Measure:
-    return _jetspark(job, _events(nested=True), "json", _NESTED)
+    return _jetspark(job, events(_DIFFERENT, nested=True), "json", NESTED)
 
 
 def jetspark_avro(job: Job) -> Measure:

@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
     versions = {_version(python): python for python in options.pythons}
-    with stage(options, partitions=os.cpu_count() or 1, flights=0) as job:
+    with stage(options, partitions=os.cpu_count() or 1, payload=0) as job:
         for what, (suite, function) in _JOBS.items():
             contestants = [
                 Contestant(
