@@ -162,8 +162,8 @@ class MakeServer(Protocol):
 def _no_idle_links() -> Iterator[None]:
     """Links of ranges are kept by a process; those of one test are not the next one's."""
     yield
-    if (links := sys.modules.get("jetspark.bulk.links")) is not None:
-        links.pool.close()
+    if (module := sys.modules.get("jetspark.bulk.link_pool")) is not None:
+        module.pool.close()
 
 
 @pytest.fixture(autouse=True)

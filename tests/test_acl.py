@@ -21,13 +21,8 @@ from tests.jetstream.eventually import eventually
 from tests.support.driven_query import DrivenQuery
 
 from jetspark.acl import USER_INFO, Permissions, Responses, Roles
-from jetspark.bulk.exactly_once import (
-    ExactlyOnceWriter,
-    Ledger,
-    ledger_stream,
-    marker_subjects,
-    stage,
-)
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.links import connect as connect_link
 from jetspark.bulk.publish import StreamPublisher

@@ -81,7 +81,7 @@ def arrow_batches(job: Job, stream: str, messages: int, *, snapshot: bool = Fals
     from jetspark.connection.options import make_options
 
     options = make_options(job.url)
-    created = Leaders(options, _TIMEOUT).ask(lambda api: api.stream(stream).created)
+    created = Leaders(options, _TIMEOUT).call(lambda api: api.stream(stream).created)
     wanted = SequenceRange(stream, 1, messages + 1, created, snapshot=snapshot)
     return read_range(options, wanted)
 

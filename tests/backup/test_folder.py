@@ -11,7 +11,8 @@ from tests.support import archives
 from jetspark import blocking
 from jetspark.backup import verify_backup
 from jetspark.backup.folder import local_folder, place_of, shown_folder
-from jetspark.bulk.backup import open_backup, unreadable
+from jetspark.bulk._backup_files import read_error
+from jetspark.bulk.backup import open_backup
 from jetspark.cli import app
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.server import NatsServer
@@ -58,12 +59,12 @@ def test_no_message_has_a_secret(uri: str, capsys: pytest.CaptureFixture[str]) -
 def test_what_a_library_says_is_told_unless_it_has_a_secret() -> None:
     place = "s3://AKEY:SECRET%2FKEY@x/y?region=eu-west-1&session_token=SECRETOPT"
     for text in (f"no such {place}", "SECRET/KEY is wrong", "not 'SECRETOPT'", "a\nSECRETOPT"):
-        told = str(unreadable(place, OSError(text)))
+        told = str(read_error(place, OSError(text)))
         assert told.startswith("Cannot read the backup s3://x/y: check its URI")
         assert "SECRET" not in told
-    told = str(unreadable("s3://AKEY:A@SECRET/@x/y", OSError("no bucket 'SECRET'")))
+    told = str(read_error("s3://AKEY:A@SECRET/@x/y", OSError("no bucket 'SECRET'")))
     assert told.startswith("Cannot read the backup s3://…: check its URI")
-    told = str(unreadable(place, OSError("no region eu-west-1\nTrace")))
+    told = str(read_error(place, OSError("no region eu-west-1\nTrace")))
     assert told == "Cannot read the backup s3://x/y: no region eu-west-1."
 
 

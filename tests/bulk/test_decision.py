@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jetspark.bulk.exactly_once import Decision, LanePlan, Marker, decode_decision
-from jetspark.bulk.publish import EncodedMessage, pack, unpack
+from jetspark.bulk.batch_copier import Marker
+from jetspark.bulk.encoded_messages import EncodedMessage, pack_messages, unpack_messages
+from jetspark.bulk.ledger import Decision, LanePlan, decode_decision
 from jetspark.errors import DocumentError
 
 DECISION = Decision(7, [LanePlan(0, 3, [b"\x90", 12]), LanePlan(99, 1, [13])])
@@ -31,8 +32,8 @@ def test_decision_keeps_its_stored_form_and_says_whose_name_is_noted() -> None:
 
 
 def test_rows_and_markers_are_stored_as_before_and_rows_are_unpacked_again() -> None:
-    assert pack(ROWS) == PACKED
-    assert unpack(PACKED) == ROWS
+    assert pack_messages(ROWS) == PACKED
+    assert unpack_messages(PACKED) == ROWS
     assert msgspec.json.encode(Marker(7, 998, 2)) == b'{"batch":7,"offset":998,"rows":2}'
 
 

@@ -17,18 +17,14 @@ from tests.support.ranges import read, whole
 from tests.support.streams import Admin
 from tests.support.together import together
 
-from jetspark.bulk import exactly_once, links
-from jetspark.bulk.exactly_once import (
-    BatchCopier,
-    ExactlyOnceWriter,
-    Ledger,
-    Piece,
-    encode_batch,
-    ledger_stream,
-    stage,
-)
+from jetspark.bulk import batch_copier, link_pool
+from jetspark.bulk._atomic_batch import encode_batch
+from jetspark.bulk.batch_copier import BatchCopier
+from jetspark.bulk.encoded_messages import EncodedMessage
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.ledger import Ledger, TaskOutput, ledger_stream
+from jetspark.bulk.link_pool import pool
 from jetspark.bulk.links import BlockingLink, connect
-from jetspark.bulk.publish import EncodedMessage
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import AuthorizationError, BrokenSocketError, LedgerError, RequestTimeoutError
 from jetspark.server import NatsServer
@@ -68,7 +64,7 @@ class Target:
         subject = f"{self.stream}.rows".encode()
         return [(subject, None, b"%d-%d" % (batch, number)) for number in range(count)]
 
-    def pieces(self, batch: int, count: int, parts: int) -> list[Piece]:
+    def pieces(self, batch: int, count: int, parts: int) -> list[TaskOutput]:
         """Staged as so many tasks would."""
         rows = self.rows(batch, count)
         return [stage(self.ledger(), rows[part::parts]) for part in range(parts)]
@@ -340,7 +336,7 @@ def test_lost_batch_reply_is_asked_for_again(
     def encode(batch_id: str, messages: Any, reply: str) -> bytes:
         return encode_batch(batch_id, messages, next(replies, reply))
 
-    monkeypatch.setattr(exactly_once, "encode_batch", encode)
+    monkeypatch.setattr(batch_copier, "encode_batch", encode)
     target.writer(timeout=4).commit(0, target.pieces(0, 3000, 3))
     target.expect(0, 3000)
     target.check()
@@ -368,8 +364,8 @@ def test_a_link_that_breaks_between_two_chunks_leaves_no_row_out(
         one = next(replies, reply)
         return encode_batch(batch_id, messages, reply if one == "before" else one)
 
-    monkeypatch.setattr(exactly_once, "encode_batch", encode)
-    monkeypatch.setattr(exactly_once, "connect", breaking)
+    monkeypatch.setattr(batch_copier, "encode_batch", encode)
+    monkeypatch.setattr(batch_copier, "connect", breaking)
     target.writer(timeout=4).commit(0, target.pieces(0, 5000, 3), lanes=2)
     target.expect(0, 5000)
     target.check()
@@ -400,18 +396,18 @@ def test_dead_idle_link_is_replaced(target: Target, monkeypatch: pytest.MonkeyPa
     """As a router that forgets its connections leaves them; an idle one is taken first."""
     ledger = Ledger(target.options, target.stream, "q", timeout=4)
     assert ledger.last_decision() is None
-    ((link, _),) = links.pool.idle[target.options]
+    ((link, _),) = pool.idle[target.options]
     monkeypatch.setattr(link, "send", lambda *_: None)
     assert ledger.last_decision() is None
     assert link.closed
 
 
-@pytest.mark.parametrize("where", [exactly_once, links])
+@pytest.mark.parametrize("where", [batch_copier, link_pool])
 def test_refused_login_is_raised_without_a_retry(
     target: Target, monkeypatch: pytest.MonkeyPatch, where: Any
 ) -> None:
     pieces = target.pieces(0, 10, 1)
-    links.pool.close()
+    pool.close()
     attempts: list[ConnectOptions] = []
 
     def refused(options: ConnectOptions) -> BlockingLink:
@@ -462,7 +458,7 @@ def new_writer(target: Target, writer: str, name: str | None = "copy") -> Exactl
     return ExactlyOnceWriter(target.options, target.stream, writer, name=name, timeout=30)
 
 
-def everything(target: Target, writer: str) -> list[Piece]:
+def everything(target: Target, writer: str) -> list[TaskOutput]:
     """The first batch of a query that reads from the start."""
     return [stage(Ledger(target.options, target.stream, writer), target.rows(0, 50))]
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.support.streams import Admin
 
-from jetspark.bulk.exactly_once import Ledger, ledger_stream
+from jetspark.bulk.ledger import Ledger, ledger_stream
 from jetspark.bulk.links import connect
 from jetspark.connection.options import make_options
 from jetspark.err_codes import WRONG_LAST_SEQUENCE, WRONG_LAST_SEQUENCE_CONSTANT

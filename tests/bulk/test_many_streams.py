@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk.leaders import streams_of, times_of
 from jetspark.bulk.links import connect
+from jetspark.bulk.many_streams import fetch_message_times, fetch_stream_facts
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
 from jetspark.server import NatsServer
@@ -39,7 +39,7 @@ def test_many_streams_have_the_facts_of_each_and_those_missing_are_named(
     api: StreamAPI, names: list[str]
 ) -> None:
     wanted = [*names[:70], f"{names[0]}_X", *names[70:]]
-    facts, missing = streams_of(api, wanted)
+    facts, missing = fetch_stream_facts(api, wanted)
     assert list(facts) == names
     assert facts == {name: api.stream(name) for name in names}
     assert [facts[name].last_seq for name in names[:4]] == [0, 1, 2, 0]
@@ -59,14 +59,14 @@ def test_a_stream_whose_answer_does_not_come_is_asked_alone(
                 yield reply
 
     monkeypatch.setattr(api.link, "replies", every_other)
-    assert list(streams_of(api, names)[0]) == names
+    assert list(fetch_stream_facts(api, names)[0]) == names
 
 
 def test_times_of_messages_are_asked_together_and_what_is_missing_is_left_out(
     api: StreamAPI, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = times_of(api, {**dict.fromkeys(names, 1), f"{names[0]}_X": 1})
-    facts = {name: one for name, one in streams_of(api, names)[0].items() if one.messages}
+    found = fetch_message_times(api, {**dict.fromkeys(names, 1), f"{names[0]}_X": 1})
+    facts = {name: one for name, one in fetch_stream_facts(api, names)[0].items() if one.messages}
     assert found == {name: parse_isotime(one.oldest) for name, one in facts.items()}
     refusal = b'{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","error":{"code":503,'
 
@@ -78,7 +78,7 @@ def test_times_of_messages_are_asked_together_and_what_is_missing_is_left_out(
             yield number, MessageFrame(1, b"s", None, None, payload), 0.0
 
     monkeypatch.setattr(api.link, "replies", refused)
-    assert times_of(api, dict.fromkeys(names, 1)) == found  # asked again alone
+    assert fetch_message_times(api, dict.fromkeys(names, 1)) == found  # asked again alone
 
 
 def test_requests_without_answers_end_after_the_silence(api: StreamAPI) -> None:

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from jetspark.bulk import leaders as proof
-from jetspark.bulk.exactly_once import BatchCopier, Ledger
+from jetspark.bulk.batch_copier import BatchCopier
 from jetspark.bulk.leader_terms import LeaderTerm
 from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read
+from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import _RangeReader
@@ -182,8 +183,8 @@ class Scripted(Leaders):
         super().__init__(make_options("nats://x"), 5)
         self.api = api_of(link)
 
-    def ask(self, question: Callable[[StreamAPI], Any]) -> Any:
-        return question(self.api)
+    def call(self, request: Callable[[StreamAPI], Any]) -> Any:
+        return request(self.api)
 
 
 def copier_over(link: TwoLeaders) -> BatchCopier:

@@ -15,8 +15,14 @@ from tests.support.streams import Admin
 
 import jetspark.errors as errors
 from jetspark.bulk import publish
+from jetspark.bulk.encoded_messages import (
+    EncodedMessage,
+    pack_messages,
+    split_into_packs,
+    unpack_messages,
+)
 from jetspark.bulk.links import BlockingLink, connect
-from jetspark.bulk.publish import EncodedMessage, StreamPublisher, in_packs, pack, unpack
+from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.server import NatsServer
 from jetspark.wire import frames
@@ -181,9 +187,9 @@ def test_a_killed_server_costs_no_message(make_server: MakeServer) -> None:
 
 def test_packs_hold_what_was_put_in() -> None:
     messages: list[EncodedMessage] = [(b"a", None, b"x" * size) for size in (0, 5, 90, 90, 300, 1)]
-    packs = list(in_packs(messages, 200))
+    packs = list(split_into_packs(messages, 200))
     assert [len(one) for one in packs] == [3, 1, 1, 1]
-    assert [row for one in packs for row in unpack(pack(one))] == messages
+    assert [row for one in packs for row in unpack_messages(pack_messages(one))] == messages
 
 
 class MoodyLink:

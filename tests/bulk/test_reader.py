@@ -18,12 +18,14 @@ from tests.support.ranges import read, sequences, whole
 from tests.support.streams import Admin, Row, numbered
 
 import jetspark.errors as errors
-from jetspark.bulk import links, reader
+from jetspark.bulk import _stream_head
 from jetspark.bulk.arrow import SCHEMA
+from jetspark.bulk.link_pool import pool
 from jetspark.bulk.links import BlockingLink
-from jetspark.bulk.ranges import ReadLimits, SequenceRange, cut
+from jetspark.bulk.ranges import ReadLimits, SequenceRange, slice_bounds
 from jetspark.bulk.reader import read_range
-from jetspark.bulk.stream_api import Reader, StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import CreatedConsumer, StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import make_options
 from jetspark.server import NatsServer
 from jetspark.wire.kernel import Deliveries
@@ -204,8 +206,8 @@ def test_limits_behind_a_reader_are_no_data_loss_even_with_gaps(
 ) -> None:
     """Gaps of a filter and of deleted messages are not those of the head, which follows."""
     rows, wanted = limited(admin, earliest)
-    for name_of_seconds in ("_CHECK_EVERY", "_SHARE"):
-        monkeypatch.setattr(reader, name_of_seconds, 0)
+    for name in ("_CHECK_INTERVAL", "_MIN_REST_FACTOR"):
+        monkeypatch.setattr(_stream_head, name, 0)
     found: list[int] = []
     more = 3
     for batch in read_range(make_options(admin.url), wanted, FEW):
@@ -330,7 +332,7 @@ def test_a_consumer_without_pending_messages_does_not_end_the_range(
     answers: list[int] = []
     real = StreamAPI.create_reader
 
-    def lagging(self: StreamAPI, *arguments: Any, **options: Any) -> Reader:
+    def lagging(self: StreamAPI, *arguments: Any, **options: Any) -> CreatedConsumer:
         made = real(self, *arguments, **options)
         answers.append(made.pending)
         return made._replace(pending=0) if len(answers) < 3 else made
@@ -376,7 +378,7 @@ def test_bytes_that_are_no_frame_end_the_link_and_cost_nothing(
         proxy.corrupt(spoil)
         found = read(proxy.url, whole(admin.facts(name)))["seq"].to_pylist()
         assert proxy.corrupted == 1
-        links.pool.close()
+        pool.close()
     assert found == [*range(1, 3001)]
 
 
@@ -388,7 +390,7 @@ def test_a_large_message_may_take_longer_than_the_server_may_be_silent(
     with Proxy(shared_server.port) as proxy:
         proxy.slow(300_000)
         table = read(proxy.url, whole(admin.facts(name)), ReadLimits(heartbeat=0.7))
-        links.pool.close()
+        pool.close()
     assert [len(data) for data in table["data"].to_pylist()] == [1, 1_000_000, 1]
 
 
@@ -412,7 +414,7 @@ def test_cutting_keeps_every_row_and_both_limits(
     sizes: list[int], max_rows: int, max_bytes: int
 ) -> None:
     offsets = list(accumulate(sizes, initial=0))
-    pieces = list(cut(offsets, ReadLimits(max_rows=max_rows, max_bytes=max_bytes)))
+    pieces = list(slice_bounds(offsets, ReadLimits(max_rows=max_rows, max_bytes=max_bytes)))
     position = 0
     for start, count in pieces:
         assert start == position

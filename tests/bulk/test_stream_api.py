@@ -77,7 +77,7 @@ def test_what_is_sent_is_encoded_in_one_place() -> None:
                 assert name in allowed | {
                     "jetstream/api.py",  # shown
                     "backup/folder.py",  # written to a file
-                    "bulk/ranges.py",  # the same, of losses
+                    "bulk/losses.py",  # the same, of losses
                     "bulk/json_shape.py",  # for the decoder of payloads
                 }, name
 

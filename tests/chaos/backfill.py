@@ -23,7 +23,7 @@ from tests.support.cluster import Cluster
 from tests.support.server_lines import server_of
 from tests.support.streams import Admin
 
-from jetspark.bulk import links
+from jetspark.bulk.link_pool import pool
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.connection.options import make_options
@@ -126,7 +126,7 @@ def _read(
         ended = f"ended by {type(error).__name__}"
     finally:
         interrupted.stop()
-        links.pool.close()
+        pool.close()
     if scene.spoils:  # a fault that no byte has met is none
         scene.faults = scene.proxy.corrupted
     missing = 0

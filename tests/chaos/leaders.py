@@ -24,14 +24,17 @@ from tests.chaos.leaders_routes import PartedCluster
 from tests.chaos.outcome import Findings, Outcome
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk import leaders, links
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, Piece, ledger_stream, stage
+from jetspark.bulk import leaders
+from jetspark.bulk.current_values import read_last_per_subject
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
 from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read
+from jetspark.bulk.ledger import Ledger, TaskOutput, ledger_stream
+from jetspark.bulk.link_pool import pool
 from jetspark.bulk.links import connect
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
-from jetspark.bulk.snapshot import read_snapshot
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import DataLossError, JetsparkError, RequestTimeoutError
 from jetspark.server import NatsServer
@@ -174,7 +177,7 @@ class Streams:
         subject = f"{self.target}.rows".encode()
         rows = [(subject, None, payload) for payload in self.payloads(batch)]
         ledger = Ledger(options, self.target, "q", timeout=60)
-        pieces: list[Piece] = [stage(ledger, rows[part::3]) for part in range(3)]
+        pieces: list[TaskOutput] = [stage(ledger, rows[part::3]) for part in range(3)]
         ExactlyOnceWriter(options, self.target, "q", timeout=60).commit(batch, pieces, lanes=2)
 
     def change(self, url: str) -> None:
@@ -222,12 +225,12 @@ class Streams:
         """Links that are open before the server stands still."""
         self._warm = {name: make_options(server.url, name=name) for name in ("plain", *PROBES)}
         for options in self._warm.values():
-            with links.pool.link(options) as link:
+            with pool.link(options) as link:
                 link.check()
 
     def _probe(self, probe: str, verdict: Verdict, gate: threading.Event) -> None:
         gate.wait()
-        options, idle = self._warm[probe], links.pool.idle
+        options, idle = self._warm[probe], pool.idle
         # However long the server stood still, its links are used without a look.
         idle[options] = [(link, time.monotonic()) for link, _ in idle[options]]
         try:
@@ -268,7 +271,7 @@ class Streams:
 
     def plan(self, options: ConnectOptions, verdict: Verdict) -> None:
         leaders = Leaders(options, 60)
-        facts = leaders.ask(lambda api: confirmed_facts(api, self.names))
+        facts = leaders.call(lambda api: confirmed_facts(api, self.names))
         for name, one in facts.items():
             if one.last_seq < self.facts[name].last_seq:
                 verdict.missing += self.facts[name].last_seq - one.last_seq
@@ -278,12 +281,12 @@ class Streams:
         def last(api: StreamAPI) -> int | None:
             return api.next_sequence(self.orders, end, ())
 
-        found = leaders.ask(lambda api: linearizable_read(api, [self.orders], last))
+        found = leaders.call(lambda api: linearizable_read(api, [self.orders], last))
         verdict.rows("last message", [found], [end])
 
     def snapshot(self, options: ConnectOptions, verdict: Verdict) -> None:
         wanted = self.range(self.bucket, ">")
-        batches = read_snapshot(options, wanted, _LIMITS, columns=["subject", "data"])
+        batches = read_last_per_subject(options, wanted, _LIMITS, columns=["subject", "data"])
         rows = [row for batch in batches for row in batch.to_pylist()]
         found = [(row["subject"].rpartition(".")[2], row["data"]) for row in rows]
         half = _KEYS // 2
@@ -313,14 +316,14 @@ class Streams:
         """Without any proof, as a control: how often an old answer comes."""
         verdict.lies = 0
         subject, stop = f"$JS.API.STREAM.INFO.{self.orders}", time.monotonic() + 0.5
-        with links.pool.link(options) as link:
+        with pool.link(options) as link:
             while time.monotonic() < stop:
                 answer = msgspec.json.decode(link.request(subject, b"", 10).payload)
                 last = (answer.get("state") or {}).get("last_seq")
                 verdict.lies += last is not None and last < self.facts[self.orders].last_seq
 
     def delete(self) -> None:
-        links.pool.close()
+        pool.close()
         self.cluster.wait_until_ready()
         with Admin(self.cluster.servers[0].url) as admin:
             for name in self.names:

@@ -26,7 +26,7 @@ from tests.support import campaign
 from tests.support.query import Query
 from tests.support.streams import Admin
 
-from jetspark.bulk import links
+from jetspark.bulk.link_pool import pool
 from jetspark.errors import JetsparkError, UnsupportedByServerError
 from jetspark.server import NatsServer
 from jetspark.spark.claims import SOLE_READER
@@ -326,5 +326,5 @@ def run(runs: int = 400, seed: int = 1, first: int = 0) -> Figures:
             except Exception as error:
                 figures.wrong.append(f"cell {number}: {type(error).__name__}: {error}; {cell}")
             figures.count_run()
-        links.pool.close()
+        pool.close()
     return figures

@@ -20,7 +20,7 @@ from tests.chaos.writing_scene import NANOSECONDS, Scene, at_step, scene
 from tests.chaos.writing_steps import ALL, COMMITTED, COPYING, DECIDED, SENT
 from tests.support.streams import Admin
 
-from jetspark.bulk.exactly_once import ledger_stream
+from jetspark.bulk.ledger import ledger_stream
 from jetspark.server import NatsServer
 
 # -- room --------------------------------------------------------------------------------------

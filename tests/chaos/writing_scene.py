@@ -23,7 +23,7 @@ from tests.chaos.writing_steps import ONE_BATCH, PASSES, Gate
 from tests.support.cluster import Cluster
 from tests.support.streams import Admin
 
-from jetspark.bulk.exactly_once import ledger_stream
+from jetspark.bulk.ledger import ledger_stream
 from jetspark.errors import JetsparkError
 from jetspark.server import NatsServer
 

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from jetspark.bulk.exactly_once import BatchCopier, Ledger
+from jetspark.bulk.batch_copier import BatchCopier
+from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.spark.sink import JetStreamBatchWriter, JetStreamStreamWriter, Written
 from jetspark.spark.source import JetStreamDataSource

@@ -19,7 +19,7 @@ from tests.support.ports import free_port
 from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk.ranges import Loss, left_out
+from jetspark.bulk.losses import Loss, report_loss
 from jetspark.cli import console
 from jetspark.cli.console import Outcome
 from jetspark.cli.signals import stop_on_signals
@@ -134,22 +134,22 @@ def test_a_server_that_goes_away_and_comes_back_is_a_line_each_and_one_that_stay
 def test_each_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     losses = Losses()
     with losses.gathered():
-        left_out(logger, "a part", Loss("S", "removed", "made", 11, 20))
-        left_out(logger, "a part", Loss("S", "removed", "made", 1, 10))
-        left_out(logger, "again", Loss("S", "removed", "made", 5, 10))
-        left_out(logger, "ends at 5", Loss("T", "ends at 5", "short"))
+        report_loss(logger, "a part", Loss("S", "removed", "made", 11, 20))
+        report_loss(logger, "a part", Loss("S", "removed", "made", 1, 10))
+        report_loss(logger, "again", Loss("S", "removed", "made", 5, 10))
+        report_loss(logger, "ends at 5", Loss("T", "ends at 5", "short"))
         losses.report()
         assert "sequences" not in caplog.text  # those of other partitions may come
         losses.report(now=True)
-        left_out(logger, "ends at 6", Loss("T", "ends at 6", "short"))
-        left_out(logger, "more", Loss("S", "removed", "made", 21, 21))
+        report_loss(logger, "ends at 6", Loss("T", "ends at 6", "short"))
+        report_loss(logger, "more", Loss("S", "removed", "made", 21, 21))
         caplog.clear()
     assert caplog.messages == [losses.sentences[1]]
     assert losses.sentences == [
         "ends at 5",
         "Stream 'S': up to 21 messages (sequences 1 to 21) were removed.",
     ]
-    left_out(logger, "nobody asks", Loss("S", "nobody asks"))
+    report_loss(logger, "nobody asks", Loss("S", "nobody asks"))
     losses.report(now=True)
     assert len(losses.sentences) == 2
 
@@ -163,7 +163,7 @@ def test_a_loss_is_told_while_the_query_runs(
 
     def wait(_: float) -> None:
         told.append("S is gone" in [record.message for record in caplog.records])
-        left_out(logger, "a batch", Loss("S", "S is gone"))
+        report_loss(logger, "a batch", Loss("S", "S is gone"))
         query.isActive = len(told) < 2
 
     query: Any = SimpleNamespace(recentProgress=[], lastProgress=None, isActive=True)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from jetspark import blocking, connect
-from jetspark.bulk.links import dial as open_socket
+from jetspark.bulk._sockets import dial as open_socket
 from jetspark.connection.handshake import identity_of
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.pool import ServerPool

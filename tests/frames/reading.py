@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.frames.scene import BEAT, Scene, retried, settled, until, within
 
+from jetspark.bulk.current_values import read_last_per_subject
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
-from jetspark.bulk.snapshot import read_snapshot
 from jetspark.errors import JetsparkError, RequestTimeoutError, SequenceMismatchError
 from jetspark.jetstream import FetchResult, JsMsg, PullConsumer
 from jetspark.kv import Bucket
@@ -294,7 +294,9 @@ async def snapshot(scene: Scene) -> None:
     options = scene.bulk_options()
 
     def read() -> list[str]:
-        batches = read_snapshot(options, wanted, _LIMITS, columns=["key", "value", "revision"])
+        batches = read_last_per_subject(
+            options, wanted, _LIMITS, columns=["key", "value", "revision"]
+        )
         return [key for batch in batches for key in batch.column("key").to_pylist()]
 
     scene.begin()

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from tests.support.frame_proxy import Fault, FrameProxy, Kind
 
-from jetspark.bulk import links
+from jetspark.bulk.link_pool import pool
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import JetsparkError, MessageNotFoundError
 from jetspark.full_client import Client, JetStream
@@ -105,7 +105,7 @@ class Scene:
         """The links that were made with these options, at the end."""
 
         def close() -> None:
-            for link, _ in links.pool.idle.pop(options, []):
+            for link, _ in pool.idle.pop(options, []):
                 link.close()
 
         self.cleaning.append(close)

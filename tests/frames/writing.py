@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from tests.frames.scene import PATIENCE, Scene, retried, settled, within
 
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, stage
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.fast_ingest import GapPolicy

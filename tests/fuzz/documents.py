@@ -13,10 +13,11 @@ from typing import Any
 from tests.support import campaign
 
 from jetspark.backup.archive import metadata_from
-from jetspark.bulk.exactly_once import decode_decision, parse_batch_ack
+from jetspark.bulk._atomic_batch import parse_batch_ack
+from jetspark.bulk.encoded_messages import pack_messages, unpack_messages
 from jetspark.bulk.leader_terms import observation_of
-from jetspark.bulk.publish import pack, unpack
-from jetspark.bulk.stream_api import facts_of
+from jetspark.bulk.ledger import decode_decision
+from jetspark.bulk.stream_facts import facts_of
 from jetspark.dead_letters.letter import read_letter
 from jetspark.documents.consumers import ConsumerInfo
 from jetspark.documents.document import Timestamp, from_wire, to_wire
@@ -161,7 +162,10 @@ READERS: dict[str, tuple[Any, Callable[[bytes], object]]] = {
     "backup": ({"config": {"name": "S"}, "state": _STATE}, metadata_from),
     "INFO": ({"server_id": "I", "version": "2.12.0", "connect_urls": ["a:1"]}, parse_info),
     "letter": (_LETTER, _letter),
-    "pack": (pack([(b"s", None, b"x"), (b"t", b"NATS/1.0\r\n\r\n", b"")]), unpack),
+    "pack": (
+        pack_messages([(b"s", None, b"x"), (b"t", b"NATS/1.0\r\n\r\n", b"")]),
+        unpack_messages,
+    ),
     "decision": (
         b"\x83\xa5batch\x01\xa5lanes\x91\x83\xa8previous\x00\xa4rows\x01\xa6pieces\x91\x05"
         b"\xa4name\xa1n",

@@ -15,8 +15,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from tests.support.frame_proxy import FrameProxy
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk import links
 from jetspark.bulk.leaders import confirmed_facts
+from jetspark.bulk.link_pool import pool
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import AuthError, RequestTimeoutError, ServerRefusedError, StreamNotFoundError
 from jetspark.server import NatsServer
@@ -100,7 +100,7 @@ async def test_a_link_that_is_cut_is_no_wrong_address(nats_server: NatsServer, a
         for _ in range(2):
             facts = await asyncio.to_thread(streams_facts, options, sure=True)
             assert facts["S"].last_seq == 3
-            links.pool.close()
+            pool.close()
     assert fault.hit is not None
 
 
@@ -113,7 +113,7 @@ def test_a_link_that_is_silent_is_no_wrong_address(nats_server: NatsServer) -> N
             raise RequestTimeoutError("JetStream did not answer.")
         return api.stream("S").last_seq
 
-    assert reading.leaders(parse_options(_filled(nats_server))).ask(question) == 3
+    assert reading.leaders(parse_options(_filled(nats_server))).call(question) == 3
     assert len(set(asked)) == 3
 
 

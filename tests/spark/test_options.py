@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_BUCKET_SCHEMA
 from jetspark.bulk.arrow import SCHEMA as ARROW_SCHEMA
-from jetspark.bulk.fixed_range import AtTime, resolve
+from jetspark.bulk.fixed_range import AtTime, resolve_position
 from jetspark.errors import ConfigError
 from jetspark.spark.json_payloads import payload_ddl
 from jetspark.spark.option_values import columns, join_names
@@ -206,11 +206,11 @@ def test_a_time_is_a_sequence_or_by_strategy_the_end() -> None:
         asked.append((stream, ns))
         return 7 if ns < 100 else None
 
-    assert resolve(AtTime(99), "A", sequence_at, none_is_latest=False) == 7
-    assert resolve(AtTime(100), "A", sequence_at, none_is_latest=True) == "latest"
+    assert resolve_position(AtTime(99), "A", sequence_at, none_is_latest=False) == 7
+    assert resolve_position(AtTime(100), "A", sequence_at, none_is_latest=True) == "latest"
     with pytest.raises(ConfigError, match="has no message at or after 1970-01-01T00:00:00"):
-        resolve(AtTime(100), "A", sequence_at, none_is_latest=False)
-    assert resolve("earliest", "A", sequence_at, none_is_latest=False) == "earliest"
+        resolve_position(AtTime(100), "A", sequence_at, none_is_latest=False)
+    assert resolve_position("earliest", "A", sequence_at, none_is_latest=False) == "earliest"
     assert asked == [("A", 99), ("A", 100), ("A", 100)]
     assert Positions("x", 3).of("anything") == 3
 

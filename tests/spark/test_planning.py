@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jetspark.bulk.fixed_range import Position, fixed_range
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.stream_api import StreamFacts
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError, StreamRecreatedError
 from jetspark.spark import planning
 from jetspark.spark.offsets import StreamOffset, from_json, to_json

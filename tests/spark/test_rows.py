@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from jetspark.bulk.arrow import to_batch
-from jetspark.bulk.publish import pack, unpack
+from jetspark.bulk.encoded_messages import pack_messages, unpack_messages
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError
 from jetspark.spark.sink import RowEncoder, check_columns
 from jetspark.spark.source import SCHEMA
@@ -77,7 +77,7 @@ def test_headers_are_read_as_they_were_written(headers: list[list[tuple[str, str
     others = dict.fromkeys(("subject", "data"), ["s.a"] * len(headers))
     rows = messages(batch(**others, headers=pa.array(written, HEADERS)), 10_000)
     stored = Deliveries()
-    for seq, (subject, block, payload) in enumerate(unpack(pack(rows)), 1):
+    for seq, (subject, block, payload) in enumerate(unpack_messages(pack_messages(rows)), 1):
         stored.append(subject, seq, 0, block, payload)
     assert to_batch("S", stored.take()).column("headers").to_pylist() == written
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
-from jetspark.bulk.stream_api import StreamFacts
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import make_options
 
 

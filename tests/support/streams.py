@@ -10,7 +10,8 @@ from typing import Any, Self
 import msgspec
 
 from jetspark.bulk.links import BlockingLink, connect
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import make_options
 from jetspark.errors import NoRespondersError
 from jetspark.wire import frames

@@ -14,53 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.bulk.ranges import ReadLimits, cut
+from jetspark.bulk.ranges import ReadLimits, slice_bounds
+from jetspark.bulk.subject_filter import SubjectFilter
 from jetspark.kv_rules import STREAM_PREFIX, Operation, operation_in
-from jetspark.subjects import subject_matches
 from jetspark.wire.kernel import Columns, header_pairs
-
-# -------------------------------------------------------------------------------------------------
-# Messages under some of many subjects: filtered by the server, or here.
-#
-# With several subjects, nats-server takes about 0.6 ms to find each next message, the longer the
-# more subjects there are (2.15: 0.5 s for 500 messages under 10 subjects of 200,000, 29 s for
-# 50,000 under 1,000); delivering all takes 2 to 7 µs for each message, the others included.
-
-
-_WORTH = 100
-"""Deliveries that cost as much as finding one message, for payloads of 1 KB on a fast network."""
-
-
-def reading_all_is_faster(subjects: Sequence[str], matching: int, stored: int) -> bool:
-    """Whether to filter here, if so many of `stored` sequences match several subjects."""
-    return len(subjects) > 1 and matching * _WORTH > stored
-
-
-class SubjectChoice:
-    """Chooses rows by subject, which may have wildcards."""
-
-    def __init__(self, subjects: Sequence[str]) -> None:
-        self._exact = {one for one in subjects if not {"*", ">"} & set(one.split("."))}
-        self._patterns = [one for one in subjects if one not in self._exact]
-        self._known: dict[bytes, bool] = {}
-
-    def mask(self, subjects: pa.BinaryArray) -> pa.BooleanArray:
-        """True for each row whose subject is wanted."""
-        encoded = subjects.dictionary_encode()
-        wanted = [self._is_wanted(subject) for subject in encoded.dictionary.to_pylist()]
-        return pa.array(wanted, pa.bool_()).take(encoded.indices)
-
-    def _is_wanted(self, raw: bytes) -> bool:
-        known = self._known.get(raw)
-        if known is None:
-            subject = raw.decode("utf-8", "surrogateescape")
-            known = self._known[raw] = subject in self._exact or any(
-                subject_matches(pattern, subject) for pattern in self._patterns
-            )
-            if len(self._known) > 100_000:
-                self._known.clear()
-        return known
-
 
 _HEADER = pa.struct(
     [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)]
@@ -147,14 +104,14 @@ def to_batch(stream: str, rows: Columns, columns: Sequence[str] = COLUMNS) -> pa
 def batches(
     stream: str,
     rows: Columns,
-    choice: SubjectChoice | None,
+    choice: SubjectFilter | None,
     columns: Sequence[str],
     limits: ReadLimits,
 ) -> Iterator[pa.RecordBatch]:
     """Record batches within the limits; with `choice`, only of the messages that it chooses."""
     batch = to_batch(stream, rows, columns)
     wanted = choice.mask(_subjects(rows)) if choice else None
-    for start, count in cut(memoryview(rows.data_offsets).cast("B").cast("i"), limits):
+    for start, count in slice_bounds(memoryview(rows.data_offsets).cast("B").cast("i"), limits):
         piece = batch.slice(start, count)
         if wanted is not None:
             piece = piece.filter(wanted.slice(start, count))

@@ -17,87 +17,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import BinaryIO, Final, cast
-from urllib.parse import unquote
+from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.fs as fs
 
 from jetspark.backup import archive
 from jetspark.backup.folder import (
     ARCHIVE,
-    HIDDEN,
     lacking,
-    opened_file,
     place_of,
     shown_folder,
 )
-from jetspark.bulk.arrow import COLUMNS, SubjectChoice, batches
+from jetspark.bulk._backup_files import errors_name_folder, open_file
+from jetspark.bulk.arrow import COLUMNS, batches
 from jetspark.bulk.fixed_range import head
-from jetspark.bulk.ranges import Loss, ReadLimits, left_out
-from jetspark.bulk.stream_api import StreamFacts, facts_of
+from jetspark.bulk.losses import Loss, report_loss
+from jetspark.bulk.ranges import ReadLimits
+from jetspark.bulk.stream_facts import StreamFacts, facts_of
+from jetspark.bulk.subject_filter import SubjectFilter
 from jetspark.errors import BackupError, ConfigError, DataLossError
 from jetspark.nearest import instead, meant
 from jetspark.subjects import check_disjoint, check_subscribe_subject, subjects_overlap
 from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole, texts_of
 from jetspark.wire.kernel import Columns, Deliveries
-
-# -------------------------------------------------------------------------------------------------
-# Files of a backup: in a folder of this machine, or under a URI that pyarrow knows.
-#
-# A URI (`s3://bucket/folder`, `gs://…`, `hdfs://…`) is opened with pyarrow's file systems, with
-# the credentials that these find in the environment. Azure's is refused (`backup.folder`): with
-# wrong credentials it ends the process, which may be a Spark worker.
-
-
-# Options of a URI that say where a store is, and are not secret.
-_NO_SECRETS: Final = ("endpoint_override", "region", "scheme")
-_SHORTEST_SECRET: Final = 6
-
-
-def opened(place: str, name: str) -> BinaryIO:
-    """A file of the folder, for reading at any position.
-
-    Raises ConfigError for a folder without it, OSError when it cannot be read.
-    """
-    if "://" not in place:
-        return opened_file(Path(place), name)
-    try:
-        system, path = fs.FileSystem.from_uri(place)
-        return cast(BinaryIO, system.open_input_file(f"{path.rstrip('/')}/{name}"))
-    except (FileNotFoundError, NotADirectoryError):
-        where = shown_folder(place)
-        raise ConfigError(
-            f"{where} is not a backup of a stream: there is no {name} in it."
-        ) from None
-    except (pa.ArrowException, ValueError) as error:
-        raise OSError(str(error)) from None
-
-
-def unreadable(place: str, error: OSError) -> BackupError:
-    """The error for a file that could not be read: the first line of the reason.
-
-    pyarrow's reason is left out if it has the URI, with its secrets. Raise this error `from None`.
-    """
-    reason = error.strerror or str(error)
-    reason = next(iter(reason.splitlines()), type(error).__name__)
-    shown = shown_folder(place)
-    if shown.endswith(HIDDEN) or any(secret in str(error) for secret in _secrets(place)):
-        reason = "check its URI, where special characters are written as %XX (a / in a key as %2F)"
-    return BackupError(f"Cannot read the backup {shown}: {reason.rstrip('.')}.")
-
-
-def _secrets(place: str) -> set[str]:
-    _, found, rest = place.partition("://")
-    if not found or shown_folder(place) == place:
-        return set()
-    address, _, options = rest.partition("?")
-    pairs = [option.partition("=") for option in options.split("&")]
-    values = [value for name, _, value in pairs if name not in _NO_SECRETS]
-    said = [rest, *address.rpartition("@")[0].split(":"), *values]
-    return {one for raw in said for one in (raw, unquote(raw)) if len(one) >= _SHORTEST_SECRET}
-
 
 logger = logging.getLogger("jetspark.bulk")
 
@@ -177,7 +119,7 @@ class Backup:
         if fail:
             hint = " Set failOnDataLoss (fail_on_data_loss) to false to read the others."
             raise DataLossError(self.stream, facts.first_seq, facts.last_seq, message + hint)
-        left_out(logger, message, Loss(self.stream, message))
+        report_loss(logger, message, Loss(self.stream, message))
 
     def check_head(self, first: int, *, fail: bool) -> None:
         """Raise DataLossError if the backup begins after sequence `first`, or log a warning."""
@@ -191,7 +133,7 @@ class Backup:
         if fail:
             hint = " Set failOnDataLoss (fail_on_data_loss) to false to begin there."
             raise DataLossError(facts.name, first, facts.first_seq - 1, message + hint)
-        left_out(logger, message, Loss(facts.name, message))
+        report_loss(logger, message, Loss(facts.name, message))
 
     def read(
         self,
@@ -281,7 +223,7 @@ class Backup:
     def _part_batches(
         self, part: Part, subjects: Sequence[str], columns: Sequence[str], limits: ReadLimits
     ) -> Iterator[pa.RecordBatch]:
-        choice = SubjectChoice(subjects) if subjects else None
+        choice = SubjectFilter(subjects) if subjects else None
         for taken in self._taken(part, limits):
             yield from batches(self.stream, taken, choice, columns, limits)
 
@@ -337,7 +279,7 @@ class Backup:
 
     @contextmanager
     def _archive(self) -> Iterator[BinaryIO]:
-        with _told(self.place), opened(self.place, ARCHIVE) as file:
+        with errors_name_folder(self.place), open_file(self.place, ARCHIVE) as file:
             yield file
 
 
@@ -380,10 +322,10 @@ def open_backup(folder: str | os.PathLike[str]) -> Backup:
     it cannot be read or the archive does not have its size.
     """
     place = place_of(folder)
-    with _told(place):
-        with opened(place, archive.METADATA) as file:
+    with errors_name_folder(place):
+        with open_file(place, archive.METADATA) as file:
             metadata, document = archive.metadata_from(file.read(archive.MAX_METADATA))
-        with opened(place, ARCHIVE) as file:
+        with open_file(place, ARCHIVE) as file:
             size = file.seek(0, 2)
         metadata.check_size(size)
         try:
@@ -391,14 +333,3 @@ def open_backup(folder: str | os.PathLike[str]) -> Backup:
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise BackupError(f"{archive.METADATA} is damaged: {error}.") from None
     return Backup(place, metadata, facts, size)
-
-
-@contextmanager
-def _told(place: str) -> Iterator[None]:
-    """Errors name the folder, without its secrets."""
-    try:
-        yield
-    except OSError as error:
-        raise unreadable(place, error) from None
-    except BackupError as error:
-        raise BackupError(f"{shown_folder(place)}: {error}") from None

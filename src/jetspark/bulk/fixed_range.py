@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 
 from jetspark.bulk.leaders import confirmed_facts, linearizable_read
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.errors import ConfigError
 from jetspark.nearest import meant
 from jetspark.subjects import subjects_overlap
@@ -33,11 +34,11 @@ class AtTime:
     ns: int
 
 
-Wanted: TypeAlias = Position | AtTime
+PositionOrTime: TypeAlias = Position | AtTime
 
 
-def resolve(
-    wanted: Wanted,
+def resolve_position(
+    wanted: PositionOrTime,
     stream: str,
     sequence_at: Callable[[str, int], int | None],
     *,

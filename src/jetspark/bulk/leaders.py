@@ -12,20 +12,17 @@ it takes none.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jetspark.errors as errors
-from jetspark.bulk.leader_terms import observation_of
-from jetspark.bulk.links import pool
-from jetspark.bulk.retry import NOT_FOUND_SECONDS, Retry, attempt
-from jetspark.bulk.stream_api import StoredMessage, StreamAPI, StreamFacts, facts_of
+from jetspark.bulk.link_pool import pool
+from jetspark.bulk.many_streams import fetch_stream_facts
+from jetspark.bulk.retry import Retry, attempt
+from jetspark.bulk.stream_api import StoredMessage, StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import ConnectOptions
-from jetspark.timestamps import parse_isotime
-from jetspark.wire import js_api
-from jetspark.wire.documents import encode_document
-from jetspark.wire.kernel import MessageFrame
 
 T = TypeVar("T")
 
@@ -55,7 +52,7 @@ class Leaders:
         self.reads_are_linearizable = False
         """Whether to read messages from proven leaders only; see `linearizable_reads`."""
 
-    def ask(self, question: Callable[[StreamAPI], T]) -> T:
+    def call(self, request: Callable[[StreamAPI], T]) -> T:
         """The answer to a question, which must be idempotent.
 
         Raises the errors of the question, and those of the link that persist (ConnectionFailure,
@@ -64,16 +61,16 @@ class Leaders:
         once_only = self._at_once_if_new and self._options not in pool.known
         retry = Retry(0.0 if once_only else self._within)
 
-        def once() -> T:
+        def call_once() -> T:
             with pool.link(self._options) as link:
                 try:
-                    return question(StreamAPI(link, self._timeout))
+                    return request(StreamAPI(link, self._timeout))
                 except (errors.ConnectionFailure, errors.RequestTimeoutError):
                     # The server had accepted us, so the address is right.
                     retry.within = self._within
                     raise
 
-        answer = attempt(once, retry)
+        answer = attempt(call_once, retry)
         pool.known.add(self._options)
         return answer
 
@@ -90,22 +87,22 @@ class Leaders:
         finally:
             self.reads_are_linearizable = before
 
-    def message(self, stream: str, **which: int | str) -> StoredMessage | None:
+    def message(self, stream: str, **selector: int | str) -> StoredMessage | None:
         """A message by `seq`, `last_by_subj` or `next_by_subj`; None when there is none.
 
-        Raises StreamNotFoundError, and the errors of `ask`.
+        Raises StreamNotFoundError, and the errors of `call`.
         """
 
-        def question(api: StreamAPI) -> StoredMessage | None:
-            return api.message(stream, **which)
+        def request(api: StreamAPI) -> StoredMessage | None:
+            return api.message(stream, **selector)
 
         if self.reads_are_linearizable:
-            return self.ask(lambda api: linearizable_read(api, [stream], question))
-        return self.ask(question)
+            return self.call(lambda api: linearizable_read(api, [stream], request))
+        return self.call(request)
 
     def last_sequence(self, stream: str) -> int:
         """The last sequence of a stream, from a proven leader. Raises the errors of `message`."""
-        return self.ask(lambda api: confirmed_facts(api, [stream])[stream].last_seq)
+        return self.call(lambda api: confirmed_facts(api, [stream])[stream].last_seq)
 
 
 # -- proofs --------------------------------------------------------------------------------------
@@ -126,21 +123,21 @@ def confirmed_facts(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamF
 
 
 def linearizable_read(
-    api: StreamAPI, streams: Iterable[str], question: Callable[[StreamAPI], T]
+    api: StreamAPI, streams: Iterable[str], request: Callable[[StreamAPI], T]
 ) -> T:
     """An answer that includes all that the leaders of `streams` acknowledged before this call.
 
-    `question` asks about these streams, and must be idempotent. A silent replica may be a suspended
+    `request` asks about these streams, and must be idempotent. A silent replica may be a suspended
     former leader: then two answers with a proof in between must be equal. Raises the errors of
     `confirmed_facts` and of the question.
     """
     names = list(streams)
     _, unrivalled = _prove(api, names)
-    answer = question(api)
+    answer = request(api)
     deadline = time.monotonic() + 2 * _WITHIN
     while not unrivalled:
         _, unrivalled = _prove(api, names)
-        before, answer = answer, question(api)
+        before, answer = answer, request(api)
         if before == answer:
             break
         if time.monotonic() > deadline:
@@ -158,7 +155,7 @@ def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bo
     led: float | None = None
     left = names
     while True:
-        found, missing = streams_of(api, left)
+        found, missing = fetch_stream_facts(api, left)
         for error in missing.values():
             raise error
         facts |= found
@@ -181,83 +178,3 @@ def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bo
 
 def _these(names: list[str]) -> str:
     return f"Stream{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
-
-
-# -- many streams --------------------------------------------------------------------------------
-
-# The questions go together over one link, not one after the other. Each stream's own leader
-# answers, which counts for its proof. STREAM.LIST would take fewer requests, but in a cluster one
-# server collects the answers, leaves out late ones, and names no leader.
-
-_SILENCE_SECONDS = 1.0
-"""Seconds without any answer after which the missing ones are requested one by one."""
-_MESSAGES_SILENCE_SECONDS = 5.0
-_MESSAGES_AT_ONCE = 8
-"""Answers with a message each may be large, and servers cut off a client that does not take 64 MB.
-"""
-
-
-def streams_of(
-    api: StreamAPI, names: Iterable[str], *, not_found_for: float = NOT_FOUND_SECONDS
-) -> tuple[dict[str, StreamFacts], dict[str, errors.StreamNotFoundError]]:
-    """Facts by name, in the order of `names`, and the errors of the streams that are not found.
-
-    A stream without an answer, or with an error, is asked about again alone, with the retries and
-    the errors of `StreamAPI.stream`.
-    """
-    wanted = list(names)
-    found = _asked_together(api, wanted) if len(wanted) > 1 else {}
-    facts: dict[str, StreamFacts] = {}
-    missing: dict[str, errors.StreamNotFoundError] = {}
-    for name in wanted:
-        try:
-            facts[name] = found.get(name) or api.stream(name, not_found_for=not_found_for)
-        except errors.StreamNotFoundError as error:
-            missing[name] = error
-    return facts, missing
-
-
-def _asked_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
-    found: dict[str, StreamFacts] = {}
-    link, call = api.link, js_api.STREAM_INFO
-    for name, frame, sent in _replies(api, call, names, _SILENCE_SECONDS):
-        try:
-            answer = js_api.parse_answer(call, frame.payload, {"stream": name})
-        except errors.APIError:
-            continue
-        link.leader_terms[name].add(observation_of(answer, sent, time.monotonic()))
-        found[name] = facts_of(name, answer, link.info.server_id)
-    return found
-
-
-def times_of(api: StreamAPI, wanted: Mapping[str, int]) -> dict[str, int]:
-    """By stream, when the message of a sequence was stored, in nanoseconds since the epoch.
-
-    Leaves out a stream without the message, or without an answer. Raises the errors of
-    `StreamAPI.message`, and PermissionsError where the user may not get messages.
-    """
-    times: dict[str, int] = {}
-    call, refused = js_api.MSG_GET, []
-    payloads = [encode_document({"seq": sequence}) for sequence in wanted.values()]
-    how = {"payloads": payloads, "at_once": _MESSAGES_AT_ONCE}
-    for name, frame, _ in _replies(api, call, list(wanted), _MESSAGES_SILENCE_SECONDS, **how):
-        try:
-            answer = js_api.parse_answer(call, frame.payload, {"stream": name})
-            times[name] = parse_isotime(answer["message"]["time"])
-        except (errors.MessageNotFoundError, errors.StreamNotFoundError):
-            continue
-        except errors.APIError:
-            refused.append(name)
-    for name in refused:
-        if (message := api.message(name, seq=wanted[name])) is not None:
-            times[name] = parse_isotime(message.time)
-    return times
-
-
-def _replies(
-    api: StreamAPI, call: js_api.Call, names: list[str], silence: float, **how: Any
-) -> Iterator[tuple[str, MessageFrame, float]]:
-    prefix = api.link.api_prefix
-    subjects = [js_api.subject_of(prefix, call, {"stream": name}) for name in names]
-    for number, frame, sent in api.link.replies(subjects, silence, **how):
-        yield names[number], frame, sent

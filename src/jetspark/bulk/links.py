@@ -7,18 +7,16 @@ it. It does not reconnect: the caller opens another link and continues at its po
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
-import socket
 import ssl
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import jetspark.errors as errors
+from jetspark.bulk._sockets import broken, dial, start_tls
 from jetspark.bulk.leader_terms import LeaderTerm
 from jetspark.connection.handshake import (
     Receive,
@@ -30,12 +28,10 @@ from jetspark.connection.handshake import (
     no_answer,
     no_nats,
 )
-from jetspark.connection.opening import Attempts, call_dialer, reason_of, tls_failure, too_early
+from jetspark.connection.opening import tls_failure, too_early
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.proxy import Proxy, ask_proxy, following
 from jetspark.connection.server_errors import meaning_of
 from jetspark.connection.urls import ServerURL
-from jetspark.connection.websocket import WebSocketCodec
 from jetspark.version import __version__
 from jetspark.wire import frames
 from jetspark.wire.control import Err, Info, Ping, Pong
@@ -50,215 +46,6 @@ from jetspark.wire.kernel import (
 )
 from jetspark.wire.parser import Frame, ReceiveBuffer, one_by_one
 from jetspark.wire.status import NO_RESPONDERS, status_of
-
-# -------------------------------------------------------------------------------------------------
-# Chooses the socket for a server's URL: `connection.transports` for blocking links.
-
-
-class SocketLike(Protocol):
-    """The methods of a socket, or of a `BlockingWebSocket`, that a link calls."""
-
-    def settimeout(self, seconds: float, /) -> None: ...
-    def sendall(self, data: bytes, /) -> None: ...
-    def recv_into(self, buffer: memoryview, /) -> int: ...
-    def close(self) -> None: ...
-
-
-def dial(options: ConnectOptions, server: ServerURL) -> SocketLike:
-    """Open TCP for nats:// and tls:// (TLS follows in the handshake), a WebSocket for ws and wss.
-
-    Raises ConnectTimeoutError, ServerRefusedError, BrokenSocketError, TLSError; ConfigError for
-    unusable TLS files and without the library for WebSockets.
-    """
-    sock = open_socket(options, server)
-    return _websocket(sock, options, server) if server.websocket else sock
-
-
-def start_tls(
-    sock: SocketLike, options: ConnectOptions, server: ServerURL, hostname: str
-) -> socket.socket:
-    """Start TLS over a socket, and verify the certificate against `hostname`.
-
-    Raises TLSError; ConfigError for unusable TLS files.
-    """
-    context = options.make_ssl_context()
-    if not isinstance(sock, socket.socket):
-        raise errors.TLSError(
-            "TLS is below a WebSocket: the URL must be wss://.", server=str(server)
-        )
-    try:
-        return context.wrap_socket(sock, server_hostname=hostname)
-    except (OSError, ValueError) as error:  # ssl.SSLError; ValueError for an impossible host name
-        raise tls_failure(str(server), error, options) from error
-
-
-def broken(server: str, error: OSError | None) -> errors.BrokenSocketError:
-    """The error for a socket that failed or, with None, that the server closed."""
-    reason = "closed by the server" if error is None else reason_of(error)
-    return errors.BrokenSocketError(f"The connection to {server} broke: {reason}.", server=server)
-
-
-def _websocket(sock: socket.socket, options: ConnectOptions, server: ServerURL) -> SocketLike:
-    try:
-        if server.secure:
-            hostname = options.tls_hostname_of(server)
-            sock = start_tls(sock, options, server, hostname)
-        return open_websocket(sock, options, server)
-    except BaseException as error:
-        sock.close()
-        if isinstance(error, TimeoutError):
-            raise errors.ConnectTimeoutError(
-                f"{server} did not open a WebSocket within {options.connect_timeout:g} s.",
-                server=str(server),
-            ) from None
-        if isinstance(error, OSError):
-            raise broken(str(server), error) from error
-        raise
-
-
-# -------------------------------------------------------------------------------------------------
-# Opens the socket to a server, directly or through a proxy, without asyncio.
-
-
-def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
-    """A connected socket whose peer is the server, within `connect_timeout`.
-
-    Raises ConnectTimeoutError, ServerRefusedError; JetsparkError for a dialer that fails.
-    """
-    proxy, timeout = options.proxy_server, options.connect_timeout
-    try:
-        if proxy is None:
-            return _connected(options, server.host, server.port)
-        sock = _connected(options, proxy.host, proxy.port)
-        try:
-            sock.settimeout(timeout)
-            _through(sock, proxy, server)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
-    except TimeoutError:
-        way = "" if proxy is None else f" through the proxy {proxy}"
-        raise errors.ConnectTimeoutError(
-            f"No connection to {server}{way} within {timeout:g} s.", server=str(server)
-        ) from None
-    except (UnicodeError, OSError) as error:
-        reason = reason_of(error)
-        if proxy is not None:
-            sentence = f"No proxy at {proxy}: {reason}."
-        else:
-            sentence = f"No server at {server}: {reason}."
-        raise errors.ServerRefusedError(sentence, server=str(server)) from error
-
-
-def _connected(options: ConnectOptions, host: str, port: int) -> socket.socket:
-    if options.dialer is not None:
-        return call_dialer(options, host, port)
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    attempts = Attempts(options, found)
-    for sock, address, seconds in attempts:
-        with attempts.connecting(sock):
-            sock.settimeout(seconds)
-            sock.connect(address)
-            return sock
-    raise attempts.failure
-
-
-def _through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
-    steps = ask_proxy(proxy, server)
-    step = following(steps)
-    while step is not None:
-        if isinstance(step, bytes):
-            sock.sendall(step)
-            step = following(steps)
-        else:
-            step = following(steps, sock.recv(step))
-
-
-# -------------------------------------------------------------------------------------------------
-# A WebSocket with the methods of a socket that a blocking link calls.
-
-
-_WEBSOCKET_BYTES = 1 << 18
-
-
-class BlockingWebSocket:
-    """Frames over `sock`, a connected socket (for wss, with TLS). Created by `open_websocket`.
-
-    Reading and sending raise the socket's OSError and TimeoutError, and ConnectionError for
-    malformed frames.
-    """
-
-    def __init__(self, sock: socket.socket, codec: WebSocketCodec) -> None:
-        self._socket = sock
-        self._codec = codec
-        self._buffer = memoryview(bytearray(_WEBSOCKET_BYTES))
-        self._payloads: deque[memoryview] = deque()
-
-    def read(self) -> bool:
-        """Receive once and keep the payloads; False when the server has closed the connection."""
-        count = self._socket.recv_into(self._buffer)
-        if count == 0:
-            self._codec.receive_eof()
-            return False
-        payloads = self._codec.receive(self._buffer[:count])
-        self._payloads.extend(memoryview(payload) for payload in payloads if payload)
-        if replies := self._codec.replies():
-            self._socket.sendall(replies)
-        return True
-
-    def recv_into(self, buffer: memoryview, /) -> int:
-        """Copy payload bytes into `buffer`, up to its size; returns their number, 0 at the end."""
-        while not self._payloads:
-            if self._codec.failure is not None:
-                raise ConnectionError(self._codec.failure)
-            if self._codec.closed or not self.read():
-                return 0
-        payload = self._payloads.popleft()
-        count = min(len(payload), len(buffer))
-        buffer[:count] = payload[:count]
-        if count < len(payload):
-            self._payloads.appendleft(payload[count:])
-        return count
-
-    def sendall(self, data: bytes) -> None:
-        """Send all of `data` in one frame."""
-        self._socket.sendall(self._codec.send(data))
-
-    def settimeout(self, seconds: float) -> None:
-        """Set the timeout of all further calls."""
-        self._socket.settimeout(seconds)
-
-    def close(self) -> None:
-        """Close without the closing handshake, since a closed link would not wait for its end."""
-        self._socket.close()
-
-
-def open_websocket(
-    sock: socket.socket, options: ConnectOptions, server: ServerURL
-) -> BlockingWebSocket:
-    """Perform the opening handshake of a WebSocket.
-
-    Raises TimeoutError and OSError of the socket, ServerRefusedError when the server refuses or
-    does not speak WebSocket, BrokenSocketError when it closes the connection, ConfigError without
-    the library.
-    """
-    codec = WebSocketCodec(server, options.header_pairs, compression=options.ws_compression)
-    websocket = BlockingWebSocket(sock, codec)
-    sock.sendall(codec.request())
-    heard = False
-    while not codec.opened and codec.failure is None:
-        if not websocket.read():
-            break
-        heard = True
-    if codec.failure is not None and heard:
-        raise errors.ServerRefusedError(f"{server}: {codec.failure}.", server=str(server))
-    if not codec.opened:
-        raise errors.BrokenSocketError(
-            f"{server} closed the connection before opening the WebSocket.", server=str(server)
-        )
-    return websocket
-
 
 _RECEIVE_BYTES = 256 << 10
 _REQUEST_SID = 1
@@ -592,56 +379,3 @@ class BlockingLink:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
-
-
-class LinkPool:
-    """The idle links of a process, since one Python worker reads many partitions.
-
-    A forked child must not use its parent's sockets: it begins with an empty pool, and closes only
-    its own copies of them.
-    """
-
-    def __init__(self) -> None:
-        self.idle: dict[ConnectOptions, list[tuple[BlockingLink, float]]] = {}
-        """Idle links, with the `time.monotonic()` since when."""
-        self.known: set[ConnectOptions] = set()
-        """Servers that answered this process, or that serve a query it takes part in: one
-        that cannot be reached is restarting, and not a wrong address."""
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.idle.clear)
-
-    @contextmanager
-    def link(self, options: ConnectOptions) -> Iterator[BlockingLink]:
-        """A link for the block: an idle one that still answers, or a new one. Raises as `connect`.
-
-        It returns to the pool unless the block raises, or its generator is closed early.
-        """
-        link = self._idle_one(options) or connect(options)
-        try:
-            yield link
-        except BaseException:  # also GeneratorExit, after a LIMIT: messages may be in flight
-            link.close()
-            raise
-        if not link.closed:
-            self.idle.setdefault(options, []).append((link, time.monotonic()))
-
-    def _idle_one(self, options: ConnectOptions) -> BlockingLink | None:
-        kept = self.idle.get(options, [])
-        while True:
-            try:
-                link, since = kept.pop()
-            except IndexError:  # not asked before, since another thread may take the last one
-                return None
-            if time.monotonic() - since < _TRUSTED_SECONDS or link.check():
-                return link
-
-    def close(self) -> None:
-        """Close all idle links."""
-        while self.idle:
-            _, kept = self.idle.popitem()
-            for link, _since in kept:
-                link.close()
-
-
-pool = LinkPool()
-"""This process's pool."""

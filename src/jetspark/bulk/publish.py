@@ -18,76 +18,20 @@ it is theirs.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from typing import Self, TypeAlias
-
-import msgspec
+from collections.abc import Iterable
+from typing import Self
 
 import jetspark.errors as errors
+from jetspark.bulk.encoded_messages import EncodedMessage
 from jetspark.bulk.links import BlockingLink, connect
 from jetspark.bulk.retry import Retry, answer_within, attempt
 from jetspark.connection.options import ConnectOptions
 from jetspark.err_codes import WRONG_LAST_SEQUENCE
 from jetspark.retries import Backoff, is_transient
 from jetspark.wire import frames, js_api
-from jetspark.wire.documents import decode_document, decode_msgpack
-from jetspark.wire.headers import encode_headers, forwarded
+from jetspark.wire.documents import decode_document
 from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
-
-# -------------------------------------------------------------------------------------------------
-# A message as the bytes that are published, and many of them packed into one payload.
-#
-# A row is encoded once, in the task that gets it from Spark. For exactly-once the task also packs
-# it; the pack stays unchanged until the copier unpacks it and publishes the rows.
-
-
-EncodedMessage: TypeAlias = tuple[bytes, bytes | None, bytes]
-"""Subject, header block (None without headers) and payload."""
-
-PACKING_BYTES = 16
-"""Most bytes that MessagePack adds to a message."""
-
-
-def size_of(message: EncodedMessage) -> int:
-    """Bytes of subject, headers and payload."""
-    subject, block, payload = message
-    return len(subject) + (0 if block is None else len(block)) + len(payload)
-
-
-FIRST_OF_SUBJECT = ("Nats-Expected-Last-Subject-Sequence", "0")
-"""The header of a message that is stored only while its subject has none."""
-
-
-def header_block(pairs: Iterable[tuple[str, str]]) -> bytes:
-    """The encoded header block, an empty one for no pairs. Raises BadHeaderError."""
-    return encode_headers(forwarded(pairs))
-
-
-def pack(messages: list[EncodedMessage]) -> bytes:
-    """Many messages as one payload (MessagePack)."""
-    return msgspec.msgpack.encode(messages)
-
-
-def unpack(packed: bytes) -> list[EncodedMessage]:
-    """The messages of a pack. Raises DocumentError for anything else."""
-    return decode_msgpack(packed, list[EncodedMessage], "pack of rows")
-
-
-def in_packs(messages: Iterable[EncodedMessage], max_bytes: int) -> Iterator[list[EncodedMessage]]:
-    """Split into lists that pack into about `max_bytes` at most, with at least one message each."""
-    current: list[EncodedMessage] = []
-    size = 0
-    for message in messages:
-        more = size_of(message) + PACKING_BYTES
-        if current and size + more > max_bytes:
-            yield current
-            current, size = [], 0
-        current.append(message)
-        size += more
-    if current:
-        yield current
-
 
 _BLOCK_MESSAGES = 500
 _BLOCK_BYTES = 256 * 1024

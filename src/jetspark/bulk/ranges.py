@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-import msgspec
-
-from jetspark.bulk.stream_api import LastMessage, Witness
+from jetspark.bulk.stream_facts import LastMessage, Witness
 from jetspark.errors import ConfigError
 from jetspark.wire.kernel import require_archives
 
@@ -82,7 +76,7 @@ class ReadLimits:
             raise ConfigError("heartbeat must be 0.1 to 15 seconds, and timeout more than 0.")
 
 
-def cut(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:
+def slice_bounds(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:
     """(start, count) of slices within the limits of rows and bytes, at least one row each.
 
     `offsets`: where each payload begins, then where the last one ends.
@@ -93,35 +87,3 @@ def cut(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]
         end = min(max(fitting, start + 1), start + limits.max_rows, rows)
         yield start, end - start
         start = end
-
-
-# -------------------------------------------------------------------------------------------------
-# Messages that are left out because `failOnDataLoss` is false: each loss is logged, and reported to
-# the command that reads.
-#
-# Spark's processes log to Spark's log, which a command removes at its end. So a command names a
-# file in its environment, which those processes inherit, and each loss becomes a line of it.
-
-
-VARIABLE = "JETSPARK_LOSSES"
-"""The environment variable with the file."""
-
-
-class Loss(msgspec.Struct, frozen=True):
-    """What was left out; each reader of a range reports its own part."""
-
-    stream: str
-    said: str
-    """A sentence or, if there are sequences, only what happened to them."""
-    key: str = ""
-    """The same for a loss that is found again with other words; default: the sentence."""
-    first: int = 0
-    last: int = 0
-
-
-def left_out(logger: logging.Logger, sentence: str, loss: Loss) -> None:
-    """Log the sentence, and report the loss to the command."""
-    logger.warning("%s", sentence)
-    if file := os.environ.get(VARIABLE):
-        with suppress(OSError), Path(file).open("ab", buffering=0) as opened:
-            opened.write(msgspec.json.encode(loss) + b"\n")  # one write, so that lines do not mix

@@ -4,8 +4,8 @@
 |---|---|---|---|
 | `StreamAPI.call` | the request, same link | no answer (`answer_waits`) | 3 requests |
 | `StreamAPI.call` | the call, same link | a refusal that passes (`CallRetry`) | its `timeout` |
-| `Leaders.ask` | the question, new link | any transient error | `within` |
-| `read_range`, `read_snapshot` | the rest, new link | any transient error | no progress |
+| `Leaders.call` | the question, new link | any transient error | `within` |
+| `read_range`, `read_last_per_subject` | the rest, new link | any transient error | no progress |
 | `StreamPublisher`, `BatchCopier` | connecting | any transient error | no progress |
 | `StreamPublisher` | a refused message | a transient refusal | no progress |
 | `BatchCopier` | a chunk, once its marker was read | refusals that leave it open | no progress |

@@ -20,21 +20,23 @@ import pyarrow as pa
 import jetspark.errors as errors
 from jetspark.bulk import arrow
 from jetspark.bulk.backup import open_backup
+from jetspark.bulk.current_values import read_current_values
 from jetspark.bulk.fixed_range import (
     AtTime,
     Position,
-    Wanted,
+    PositionOrTime,
     check_subjects,
     fixed_range,
     head,
-    resolve,
+    resolve_position,
 )
 from jetspark.bulk.json_shape import Shape
 from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import few, first_rows, read_range, sample
-from jetspark.bulk.snapshot import read_values
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.reader import read_range
+from jetspark.bulk.sample import first_rows, limits_for, read_sample
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.tolerant import Decoder, decode_in_parts
@@ -174,13 +176,13 @@ class Scan:
         """The range, and how to read it.
 
         Raises StreamNotFoundError, BucketNotFoundError, BackupError, DataLossError, ConfigError for
-        what cannot be read, and the errors of `Leaders.ask`.
+        what cannot be read, and the errors of `Leaders.call`.
         """
         if self.backup is not None:
             return _of_backup(self, self.backup)
         assert self.connection is not None  # noqa: S101 - without one it is of a backup
         leaders = Leaders(self.connection, self.read_timeout, at_once_if_new=True)
-        return leaders.ask(partial(_of_server, self, self.connection))
+        return leaders.call(partial(_of_server, self, self.connection))
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,7 @@ class Plan:
 
     def first(self, count: int) -> Batches:
         """The first `count` rows."""
-        found = self.read(replace(few(count), timeout=self.scan.read_timeout), False)
+        found = self.read(replace(limits_for(count), timeout=self.scan.read_timeout), False)
         return self._decoded(first_rows(found, count))
 
     def _decoded(self, batches: Batches) -> Batches:
@@ -266,7 +268,7 @@ def _of_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Plan:
         every = SequenceRange(
             name, 1, facts.last_seq + 1, facts.created, subjects=subjects or (">",)
         )
-        values = partial(read_values, connection, every, columns=scan.all_columns)
+        values = partial(read_current_values, connection, every, columns=scan.all_columns)
         return Plan(scan, scan.bucket, None, lambda limits, _: values(limits), lambda _: iter(()))
     start, end = linearizable_read(
         api,
@@ -278,7 +280,7 @@ def _of_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Plan:
         _read, connection, wanted, scan, by_snapshot=_is_faster(scan, api, facts, wanted)
     )
     rows = None if subjects else min(len(wanted), facts.messages)
-    take = partial(sample, connection, wanted, columns=_OF_SAMPLE)
+    take = partial(read_sample, connection, wanted, columns=_OF_SAMPLE)
     return Plan(scan, scan.bucket or name, rows, read, take)
 
 
@@ -289,14 +291,14 @@ def _positions(scan: Scan, facts: StreamFacts, api: StreamAPI) -> tuple[Position
 
 
 def _position(
-    wanted: Wanted | None,
+    wanted: PositionOrTime | None,
     facts: StreamFacts,
     sequence_at: Callable[[str, int], int | None],
     otherwise: Position,
 ) -> Position:
     if wanted is None:
         return otherwise
-    found = resolve(wanted, facts.name, sequence_at, none_is_latest=True)
+    found = resolve_position(wanted, facts.name, sequence_at, none_is_latest=True)
     # All that is stored is newer: what limits remove before its turn was not asked for by number.
     if isinstance(wanted, AtTime) and otherwise == "earliest" and found == head(facts):
         return "earliest"
@@ -378,7 +380,7 @@ def _of_backup(scan: Scan, folder: str) -> Plan:
             )
 
     def take(count: int) -> Batches:
-        return first_rows(read(few(count), False, _OF_SAMPLE), count)
+        return first_rows(read(limits_for(count), False, _OF_SAMPLE), count)
 
     rows = None if scan.subjects else min(len(wanted), backup.messages)
     return Plan(scan, backup.stream, rows, read, take)

@@ -1,190 +1,32 @@
-"""A stream's facts, and the calls of the JetStream API that reading and writing need.
+"""The calls of the JetStream API that reading and writing need, over a blocking link.
 
-The calls go over a blocking link. The stream's leader answers STREAM.INFO and STREAM.MSG.GET, or a
-former leader that has not learnt of its replacement; where that matters, use `leaders`. Any replica
-may answer a direct get.
+The stream's leader answers STREAM.INFO and STREAM.MSG.GET, or a former leader that has not learnt
+of its replacement; where that matters, use `leaders`. Any replica may answer a direct get.
 """
 
 from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jetspark.errors as errors
-from jetspark.bulk.leader_terms import copies_of, leader_of, observation_of
+from jetspark.bulk.leader_terms import leader_of, observation_of
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.retry import NOT_FOUND_SECONDS, CallRetry, answer_waits
+from jetspark.bulk.stream_facts import StreamFacts, facts_of
 from jetspark.err_codes import NOT_ENABLED
 from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.nearest import nearest_name
-from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
+from jetspark.timestamps import NANOSECONDS, parse_isotime
 from jetspark.wire import js_api
 from jetspark.wire.documents import encode_document
 from jetspark.wire.js_api import SubjectPages
 
 
-class LastMessage(NamedTuple):
-    """The last message of a stream."""
-
-    seq: int
-    ns: int
-    """When it was stored, in nanoseconds since the epoch."""
-
-    def replaced(self, stream: str, now: int) -> str:
-        """The beginning of a sentence: the message of this sequence now has another time."""
-        return (
-            f"Stream {stream!r} was replaced by an older copy of itself (a restored disk?): "
-            f"sequence {self.seq} was stored at {format_isotime(self.ns)} before and at "
-            f"{format_isotime(now)} now"
-        )
-
-
-class Witness(NamedTuple):
-    """A message of a stream with `max_msgs_per_subject`, remembered while it was stored.
-
-    There a gap proves nothing, since newer messages replace older ones. But if this one is gone and
-    its subject has no message at all, something else removed it.
-    """
-
-    seq: int
-    subject: str
-
-
-@dataclass(frozen=True, slots=True)
-class StreamFacts:
-    """The configuration and state of a stream."""
-
-    name: str
-    created: str
-    """Creation time in the server's words; it identifies the stream."""
-    first_seq: int
-    last_seq: int
-    messages: int
-    bytes: int
-    retention: str
-    keeps_last_per_subject: bool
-    """Only max_msgs_per_subject removes messages: the first sequence increases without a loss."""
-    consumers: int = 0
-    allows_direct: bool = False
-    """Direct gets are allowed."""
-    is_mirror: bool = False
-    longest_inactive: float | None = None
-    """The stream's limit for its consumers' inactivity, in seconds; None: no limit."""
-    limits: str = ""
-    """The limits that remove messages, in words; empty if there are none."""
-    copies: int = 1
-    """Replicas, including the leader."""
-    leader: str = ""
-    """The leader that answered; empty outside of a cluster, and if no leader did."""
-    oldest: str = ""
-    """Time of the first message, in the server's words; meaningless without messages."""
-    newest: str = ""
-    """Time of the message `last_seq`, in the server's words; empty if there was none."""
-    subjects: tuple[str, ...] = ()
-    """Its subjects; empty if it may store messages under others."""
-    deleted: int = 0
-    """Deleted messages after the first one."""
-    holds_others: bool = False
-    """Whether it may store messages under other subjects: a mirror, sources, a subject transform.
-    """
-    asked: str = ""
-    """The ID of the server that answered; it changes with each start."""
-
-    @property
-    def last(self) -> LastMessage | None:
-        """The last message; None if there never was one."""
-        return LastMessage(self.last_seq, parse_isotime(self.newest)) if self.newest else None
-
-    @property
-    def stores_many_subjects(self) -> bool:
-        """Whether clients may publish to several of its subjects, and nothing else is stored."""
-        many = len(self.subjects) > 1 or not {"*", ">"}.isdisjoint("".join(self.subjects))
-        return many and not self.holds_others
-
-    def has_a_gap_at(self, sequence: int) -> bool:
-        """Whether it begins after a sequence that only a delete, or a purge, can have removed.
-
-        A deleted message is a gap, wherever it was.
-        """
-        by_hand = not self.limits or self.keeps_last_per_subject
-        return by_hand and self.retention == "limits" and self.first_seq == sequence + 1
-
-    @property
-    def removed_by(self) -> str:
-        """What may have removed unread messages, in words."""
-        by = "by a purge or deletion, since it has no limits"
-        if self.limits:
-            by = f"by its limits ({self.limits}) or a purge"
-        by += ", before they were read"
-        if self.retention == "workqueue":
-            by += ", or by this query itself, if its checkpoint is an older copy"
-        return by
-
-    def another_than(self, created: str, advice: str = "") -> errors.StreamRecreatedError:
-        """The error if the stream was recreated: its creation time is not `created`.
-
-        `advice`: a sentence.
-        """
-        restored: bool | None = None
-        # The messages of a mirror have the times of its origin.
-        if self.messages and self.oldest and not self.is_mirror:
-            restored = parse_isotime(self.oldest) < parse_isotime(self.created)
-        return errors.StreamRecreatedError(self.name, created, self.created, restored, advice)
-
-
-def facts_of(name: str, answer: Mapping[str, Any], asked: str = "") -> StreamFacts:
-    """The facts in an answer to STREAM.INFO. `asked`: the ID of the server."""
-    config, state = answer["config"], answer["state"]
-    return StreamFacts(
-        name=name,
-        created=answer.get("created", ""),
-        first_seq=state["first_seq"],
-        last_seq=state["last_seq"],
-        messages=state["messages"],
-        bytes=state["bytes"],
-        retention=config.get("retention", "limits"),
-        keeps_last_per_subject=config.get("max_msgs_per_subject", -1) > 0
-        and config.get("max_age", 0) <= 0
-        and (
-            config.get("discard") == "new"
-            or (config.get("max_msgs", -1) < 0 and config.get("max_bytes", -1) < 0)
-        ),
-        consumers=state.get("consumer_count", 0),
-        allows_direct=bool(config.get("allow_direct")),
-        is_mirror="mirror" in config,
-        longest_inactive=limits["inactive_threshold"] / NANOSECONDS
-        if (limits := config.get("consumer_limits") or {}).get("inactive_threshold")
-        else None,
-        limits=_limits(config),
-        copies=copies_of(answer),
-        leader=leader_of(answer),
-        oldest=state.get("first_ts", ""),
-        newest=state.get("last_ts", "") if state["last_seq"] else "",
-        subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
-        deleted=state.get("num_deleted", 0),
-        holds_others=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),
-        asked=asked,
-    )
-
-
-def _limits(config: dict[str, Any]) -> str:
-    found = [
-        f"{name} {config[name]}"
-        for name in ("max_msgs", "max_bytes", "max_msgs_per_subject")
-        if config.get(name, -1) > 0
-    ]
-    if config.get("max_age", 0) > 0:
-        found.append(f"max_age {config['max_age'] / NANOSECONDS:g} s")
-    if config.get("allow_msg_ttl"):
-        found.append("times to live of messages")
-    return ", ".join(found)
-
-
-class Reader(NamedTuple):
+class CreatedConsumer(NamedTuple):
     """A consumer to read from."""
 
     pending: int
@@ -309,7 +151,7 @@ class StreamAPI:
         *,
         headers_only: bool = False,
         last_per_subject: bool = False,
-    ) -> Reader:
+    ) -> CreatedConsumer:
         """Create an ephemeral pull consumer, from sequence `start` on, without acks.
 
         `last_per_subject`: from the last message of each of `subjects` (required) on. The server
@@ -333,7 +175,7 @@ class StreamAPI:
         if headers_only:
             config["headers_only"] = True
         answer = self.create_consumer(stream, config, subjects)
-        return Reader(int(answer.get("num_pending", 0)), leader_of(answer))
+        return CreatedConsumer(int(answer.get("num_pending", 0)), leader_of(answer))
 
     def create_consumer(
         self, stream: str, config: dict[str, Any], subjects: Sequence[str]
@@ -491,58 +333,3 @@ class StreamAPI:
             f"JetStream on {self.link.server} did not answer within {self._timeout:g} s: check "
             "whether the server is overloaded or the network is slow."
         )
-
-
-class StandingConsumer:
-    """A durable consumer that marks a query's position, and delivers nothing.
-
-    CONSUMER.RESET moves it (nats-server 2.14); an older server refuses acks of undelivered
-    messages, so there it is deleted and recreated. Its description distinguishes it from another
-    consumer of the same name, which stays untouched. Every method raises the errors of
-    `StreamAPI.call`.
-    """
-
-    def __init__(
-        self, api: StreamAPI, stream: str, name: str, *, option: str, description: str
-    ) -> None:
-        """`option`: the user's option that gave the name."""
-        self._api, self._stream, self._name = api, stream, name
-        self._option, self._description = option, description
-
-    def position(self) -> int | None:
-        """The sequence that it would deliver next; None without a consumer.
-
-        Raises ConfigError for a consumer of this name that was not created for this purpose.
-        """
-        info = self._api.consumer(self._stream, self._name)
-        if info is None:
-            return None
-        if info["config"].get("description") != self._description:
-            raise errors.ConfigError(
-                f"The consumer {self._name!r} of stream {self._stream!r} has another purpose: give "
-                f"another name in the option {self._option!r}."
-            )
-        return int(info["delivered"]["stream_seq"]) + 1
-
-    def make(self, sequence: int | None = None, subjects: Sequence[str] = ()) -> None:
-        """Create it, to deliver from a sequence on; None: from the stream's beginning."""
-        config: dict[str, Any] = {
-            "name": self._name,
-            "durable_name": self._name,
-            "description": self._description,
-            "ack_policy": "explicit",
-            "deliver_policy": "all",
-            "replay_policy": "instant",
-        }
-        if sequence is not None:
-            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": sequence}
-        self._api.create_consumer(self._stream, config, subjects)
-
-    def reset(self, sequence: int) -> None:
-        """Move it to a sequence. Call `position` before: without a consumer this times out."""
-        names = {"stream": self._stream, "consumer": self._name}
-        self._api.call(js_api.CONSUMER_RESET, {"seq": sequence}, **names)
-
-    def delete(self) -> None:
-        """Delete it, if it exists."""
-        self._api.delete_reader(self._stream, self._name)

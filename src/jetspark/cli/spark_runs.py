@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from jetspark.bulk.links import pool
-from jetspark.bulk.ranges import VARIABLE, Loss
+from jetspark.bulk.link_pool import pool
+from jetspark.bulk.losses import LOSSES_VARIABLE, Loss
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.options import Repeated, pairs
@@ -151,11 +151,11 @@ class Losses:
         """Gather the losses of Spark's processes in the block; report the others at its end."""
         with temporary_folder("jetspark-losses-") as folder:
             self._file = folder / "losses"
-            os.environ[VARIABLE] = str(self._file)
+            os.environ[LOSSES_VARIABLE] = str(self._file)
             try:
                 yield
             finally:
-                del os.environ[VARIABLE]
+                del os.environ[LOSSES_VARIABLE]
                 self.report(now=True)
 
     @property

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 import jetspark.registry.documents as documents
-from jetspark.bulk.links import pool
+from jetspark.bulk.link_pool import pool
 from jetspark.bulk.retry import Retry, attempt
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup
 from jetspark.connection.options import ConnectOptions

@@ -84,7 +84,7 @@ def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
 
     A row that a later change has replaced in the meantime stays. Removes nothing without the
     columns bucket, key and revision. Raises TableError if others commit without a break, and the
-    errors of `Leaders.ask`.
+    errors of `Leaders.call`.
     """
     table = find_table(to.format, to.name)
     if table is None or not set(_COLUMNS) <= set(table.schema.names):
@@ -93,7 +93,7 @@ def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
     if not rows.num_rows:
         return 0
     # Read the table first: then a key that the bucket gets later is not missing.
-    there = leaders(options).ask(lambda api: _keys(api, options.streams[0]))
+    there = leaders(options).call(lambda api: _keys(api, options.streams[0]))
     rows = rows.filter(pc.invert(pc.is_in(rows[_KEY], value_set=pa.array(there, pa.string()))))
     if rows.num_rows:
         upsert = Upsert((_KEY,), _REVISION)

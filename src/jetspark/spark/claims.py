@@ -34,8 +34,10 @@ from typing import Any
 import jetspark.err_codes as err_codes
 from jetspark.bulk.fixed_range import head
 from jetspark.bulk.leaders import linearizable_read
-from jetspark.bulk.ranges import Loss, left_out
-from jetspark.bulk.stream_api import StandingConsumer, StreamAPI, StreamFacts
+from jetspark.bulk.losses import Loss, report_loss
+from jetspark.bulk.standing_consumer import StandingConsumer
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.errors import APIError, ConfigError, DataLossError, RequestTimeoutError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
@@ -216,7 +218,7 @@ def lost_claim(options: SourceOptions, stream: str, offset: StreamOffset) -> Non
     )
     if options.fail_on_data_loss:
         raise DataLossError(stream, offset.next, offset.known, f"{lost} {_GO_ON}")
-    left_out(logger, lost, Loss(stream, lost, "the claim"))
+    report_loss(logger, lost, Loss(stream, lost, "the claim"))
 
 
 def other_readers(stream: str) -> str:
@@ -287,7 +289,7 @@ def hold(
             if lost is not None and fail_on_data_loss:
                 raise DataLossError(stream, offset.next, one.last_seq, f"{lost} {_GO_ON}")
             if lost is not None:
-                left_out(logger, lost, Loss(stream, lost))
+                report_loss(logger, lost, Loss(stream, lost))
         if position is None:
             made.add(stream)
             consumer.make()

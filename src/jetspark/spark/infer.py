@@ -18,8 +18,10 @@ import pyarrow as pa
 
 from jetspark.bulk.json_shape import Shape
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.reader import read_range, sample
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.reader import read_range
+from jetspark.bulk.sample import read_sample
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.codecs.cloudevents import text_of_value
 from jetspark.codecs.debezium import schema_in
 from jetspark.errors import ConfigError
@@ -101,7 +103,7 @@ def _sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBatch]:
         wanted = SequenceRange(
             name, first, end, one.created, options.subjects, direct=options.removes
         )
-        batches = sample(options.connection, wanted, share, _COLUMNS)
+        batches = read_sample(options.connection, wanted, share, _COLUMNS)
         yield from chain.from_iterable(map(options.around.bare, batches))
 
 
@@ -150,7 +152,7 @@ def _newest_in(options: SourceOptions, stream: str, facts: StreamFacts) -> tuple
         every = (api.message(stream, last_by_subj=one) for one in options.subjects or (">",))
         return max((one.seq for one in every if one is not None), default=0)
 
-    end = min(leaders(options).ask(last_of_subjects), facts.last_seq) + 1
+    end = min(leaders(options).call(last_of_subjects), facts.last_seq) + 1
     for count in _LOOK_BACK:
         start = max(end - count, facts.first_seq, 1)
         if start >= end:

@@ -252,7 +252,7 @@ class Ingest:
             read[name].created == one.created and end[name] <= read[name].next <= tail(one)
             for name, one in facts.items()
         )
-        return done and not leaders(self.source).ask(lambda api: copies_found(api, read, ""))
+        return done and not leaders(self.source).call(lambda api: copies_found(api, read, ""))
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises as `look_ahead`, or PipelineError with Spark's reason."""

@@ -20,8 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jetspark.bulk.leaders import times_of
-from jetspark.bulk.stream_api import LastMessage, StreamAPI, Witness
+from jetspark.bulk.many_streams import fetch_message_times
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_facts import LastMessage, Witness
 from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError
 
 _VERSION = 1
@@ -126,10 +127,10 @@ def copies_found(
 ) -> list[DataLossError]:
     """An error for each stream that is a copy now; one request for each stream.
 
-    `advice` ends the messages. Raises the errors of `times_of`.
+    `advice` ends the messages. Raises the errors of `fetch_message_times`.
     """
     last = {name: offset.last for name, offset in offsets.items() if offset.last is not None}
-    found = times_of(api, {name: one.seq for name, one in last.items()})
+    found = fetch_message_times(api, {name: one.seq for name, one in last.items()})
     return [
         _error(name, offsets[name].next, last[name], ns, advice)
         for name, ns in found.items()

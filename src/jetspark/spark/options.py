@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS
-from jetspark.bulk.fixed_range import NS_PER_MS, AtTime, Position, Wanted
+from jetspark.bulk.fixed_range import NS_PER_MS, AtTime, Position, PositionOrTime
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.framing import Framing
@@ -42,8 +42,8 @@ class Positions:
     """A position for all streams (`everywhere`), or `each` by name; from the option `option`."""
 
     option: str
-    everywhere: Wanted | None = None
-    each: Mapping[str, Wanted] = field(default_factory=dict)
+    everywhere: PositionOrTime | None = None
+    each: Mapping[str, PositionOrTime] = field(default_factory=dict)
 
     def check(self, streams: Iterable[str]) -> None:
         """Raise ConfigError if positions are by stream, but not for exactly these streams."""
@@ -54,11 +54,11 @@ class Positions:
                 f"{', '.join(streams)}: give a position for each of these."
             )
 
-    def of(self, stream: str) -> Wanted:
+    def of(self, stream: str) -> PositionOrTime:
         """The position for one stream, after `check`."""
         return self.each[stream] if self.everywhere is None else self.everywhere
 
-    def all(self) -> list[Wanted]:
+    def all(self) -> list[PositionOrTime]:
         """All given positions."""
         return list(self.each.values()) if self.everywhere is None else [self.everywhere]
 
@@ -75,7 +75,9 @@ def _times(name: str, value: str) -> Positions:
     return _parse(name, value, partial(_time, name), expected)
 
 
-def _parse(name: str, value: str, one: Callable[[Any], Wanted | None], expected: str) -> Positions:
+def _parse(
+    name: str, value: str, one: Callable[[Any], PositionOrTime | None], expected: str
+) -> Positions:
     bare = value.strip()
     if not bare.startswith("{"):
         if (wanted := one(bare)) is not None:
@@ -91,7 +93,7 @@ def _parse(name: str, value: str, one: Callable[[Any], Wanted | None], expected:
         ) from None
     if not document:
         raise ConfigError(f"Option {name!r} names no stream.")
-    each: dict[str, Wanted] = {}
+    each: dict[str, PositionOrTime] = {}
     for stream, given in document.items():
         if (wanted := one(given)) is None:
             text = msgspec.json.encode(given).decode()

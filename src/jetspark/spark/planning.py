@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from jetspark.bulk.fixed_range import Position, check_exists, head, tail
-from jetspark.bulk.ranges import Loss, SequenceRange
-from jetspark.bulk.stream_api import StreamFacts
+from jetspark.bulk.losses import Loss
+from jetspark.bulk.ranges import SequenceRange
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.err_codes import STREAM_NOT_FOUND
 from jetspark.errors import DataLossError, StreamNotFoundError
 from jetspark.spark.offsets import StreamOffset

@@ -23,10 +23,11 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 import jetspark.metrics.names as metrics
-from jetspark.bulk import links
 from jetspark.bulk.fixed_range import tail
-from jetspark.bulk.leaders import streams_of
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.link_pool import pool
+from jetspark.bulk.many_streams import fetch_stream_facts
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.errors import JetsparkError
 from jetspark.metrics.endpoint import Durations, Health, collected, family, serving
 from jetspark.spark.checkpoints import finished_offsets, local_path
@@ -85,7 +86,7 @@ class _Followed:
         self.read_checkpoint()
         for source in self.sources:
             try:
-                with links.pool.link(source.connection) as link:
+                with pool.link(source.connection) as link:
                     self._ask(StreamAPI(link, _CALL_SECONDS), source)
                 self.unreachable = ""
             except (JetsparkError, OSError) as error:
@@ -129,7 +130,7 @@ class _Followed:
     def _ask(self, api: StreamAPI, source: SourceOptions) -> None:
         """Where the streams end, and how old what is unread is."""
         names = [name for name in self.positions if source.stream_pattern or name in source.streams]
-        facts, _ = streams_of(api, names or source.streams, not_found_for=0.0)
+        facts, _ = fetch_stream_facts(api, names or source.streams, not_found_for=0.0)
         for name, one in facts.items():
             self.ends[name] = tail(one)
             oldest = self._oldest(api, source, one)

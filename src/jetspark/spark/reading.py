@@ -13,19 +13,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from jetspark.bulk import fixed_range
-from jetspark.bulk.fixed_range import AtTime, Position, check_exists, resolve, tail
-from jetspark.bulk.leaders import (
-    Leaders,
-    confirmed_facts,
-    linearizable_read,
-    streams_of,
-    times_of,
-)
+from jetspark.bulk.current_values import read_current_values as read_bucket
+from jetspark.bulk.fixed_range import AtTime, Position, check_exists, resolve_position, tail
+from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read
+from jetspark.bulk.many_streams import fetch_message_times, fetch_stream_facts
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.retry import NOT_FOUND_SECONDS
-from jetspark.bulk.snapshot import read_values as read_bucket
-from jetspark.bulk.stream_api import LastMessage, StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_facts import LastMessage, StreamFacts
 from jetspark.codecs.tolerant import decode_in_parts
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
@@ -49,9 +45,9 @@ def leaders(options: SourceOptions) -> Leaders:
 
 
 def created(connection: ConnectOptions, stream: str) -> str:
-    """The stream's creation time, which identifies it; "" without one. Raises as `Leaders.ask`."""
+    """The stream's creation time, which identifies it; "" without one. Raises as `Leaders.call`."""
     try:
-        return Leaders(connection, 5.0, at_once_if_new=True).ask(
+        return Leaders(connection, 5.0, at_once_if_new=True).call(
             lambda api: api.stream(stream).created
         )
     except StreamNotFoundError:
@@ -67,10 +63,10 @@ def streams_facts(
     enough where the next batch reads the rest. Raises StreamNotFoundError for a stream that the
     options name; ConfigError for a pattern that matches nothing, for subjects that cannot occur,
     and for retentions under which reading would remove messages; UnsupportedByServerError; and the
-    errors of `Leaders.ask`.
+    errors of `Leaders.call`.
     """
     try:
-        return leaders(options).ask(lambda api: _facts(options, api, running, sure))
+        return leaders(options).call(lambda api: _facts(options, api, running, sure))
     except ConfigError:
         if sure:
             raise
@@ -93,7 +89,7 @@ def _facts(
             )
     # A caller in doubt asks again with `sure`.
     patience = 0.0 if running and not sure else NOT_FOUND_SECONDS
-    facts, missing = streams_of(api, names, not_found_for=patience)
+    facts, missing = fetch_stream_facts(api, names, not_found_for=patience)
     must_exist = not running and options.stream_pattern is None
     for error in missing.values() if must_exist else ():
         raise error if options.bucket is None else _no_bucket(options.bucket, api)
@@ -103,7 +99,7 @@ def _facts(
             break
         except StreamNotFoundError:
             # Deleted since; treated like those missing before.
-            facts, missing = streams_of(api, facts, not_found_for=patience)
+            facts, missing = fetch_stream_facts(api, facts, not_found_for=patience)
             if must_exist or not missing:
                 raise
     if options.present_values:
@@ -202,19 +198,21 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
 def resolve_positions(
     options: SourceOptions, positions: Positions, streams: Iterable[str], *, end: bool
 ) -> dict[str, Position]:
-    """Positions by stream, without times. Raises ConfigError, and the errors of `Leaders.ask`."""
+    """Positions by stream, without times. Raises ConfigError, and the errors of `Leaders.call`."""
     positions.check(streams := list(streams))
     wanted = {stream: positions.of(stream) for stream in streams}
     strategy_is_latest = end or options.strategy == "latest"
 
     def question(api: StreamAPI) -> dict[str, Position]:
         return {
-            stream: resolve(one, stream, api.sequence_at, none_is_latest=strategy_is_latest)
+            stream: resolve_position(
+                one, stream, api.sequence_at, none_is_latest=strategy_is_latest
+            )
             for stream, one in wanted.items()
         }
 
     by_time = [stream for stream, one in wanted.items() if isinstance(one, AtTime)]
-    return leaders(options).ask(lambda api: linearizable_read(api, by_time, question))
+    return leaders(options).call(lambda api: linearizable_read(api, by_time, question))
 
 
 def ends(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str, int]:
@@ -251,7 +249,7 @@ def check_start(options: SourceOptions) -> None:
         facts = streams_facts(options, sure=True)
         offsets = begin(options, facts)
         if options.removes:
-            leaders(options).ask(lambda api: Claims(api, options).check(facts, offsets))
+            leaders(options).call(lambda api: Claims(api, options).check(facts, offsets))
 
 
 # -- tables that are ordered by seq ---------------------------------------------------------------
@@ -264,8 +262,12 @@ ORDER_BY_TIME = (
 
 def goes_on(options: SourceOptions, facts: StreamFacts, last: LastMessage) -> bool:
     """Whether a stream's sequences go on after a message, whose time counts in microseconds, as
-    those of a restored stream do. Raises the errors of `Leaders.ask`."""
-    now = leaders(options).ask(lambda api: times_of(api, {facts.name: last.seq})).get(facts.name)
+    those of a restored stream do. Raises the errors of `Leaders.call`."""
+    now = (
+        leaders(options)
+        .call(lambda api: fetch_message_times(api, {facts.name: last.seq}))
+        .get(facts.name)
+    )
     if facts.first_seq > last.seq or now is not None:
         return now is None or now // 1000 == last.ns // 1000
     return facts.last_seq >= last.seq and bool(facts.is_mirror or facts.another_than("").restored)
@@ -365,8 +367,10 @@ def decoded(options: SourceOptions, batches: Iterator[pa.RecordBatch]) -> Iterat
     return batches if decoder is None else decode_in_parts(decoder, batches)
 
 
-def read_values(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """A bucket's current values; runs on an executor. Raises the errors of `read_snapshot`."""
+def read_current_values(
+    options: SourceOptions, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
+    """A bucket's current values, on an executor. Raises the errors of `read_last_per_subject`."""
     if not isinstance(partition, RangePartition):
         return
     yield from read_bucket(

@@ -13,7 +13,7 @@ from itertools import product
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.bulk.stream_api import LastMessage, StreamFacts
+from jetspark.bulk.stream_facts import LastMessage, StreamFacts
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import find_table
 from jetspark.lakehouse.table import Table

@@ -27,8 +27,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, Piece, stage
-from jetspark.bulk.publish import EncodedMessage, StreamPublisher, header_block
+from jetspark.bulk.encoded_messages import EncodedMessage, header_block
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.ledger import Ledger, TaskOutput
+from jetspark.bulk.publish import StreamPublisher
 from jetspark.codecs.codec import Codec
 from jetspark.codecs.encoder import Pairs
 from jetspark.errors import APIError, BadHeaderError, ConfigError, PipelineError
@@ -345,7 +347,7 @@ class Written(WriterCommitMessage):
     """A task's commit message: the writer, and the piece to be committed."""
 
     writer: str
-    piece: Piece
+    piece: TaskOutput
     refused: ConfigError | BadHeaderError | APIError | None = None
     """Why a row cannot be stored. If the task raised it, Spark would run it again, and each time
     store the rows before this one again."""
@@ -369,9 +371,9 @@ class _Sink:
         except (ConfigError, BadHeaderError, APIError) as error:
             if is_transient(error):
                 raise
-            return Written(writer, Piece(), error)
+            return Written(writer, TaskOutput(), error)
 
-    def _stored(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Piece:
+    def _stored(self, writer: str, batches: Iterator[pa.RecordBatch]) -> TaskOutput:
         options = self._options
         rows = self._messages(batches)
         if options.guarantee is Guarantee.EXACTLY_ONCE:
@@ -387,7 +389,7 @@ class _Sink:
             in_order=options.bucket is not None,
         ) as publisher:
             publisher.send(rows)
-        return Piece(publisher.acked)
+        return TaskOutput(publisher.acked)
 
     def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         options, target = self._options, self._target

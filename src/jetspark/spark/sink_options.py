@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, ledger_stream, marker_subjects
+from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.bulk.leaders import Leaders, linearizable_read
+from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.codecs.codec import Codec
 from jetspark.connection.options import ConnectOptions
@@ -175,14 +176,14 @@ def look_at(options: SinkOptions) -> SinkTarget:
 
     Raises StreamNotFoundError, UnsupportedByServerError, ConfigError for a stream with which the
     guarantee is impossible, or that lacks something and may not be changed; and the errors of
-    `Leaders.ask`.
+    `Leaders.call`.
     """
 
     def question(api: StreamAPI) -> SinkTarget:
         config = _suitable(options, api)
         return _target(config, api, _missing(options, config, api))
 
-    return _leaders(options).ask(question)
+    return _leaders(options).call(question)
 
 
 def prepare(options: SinkOptions) -> SinkTarget:
@@ -194,7 +195,7 @@ def prepare(options: SinkOptions) -> SinkTarget:
             config = api.update({**config, **changes})
         return config, _target(config, api)
 
-    config, target = _leaders(options).ask(question)
+    config, target = _leaders(options).call(question)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
         ledger = Ledger(options.connection, options.stream, "", timeout=options.publish_timeout)
         ledger.make_stream(config.get("num_replicas", 1))
@@ -203,7 +204,7 @@ def prepare(options: SinkOptions) -> SinkTarget:
 
 def check_new_writer(options: SinkOptions, checkpoint: str) -> None:
     """Raises LedgerError when the query has no checkpoint in this folder of this machine, and
-    another one of its name has written; and as `Leaders.ask`."""
+    another one of its name has written; and as `Leaders.call`."""
     if options.guarantee is Guarantee.EXACTLY_ONCE and not options.adopt_ledger:
         query = read_checkpoint(checkpoint).query
         _writer(options, query or str(uuid.uuid4())).check_name()
@@ -211,7 +212,7 @@ def check_new_writer(options: SinkOptions, checkpoint: str) -> None:
 
 def register_name(options: SinkOptions, query: str | None) -> None:
     """Record the name of an exactly-once query that continues; None: it is new. Raises as
-    `Leaders.ask`."""
+    `Leaders.call`."""
     if options.guarantee is Guarantee.EXACTLY_ONCE and query is not None:
         _writer(options, query).register_name()
 

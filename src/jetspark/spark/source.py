@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 
 from jetspark.bulk import arrow
 from jetspark.bulk.backup import Backup, Part, open_backup
-from jetspark.bulk.fixed_range import Position, fixed_range, resolve
-from jetspark.bulk.links import pool
+from jetspark.bulk.fixed_range import Position, fixed_range, resolve_position
+from jetspark.bulk.link_pool import pool
 from jetspark.errors import ConfigError
 from jetspark.spark import reading
 from jetspark.spark.claims import Claims
@@ -90,7 +90,7 @@ class JetStreamBatchReader(DataSourceReader):
         options = self._options
         facts = reading.streams_facts(options, sure=True)
         if options.sole_reader:
-            reading.leaders(options).ask(lambda api: Claims(api, options).check(facts))
+            reading.leaders(options).call(lambda api: Claims(api, options).check(facts))
         if options.is_snapshot:
             return [reading.snapshot(options, one) for one in facts.values()]
         start = reading.resolve_positions(options, options.batch_start, facts, end=False)
@@ -109,7 +109,7 @@ class JetStreamBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor."""
         if self._options.is_snapshot:
-            return reading.read_values(self._options, partition)
+            return reading.read_current_values(self._options, partition)
         return reading.read_partition(self._options, partition)
 
 
@@ -161,7 +161,7 @@ class JetStreamBackupReader(DataSourceReader):
 
     def _position(self, backup: Backup, positions: Positions, *, end: bool) -> Position:
         positions.check([backup.stream])
-        return resolve(
+        return resolve_position(
             positions.of(backup.stream),
             backup.stream,
             lambda _, ns: backup.sequence_at(ns),

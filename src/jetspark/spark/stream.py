@@ -22,10 +22,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import jetspark.errors as errors
-from jetspark.bulk import links
 from jetspark.bulk.fixed_range import tail
-from jetspark.bulk.ranges import Loss, left_out
-from jetspark.bulk.stream_api import StandingConsumer, StreamAPI, StreamFacts, Witness
+from jetspark.bulk.link_pool import pool
+from jetspark.bulk.losses import Loss, report_loss
+from jetspark.bulk.standing_consumer import StandingConsumer
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts, Witness
 from jetspark.spark import claims, planning
 from jetspark.spark.claims import Claims
 from jetspark.spark.failures import without_traceback
@@ -84,7 +86,7 @@ class ProgressConsumer:
         if not new or time.monotonic() < self._not_before:
             return
         try:
-            with links.pool.link(self._options.connection) as link:
+            with pool.link(self._options.connection) as link:
                 api = StreamAPI(link, timeout=_CALL_SECONDS)
                 for stream, offset in new.items():
                     self._move(api, stream, offset.next)
@@ -151,7 +153,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_streaming()
-        links.pool.known.add(self._options.connection)
+        pool.known.add(self._options.connection)
         self._initial: dict[str, StreamOffset] | None = None
         self._targets: dict[str, int] | None = None
         self._asked: dict[str, StreamFacts] | None = None
@@ -173,7 +175,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             self._subjects_checked = True
             if (name := options.interest_consumer) is not None:
                 made: set[str] = set()
-                offsets = leaders(options).ask(lambda api: claims.begin(api, name, offsets, made))
+                offsets = leaders(options).call(lambda api: claims.begin(api, name, offsets, made))
             self._initial = offsets
         return to_json(self._initial)
 
@@ -239,7 +241,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         self._log_losses(facts, offsets)
         if not self._subjects_checked and offsets.keys() <= facts.keys():
             # Once for a resumed query: the user may have changed the option.
-            leaders(options).ask(lambda api: check_subjects(options, api, facts))
+            leaders(options).call(lambda api: check_subjects(options, api, facts))
             self._subjects_checked = True
         if self._progress_consumer is not None:
             # Spark asks for the next batch when everything before `start` is done.
@@ -278,7 +280,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         if options.removes or token is not None:  # the options may have changed
             facts = streams_facts(options, running=True)
         if options.removes:
-            leaders(options).ask(
+            leaders(options).call(
                 lambda api: Claims(api, options, token).make(facts, offsets, ends, logged)
             )
         ranges = planning.batch_ranges(offsets, ends, options.subjects)
@@ -315,7 +317,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
                 else:
                     claims.release(api, name, options.interest_consumer, offset.next)
 
-        leaders(options).ask(remove)
+        leaders(options).call(remove)
 
     def stop(self) -> None:
         """Nothing to do: nothing of the query is left on the server."""
@@ -342,7 +344,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             if name is not None:
                 claims.hold(api, name, facts, offsets, fail_on_data_loss=strict, made=made)
 
-        leaders(options).ask(look)
+        leaders(options).call(look)
         return streams_facts(options, running=True) if made else facts
 
     def _check_copies(self, offsets: dict[str, StreamOffset], asked: str | None) -> None:
@@ -361,7 +363,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         server, found = "", list[errors.DataLossError]()
         if any(one.last is not None for one in offsets.values()):
             try:
-                server, found = leaders(options).ask(
+                server, found = leaders(options).call(
                     lambda api: (api.link.info.server_id, copies_found(api, offsets, advice))
                 )
             except errors.PermissionsError as error:
@@ -369,7 +371,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         for loss in found:
             if strict:
                 raise loss
-            left_out(logger, str(loss), Loss(loss.stream, str(loss)))
+            report_loss(logger, str(loss), Loss(loss.stream, str(loss)))
         self._compared_on = asked or server
 
     def _with_witnesses(
@@ -403,7 +405,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             }
 
         try:
-            return leaders(self._options).ask(question)
+            return leaders(self._options).call(question)
         except (errors.PermissionsError, errors.StreamNotFoundError) as error:
             logger.info("What a purge removes may not be noticed: %s", error)
             return {}
@@ -417,7 +419,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         }
         for name, loss in losses.items():
             if self._logged_losses.get(name) != loss.key:
-                left_out(logger, loss.said, loss)
+                report_loss(logger, loss.said, loss)
         self._logged_losses = {name: loss.key for name, loss in losses.items()}
 
     def _offsets(self, document: dict[str, Any]) -> dict[str, StreamOffset]:

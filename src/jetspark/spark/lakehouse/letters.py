@@ -15,13 +15,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 import jetspark.letter_rules as rules
+from jetspark.bulk.encoded_messages import FIRST_OF_SUBJECT, EncodedMessage, header_block
 from jetspark.bulk.leaders import Leaders
-from jetspark.bulk.publish import (
-    FIRST_OF_SUBJECT,
-    EncodedMessage,
-    StreamPublisher,
-    header_block,
-)
+from jetspark.bulk.publish import StreamPublisher
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import BadHeaderError, ConfigError, TableError
@@ -76,9 +72,9 @@ class LetterStream:
     def check(self) -> None:
         """Check the stream, if it is there; changes nothing.
 
-        Raises ConfigError for one of another kind, and the errors of `Leaders.ask`.
+        Raises ConfigError for one of another kind, and the errors of `Leaders.call`.
         """
-        self._leaders(at_once=True).ask(self._looked_at)
+        self._leaders(at_once=True).call(self._looked_at)
 
     def check_not_read(self, source: SourceOptions) -> None:
         """Raise ConfigError for a stream that is read for the same table: its letters would become
@@ -166,7 +162,7 @@ class LetterStream:
             most = int(api.link.info.max_payload)
             return min(most, limit) if limit >= 0 else most
 
-        return self._leaders().ask(question)
+        return self._leaders().call(question)
 
     def _looked_at(self, api: StreamAPI) -> dict[str, Any] | None:
         config = api.config_if_any(self.name)

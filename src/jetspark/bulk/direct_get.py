@@ -26,7 +26,7 @@ _BATCH_MESSAGES = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
-class DirectBatches:
+class DirectGetBatches:
     """Batches of one range, one after the other. After an error, create another object.
 
     Raises UnsupportedByServerError before nats-server 2.11.

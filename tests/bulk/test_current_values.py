@@ -12,9 +12,9 @@ from tests.conftest import MakeServer
 from tests.support.cluster import Cluster
 from tests.support.streams import Admin
 
+from jetspark.bulk.current_values import read_last_per_subject
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.snapshot import read_snapshot
-from jetspark.bulk.stream_api import Reader, StreamAPI
+from jetspark.bulk.stream_api import CreatedConsumer, StreamAPI
 from jetspark.connection.options import make_options
 from jetspark.errors import StreamRecreatedError
 from jetspark.server import NatsServer
@@ -33,7 +33,7 @@ def bucket(server: NatsServer) -> SequenceRange:
 
 def snapshot(server: NatsServer, wanted: SequenceRange) -> Iterator[pa.RecordBatch]:
     options = make_options(server.url)
-    return read_snapshot(options, wanted, SMALL, columns=["key", "value", "revision"])
+    return read_last_per_subject(options, wanted, SMALL, columns=["key", "value", "revision"])
 
 
 def check(batches: list[pa.RecordBatch]) -> None:
@@ -98,7 +98,7 @@ def test_a_snapshot_is_read_on_the_leaders_server(
     made: list[str] = []
     real = StreamAPI.create_reader
 
-    def noted(self: StreamAPI, *arguments: Any, **options: Any) -> Reader:
+    def noted(self: StreamAPI, *arguments: Any, **options: Any) -> CreatedConsumer:
         reader = real(self, *arguments, **options)
         made.append(reader.server)
         return reader
@@ -111,6 +111,6 @@ def test_a_snapshot_is_read_on_the_leaders_server(
             admin.fill_new([(f"{name}.k{n}", b"v") for n in range(5)])
             facts = admin.facts(name)
             wanted = SequenceRange(name, 1, facts.last_seq + 1, facts.created, (">",))
-            batches = read_snapshot(make_options(url), wanted, SMALL, columns=["subject"])
+            batches = read_last_per_subject(make_options(url), wanted, SMALL, columns=["subject"])
             assert sum(batch.num_rows for batch in batches) == 5
             assert made[-1] == admin.facts(name).leader

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.streams import Admin
 
-from jetspark.bulk.arrow import COLUMNS, SubjectChoice, batches, reading_all_is_faster
+from jetspark.bulk.arrow import COLUMNS, batches
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
-from jetspark.bulk.stream_api import Reader, StreamAPI
+from jetspark.bulk.stream_api import CreatedConsumer, StreamAPI
+from jetspark.bulk.subject_filter import SubjectFilter, reading_all_is_faster
 from jetspark.connection.options import make_options
 from jetspark.subjects import subject_matches
 from jetspark.wire.kernel import Deliveries
@@ -28,7 +29,7 @@ _SUBJECT = st.lists(st.sampled_from(["a", "b", "c", "ü"]), min_size=1, max_size
 @given(st.lists(_PATTERN, min_size=1, max_size=5), st.lists(_SUBJECT, max_size=20))
 def test_a_choice_is_by_the_rules_of_subjects(patterns: list[str], subjects: list[str]) -> None:
     raw = pa.array([subject.encode() for subject in subjects], pa.binary())
-    mask = SubjectChoice(patterns).mask(raw)
+    mask = SubjectFilter(patterns).mask(raw)
     wanted = [any(subject_matches(one, subject) for one in patterns) for subject in subjects]
     assert mask.to_pylist() == wanted
 
@@ -51,7 +52,7 @@ def test_many_subjects_are_read_whole_and_chosen_here(
     asked: list[int] = []
     create = StreamAPI.create_reader
 
-    def noted(api: StreamAPI, *arguments: Any, **more: Any) -> Reader:
+    def noted(api: StreamAPI, *arguments: Any, **more: Any) -> CreatedConsumer:
         asked.append(len(arguments[3]))
         return create(api, *arguments, **more)
 
@@ -70,6 +71,6 @@ def test_a_subject_that_is_no_text_is_under_no_other() -> None:
     rows = Deliveries()
     for number, subject in enumerate([b"a", b"\xff", b"b", b"a"], 1):
         rows.append(subject, number, 0, None, b"")
-    choice = SubjectChoice(["a", "c.>"])
+    choice = SubjectFilter(["a", "c.>"])
     [batch] = batches("S", rows.take(), choice, COLUMNS, ReadLimits())
     assert batch.column("seq").to_pylist() == [1, 4]

@@ -20,14 +20,15 @@ from collections.abc import Generator, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.bulk import links
+from jetspark.bulk._overlapping_pull import INACTIVE_SECONDS, OverlappingPull
 from jetspark.bulk.arrow import WITH_PAYLOAD, to_batch
 from jetspark.bulk.leaders import confirmed_facts, linearizable_read
+from jetspark.bulk.link_pool import pool
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import INACTIVE_SECONDS, OverlappingPull
 from jetspark.bulk.retry import Retry, stop_reading
-from jetspark.bulk.stream_api import StoredMessage, StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import StoredMessage, StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import DataLossError, JetsparkError, MissedHeartbeatError
 from jetspark.kv_rules import Operation
@@ -41,7 +42,7 @@ _CONSUMERS = 12
 """Attempts to create a consumer on the leader's server; the cluster chooses any replica."""
 
 
-def read_snapshot(
+def read_last_per_subject(
     options: ConnectOptions, wanted: SequenceRange, limits: ReadLimits, *, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The last message of each subject under `wanted.subjects`, which is required.
@@ -53,12 +54,12 @@ def read_snapshot(
     return _Snapshot(options, wanted, limits, columns).run()
 
 
-def read_values(
+def read_current_values(
     options: ConnectOptions, wanted: SequenceRange, limits: ReadLimits, *, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """A bucket's present values: `read_snapshot` without the keys that are deleted."""
+    """A bucket's present values: `read_last_per_subject` without the keys that are deleted."""
     read = list(dict.fromkeys((*columns, "operation")))
-    for batch in read_snapshot(options, wanted, limits, columns=read):
+    for batch in read_last_per_subject(options, wanted, limits, columns=read):
         values = batch.filter(pc.equal(batch.column("operation"), Operation.PUT.value))
         yield values.select(list(columns))
 
@@ -90,7 +91,7 @@ class _Snapshot:
 
     def _with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
         """Read with one consumer; True when every subject was read."""
-        with links.pool.link(self._options) as link:
+        with pool.link(self._options) as link:
             api = StreamAPI(link)
             facts = self._planned(api)
             last, skipped = yield from self._with_one_consumer(link, api, facts)

@@ -20,11 +20,12 @@ from tests.support.server_lines import server_of
 from tests.support.streams import Admin, Row, numbered
 
 import jetspark.errors as errors
-from jetspark.bulk import backfill, reader
-from jetspark.bulk.backfill import SnapshotTransfer
+from jetspark.bulk import _snapshot_transfer, reader, stream_snapshot
+from jetspark.bulk._snapshot_transfer import SnapshotTransfer
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
-from jetspark.bulk.stream_api import StoredMessage, StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import StoredMessage, StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import make_options
 
 
@@ -117,7 +118,7 @@ def test_only_messages_of_the_range_come_and_the_rest_is_not_waited_for(admin: A
 def test_a_slow_reader_keeps_the_snapshot_alive(
     admin: Admin, no_consumer: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backfill, "AHEAD", 1)
+    monkeypatch.setattr(_snapshot_transfer, "MAX_UNREAD_BYTES", 1)
     name = admin.stream()
     admin.fill(dense(name, 40_000))
     batches = read_range(make_options(admin.url), whole(admin.facts(name)))
@@ -288,7 +289,7 @@ def test_a_snapshot_of_another_stream_than_the_leaders_is_not_read(
         asked.append(about)
         return StoredMessage(1, b"", b"", "s", "2026-01-01T00:00:00Z")
 
-    monkeypatch.setattr(backfill, "linearizable_read", another)
+    monkeypatch.setattr(stream_snapshot, "linearizable_read", another)
     url, wanted = replicated(nats_cluster, unique("ANOTHER"))
     rows = read(url, wanted)  # by a consumer in the end
     assert rows["seq"].to_pylist() == list(range(1, 2_001))

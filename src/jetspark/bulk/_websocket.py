@@ -1,0 +1,91 @@
+"""A WebSocket with the methods of a socket that a blocking link calls."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+
+import jetspark.errors as errors
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.urls import ServerURL
+from jetspark.connection.websocket import WebSocketCodec
+
+_WEBSOCKET_BYTES = 1 << 18
+
+
+class BlockingWebSocket:
+    """Frames over `sock`, a connected socket (for wss, with TLS). Created by `open_websocket`.
+
+    Reading and sending raise the socket's OSError and TimeoutError, and ConnectionError for
+    malformed frames.
+    """
+
+    def __init__(self, sock: socket.socket, codec: WebSocketCodec) -> None:
+        self._socket = sock
+        self._codec = codec
+        self._buffer = memoryview(bytearray(_WEBSOCKET_BYTES))
+        self._payloads: deque[memoryview] = deque()
+
+    def read(self) -> bool:
+        """Receive once and keep the payloads; False when the server has closed the connection."""
+        count = self._socket.recv_into(self._buffer)
+        if count == 0:
+            self._codec.receive_eof()
+            return False
+        payloads = self._codec.receive(self._buffer[:count])
+        self._payloads.extend(memoryview(payload) for payload in payloads if payload)
+        if replies := self._codec.replies():
+            self._socket.sendall(replies)
+        return True
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """Copy payload bytes into `buffer`, up to its size; returns their number, 0 at the end."""
+        while not self._payloads:
+            if self._codec.failure is not None:
+                raise ConnectionError(self._codec.failure)
+            if self._codec.closed or not self.read():
+                return 0
+        payload = self._payloads.popleft()
+        count = min(len(payload), len(buffer))
+        buffer[:count] = payload[:count]
+        if count < len(payload):
+            self._payloads.appendleft(payload[count:])
+        return count
+
+    def sendall(self, data: bytes) -> None:
+        """Send all of `data` in one frame."""
+        self._socket.sendall(self._codec.send(data))
+
+    def settimeout(self, seconds: float) -> None:
+        """Set the timeout of all further calls."""
+        self._socket.settimeout(seconds)
+
+    def close(self) -> None:
+        """Close without the closing handshake, since a closed link would not wait for its end."""
+        self._socket.close()
+
+
+def open_websocket(
+    sock: socket.socket, options: ConnectOptions, server: ServerURL
+) -> BlockingWebSocket:
+    """Perform the opening handshake of a WebSocket.
+
+    Raises TimeoutError and OSError of the socket, ServerRefusedError when the server refuses or
+    does not speak WebSocket, BrokenSocketError when it closes the connection, ConfigError without
+    the library.
+    """
+    codec = WebSocketCodec(server, options.header_pairs, compression=options.ws_compression)
+    websocket = BlockingWebSocket(sock, codec)
+    sock.sendall(codec.request())
+    heard = False
+    while not codec.opened and codec.failure is None:
+        if not websocket.read():
+            break
+        heard = True
+    if codec.failure is not None and heard:
+        raise errors.ServerRefusedError(f"{server}: {codec.failure}.", server=str(server))
+    if not codec.opened:
+        raise errors.BrokenSocketError(
+            f"{server} closed the connection before opening the WebSocket.", server=str(server)
+        )
+    return websocket

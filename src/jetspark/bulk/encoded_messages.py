@@ -1,0 +1,63 @@
+"""A message as the bytes that are published, and many of them packed into one payload.
+
+A row is encoded once, in the task that gets it from Spark. For exactly-once the task also packs
+it; the pack stays unchanged until the copier unpacks it and publishes the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from jetspark.wire.documents import decode_msgpack
+from jetspark.wire.headers import encode_headers, forwarded
+
+EncodedMessage: TypeAlias = tuple[bytes, bytes | None, bytes]
+"""Subject, header block (None without headers) and payload."""
+
+PACKING_BYTES = 16
+"""Most bytes that MessagePack adds to a message."""
+
+
+def size_of(message: EncodedMessage) -> int:
+    """Bytes of subject, headers and payload."""
+    subject, block, payload = message
+    return len(subject) + (0 if block is None else len(block)) + len(payload)
+
+
+FIRST_OF_SUBJECT = ("Nats-Expected-Last-Subject-Sequence", "0")
+"""The header of a message that is stored only while its subject has none."""
+
+
+def header_block(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """The encoded header block, an empty one for no pairs. Raises BadHeaderError."""
+    return encode_headers(forwarded(pairs))
+
+
+def pack_messages(messages: list[EncodedMessage]) -> bytes:
+    """Many messages as one payload (MessagePack)."""
+    return msgspec.msgpack.encode(messages)
+
+
+def unpack_messages(packed: bytes) -> list[EncodedMessage]:
+    """The messages of a pack. Raises DocumentError for anything else."""
+    return decode_msgpack(packed, list[EncodedMessage], "pack of rows")
+
+
+def split_into_packs(
+    messages: Iterable[EncodedMessage], max_bytes: int
+) -> Iterator[list[EncodedMessage]]:
+    """Split into lists that pack into about `max_bytes` at most, with at least one message each."""
+    current: list[EncodedMessage] = []
+    size = 0
+    for message in messages:
+        more = size_of(message) + PACKING_BYTES
+        if current and size + more > max_bytes:
+            yield current
+            current, size = [], 0
+        current.append(message)
+        size += more
+    if current:
+        yield current

@@ -1,0 +1,38 @@
+"""Messages that are left out because `failOnDataLoss` is false.
+
+Each loss is logged, and reported to the command that reads. Spark's processes log to Spark's log,
+which a command removes at its end. So a command names a file in its environment, which those
+processes inherit, and each loss becomes a line of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+LOSSES_VARIABLE = "JETSPARK_LOSSES"
+"""The environment variable with the file."""
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """What was left out; each reader of a range reports its own part."""
+
+    stream: str
+    said: str
+    """A sentence or, if there are sequences, only what happened to them."""
+    key: str = ""
+    """The same for a loss that is found again with other words; default: the sentence."""
+    first: int = 0
+    last: int = 0
+
+
+def report_loss(logger: logging.Logger, sentence: str, loss: Loss) -> None:
+    """Log the sentence, and report the loss to the command."""
+    logger.warning("%s", sentence)
+    if file := os.environ.get(LOSSES_VARIABLE):
+        with suppress(OSError), Path(file).open("ab", buffering=0) as opened:
+            opened.write(msgspec.json.encode(loss) + b"\n")  # one write, so that lines do not mix
