@@ -79,7 +79,7 @@ def _driven(
     job: Job, link: RawLink, streams: int, rounds: int
 ) -> tuple[float, float, float, int, int]:
     from jetspark.spark.options import parse_options
-    from jetspark.spark.stream import JetStreamStreamReader
+    from jetspark.spark.stream_reader import JetStreamStreamReader
 
     options = {"servers": job.url, "streamPattern": "N.*", "startingOffsets": "earliest"}
     reader = JetStreamStreamReader(parse_options(options))
@@ -125,7 +125,7 @@ def _backlog(most: float) -> float:
     """Returns the seconds of planning for one partition, from the largest backlog."""
     from jetspark.bulk.ranges import SequenceRange
     from jetspark.spark.options import DEFAULT_RECORDS_PER_PARTITION, parse_options
-    from jetspark.spark.reading import plan
+    from jetspark.spark.partitions import plan
 
     print(f"{'backlog':>8} {'partitions':>11} {'plan s':>8} {'MB of partitions':>17}")
     options = parse_options({"stream": "S"})

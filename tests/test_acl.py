@@ -38,7 +38,7 @@ from jetspark.spark.claims import SOLE_READER
 from jetspark.spark.lakehouse.letters import LetterStream
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.stream import ProgressConsumer
+from jetspark.spark.progress_consumer import ProgressConsumer
 from jetspark.subjects import subject_matches, subjects_overlap
 
 if TYPE_CHECKING:

@@ -278,7 +278,7 @@ def _alone(source: dict[str, str], last: int) -> dict[str, float]:
     from jetspark.bulk.ranges import SequenceRange
     from jetspark.bulk.reader import read_range
     from jetspark.spark.options import parse_options
-    from jetspark.spark.reading import streams_facts
+    from jetspark.spark.source_streams import streams_facts
 
     options = parse_options(source)
 

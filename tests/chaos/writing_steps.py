@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 from jetspark.bulk.batch_copier import BatchCopier
 from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.publish import StreamPublisher
-from jetspark.spark.sink import JetStreamBatchWriter, JetStreamStreamWriter, Written
 from jetspark.spark.source import JetStreamDataSource
+from jetspark.spark.stream_sink import JetStreamBatchWriter, JetStreamStreamWriter, Written
 
 W = TypeVar("W", bound="_Stopping")
 

@@ -62,7 +62,7 @@ def run_in_spark(run: Run, spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
     sessions = "jetspark.spark.session"
     monkeypatch.setattr(f"{sessions}.local_session", local_session)
     monkeypatch.setattr(f"{sessions}.close_session", lambda _: None)
-    monkeypatch.setattr(f"{sessions}.warm_up", lambda _: None)
+    monkeypatch.setattr("jetspark.spark.warm_up_job.warm_up", lambda _: None)
     return run
 
 

@@ -19,8 +19,8 @@ from jetspark.cli import app
 from jetspark.cli.acl import acl
 from jetspark.errors import PermissionsError
 from jetspark.spark.options import parse_options
-from jetspark.spark.reading import streams_facts
 from jetspark.spark.sink_options import look_at, parse_sink_options, prepare
+from jetspark.spark.source_streams import streams_facts
 
 ROLES = [
     name.replace("_", "-")

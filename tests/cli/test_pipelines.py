@@ -21,8 +21,8 @@ from tests.support.streams import Admin
 from tests.support.table_readers import column
 
 from jetspark.server import NatsServer
+from jetspark.spark.jvm import WrongSettingError
 from jetspark.spark.replay import Replay
-from jetspark.spark.session import WrongSettingError
 
 SECONDS = 300.0
 

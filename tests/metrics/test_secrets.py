@@ -15,9 +15,9 @@ from tests.support.accounts import Operator, creds_text, new_key
 
 from jetspark.cli import app
 from jetspark.metrics.endpoint import Health, serving
-from jetspark.spark.lag import Progress
 from jetspark.spark.options import parse_options
 from jetspark.spark.query_metrics import QueryMetrics, _Followed
+from jetspark.spark.query_progress import Progress
 
 if TYPE_CHECKING:
     from tests.conftest import MakeServer

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from jetspark.cli import app
 from jetspark.spark import session
+from jetspark.spark.jvm import activate
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -56,7 +57,7 @@ def _sessions() -> Iterator[None]:
         spark = of_the_prompt.newSession()
         for name, value in _SETTINGS.items():
             spark.conf.set(name, value)
-        session.activate(spark)
+        activate(spark)
         return spark
 
     with mock.patch.multiple(session, local_session=local_session, close_session=mock.DEFAULT):
@@ -64,7 +65,7 @@ def _sessions() -> Iterator[None]:
             yield
         finally:
             for spark in opened:
-                session.activate(spark)
+                activate(spark)
 
 
 def run(folder: Path) -> int:

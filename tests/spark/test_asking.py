@@ -20,11 +20,11 @@ from jetspark.bulk.link_pool import pool
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import AuthError, RequestTimeoutError, ServerRefusedError, StreamNotFoundError
 from jetspark.server import NatsServer
-from jetspark.spark import reading
+from jetspark.spark import source_streams
 from jetspark.spark.options import parse_options
-from jetspark.spark.reading import streams_facts
 from jetspark.spark.source import JetStreamDataSource
-from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.source_streams import streams_facts
+from jetspark.spark.stream_reader import JetStreamStreamReader
 
 
 def _filled(server: NatsServer) -> dict[str, str]:
@@ -49,7 +49,7 @@ def test_a_stream_of_a_pattern_may_go_while_its_leader_is_proven(
                 admin.call(f"STREAM.DELETE.{going.pop()}")
             return confirmed_facts(api, names)
 
-        monkeypatch.setattr(reading, "confirmed_facts", proof)
+        monkeypatch.setattr(source_streams, "confirmed_facts", proof)
         assert list(streams_facts(options, running=True, sure=True)) == ["N0", "N1", "N3"]
         named = parse_options({"servers": nats_server.url, "streams": "N0,N1"})
         going.append("N1")
@@ -113,7 +113,7 @@ def test_a_link_that_is_silent_is_no_wrong_address(nats_server: NatsServer) -> N
             raise RequestTimeoutError("JetStream did not answer.")
         return api.stream("S").last_seq
 
-    assert reading.leaders(parse_options(_filled(nats_server))).call(question) == 3
+    assert source_streams.leaders(parse_options(_filled(nats_server))).call(question) == 3
     assert len(set(asked)) == 3
 
 

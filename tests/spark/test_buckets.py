@@ -22,7 +22,7 @@ from jetspark.errors import BadNameError, ConfigError, TableError
 from jetspark.server import NatsServer
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
-from jetspark.spark.sink import EntryEncoder
+from jetspark.spark.row_encoders import EntryEncoder
 
 
 def make_bucket(admin: Admin, name: str) -> str:

@@ -23,7 +23,7 @@ from tests.support.table_readers import by_duckdb
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format
-from jetspark.spark.infer import with_event_schema
+from jetspark.spark.debezium_schema import with_event_schema
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.support.lake import Lake
 
-from jetspark.spark.checkpoints import held_in
+from jetspark.spark.local_folders import held_in
 from jetspark.spark.queries import BY_FILE_SYSTEM, SETTING, with_quick_checkpoint
 
 pytestmark = pytest.mark.spark

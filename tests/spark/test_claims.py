@@ -24,7 +24,7 @@ from jetspark.errors import ConfigError, DataLossError
 from jetspark.server import NatsServer
 from jetspark.spark.claims import SOLE_READER
 from jetspark.spark.options import parse_options
-from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.stream_reader import JetStreamStreamReader
 from jetspark.wire import js_api
 
 

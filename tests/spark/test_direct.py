@@ -19,7 +19,7 @@ from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError, PipelineError
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.failures import explain
-from jetspark.spark.infer import infer
+from jetspark.spark.infer_schema import infer
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.json_payloads import KEPT
 from jetspark.spark.lakehouse.options import parse_lakehouse_options

@@ -12,7 +12,7 @@ from tests.support.streams import Admin, numbered
 from jetspark.errors import ConfigError, StreamNotFoundError, StreamRecreatedError
 from jetspark.server import NatsServer
 from jetspark.spark.options import parse_options
-from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.stream_reader import JetStreamStreamReader
 
 
 @pytest.fixture

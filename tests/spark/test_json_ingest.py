@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.lake import Lake
 
-from jetspark.spark.infer import infer
+from jetspark.spark.infer_schema import infer
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 

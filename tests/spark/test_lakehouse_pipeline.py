@@ -16,9 +16,9 @@ from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.errors import ConfigError, PipelineError
-from jetspark.spark.lag import Progress
 from jetspark.spark.pipeline import check_queries, check_tables, start
 from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
+from jetspark.spark.query_progress import Progress
 
 
 @pytest.fixture

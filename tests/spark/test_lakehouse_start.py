@@ -15,8 +15,9 @@ from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.formats import Format, find_table, make_table
 from jetspark.lakehouse.new_files import FileWriter
 from jetspark.lakehouse.table import TableName
-from jetspark.spark.checkpoints import CheckpointState, local_path, read_checkpoint
+from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
 from jetspark.spark.ingest import Ingest
+from jetspark.spark.local_folders import local_path
 
 ROWS = pa.RecordBatch.from_pydict({"seq": [1, 2]})
 NAME = "the run on S"

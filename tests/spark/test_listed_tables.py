@@ -29,7 +29,6 @@ from jetspark.lakehouse import batches
 from jetspark.lakehouse.formats import Format
 from jetspark.server import NatsServer
 from jetspark.spark.checkpoints import CheckpointState
-from jetspark.spark.lag import Progress
 from jetspark.spark.lakehouse import commits, target
 from jetspark.spark.lakehouse.growth import Growth
 from jetspark.spark.lakehouse.options import (
@@ -38,6 +37,7 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.lakehouse.target import LakehouseStreamWriter, Written
+from jetspark.spark.query_progress import Progress
 from jetspark.spark.retry_quarantine import Tried
 
 pytestmark = pytest.mark.tables

@@ -19,7 +19,7 @@ from tests.support.pipelines import pipeline_of
 from tests.support.streams import Admin
 
 from jetspark.blocking import connect
-from jetspark.spark.infer import infer
+from jetspark.spark.infer_schema import infer
 from jetspark.spark.pipeline import check_queries, check_tables, start, try_again
 from jetspark.spark.replay import Replay
 from jetspark.spark.retry_quarantine import Tried

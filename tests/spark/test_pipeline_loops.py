@@ -10,8 +10,8 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.pipeline import check_no_loop
-from jetspark.spark.reading import created
 from jetspark.spark.sink_options import SinkOptions, parse_sink_options
+from jetspark.spark.source_streams import created
 
 
 def source(**options: str) -> SourceOptions:

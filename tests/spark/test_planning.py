@@ -15,7 +15,7 @@ from jetspark.bulk.fixed_range import Position, fixed_range
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError, StreamRecreatedError
-from jetspark.spark import planning
+from jetspark.spark import partitions, planning
 from jetspark.spark.offsets import StreamOffset, from_json, to_json
 
 CREATED = "2026-01-01T00:00:00.123456789Z"
@@ -92,7 +92,7 @@ class Engine:
                 self.first.setdefault(name, offset.start)
         start = self.logged[self.done - 1] if self.done else self.initial
         ranges = planning.batch_ranges(start, self.logged[self.done])
-        parts = planning.split_all(ranges, min_partitions=3, max_records=4)
+        parts = partitions.split_all(ranges, min_partitions=3, max_records=4)
         if crash:
             self.restart()
             return
@@ -202,7 +202,7 @@ def test_partitions_cover_the_range_once(
     start: int, length: int, min_partitions: int, max_records: int, earliest: bool
 ) -> None:
     wanted = SequenceRange("S", start, start + length, CREATED, ("a",), earliest)
-    parts = planning.split(wanted, min_partitions=min_partitions, max_records=max_records)
+    parts = partitions.split(wanted, min_partitions=min_partitions, max_records=max_records)
     position = wanted.start
     for part in parts:
         assert part.start == position
@@ -221,9 +221,9 @@ def test_several_ranges_share_the_partitions_by_length() -> None:
     small = SequenceRange("A", 1, 11, CREATED)
     large = SequenceRange("B", 1, 91, CREATED)
     none = SequenceRange("C", 1, 1, CREATED)
-    parts = planning.split_all([small, large, none], min_partitions=10, max_records=10**9)
+    parts = partitions.split_all([small, large, none], min_partitions=10, max_records=10**9)
     assert [part.stream for part in parts] == ["A"] + ["B"] * 9
-    assert planning.split_all([none], min_partitions=4, max_records=10) == []
+    assert partitions.split_all([none], min_partitions=4, max_records=10) == []
 
 
 @given(
@@ -235,7 +235,7 @@ def test_small_ranges_share_a_partition(
     lengths: list[int], min_partitions: int, max_records: int
 ) -> None:
     parts = [SequenceRange(str(n), 1, 1 + length, CREATED) for n, length in enumerate(lengths)]
-    shared = planning.shared(parts, min_partitions=min_partitions, max_records=max_records)
+    shared = partitions.shared(parts, min_partitions=min_partitions, max_records=max_records)
     assert [one for ranges in shared for one in ranges] == parts
     assert len(shared) >= min(len(parts), min_partitions)
     assert all(sum(map(len, ranges)) <= max_records for ranges in shared)
@@ -353,8 +353,8 @@ def test_offset_documents_have_one_order() -> None:
 
 def test_a_gap_of_any_length_makes_no_more_partitions_than_can_be_planned() -> None:
     wanted = SequenceRange("S", 6, 2**62, CREATED)
-    parts = planning.split(wanted, min_partitions=4, max_records=250_000)
-    assert len(parts) == planning.MAX_PARTS
+    parts = partitions.split(wanted, min_partitions=4, max_records=250_000)
+    assert len(parts) == partitions.MAX_PARTS
     assert (parts[0].start, parts[-1].end) == (6, 2**62)
     assert all(one.end == after.start for one, after in pairwise(parts))
 

@@ -16,8 +16,8 @@ from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.progress_consumer import DESCRIPTION, ProgressConsumer
 from jetspark.spark.queries import source_options, start_writing
-from jetspark.spark.stream import DESCRIPTION, ProgressConsumer
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from tests.support.streams import Admin, numbered
 from jetspark.metrics.endpoint import collected
 from jetspark.spark import query_metrics
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.lag import Progress
 from jetspark.spark.query_metrics import QueryMetrics, _Followed
+from jetspark.spark.query_progress import Progress
 
 
 def values(stream: str, query: str = "orders") -> dict[str, float | None]:

@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from jetspark.bulk.arrow import to_batch
 from jetspark.bulk.encoded_messages import pack_messages, unpack_messages
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError
-from jetspark.spark.sink import RowEncoder, check_columns
+from jetspark.spark.row_encoders import RowEncoder, check_columns
 from jetspark.spark.source import SCHEMA
 from jetspark.wire.kernel import Deliveries
 

@@ -17,11 +17,11 @@ from jetspark.lakehouse.formats import Format
 from jetspark.retries import Backoff
 from jetspark.spark import direct
 from jetspark.spark.direct import DirectPartition, DirectReader, Into
-from jetspark.spark.lag import RowsUnderWay
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.target import prepare
 from jetspark.spark.options import parse_options
 from jetspark.spark.rows_under_way import VARIABLE, reporting, rows_under_way
+from jetspark.spark.scanned_rows import RowsUnderWay
 from jetspark.spark.table_rows import RowsOf
 from jetspark.spark.task_output import outputs_in
 

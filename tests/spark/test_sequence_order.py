@@ -21,10 +21,10 @@ from jetspark.lakehouse.new_files import FileWriter
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
+from jetspark.spark.partitions import plan, read_partition
 from jetspark.spark.pipeline import check_queries
 from jetspark.spark.pipeline_file import read_pipeline
 from jetspark.spark.queries import streaming_sources
-from jetspark.spark.reading import plan, read_partition
 
 pytestmark = pytest.mark.server
 

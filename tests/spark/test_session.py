@@ -38,7 +38,7 @@ from tests.support.processes import descendants, wait_until_gone
 
 from jetspark.errors import ConfigError
 from jetspark.spark import session as sessions
-from jetspark.spark.session import WrongSettingError
+from jetspark.spark.jvm import WrongSettingError
 
 log, missing = Path(sys.argv[1], "log"), Path(sys.argv[1], "missing", "log")
 address = sys.argv[2]
@@ -63,7 +63,7 @@ def seen_by_a_worker(spark):
         import os
         import sys
 
-        found = "jetspark.spark.reading" in sys.modules
+        found = "jetspark.spark.partitions" in sys.modules
         return found, os.environ["IN_THE_ENVIRONMENT"], os.environ["FOR_EXECUTORS"], os.getcwd()
 
     return spark.sparkContext.parallelize([0], 1).map(look).first()
@@ -139,7 +139,7 @@ import pytest
 from pyspark import SparkContext
 
 from jetspark.errors import SparkUnavailableError
-from jetspark.spark import session
+from jetspark.spark import jvm
 from jetspark.spark.session import local_session
 
 # As a library may have them, which then crash in a fork.
@@ -149,7 +149,7 @@ log.write_text("Error: of an earlier run\\n")
 with pytest.raises(SparkUnavailableError, match="spark.driver.memory: .*Invalid maximum heap size"):
     local_session("x", log_file=log, conf={"spark.driver.memory": "lots"})
 
-started, kill = [], session.kill
+started, kill = [], jvm.kill
 
 
 def killed(process):
@@ -159,8 +159,8 @@ def killed(process):
     kill(process)
 
 
-session.kill = killed
-with pytest.raises(session.WrongSettingError, match="spark.sql.session.timeZone: .*Mars"):
+jvm.kill = killed
+with pytest.raises(jvm.WrongSettingError, match="spark.sql.session.timeZone: .*Mars"):
     local_session("x", log_file=log, conf={"spark.sql.session.timeZone": "Mars/Base"})
 assert len(started) == 1
 print("done")

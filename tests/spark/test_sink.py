@@ -19,8 +19,8 @@ from tests.support.streams import Admin
 
 from jetspark.errors import JetsparkError
 from jetspark.spark.queries import source_options, start_writing
-from jetspark.spark.sink import JetStreamBatchWriter
 from jetspark.spark.sink_options import look_at, parse_sink_options
+from jetspark.spark.stream_sink import JetStreamBatchWriter
 
 
 @pytest.fixture

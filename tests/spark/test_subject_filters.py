@@ -12,7 +12,7 @@ from tests.support.streams import Admin
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 from jetspark.spark.options import parse_options
-from jetspark.spark.reading import streams_facts
+from jetspark.spark.source_streams import streams_facts
 
 
 @pytest.fixture

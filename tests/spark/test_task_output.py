@@ -24,8 +24,8 @@ from tests.support.lake import Lake
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse.new_files import NewFile
 from jetspark.spark import task_output
+from jetspark.spark.debezium_schema import with_event_schema
 from jetspark.spark.failures import explain
-from jetspark.spark.infer import with_event_schema
 from jetspark.spark.lakehouse.growth import Growth
 from jetspark.spark.task_output import TaskOutput
 

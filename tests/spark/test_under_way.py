@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.streams import Admin
 
-from jetspark.spark.lag import RowsUnderWay
+from jetspark.spark.scanned_rows import RowsUnderWay
 
 pytestmark = pytest.mark.spark
 

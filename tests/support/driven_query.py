@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from jetspark.connection.options import ConnectOptions
 from jetspark.spark.options import parse_options
-from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.stream_reader import JetStreamStreamReader
 from jetspark.spark.versions import limits
 
 

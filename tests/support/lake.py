@@ -15,7 +15,7 @@ from tests.support.table_readers import rows_of
 
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.lag import Progress
+from jetspark.spark.query_progress import Progress
 
 
 class Lake:

@@ -9,7 +9,7 @@ from typing import Any
 
 from jetspark.errors import JetsparkError
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.stream_reader import JetStreamStreamReader
 
 
 class Query:

@@ -52,7 +52,7 @@ _DECODERS = {"wire/documents.py", "wire/_python_kernel.py"}
 # Those that turn every error of a decoder into an answer of their own.
 _DECODERS |= {"jetstream/fast_ingest.py", "lakehouse/quarantine.py", "codecs/unknown_fields.py"}
 _DECODERS |= {"lakehouse/upserts.py", "spark/lakehouse/commits.py"}
-_DECODERS |= {"spark/infer.py", "bulk/json_shape.py", "registry/compatibility.py"}
+_DECODERS |= {"spark/infer_schema.py", "bulk/json_shape.py", "registry/compatibility.py"}
 _DECODERS |= {f"codecs/{one}.py" for one in ("avro_schema", "cloudevents", "codec")}
 _DECODERS |= {f"codecs/{one}.py" for one in ("connect", "debezium", "json_schema", "json_decoder")}
 # What Spark, its JVM and our own processes wrote.

@@ -170,7 +170,7 @@ def ingest(
             source["subjects"] = subjects
         source |= table.payloads.options() | further
         if table.payloads.decode == "debezium":
-            from jetspark.spark.infer import with_event_schema
+            from jetspark.spark.debezium_schema import with_event_schema
 
             source = dict(with_event_schema(source))
         if to is None or infer:
@@ -267,7 +267,7 @@ def _given(options: Mapping[str, str], names: Sequence[str]) -> str | None:
 
 def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messages: int) -> None:
     """The schema of a sample, for each table: what goes behind --json is on standard output."""
-    from jetspark.spark.infer import infer
+    from jetspark.spark.infer_schema import infer
 
     found = infer(source, to, messages)
     if outcome.as_json:
@@ -321,7 +321,8 @@ def check_source(source: dict[str, str], *, is_new: bool) -> None:
     `is_new`: there is no checkpoint, so reading begins where the options say.
     """
     from jetspark.spark.options import parse_options
-    from jetspark.spark.reading import check_start, streams_facts
+    from jetspark.spark.positions import check_start
+    from jetspark.spark.source_streams import streams_facts
 
     options = parse_options(source).for_streaming()
     streams_facts(options)

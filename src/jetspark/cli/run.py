@@ -16,8 +16,8 @@ from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
 
 if TYPE_CHECKING:
-    from jetspark.spark.lag import Progress
     from jetspark.spark.pipeline_file import SinkTable
+    from jetspark.spark.query_progress import Progress
 
 _NOT_CHECKED = (
     "Not checked: the rows themselves, and whether folders of other machines are writable."

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from jetspark.cli.lineage import Lineage
     from jetspark.cli.signals import Stop
     from jetspark.connection.options import ConnectOptions
-    from jetspark.spark.lag import Progress as QueryProgress
-    from jetspark.spark.lag import RowsUnderWay
     from jetspark.spark.query_metrics import QueryMetrics
+    from jetspark.spark.query_progress import Progress as QueryProgress
+    from jetspark.spark.scanned_rows import RowsUnderWay
 
 logger = logging.getLogger("jetspark.cli")
 
@@ -258,14 +258,9 @@ def quiet_spark(
         from pyspark.errors import AnalysisException, PySparkException
 
         from jetspark.spark.failures import explain
-        from jetspark.spark.session import (
-            WrongSettingError,
-            close_session,
-            last_words,
-            local_session,
-            short_job,
-            warm_up,
-        )
+        from jetspark.spark.jvm import WrongSettingError, last_words
+        from jetspark.spark.session import close_session, local_session, short_job
+        from jetspark.spark.warm_up_job import warm_up
 
     master, quiet = flags.master, flags.quiet
     with temporary_folder("jetspark-spark-") as folder:
@@ -491,7 +486,7 @@ class Watch:
         from pyspark.errors import StreamingQueryException
 
         from jetspark.spark.failures import explain
-        from jetspark.spark.lag import Progress as QueryProgress
+        from jetspark.spark.query_progress import Progress as QueryProgress
 
         self.done = {name: QueryProgress() for name in queries}
         failure = None
@@ -596,7 +591,7 @@ class Watch:
         return (rows - lines[0][1]) / max(now - lines[0][0], 0.001)
 
     def _rows_under_way(self, query: StreamingQuery) -> int:
-        from jetspark.spark.lag import RowsUnderWay
+        from jetspark.spark.scanned_rows import RowsUnderWay
 
         if query not in self._under_way:
             self._under_way[query] = RowsUnderWay(query)

@@ -18,10 +18,11 @@ from jetspark.lakehouse.batches import commit_files, wrote_as
 from jetspark.lakehouse.formats import find_table
 from jetspark.lakehouse.table import Changes, Table
 from jetspark.lakehouse.upserts import Upsert
-from jetspark.spark.checkpoints import local_path, read_checkpoint
+from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.local_folders import local_path
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.reading import leaders
+from jetspark.spark.source_streams import leaders
 
 _BUCKET, _KEY, _REVISION = "bucket", "key", "revision"
 _COLUMNS = (_BUCKET, _KEY, _REVISION)

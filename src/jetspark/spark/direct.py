@@ -38,12 +38,12 @@ from jetspark.spark.lakehouse.options import (
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.lakehouse.target import Target, TaskFiles, check_fit, prepare_for_query
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.reading import RangePartition, read_partition
+from jetspark.spark.partitions import RangePartition, read_partition
 from jetspark.spark.rows_under_way import reporting
 from jetspark.spark.sequence_order import ordered_tables
-from jetspark.spark.sink import query_id
+from jetspark.spark.sink_tasks import query_id
 from jetspark.spark.source import JetStreamDataSource
-from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.stream_reader import JetStreamStreamReader
 from jetspark.spark.table_rows import RowMaker, RowsOf, rows_by_table
 from jetspark.spark.task_output import COLUMN, TaskOutput, make_secret, report
 from jetspark.spark.versions import of_arrow, register, stream_reader

@@ -32,7 +32,7 @@ from jetspark.lakehouse.partitions import PartitionBy, join_partitions
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.reserved_names import check_names
 from jetspark.spark import bucket_table
-from jetspark.spark.checkpoints import local_path, read_checkpoint
+from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.direct import flow_into, register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import (
@@ -56,19 +56,22 @@ from jetspark.spark.lakehouse.options import (
 )
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns
+from jetspark.spark.local_folders import local_path
 from jetspark.spark.made_columns import DAY, FLAGS, OTHER_FIELDS, day_of, made_columns
-from jetspark.spark.offsets import copies_found, from_json
+from jetspark.spark.offsets import from_json
 from jetspark.spark.option_values import join_names
 from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.positions import ends
 from jetspark.spark.queries import (
     CHECKPOINT_IN_TABLE,
     is_in_use,
     source_options,
     start_writing,
 )
-from jetspark.spark.reading import ends, leaders, streams_facts
 from jetspark.spark.retry_quarantine import Tried, as_written, check_records, try_again
 from jetspark.spark.sequence_order import check_order
+from jetspark.spark.source_streams import leaders, streams_facts
+from jetspark.spark.stream_identity import copies_found
 from jetspark.spark.table_rows import RowsOf
 from jetspark.validation import path_of
 from jetspark.wire.documents import decode_document

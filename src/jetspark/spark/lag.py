@@ -1,4 +1,4 @@
-"""The progress of queries: rows and lag from reports, by a listener, and during a batch.
+"""Lag and row counts of queries, from Spark's progress reports, and a listener that follows them.
 
 The lag of a stream is the number of sequences between the end of the last batch and the end of the
 stream at that time; deleted messages count.
@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming import listener
 
-from jetspark.spark.rows_under_way import rows_under_way
-
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
+    pass
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -143,108 +139,3 @@ class LagListener(listener.StreamingQueryListener):
     def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:
         """Forget the query."""
         self._latest.pop(self._names.pop(str(event.id), ""), None)
-
-
-_KEPT = 1000
-
-
-@dataclass(slots=True)
-class Progress:
-    """The totals of a running query, from Spark's progress reports."""
-
-    rows: int = 0
-    """Rows written since the start."""
-    rows_per_second: float = 0.0
-    """Rows per second of the last batch with rows."""
-    lag: int | None = None
-    """Sequences in the stream after the last batch, at that time."""
-    aside: int = 0
-    """Records quarantined since the start."""
-    left_out: int = 0
-    """Messages since the start that are no rows by their format, such as heartbeats of Debezium."""
-    batches: int = 0
-    """Batches with rows."""
-    seconds: list[float] = field(default_factory=list)
-    """How long the last of them took; who reads them removes them."""
-    ends: dict[str, int] = field(default_factory=dict)
-    """The next sequence of each stream after the last batch."""
-    _batch: int = -1
-
-    def update(self, query: StreamingQuery) -> bool:
-        """Add new reports; returns whether there were any."""
-        new = False
-        for report in query.recentProgress:
-            if report["batchId"] <= self._batch or not report["numInputRows"]:
-                continue
-            self._batch = report["batchId"]
-            self.batches += 1
-            figures = figures_of(report)
-            self.rows += figures.rows
-            self.aside += figures.aside
-            self.left_out += figures.left_out
-            self.rows_per_second = figures.rows_per_second
-            self.seconds.append(report.get("durationMs", {}).get("triggerExecution", 0) / 1000)
-            del self.seconds[:-_KEPT]
-            for source in report["sources"]:
-                streams = streams_in(source["endOffset"])
-                self.ends |= {name: one["next"] for name, one in streams.items()}
-            new = True
-        if query.lastProgress is not None:
-            self.lag = lag_of(query.lastProgress)
-        return new
-
-
-# -------------------------------------------------------------------------------------------------
-# How many rows a running batch has read so far: what its tasks tell (`told`), or else the figures
-# of Spark's user interface.
-#
-# Executors report the rows of running tasks with their heartbeats, every ten seconds by default
-# (`spark.executor.heartbeatInterval`). The bytes that Spark shows beside them are no use: with
-# several partitions it adds up running totals.
-
-
-_ROWS = "number of output rows"
-_SCANS = "MicroBatchScan", "BatchScan"
-
-
-class RowsUnderWay:
-    """The rows that a query's first batch has read so far, or without a query all that a session,
-    the JVM's, has read, also of files. Not for Spark Connect."""
-
-    def __init__(self, query: StreamingQuery | None, session: Any = None) -> None:
-        if query is not None:
-            session = query._jsq.sparkSession()
-        self._store: Any = session.sharedState().statusStore()
-        self._query = "" if query is None else str(query.id)
-        self._run = "" if query is None else f"runId = {query.runId}"
-        self._names = (*_SCANS, "Scan ") if query is None else _SCANS
-        self._scans: dict[int, list[int]] = {}
-        """The accumulators of scanned rows, by execution; a batch has several executions."""
-
-    def count(self) -> int:
-        """0 before the batch has begun."""
-        if rows := rows_under_way(self._query):
-            return rows
-        with suppress(Py4JJavaError):  # what Spark has just dropped
-            for one in _items(self._store.executionsList()):
-                if self._run in one.description():
-                    rows += self._rows_of(one.executionId())
-        return rows
-
-    def _rows_of(self, execution: int) -> int:
-        if execution not in self._scans:
-            self._scans[execution] = [
-                metric.accumulatorId()
-                for node in _items(self._store.planGraph(execution).allNodes())
-                if node.name().startswith(self._names)
-                for metric in _items(node.metrics())
-                if metric.name() == _ROWS
-            ]
-        found = self._store.executionMetrics(execution)
-        values = map(found.get, self._scans[execution])
-        return sum(int(one.get().replace(",", "")) for one in values if one.isDefined())
-
-
-def _items(sequence: Any) -> Iterator[Any]:
-    """The items of a Scala Seq."""
-    return map(sequence.apply, range(sequence.size()))

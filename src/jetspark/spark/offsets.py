@@ -16,14 +16,11 @@ Spark compares offsets as JSON text, so the keys have one canonical order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jetspark.bulk.many_streams import fetch_message_times
-from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import LastMessage, Witness
-from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError
+from jetspark.errors import ConfigError
 
 _VERSION = 1
 
@@ -112,43 +109,3 @@ def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
         }
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ConfigError(f"The checkpoint's offset cannot be read: {error!r}.") from None
-
-
-# -------------------------------------------------------------------------------------------------
-# Whether streams were replaced by older copies of themselves, which have the same creation time.
-#
-# Planning detects a copy while it is shorter than the stream was. Later only a message shows it:
-# the one that was the last when the offset was planned now has another time. If that is gone
-# (deleted, removed by limits), nothing shows it.
-
-
-def copies_found(
-    api: StreamAPI, offsets: Mapping[str, StreamOffset], advice: str
-) -> list[DataLossError]:
-    """An error for each stream that is a copy now; one request for each stream.
-
-    `advice` ends the messages. Raises the errors of `fetch_message_times`.
-    """
-    last = {name: offset.last for name, offset in offsets.items() if offset.last is not None}
-    found = fetch_message_times(api, {name: one.seq for name, one in last.items()})
-    return [
-        _error(name, offsets[name].next, last[name], ns, advice)
-        for name, ns in found.items()
-        if ns != last[name].ns and _is_same(api, name, offsets[name].created)
-    ]
-
-
-def _is_same(api: StreamAPI, name: str, created: str) -> bool:
-    """Whether the stream was not recreated, which planning and readers detect."""
-    try:
-        return api.stream(name).created == created
-    except StreamNotFoundError:
-        return False
-
-
-def _error(name: str, begin: int, last: LastMessage, now: int, advice: str) -> DataLossError:
-    sentence = (
-        f"{last.replaced(name, now)}, so messages before sequence {begin} may never have been "
-        f"read. {advice}"
-    )
-    return DataLossError(name, last.seq, last.seq, sentence.strip())

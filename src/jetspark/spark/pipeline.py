@@ -19,7 +19,7 @@ from jetspark.lakehouse.formats import absolute, in_catalog
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.nearest import check_column
-from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
+from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.direct import Flow, flow_into, register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import decode_json
@@ -28,6 +28,7 @@ from jetspark.spark.lakehouse.growth import has_grown
 from jetspark.spark.lakehouse.options import TABLES, when_following
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_fit, rows_given
+from jetspark.spark.local_folders import check_way, local_path
 from jetspark.spark.made_columns import DAY, day_of
 from jetspark.spark.option_values import with_names_of_spark
 from jetspark.spark.options import SourceOptions
@@ -38,12 +39,12 @@ from jetspark.spark.queries import (
     start_writing,
     streaming_sources,
 )
-from jetspark.spark.reading import created, streams_facts
 from jetspark.spark.retry_quarantine import Tried, check_records
 from jetspark.spark.retry_quarantine import try_again as try_records_again
 from jetspark.spark.sequence_order import check_order, ordered_tables
 from jetspark.spark.sink_options import SinkOptions, check_new_writer, look_at, register_name
 from jetspark.spark.source import check_written
+from jetspark.spark.source_streams import created, streams_facts
 from jetspark.spark.table_rows import RowsOf
 from jetspark.subjects import subjects_overlap
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from jetspark.bulk.fixed_range import Position, check_exists, head, tail
@@ -282,77 +282,3 @@ def batch_ranges(
 ) -> list[SequenceRange]:
     """The ranges between two offsets, in the order of the streams' names."""
     return [batch_range(name, start.get(name), end[name], subjects) for name in sorted(end)]
-
-
-# -- partitions ------------------------------------------------------------------------------
-
-
-MAX_PARTS = 10_000
-"""Of a range."""
-
-
-def split(wanted: SequenceRange, *, min_partitions: int, max_records: int) -> list[SequenceRange]:
-    """`min_partitions` of nearly equal length, none of them empty; more where one would have more
-    than `max_records` sequences, but at most `MAX_PARTS`: a purge can leave a gap of any length."""
-    length = len(wanted)
-    count = min(length, max(min_partitions, min(-(-length // max_records), MAX_PARTS)))
-    return [
-        replace(
-            wanted,
-            start=wanted.start + length * index // count,
-            end=wanted.start + length * (index + 1) // count,
-            # Only the head of the first partition may have been removed without a loss.
-            from_earliest=wanted.from_earliest and index == 0,
-            witness=None if index else wanted.witness,
-        )
-        for index in range(count)
-    ]
-
-
-def split_all(
-    ranges: Iterable[SequenceRange], *, min_partitions: int, max_records: int
-) -> list[SequenceRange]:
-    """Partitions of several ranges, each getting its share of `min_partitions` by length."""
-    filled = [one for one in ranges if len(one)]
-    total = sum(map(len, filled))
-    return [
-        part
-        for one in filled
-        for part in split(
-            one,
-            min_partitions=max(1, -(-min_partitions * len(one) // total)),
-            max_records=max_records,
-        )
-    ]
-
-
-_RANGE_COST = 1_000
-"""A range costs about as much as so many messages: its consumer and its checks, 1 ms."""
-TASK_COST = 64_000
-"""Partitions get about this many messages, since each Spark task costs 15 to 60 ms.
-
-A range of fewer sequences does not use a snapshot, which would save about 40 ms for so many
-messages, but needs a task of its own.
-"""
-
-
-def shared(
-    parts: Iterable[SequenceRange], *, min_partitions: int, max_records: int
-) -> list[tuple[SequenceRange, ...]]:
-    """Ranges by partition: small neighbours share one, of at most `max_records` sequences, while
-    there are at least `min_partitions`."""
-    parts = list(parts)
-    total = sum(len(one) + _RANGE_COST for one in parts)
-    most = min(TASK_COST, total // min_partitions)
-    partitions: list[tuple[SequenceRange, ...]] = []
-    cost = records = 0
-    for number, one in enumerate(parts):
-        cost += len(one) + _RANGE_COST
-        records += len(one)
-        missing = min_partitions - len(partitions)
-        if partitions and cost <= most and records <= max_records and len(parts) - number > missing:
-            partitions[-1] += (one,)
-        else:
-            partitions.append((one,))
-            cost, records = len(one) + _RANGE_COST, len(one)
-    return partitions

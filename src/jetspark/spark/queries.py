@@ -19,8 +19,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from jetspark.errors import ConfigError
-from jetspark.spark.checkpoints import local_path, query_id, remove_incomplete_start
+from jetspark.spark.checkpoints import query_id, remove_incomplete_start
 from jetspark.spark.failures import NO_WORKER, explain
+from jetspark.spark.local_folders import local_path
 from jetspark.spark.options import ENDINGS, SourceOptions, parse_options
 from jetspark.spark.versions import CHECKPOINTS, HAS_LIMITS, end_when_idle
 

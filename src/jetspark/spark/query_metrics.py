@@ -30,11 +30,14 @@ from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.errors import JetsparkError
 from jetspark.metrics.endpoint import Durations, Health, collected, family, serving
-from jetspark.spark.checkpoints import finished_offsets, local_path
-from jetspark.spark.lag import Progress, RowsUnderWay, streams_in
+from jetspark.spark.checkpoints import finished_offsets
+from jetspark.spark.lag import streams_in
 from jetspark.spark.lakehouse.ledger import TableLedger, Written
+from jetspark.spark.local_folders import local_path
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.queries import sources_in
+from jetspark.spark.query_progress import Progress
+from jetspark.spark.scanned_rows import RowsUnderWay
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, format_of, in_catalog
 from jetspark.nearest import meant
-from jetspark.spark.checkpoints import local_path
 from jetspark.spark.direct import register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import KEPT
@@ -29,6 +28,7 @@ from jetspark.spark.lakehouse.options import (
     lakehouse_format,
     parse_lakehouse_options,
 )
+from jetspark.spark.local_folders import local_path
 from jetspark.spark.sink_options import parse_sink_options
 from jetspark.validation import path_of
 

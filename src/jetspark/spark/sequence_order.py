@@ -19,7 +19,8 @@ from jetspark.lakehouse.formats import find_table
 from jetspark.lakehouse.table import Table
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.reading import ORDER_BY_TIME, goes_on, streams_facts
+from jetspark.spark.source_streams import streams_facts
+from jetspark.spark.stream_identity import ORDER_BY_TIME, goes_on
 from jetspark.timestamps import parse_isotime
 
 _COLUMNS = ("seq", "timestamp", "stream")

@@ -11,271 +11,29 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkContext, java_gateway
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jetspark.errors import ConfigError, SparkUnavailableError
-from jetspark.spark.failures import blamed_setting, explain
+from jetspark.errors import ConfigError
+from jetspark.spark.failures import explain
 from jetspark.spark.fast_start.class_archive import class_archive
 from jetspark.spark.fast_start.workers import ForkServer, start_fork_server
 from jetspark.spark.java import find_java
+from jetspark.spark.jvm import SessionStart, WrongSettingError, activate, forget, kill, open_log
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-# -------------------------------------------------------------------------------------------------
-# The JVM of a Spark session, started so that it can be ended at any moment.
-#
-# PySpark starts it by a shell script in the program's process group, where Ctrl-C reaches what the
-# script has started; if PySpark is interrupted while it waits, it loses track of the process, and
-# nothing can end it. So PySpark is called in a thread, which signals do not interrupt, and we
-# record the process and give it its own process group.
-
-
-_EXIT_SECONDS = 20.0
-_VARIABLE = "SPARK_SUBMIT_OPTS"
-# A JVM's messages about its own end, and log4j's errors.
-_LAST_WORDS = re.compile(
-    r"^(?:Exception in thread \S+ [\w.$]+: |Error: |\S+ \S+ ERROR \w+: "
-    r"|(?=Invalid|Unrecognized))(.+)$",
-    re.MULTILINE,
-)
-
-
-started: subprocess.Popen[bytes] | None = None
-"""The last started JVM, also while it starts or ends and PySpark has no link to it."""
-
-
-class WrongSettingError(SparkUnavailableError):
-    """One of the caller's settings prevented Spark's start."""
-
-    def __init__(self, setting: str, reason: str) -> None:
-        super().__init__(f"{setting}: {reason}")
-        self.setting = setting
-        self.reason = reason
-
-
-class SessionStart:
-    """Starts a JVM with a session. `log_file`: instead of standard error.
-
-    `options`: the JVM's, before those of the configuration. `settings`: the caller's, which errors
-    name. `folder`: one that only this user can open.
-    """
-
-    def __init__(
-        self,
-        builder: SparkSession.Builder,
-        log_file: Path | None,
-        options: Sequence[str],
-        settings: Mapping[str, str],
-        folder: Path,
-    ) -> None:
-        self._builder = builder
-        self._folder = folder
-        self._log_file = log_file
-        self._log_start = log_file.stat().st_size if log_file and log_file.exists() else 0
-        self._options = options
-        self._settings = settings
-        self._started: Future[SparkSession] = Future()
-        self._lock = threading.Lock()
-        self._is_wanted = True
-        self._jvm: subprocess.Popen[bytes] | None = None
-
-    def session(self) -> SparkSession:
-        """The session. Raises SparkUnavailableError; after an exception that interrupts the wait,
-        nothing is left running."""
-        thread = threading.Thread(target=self._start, name="jetspark-spark", daemon=True)
-        try:
-            thread.start()
-            wait([self._started])
-            failure = self._started.exception()
-            if failure is None:
-                activate(self._started.result())
-        except BaseException:
-            with self._lock:
-                self._is_wanted = False
-            if self._jvm is not None:
-                kill(self._jvm)
-            wait([self._started], _EXIT_SECONDS)
-            forget()
-            raise
-        if failure is None:
-            return self._started.result()
-        code = None if self._jvm is None else self._jvm.poll()
-        # Spark's own message, or the log's if the JVM ended before it could send one.
-        ended = self._jvm is None or code is not None
-        said = (ended and last_words(self._log_file, self._log_start)) or explain(failure)
-        reason = f"Spark did not start: {said}"
-        blamed = blamed_setting(failure, reason, self._settings)
-        forget()  # while the JVM exists
-        if self._jvm is not None:
-            kill(self._jvm)
-        if blamed is not None:
-            raise WrongSettingError(*blamed) from failure
-        if code is not None:
-            reason = f"{reason.rstrip('.')}; the JVM's exit code is {code}."
-        raise SparkUnavailableError(reason) from failure
-
-    def _start(self) -> None:
-        try:
-            with (
-                _opened(self._log_file) as log,
-                _popen(lambda *arguments, **options: self._launch(log, arguments, options)),
-            ):
-                session = self._builder.getOrCreate()
-            session.sparkContext.setLogLevel("WARN")
-            # Otherwise the first query would create it, and fail for a wrong setting of SQL.
-            session._jsparkSession.sessionState()
-            self._started.set_result(session)
-        except BaseException as failure:
-            self._started.set_exception(failure)
-
-    def _launch(
-        self, log: IO[bytes] | None, arguments: tuple[Any, ...], options: dict[str, Any]
-    ) -> subprocess.Popen[bytes]:
-        if log is not None:
-            options["stderr"] = log  # for sinks that print to standard output
-        if self._options:
-            # Spark's script passes this variable to the JVM, before the configuration's options.
-            quoted = [f'"{option}"' for option in self._options]
-            before = options["env"].get(_VARIABLE, "")
-            options["env"][_VARIABLE] = " ".join([before, *quoted]).strip()
-        # PySpark's function, to ignore SIGINT, would run in a fork of this process, in which
-        # handlers of libraries may crash. Signals of the terminal reach no other process group.
-        options.pop("preexec_fn", None)
-        if os.name == "posix":
-            options["process_group"] = 0
-        command, *others = arguments
-        command = _with_settings_in_file(command, self._folder / "settings")
-        jvm: subprocess.Popen[bytes] = subprocess.Popen(command, *others, **options)  # noqa: S603
-        global started
-        with self._lock:
-            self._jvm = started = jvm
-            is_wanted = self._is_wanted
-        if not is_wanted:
-            kill(jvm)
-        return jvm
-
-
-def _opened(log_file: Path | None) -> AbstractContextManager[IO[bytes] | None]:
-    """The log, which only this user can read if it is new: it may have rows in it."""
-    if log_file is None:
-        return nullcontext()
-    return open(log_file, "ab", opener=partial(os.open, mode=0o600))
-
-
-def _with_settings_in_file(command: Sequence[str], file: Path) -> list[str]:
-    """Spark's command with its settings in a file, which only this user can read: whoever is on the
-    machine sees the arguments of all processes."""
-    arguments, left, settings = iter(command), list[str](), list[str]()
-    for one in arguments:
-        if one == "--conf":
-            settings.append(next(arguments))
-        else:
-            left.append(one)
-    if not settings or "--properties-file" in left:  # which would replace this one
-        return list(command)
-    with open(file, "w", encoding="utf-8", opener=partial(os.open, mode=0o600)) as properties:
-        properties.writelines(map(_property, settings))
-    return [left[0], "--properties-file", str(file), "--load-spark-defaults", *left[1:]]
-
-
-def _property(setting: str) -> str:
-    """NAME=VALUE as a line of a file of Java's properties."""
-    name, _, value = setting.partition("=")
-    return f"{_escaped(name)}={_escaped(value)}\n"
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"[^\w.\-/\U00010000-\U0010ffff]", lambda one: f"\\u{ord(one[0]):04x}", text)
-
-
-def last_words(log_file: Path | None, start: int = 0) -> str:
-    """Why a JVM ended, from this byte of its log on; empty if the log has no reason."""
-    if log_file is None or not log_file.exists():
-        return ""
-    found = _LAST_WORDS.search(log_file.read_bytes()[start:].decode("utf-8", "replace"))
-    return found[1].strip() if found else ""
-
-
-def activate(session: SparkSession) -> None:
-    """Make the session active, since Spark finds Python's formats through the thread's session."""
-    jvm: Any = session._jvm
-    jvm.SparkSession.setActiveSession(session._jsparkSession)
-
-
-def forget() -> None:
-    """Drop PySpark's link to the JVM before that ends."""
-    if SparkContext._gateway is not None:
-        # Py4J's thread for garbage sends commands, and prints a traceback when one fails.
-        SparkContext._gateway._gateway_client.is_connected = False
-        with suppress(Exception):
-            SparkContext._gateway.shutdown()
-    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = None
-
-
-def kill(jvm: subprocess.Popen[bytes]) -> None:
-    """End the JVM and everything that it started, if it is running."""
-    if jvm.poll() is None:
-        with suppress(ProcessLookupError):
-            if os.name == "posix":
-                os.killpg(jvm.pid, signal.SIGKILL)
-            else:
-                jvm.kill()
-    jvm.wait()
-
-
-@contextmanager
-def _popen(function: Any) -> Iterator[None]:
-    """PySpark starts its JVM with this function, which is the only access to the process."""
-    module: Any = java_gateway
-    before, module.Popen = module.Popen, function
-    try:
-        yield
-    finally:
-        module.Popen = before
-
-
-# -------------------------------------------------------------------------------------------------
-# A job that does nothing, during the preparation of a real one.
-#
-# Planning hardly uses a second processor. Meanwhile this job makes the JVM load its classes, and
-# start the Python workers of later tasks. They import this module, so it imports little.
-
-
-def warm_up(session: SparkSession) -> None:
-    """Start it without waiting for its end."""
-    threading.Thread(target=_do_nothing, args=(session,), name="warm-up", daemon=True).start()
-
-
-def _do_nothing(session: SparkSession) -> None:
-    with suppress(Exception):  # the session has already ended
-        rows = session.range(0, 2, 1, 2).selectExpr("from_json(concat('{}', id), 'id INT') AS one")
-        rows = rows.mapInArrow(_the_same, rows.schema)
-        rows.write.format("noop").mode("overwrite").save()
-
-
-def _the_same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
-
-
-# -------------------------------------------------------------------------------------------------
-# The session of a program, which has one JVM.
+    pass
 
 
 _JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
@@ -452,7 +210,7 @@ def _forked_workers(
     server = None
     try:
         folder.mkdir(0o700)
-        with _opened(log_file) as log:
+        with open_log(log_file) as log:
             server = start_fork_server(folder, master, conf, log)
         with nullcontext() if server is None else server.as_python():
             yield server

@@ -18,7 +18,8 @@ from jetspark.errors import ConfigError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.nearest import meant
 from jetspark.spark import option_values as values
-from jetspark.spark.checkpoints import place, read_checkpoint
+from jetspark.spark.checkpoints import read_checkpoint
+from jetspark.spark.local_folders import place
 from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
 from jetspark.spark.options import OF_SCHEMA, READING_ONLY, with_lookup
 from jetspark.subjects import check_name, subject_matches, subjects_overlap

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.functions import col, from_json
 
-from jetspark.spark import session
+from jetspark.spark import jvm, session
 
 _ROWS = 1000
 _EXIT_SECONDS = 300.0
@@ -89,8 +89,8 @@ def end_with_parent(file: Path, folder: Path) -> None:
     A JVM that sees its Python end would still write it.
     """
     os.read(0, 1)  # not sys.stdin: its lock would stop an orderly end
-    if session.started is not None:
-        session.kill(session.started)
+    if jvm.started is not None:
+        jvm.kill(jvm.started)
     file.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)

@@ -44,9 +44,10 @@ from jetspark.lakehouse.new_files import NewFile, Storage, by_table, portable, r
 from jetspark.lakehouse.small_files import merge_small_files, size_due
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.lakehouse.upserts import Deletes, remove
-from jetspark.spark.checkpoints import local_path, planned_offsets
+from jetspark.spark.checkpoints import planned_offsets
 from jetspark.spark.lakehouse.ledger import TableLedger
 from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.local_folders import local_path
 
 logger = logging.getLogger("jetspark.lakehouse")
 

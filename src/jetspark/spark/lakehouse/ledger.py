@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from jetspark.lakehouse.new_files import NewFile
-from jetspark.spark.checkpoints import local_path
+from jetspark.spark.local_folders import local_path
 
 _NAME = ".jetspark.tables"
 NONE = -1

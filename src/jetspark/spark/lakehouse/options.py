@@ -21,9 +21,9 @@ from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Deletes, Upsert
 from jetspark.nearest import meant
 from jetspark.spark import option_values as values
-from jetspark.spark.checkpoints import place
 from jetspark.spark.lakehouse import letters
 from jetspark.spark.lakehouse.letters import LetterStream
+from jetspark.spark.local_folders import place
 from jetspark.spark.versions import in_arrow
 
 PREFIX = "jetspark-"

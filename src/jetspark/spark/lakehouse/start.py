@@ -14,16 +14,10 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import check_name, last_batch
 from jetspark.lakehouse.formats import check_empty, find_table
 from jetspark.lakehouse.table import Table
-from jetspark.spark.checkpoints import (
-    CheckpointState,
-    check_way,
-    held_in,
-    local_path,
-    place,
-    read_checkpoint,
-)
+from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
 from jetspark.spark.lakehouse.ledger import TableLedger
 from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.local_folders import check_way, held_in, local_path, place
 
 
 def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = False) -> None:

@@ -45,14 +45,15 @@ from jetspark.lakehouse.upserts import DESCRIPTION, as_flags, description_of, re
 from jetspark.reserved_names import BARE_PAYLOAD
 from jetspark.reserved_names import check_names as check_reserved
 from jetspark.spark import task_output
-from jetspark.spark.checkpoints import CheckpointState, local_path, read_checkpoint
+from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
 from jetspark.spark.json_payloads import KEPT
 from jetspark.spark.lakehouse import listed
 from jetspark.spark.lakehouse.commits import AT_A_TIME, BatchCommits, read_records
 from jetspark.spark.lakehouse.growth import NEW, Growth, Growths, grow, no_fields, united
 from jetspark.spark.lakehouse.ledger import NONE, TableLedger
 from jetspark.spark.lakehouse.options import STOP, LakehouseOptions
-from jetspark.spark.sink import all_answers, batch_of_query, needed_query_id
+from jetspark.spark.local_folders import local_path
+from jetspark.spark.sink_tasks import all_answers, batch_of_query, needed_query_id
 from jetspark.spark.task_output import TaskOutput
 from jetspark.spark.versions import DataSourceStreamArrowWriter, in_arrow
 

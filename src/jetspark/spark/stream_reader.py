@@ -13,7 +13,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -25,100 +25,21 @@ import jetspark.errors as errors
 from jetspark.bulk.fixed_range import tail
 from jetspark.bulk.link_pool import pool
 from jetspark.bulk.losses import Loss, report_loss
-from jetspark.bulk.standing_consumer import StandingConsumer
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts, Witness
-from jetspark.spark import claims, planning
+from jetspark.spark import interest_consumer, planning
 from jetspark.spark.claims import Claims
 from jetspark.spark.failures import without_traceback
-from jetspark.spark.offsets import StreamOffset, copies_found, from_json, to_json, token_of
+from jetspark.spark.offsets import StreamOffset, from_json, to_json, token_of
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.reading import (
-    RangePartition,
-    backfilled,
-    begin,
-    check_go_on,
-    check_subjects,
-    ends,
-    leaders,
-    plan,
-    read_partition,
-    streams_facts,
-)
+from jetspark.spark.partitions import RangePartition, backfilled, plan, read_partition
+from jetspark.spark.positions import begin, ends
+from jetspark.spark.progress_consumer import ProgressConsumer
+from jetspark.spark.source_streams import check_subjects, leaders, streams_facts
+from jetspark.spark.stream_identity import check_go_on, copies_found
 from jetspark.spark.versions import limits
 
 logger = logging.getLogger("jetspark.spark")
-
-# -- option progressConsumer: shows a query's progress to NATS tools ------------------------------
-#
-# Each stream gets a durable pull consumer of that name, positioned after the last message of the
-# finished batches. So `nats consumer info`, `nats consumer report` and exporters show the position,
-# and the unread messages as unprocessed. Nobody reads through it, and nothing depends on it, since
-# only the checkpoint counts. If it cannot be moved, a warning is logged, and the move is tried
-# again a minute later. It stays when the query ends; `nats consumer rm` removes it.
-#
-# A query that finds its consumer moved back leaves it to the other query that must have moved it,
-# and is behind.
-
-
-DESCRIPTION = "jetspark: shows where a Spark query is; nobody reads from it"
-
-_CALL_SECONDS = 2.0  # it is only displayed, and must not delay a query
-_PAUSE_SECONDS = 60.0
-
-
-class ProgressConsumer:
-    """The progress consumers of one query, one in each stream; moved by the driver."""
-
-    def __init__(self, options: SourceOptions, name: str) -> None:
-        self._options = options
-        self._name = name
-        self._shown: dict[str, tuple[str, int]] = {}
-        self._not_before = -math.inf
-
-    def show(self, offsets: Mapping[str, StreamOffset]) -> None:
-        """Move them to the query's position. JetsparkError and OSError are only logged."""
-        new = {
-            stream: offset
-            for stream, offset in offsets.items()
-            if self._shown.get(stream) != (offset.created, offset.next)
-        }
-        if not new or time.monotonic() < self._not_before:
-            return
-        try:
-            with pool.link(self._options.connection) as link:
-                api = StreamAPI(link, timeout=_CALL_SECONDS)
-                for stream, offset in new.items():
-                    self._move(api, stream, offset.next)
-                    self._shown[stream] = (offset.created, offset.next)
-        except (errors.JetsparkError, OSError) as error:
-            self._not_before = time.monotonic() + _PAUSE_SECONDS
-            logger.warning("The progress consumer %s was not moved: %s", self._name, error)
-
-    def _move(self, api: StreamAPI, stream: str, sequence: int) -> None:
-        consumer = StandingConsumer(
-            api, stream, self._name, option="progressConsumer", description=DESCRIPTION
-        )
-        position = consumer.position()
-        if position is not None and position < self._shown.get(stream, ("", 0))[1]:
-            self._not_before = math.inf
-            logger.warning(
-                "The progress consumer %s shows another query, which is behind this one. For each "
-                "to be shown, give each query a name of its own in the option 'progressConsumer'.",
-                self._name,
-            )
-        elif position is None:
-            consumer.make(sequence, self._options.subjects)
-        # Recreated the first time, since an earlier run may have had other subjects, and to move it
-        # back, since a reset to before its start is refused.
-        elif stream in self._shown and position <= sequence and api.link.info.at_least(2, 14):
-            consumer.reset(sequence)
-        else:
-            consumer.delete()
-            consumer.make(sequence, self._options.subjects)
-
-
-# -- the query -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -175,7 +96,9 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             self._subjects_checked = True
             if (name := options.interest_consumer) is not None:
                 made: set[str] = set()
-                offsets = leaders(options).call(lambda api: claims.begin(api, name, offsets, made))
+                offsets = leaders(options).call(
+                    lambda api: interest_consumer.begin(api, name, offsets, made)
+                )
             self._initial = offsets
         return to_json(self._initial)
 
@@ -315,7 +238,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
                 if options.interest_consumer is None:
                     api.purge(name, offset.next, options.subjects)
                 else:
-                    claims.release(api, name, options.interest_consumer, offset.next)
+                    interest_consumer.release(api, name, options.interest_consumer, offset.next)
 
         leaders(options).call(remove)
 
@@ -342,7 +265,9 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         def look(api: StreamAPI) -> None:
             Claims(api, options, token).check(facts, offsets)
             if name is not None:
-                claims.hold(api, name, facts, offsets, fail_on_data_loss=strict, made=made)
+                interest_consumer.hold(
+                    api, name, facts, offsets, fail_on_data_loss=strict, made=made
+                )
 
         leaders(options).call(look)
         return streams_facts(options, running=True) if made else facts

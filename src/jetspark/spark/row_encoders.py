@@ -1,67 +1,39 @@
-"""df.write and df.writeStream to a stream, with one of three guarantees.
+"""Rows of a DataFrame as messages, and as entries of a Key-Value bucket.
 
-at-least-once      a task publishes its rows and waits for every ack; a task that Spark runs again
-                   publishes them again
-effectively-once   the same, with a message id that the stream remembers for its duplicate window
-exactly-once       a task stages its rows, and the driver's commit decides on them and copies them
-                   (`bulk.exactly_once`)
+| column | type | |
+|---|---|---|
+| subject | string | subject to publish to; or the option `subject` for all rows |
+| data | binary or string | payload; null is an empty payload |
+| headers | array<struct<key, value>> (as the source has it) or map<string, string> | optional |
+| msg_id | string | optional: Nats-Msg-Id, for guarantee effectively-once |
 
-Rows for a bucket are published at least once and in order, so writing them again changes no value.
+| key | string | |
+| value | binary or string | null deletes the key |
+| operation | string | optional: PUT, DEL or PURGE; without it a null value is DEL |
 
-Spark may retry a batch with other partitions, calls `abort` even after a commit whose outcome is
-not known, and creates a new writer for each of these calls. So a writer has no state, and `abort`
-removes nothing.
+The source's other columns are allowed and ignored. Headers whose names begin with "Nats-" are
+left out: they describe the message in its old stream, or are instructions that the new server
+would follow.
+
+With `encode` all columns but `headers`, `subject` without that option, and `msg_id` with the
+guarantee effectively-once are fields of the payload, in place of `data`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    WriterCommitMessage,
-)
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
 from jetspark.bulk.encoded_messages import EncodedMessage, header_block
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
-from jetspark.bulk.ledger import Ledger, TaskOutput
-from jetspark.bulk.publish import StreamPublisher
 from jetspark.codecs.codec import Codec
 from jetspark.codecs.encoder import Pairs
-from jetspark.errors import APIError, BadHeaderError, ConfigError, PipelineError
+from jetspark.errors import ConfigError
 from jetspark.kv_rules import OPERATION, Operation, check_key
 from jetspark.nearest import nearest_name
-from jetspark.retries import is_transient
-from jetspark.spark.sink_options import Guarantee, SinkOptions, SinkTarget
-from jetspark.spark.versions import DataSourceStreamArrowWriter
 from jetspark.subjects import check_publish_subject, subject_matches
-
-# -------------------------------------------------------------------------------------------------
-# Rows of a DataFrame as messages, and as entries of a Key-Value bucket.
-#
-# | column | type | |
-# |---|---|---|
-# | subject | string | subject to publish to; or the option `subject` for all rows |
-# | data | binary or string | payload; null is an empty payload |
-# | headers | array<struct<key, value>> (as the source has it) or map<string, string> | optional |
-# | msg_id | string | optional: Nats-Msg-Id, for guarantee effectively-once |
-#
-# | key | string | |
-# | value | binary or string | null deletes the key |
-# | operation | string | optional: PUT, DEL or PURGE; without it a null value is DEL |
-#
-# The source's other columns are allowed and ignored. Headers whose names begin with "Nats-" are
-# left out: they describe the message in its old stream, or are instructions that the new server
-# would follow.
-#
-# With `encode` all columns but `headers`, `subject` without that option, and `msg_id` with the
-# guarantee effectively-once are fields of the payload, in place of `data`.
-
 
 _MSG_ID = "Nats-Msg-Id"
 _OF_SERVER = "nats-"
@@ -300,159 +272,3 @@ class EntryEncoder:
                 f"{self._largest} at most."
             )
         return f"$KV.{self._bucket}.{key}".encode(), _BLOCKS[Operation(done)], payload
-
-
-# -------------------------------------------------------------------------------------------------
-# Shared by Spark's Python sinks: the query's id, and the commit messages of its tasks.
-
-
-_QUERY_ID = "sql.streaming.queryId"
-_BATCH_ID = "streaming.sql.batchId"
-Answer = TypeVar("Answer", bound=WriterCommitMessage)
-
-
-def query_id() -> str | None:
-    """The id of this task's streaming query; None if Spark does not provide it."""
-    context = TaskContext.get()
-    return (context.getLocalProperty(_QUERY_ID) if context is not None else None) or None
-
-
-def batch_of_query() -> tuple[str, int] | None:
-    """The id of this task's streaming query, and the number of the batch; None without them."""
-    query, context = query_id(), TaskContext.get()
-    batch = None if context is None else context.getLocalProperty(_BATCH_ID)
-    return None if query is None or not batch else (query, int(batch))
-
-
-def needed_query_id() -> str:
-    """The query's id. Raises PipelineError if Spark does not provide it."""
-    query = query_id()
-    if query is None:
-        raise PipelineError(
-            "Spark did not tell the query's id to the task, so exactly-once is not possible."
-        )
-    return query
-
-
-def all_answers(messages: Sequence[WriterCommitMessage | None], kind: type[Answer]) -> list[Answer]:
-    """The commit messages of all tasks, at least one. Raises PipelineError if one is missing."""
-    answers = [one for one in messages if isinstance(one, kind)]
-    if len(answers) < len(messages) or not answers:
-        raise PipelineError("Spark commits a batch although not all of its tasks have reported.")
-    return answers
-
-
-@dataclass
-class Written(WriterCommitMessage):
-    """A task's commit message: the writer, and the piece to be committed."""
-
-    writer: str
-    piece: TaskOutput
-    refused: ConfigError | BadHeaderError | APIError | None = None
-    """Why a row cannot be stored. If the task raised it, Spark would run it again, and each time
-    store the rows before this one again."""
-
-
-class _Sink:
-    """The common part of both writers.
-
-    Tasks raise the errors of `StreamPublisher.send` or `stage`, except those that a rerun cannot
-    change (ConfigError, BadHeaderError, APIError): the commit raises these, and the errors of
-    `ExactlyOnceWriter.commit`.
-    """
-
-    def __init__(self, options: SinkOptions, target: SinkTarget) -> None:
-        self._options = options
-        self._target = target
-
-    def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Written:
-        try:
-            return Written(writer, self._stored(writer, batches))
-        except (ConfigError, BadHeaderError, APIError) as error:
-            if is_transient(error):
-                raise
-            return Written(writer, TaskOutput(), error)
-
-    def _stored(self, writer: str, batches: Iterator[pa.RecordBatch]) -> TaskOutput:
-        options = self._options
-        rows = self._messages(batches)
-        if options.guarantee is Guarantee.EXACTLY_ONCE:
-            ledger = Ledger(
-                options.connection, options.stream, writer, timeout=options.publish_timeout
-            )
-            # A query's batch may be computed again with other rows; the first decision counts.
-            return stage(ledger, rows, digest=options.transaction_id is not None)
-        with StreamPublisher(
-            options.connection,
-            options.stream,
-            timeout=options.publish_timeout,
-            in_order=options.bucket is not None,
-        ) as publisher:
-            publisher.send(rows)
-        return TaskOutput(publisher.acked)
-
-    def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EncodedMessage]:
-        options, target = self._options, self._target
-        if options.bucket is not None:
-            return EntryEncoder(options.bucket, largest=target.largest).messages(batches)
-        exactly = options.guarantee is Guarantee.EXACTLY_ONCE
-        encoding = options.encoding
-        if encoding is not None:
-            msg_id = options.guarantee is Guarantee.EFFECTIVELY_ONCE
-            batches = with_payloads(encoding, batches, subject=options.subject, msg_id=msg_id)
-        return RowEncoder(
-            options.stream,
-            target.subjects,
-            subject=options.subject,
-            largest=target.largest_staged if exactly else target.largest,
-            headers=() if encoding is None else encoding.around[1],
-        ).messages(batches)
-
-    def abort(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:
-        """Nothing to do: published rows stay, and a commit removes staged ones."""
-
-    def _commit(
-        self, messages: list[WriterCommitMessage | None], batch: int, name: str | None = None
-    ) -> None:
-        options = self._options
-        for one in messages:
-            if isinstance(one, Written) and one.refused is not None:
-                raise one.refused
-        if options.guarantee is not Guarantee.EXACTLY_ONCE:
-            return
-        written = all_answers(messages, Written)
-        ExactlyOnceWriter(
-            options.connection,
-            options.stream,
-            written[0].writer,
-            name=name,
-            keep_markers=self._target.keeps_markers,
-            timeout=options.publish_timeout,
-        ).commit(
-            batch, [one.piece for one in written], lanes=options.lanes, adopt=options.adopt_ledger
-        )
-
-
-class JetStreamBatchWriter(_Sink, DataSourceArrowWriter):
-    """df.write; the batch of a transaction has number 0."""
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Runs on an executor."""
-        return self._write(self._options.transaction_id or "", iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Runs on the driver when all tasks are done."""
-        self._commit(messages, 0)
-
-
-class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
-    """df.writeStream; the writer's id is the query's, which the checkpoint keeps."""
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Runs on an executor."""
-        exactly = self._options.guarantee is Guarantee.EXACTLY_ONCE
-        return self._write(needed_query_id() if exactly else query_id() or "", iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Runs on the driver when all tasks are done, and again after a failure."""
-        self._commit(messages, batchId, self._options.name)

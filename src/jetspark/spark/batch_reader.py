@@ -1,0 +1,65 @@
+"""`spark.read.format("jetstream")`: a DataFrame is a snapshot of the range it was planned with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    InputPartition,
+)
+
+from jetspark.bulk.fixed_range import fixed_range
+from jetspark.spark.claims import Claims
+from jetspark.spark.failures import without_traceback
+from jetspark.spark.options import SourceOptions
+from jetspark.spark.partitions import (
+    RangePartition,
+    backfilled,
+    plan,
+    read_current_values,
+    read_partition,
+    snapshot,
+)
+from jetspark.spark.positions import resolve_positions
+from jetspark.spark.source_streams import leaders, streams_facts
+
+
+class JetStreamBatchReader(DataSourceReader):
+    """Plans once for each DataFrame; later messages need a new DataFrame.
+
+    `pushFilters` is deliberately not overridden: on Spark 4.3 every read then fails while
+    `spark.sql.python.filterPushdown.enabled` is off, and plans are confused while it is on.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options.for_batch()
+
+    @without_traceback
+    def partitions(self) -> list[RangePartition]:
+        """The range in parts. Raises as `streams_facts`, `Claims` and `resolve_positions`."""
+        options = self._options
+        facts = streams_facts(options, sure=True)
+        if options.sole_reader:
+            leaders(options).call(lambda api: Claims(api, options).check(facts))
+        if options.is_snapshot:
+            return [snapshot(options, one) for one in facts.values()]
+        start = resolve_positions(options, options.batch_start, facts, end=False)
+        end = resolve_positions(options, options.ending, facts, end=True)
+        return plan(
+            options,
+            [
+                backfilled(
+                    options,
+                    fixed_range(facts[name], start[name], end[name], options.subjects),
+                )
+                for name in sorted(facts)
+            ],
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs on an executor."""
+        if self._options.is_snapshot:
+            return read_current_values(self._options, partition)
+        return read_partition(self._options, partition)

@@ -1,0 +1,115 @@
+"""The option `interestConsumer`: a durable consumer that keeps messages of a stream for a query.
+
+A stream with retention `interest` keeps a message until all its consumers have acknowledged it, and
+stores none while it has no consumer. So the query has a durable consumer there, with the option's
+name, positioned before the first message that Spark's checkpoint does not cover. All messages from
+there on stay stored, and are read by direct gets, which acknowledge nothing. When a batch is
+committed the consumer moves, and the server removes messages that no other consumer needs.
+
+The consumer has no filter, whatever subjects the query selects, so missing first messages were
+lost, and that is reported. So messages under other subjects go unread, and another choice of
+subjects later is refused. The first start of the query creates the consumer, so a new query begins
+at its position, where a failed start may have left it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jetspark.bulk.fixed_range import head
+from jetspark.bulk.losses import Loss, report_loss
+from jetspark.bulk.standing_consumer import StandingConsumer
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_facts import StreamFacts
+from jetspark.errors import DataLossError, RequestTimeoutError
+from jetspark.spark.claims import GO_ON
+from jetspark.spark.offsets import StreamOffset
+
+logger = logging.getLogger("jetspark.spark")
+
+
+DESCRIPTION = "jetspark: keeps messages for a Spark query until they are in its checkpoint"
+
+
+def begin(
+    api: StreamAPI, name: str, offsets: Mapping[str, StreamOffset], made: set[str]
+) -> dict[str, StreamOffset]:
+    """Where a new query begins: at these offsets, or at its existing consumer's position.
+
+    From now on the streams keep messages for it. `made`: gets the streams whose consumer was
+    missing. Raises ConfigError for a consumer of another purpose, and the errors of
+    `StreamAPI.call`.
+    """
+    found = {}
+    for stream, offset in offsets.items():
+        consumer = _consumer(api, stream, name)
+        position = consumer.position()
+        if position is None:
+            made.add(stream)
+            consumer.make(None if offset.earliest else offset.next)
+            position = consumer.position() or offset.next
+        if stream in made:  # messages from before the consumer are not stored
+            position = max(position, head(api.stream(stream)))
+        found[stream] = replace(offset, next=position, start=position)
+    return found
+
+
+def hold(
+    api: StreamAPI,
+    name: str,
+    facts: Mapping[str, StreamFacts],
+    offsets: Mapping[str, StreamOffset],
+    *,
+    fail_on_data_loss: bool,
+    made: set[str],
+) -> None:
+    """Make sure that each stream has its consumer, at the position that the query needs.
+
+    `made`: gets the streams whose consumer was missing. Raises DataLossError when a consumer is
+    gone, or has moved past unread messages; and the errors of `begin`.
+    """
+    for stream, one in facts.items():
+        consumer = _consumer(api, stream, name)
+        position, offset = consumer.position(), offsets.get(stream)
+        # In a stream that is new, or was recreated, nothing can have been missed.
+        if offset is not None and not offset.initial and offset.created == one.created:
+            lost = _loss(stream, name, position, offset)
+            if lost is not None and fail_on_data_loss:
+                raise DataLossError(stream, offset.next, one.last_seq, f"{lost} {GO_ON}")
+            if lost is not None:
+                report_loss(logger, lost, Loss(stream, lost))
+        if position is None:
+            made.add(stream)
+            consumer.make()
+
+
+def release(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
+    """Release all messages before a sequence, which the checkpoint covers. Raises as
+    `StreamAPI.call`."""
+    consumer = _consumer(api, stream, name)
+    try:
+        if consumer.position() is not None:  # `hold` reports a missing consumer
+            consumer.reset(sequence)
+    except RequestTimeoutError as error:  # such as an election: the next batch releases this, too
+        logger.warning("Stream %s keeps its messages a batch longer: %s", stream, error)
+
+
+def _consumer(api: StreamAPI, stream: str, name: str) -> StandingConsumer:
+    return StandingConsumer(api, stream, name, option="interestConsumer", description=DESCRIPTION)
+
+
+def _loss(stream: str, name: str, position: int | None, offset: StreamOffset) -> str | None:
+    if position is None:
+        return (
+            f"The consumer {name!r}, which kept messages of stream {stream!r} for this query, is "
+            f"gone: messages from sequence {offset.next} on may have been removed unread."
+        )
+    if position > offset.next:
+        return (
+            f"The consumer {name!r} of stream {stream!r} stands before sequence {position}, but "
+            f"the query has read only up to {offset.next - 1}: what lies between may have been "
+            "removed unread, or by this query itself, if its checkpoint is an older copy."
+        )
+    return None

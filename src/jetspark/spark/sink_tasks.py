@@ -1,0 +1,70 @@
+"""The query, the batch and the commit messages of a Python sink's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    WriterCommitMessage,
+)
+
+from jetspark.errors import PipelineError
+
+# -------------------------------------------------------------------------------------------------
+# Rows of a DataFrame as messages, and as entries of a Key-Value bucket.
+#
+# | column | type | |
+# |---|---|---|
+# | subject | string | subject to publish to; or the option `subject` for all rows |
+# | data | binary or string | payload; null is an empty payload |
+# | headers | array<struct<key, value>> (as the source has it) or map<string, string> | optional |
+# | msg_id | string | optional: Nats-Msg-Id, for guarantee effectively-once |
+#
+# | key | string | |
+# | value | binary or string | null deletes the key |
+# | operation | string | optional: PUT, DEL or PURGE; without it a null value is DEL |
+#
+# The source's other columns are allowed and ignored. Headers whose names begin with "Nats-" are
+# left out: they describe the message in its old stream, or are instructions that the new server
+# would follow.
+#
+# With `encode` all columns but `headers`, `subject` without that option, and `msg_id` with the
+# guarantee effectively-once are fields of the payload, in place of `data`.
+
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+Answer = TypeVar("Answer", bound=WriterCommitMessage)
+
+
+def query_id() -> str | None:
+    """The id of this task's streaming query; None if Spark does not provide it."""
+    context = TaskContext.get()
+    return (context.getLocalProperty(_QUERY_ID) if context is not None else None) or None
+
+
+def batch_of_query() -> tuple[str, int] | None:
+    """The id of this task's streaming query, and the number of the batch; None without them."""
+    query, context = query_id(), TaskContext.get()
+    batch = None if context is None else context.getLocalProperty(_BATCH_ID)
+    return None if query is None or not batch else (query, int(batch))
+
+
+def needed_query_id() -> str:
+    """The query's id. Raises PipelineError if Spark does not provide it."""
+    query = query_id()
+    if query is None:
+        raise PipelineError(
+            "Spark did not tell the query's id to the task, so exactly-once is not possible."
+        )
+    return query
+
+
+def all_answers(messages: Sequence[WriterCommitMessage | None], kind: type[Answer]) -> list[Answer]:
+    """The commit messages of all tasks, at least one. Raises PipelineError if one is missing."""
+    answers = [one for one in messages if isinstance(one, kind)]
+    if len(answers) < len(messages) or not answers:
+        raise PipelineError("Spark commits a batch although not all of its tasks have reported.")
+    return answers

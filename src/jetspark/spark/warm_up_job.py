@@ -1,0 +1,41 @@
+"""A Spark job that does nothing, run during the preparation of a real one.
+
+Planning hardly uses a second processor. Meanwhile this job makes the JVM load its classes, and
+start the Python workers of later tasks. They import this module, so it imports little.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# -------------------------------------------------------------------------------------------------
+# The JVM of a Spark session, started so that it can be ended at any moment.
+#
+# PySpark starts it by a shell script in the program's process group, where Ctrl-C reaches what the
+# script has started; if PySpark is interrupted while it waits, it loses track of the process, and
+# nothing can end it. So PySpark is called in a thread, which signals do not interrupt, and we
+# record the process and give it its own process group.
+
+
+def warm_up(session: SparkSession) -> None:
+    """Start it without waiting for its end."""
+    threading.Thread(target=_do_nothing, args=(session,), name="warm-up", daemon=True).start()
+
+
+def _do_nothing(session: SparkSession) -> None:
+    with suppress(Exception):  # the session has already ended
+        rows = session.range(0, 2, 1, 2).selectExpr("from_json(concat('{}', id), 'id INT') AS one")
+        rows = rows.mapInArrow(_the_same, rows.schema)
+        rows.write.format("noop").mode("overwrite").save()
+
+
+def _the_same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
