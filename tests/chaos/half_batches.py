@@ -203,7 +203,7 @@ class Scene:
         """In all tables below the folder, whosever they are."""
         found: Counter[int] = Counter()
         for _, table in self._tables():
-            for piece in table.pieces(["seq"], None, 1):
+            for piece in table.scan_tasks(["seq"], None, 1):
                 for rows in piece.batches():
                     found.update(rows.column("seq").to_pylist())
         return found

@@ -45,10 +45,10 @@ from tests.support.ports import free_port
 from tests.support.rest_catalog import rest_catalog
 
 from jetspark.errors import JetsparkError
-from jetspark.lakehouse import batches
-from jetspark.lakehouse.batches import Change, added, commit_batch, commit_files, replaced
-from jetspark.lakehouse.delta import CLAIM
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse import optimistic_commits
+from jetspark.lakehouse.batches import CommitAction, append, commit_batch, commit_files, overwrite
+from jetspark.lakehouse.delta import REWRITE_CLAIM
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
 from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table, TableName
@@ -360,8 +360,8 @@ class Lake:
 
     def _change(self, kind: str, fault: str, at: range) -> None:
         start = self.chosen.choice([0, 10 * self.turn])
-        changes: dict[str, Change] = {"upsert": Upsert(("n",)), "replace": replaced}
-        change = changes.get(kind, added)
+        changes: dict[str, CommitAction] = {"upsert": Upsert(("n",)), "replace": overwrite}
+        change = changes.get(kind, append)
         texts = dict.fromkeys(range(start, start + 10), f"{kind} {self.turn}")
         if kind in ("append", "write", "create"):
             texts = {1000 * (self.turn + 1) + n: text for n, text in texts.items()}
@@ -376,7 +376,7 @@ class Lake:
         def attempt() -> bool:
             """Whether the change is there now; False: another attempt has made it."""
             if kind == "create":
-                table = make_table(self.place.format, self._name, SCHEMA, ())
+                table = open_or_create_table(self.place.format, self._name, SCHEMA, ())
             else:
                 table = open_table(self.place.format, self._name)
             if kind == "compact":
@@ -400,7 +400,9 @@ class Lake:
             with ExitStack() as patched:
                 for one in self.place.patches():
                     patched.enter_context(one)
-                patched.enter_context(mock.patch.object(batches, "CONFLICT_SECONDS", 2.0))
+                patched.enter_context(
+                    mock.patch.object(optimistic_commits, "CONFLICT_TIMEOUT_SECONDS", 2.0)
+                )
                 faults.plan(fault, at)
                 attempt()
         except Exception as error:
@@ -426,7 +428,7 @@ class Lake:
         else:
             if self.place.format is Format.DELTA and kind in ("compact", "replace"):
                 # A claim whose answer was lost runs out by itself, in minutes.
-                open_table(self.place.format, self._name).append((), {CLAIM: 0})
+                open_table(self.place.format, self._name).append((), {REWRITE_CLAIM: 0})
             attempt()
             found = self.read()
             assert found == wanted, f"in the end {_difference(found, wanted)}"

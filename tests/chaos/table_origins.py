@@ -68,7 +68,7 @@ from tests.support.table_readers import by_duckdb, duckdb_of
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse import iceberg, iceberg_maintenance
 from jetspark.lakehouse.batches import commit_batch, commit_files
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Upsert
@@ -291,7 +291,7 @@ def own(chosen: random.Random, folder: Path, format_: Format) -> Made:
     """Ours, with files of tasks that failed, upserts and a compaction."""
     name = TableName(path=str(folder))
     partition = chosen.choice([(), (PartitionBy("kind"),)])
-    table = make_table(format_, name, SCHEMA, partition)
+    table = open_or_create_table(format_, name, SCHEMA, partition)
     batch = 0
     for turn in range(4):
         rows = numbers(chosen, chosen.choice([0, 10 * turn]))

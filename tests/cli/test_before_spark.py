@@ -25,7 +25,7 @@ from jetspark.cli.signals import StopRequested
 from jetspark.cli.spark_runs import SparkFlags
 from jetspark.codecs.ddl import check_fields
 from jetspark.errors import ConfigError, SparkUnavailableError
-from jetspark.lakehouse.formats import Format, make_table
+from jetspark.lakehouse.formats import Format, open_or_create_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.ingest import Ingest
 from jetspark.timestamps import parse_isotime
@@ -508,7 +508,7 @@ def test_a_table_that_does_not_fit_is_refused_before_spark_is_started(
 ) -> None:
     name, table = admin.stream(1), tmp_path / "table"
     fields = pa.schema([("stream", pa.string()), ("subject", pa.string()), ("id", pa.string())])
-    make_table(Format.DELTA, TableName(path=str(table)), fields, ())
+    open_or_create_table(Format.DELTA, TableName(path=str(table)), fields, ())
 
     def ingest(*more: str) -> str:
         return run("ingest", name, "--to", str(table), *more)[2]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from jetspark.cli import app
-from jetspark.lakehouse.formats import Format, make_table
+from jetspark.lakehouse.formats import Format, open_or_create_table
 from jetspark.lakehouse.table import TableName
 
 
@@ -46,5 +46,7 @@ def test_what_cannot_be_opened_is_one_sentence(
 
 
 def test_a_very_long_retention_keeps_everything(tmp_path: Path) -> None:
-    make_table(Format.DELTA, TableName(path=str(tmp_path)), pa.schema([("a", pa.int64())]), ())
+    open_or_create_table(
+        Format.DELTA, TableName(path=str(tmp_path)), pa.schema([("a", pa.int64())]), ()
+    )
     assert app.run(["table", "vacuum", str(tmp_path), "--keep", "999999999999d"]) == 0

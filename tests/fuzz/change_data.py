@@ -43,11 +43,11 @@ from jetspark.codecs.debezium import POSITION, TIME, DebeziumFields, row_columns
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.tolerant import TolerantDecoder
 from jetspark.lakehouse.batches import commit_batch
-from jetspark.lakehouse.formats import Format, make_table
+from jetspark.lakehouse.formats import Format, open_or_create_table
 from jetspark.lakehouse.history import History
 from jetspark.lakehouse.new_files import NewFile, write_files
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import Deletes, Upsert, remove, staged
+from jetspark.lakehouse.upserts import Deletes, Upsert, remove_staged_files, staging_layout
 
 CONNECTORS = (*WITHOUT_PLACE, "another")
 _SCHEMA = json.dumps(ENVELOPE_SCHEMA)
@@ -368,7 +368,9 @@ class _Run:
         payloads, rows, kinds = self.messages(count)
         change: Upsert = History(*_RULES, TIME) if self.history else Upsert(*_RULES)
         format_ = self.rng.choice([*Format])
-        table = make_table(format_, TableName(path=str(self.folder)), change.with_added(_ROWS), [])
+        table = open_or_create_table(
+            format_, TableName(path=str(self.folder)), change.table_schema(_ROWS), []
+        )
         found = Counter[str]()
         seq = batch = 0
         while seq < len(payloads):
@@ -376,7 +378,7 @@ class _Run:
             taken = [*enumerate(payloads[seq : seq + size], seq + 1)]
             files = self._written(table, taken, found)
             commit_batch(table, "q", batch, files, change=change)
-            remove(table.storage, files)
+            remove_staged_files(table.storage, files)
             table.refresh()
             seq, batch = seq + len(taken), batch + 1
         self.figures.batches += batch
@@ -399,7 +401,7 @@ class _Run:
         tasks = [messages[: cuts[0]], messages[cuts[0] : cuts[1]], messages[cuts[1] :]]
         self.rng.shuffle(tasks)
         files: list[NewFile] = []
-        layout = staged(table.layout(10**8, "zstd"))
+        layout = staging_layout(table.layout(10**8, "zstd"))
         for task in filter(None, tasks):
             seqs, payloads = zip(*task, strict=True)
             columns = [pa.array(seqs, pa.int64()), pa.array(payloads, pa.binary())]

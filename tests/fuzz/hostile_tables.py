@@ -39,7 +39,7 @@ from tests.support.numbers_table import SCHEMA, write
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse import iceberg
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.formats import Format, find_table, make_table, open_table
+from jetspark.lakehouse.formats import Format, find_table, open_or_create_table, open_table
 from jetspark.lakehouse.new_files import NULL_FOLDER
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Table, TableName
@@ -103,11 +103,13 @@ def make(chosen: random.Random, root: Path) -> Place:
         catalog.create_namespace("of")
         place = TableName(catalog="mine", identifier="of.table", properties=properties)
         catalog.create_table("of.table", SCHEMA, f"file://{root}/lake/table")
-    victim = make_table(format_, TableName(path=str(root / "lake" / "victim")), SCHEMA, ())
+    victim = open_or_create_table(
+        format_, TableName(path=str(root / "lake" / "victim")), SCHEMA, ()
+    )
     for at in range(3):
         add_rows(victim, SECRET + 10 * at)
     partitions = [PartitionBy("kind")] if chosen.random() < 0.3 else []
-    table = make_table(format_, place, SCHEMA, partitions)
+    table = open_or_create_table(format_, place, SCHEMA, partitions)
     if format_ is Format.DELTA and chosen.random() < 0.3:
         table.set_property("delta.enableChangeDataFeed", "true")
         table.refresh()
@@ -420,7 +422,7 @@ def read(place: Place) -> None:
     table = place.open()
     seen = [
         number
-        for piece in table.pieces(SCHEMA.names, None, 1)
+        for piece in table.scan_tasks(SCHEMA.names, None, 1)
         for batch in piece.batches()
         for number in batch.column("n").to_pylist()
     ]

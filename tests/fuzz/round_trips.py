@@ -36,12 +36,12 @@ from tests.support.table_readers import by_polars, in_duckdb, newest_metadata
 
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.misfits import misfit_mask
 from jetspark.lakehouse.new_files import Layout, write_files
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import Upsert, staged
+from jetspark.lakehouse.upserts import Upsert, staging_layout
 from jetspark.spark.session import close_session, local_session
 
 # -------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class Case:
         start = max(self.rows, default=0) + 1
         rows = self.new_rows([*known, *range(start, start + self.rng.randint(0, 3))])
         table = self.open()
-        layout = staged(table.layout(10**8, "zstd"))
+        layout = staging_layout(table.layout(10**8, "zstd"))
         rows = self.holdable(layout, rows)
         files = write_files(layout, table.storage, "part-0", self.table_of(rows).to_batches())
         commit_files(table, files, Upsert(("id",)))
@@ -319,7 +319,7 @@ def make(rng: random.Random, folder: Path) -> Case:
     columns = [random_column(rng, f"c{at + 1}", format_) for at in range(rng.randint(1, 6))]
     schema = pa.schema([pa.field("id", pa.int64()), *columns])
     partition_by = _partitions(rng, format_, schema) if rng.random() < 0.5 else ()
-    make_table(
+    open_or_create_table(
         format_, TableName(path=str(folder)), schema, list(map(PartitionBy.parse, partition_by))
     )
     return Case(rng, format_, folder, schema, partition_by)
@@ -343,7 +343,7 @@ def _without_small(kind: pa.DataType) -> pa.DataType:
 
 
 def ours(case: Case) -> pa.Table:
-    found = case.open().pieces(case.schema.names, None, 2)
+    found = case.open().scan_tasks(case.schema.names, None, 2)
     batches = [one for piece in found for one in piece.batches()]
     return pa.Table.from_batches(batches) if batches else case.table_of([])
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from tests.support.table_readers import by_duckdb, by_polars, column
 
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.new_files import NewFile, write_files
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import staged
+from jetspark.lakehouse.upserts import staging_layout
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -32,7 +32,7 @@ def written(
         rows if isinstance(rows, pa.RecordBatch) else pa.RecordBatch.from_pylist(rows, table.schema)
         for rows in tasks
     ]
-    sent = pickle.dumps((staged(layout) if keyed else layout, table.storage))
+    sent = pickle.dumps((staging_layout(layout) if keyed else layout, table.storage))
     layout, storage = pickle.loads(sent)
     return [file for one in batches for file in write_files(layout, storage, "part-0", [one])]
 
@@ -45,7 +45,7 @@ class Place:
         self.name = TableName(path=str(folder))
 
     def make(self, schema: pa.Schema, *partition_by: str) -> Table:
-        return make_table(
+        return open_or_create_table(
             self.format, self.name, schema, [PartitionBy(one) for one in partition_by]
         )
 

@@ -20,7 +20,7 @@ from tests.support.together import together
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse import formats
-from jetspark.lakehouse.batches import Change, added, commit_batch, replaced
+from jetspark.lakehouse.batches import CommitAction, append, commit_batch, overwrite
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Upsert
@@ -46,24 +46,26 @@ def rows(name: TableName) -> Counter[int]:
 def test_a_missing_namespace_is_reported(name: TableName) -> None:
     other = TableName(catalog="mine", identifier="no.table", properties=name.properties)
     with pytest.raises(ConfigError, match=r"mine:no\.table: the catalog has no such namespace"):
-        formats.make_table(formats.Format.ICEBERG, other, SCHEMA, ())
+        formats.open_or_create_table(formats.Format.ICEBERG, other, SCHEMA, ())
 
 
 def test_an_object_store_needs_a_catalog() -> None:
     with pytest.raises(ConfigError, match="s3://lake/x needs a catalog"):
-        formats.make_table(formats.Format.ICEBERG, TableName(path="s3://lake/x"), SCHEMA, ())
+        formats.open_or_create_table(
+            formats.Format.ICEBERG, TableName(path="s3://lake/x"), SCHEMA, ()
+        )
 
 
 def test_the_newest_version_of_a_folder_is_found_whatever_its_hint_says(tmp_path: Path) -> None:
     """A kill between two steps of a commit leaves the hint behind, or no hint."""
     name = TableName(path=str(tmp_path / "table"))
-    table = formats.make_table(formats.Format.ICEBERG, name, SCHEMA, ())
+    table = formats.open_or_create_table(formats.Format.ICEBERG, name, SCHEMA, ())
     commit_batch(table, "q", 0, written(table, 0, 10))
     hint = tmp_path / "table" / "metadata" / "version-hint.text"
     assert hint.read_text("utf-8") == "2"
     for text in ("1", "", "7"):
         hint.write_text(text, "utf-8")
-        assert formats.open_table(formats.Format.ICEBERG, name).number("jetspark.batch.q") == 0
+        assert formats.open_table(formats.Format.ICEBERG, name).txn_version("jetspark.batch.q") == 0
     hint.unlink()
     found = formats.open_table(formats.Format.ICEBERG, name)
     assert commit_batch(found, "q", 1, written(found, 10, 20))
@@ -72,23 +74,23 @@ def test_the_newest_version_of_a_folder_is_found_whatever_its_hint_says(tmp_path
 
 def test_a_folder_with_a_catalog_s_table_gets_no_other(name: TableName, tmp_path: Path) -> None:
     folder = tmp_path / "warehouse" / "lake" / "numbers"
-    formats.make_table(formats.Format.ICEBERG, name, SCHEMA, ())
+    formats.open_or_create_table(formats.Format.ICEBERG, name, SCHEMA, ())
     assert formats.format_of(folder) is formats.Format.ICEBERG
     place = TableName(path=str(folder))
     with pytest.raises(ConfigError, match=r"whose metadata is 0000.* it belongs to a catalog"):
-        formats.make_table(formats.Format.ICEBERG, place, SCHEMA, ())
+        formats.open_or_create_table(formats.Format.ICEBERG, place, SCHEMA, ())
     (found,) = folder.glob("metadata/*.metadata.json")
     for other in ("v1.gz.metadata.json", "v1.metadata.json.gz"):
         found = found.rename(found.with_name(other))
         with pytest.raises(ConfigError, match=rf"{other}: compressed metadata is not supported"):
-            formats.make_table(formats.Format.ICEBERG, place, SCHEMA, ())
+            formats.open_or_create_table(formats.Format.ICEBERG, place, SCHEMA, ())
         with pytest.raises(ConfigError, match="is a table in iceberg, not in delta"):
-            formats.make_table(formats.Format.DELTA, place, SCHEMA, ())
+            formats.open_or_create_table(formats.Format.DELTA, place, SCHEMA, ())
 
 
 def test_two_that_make_the_same_version_conflict(tmp_path: Path) -> None:
     name = TableName(path=str(tmp_path / "table"))
-    formats.make_table(formats.Format.ICEBERG, name, SCHEMA, ())
+    formats.open_or_create_table(formats.Format.ICEBERG, name, SCHEMA, ())
     tables = [formats.open_table(formats.Format.ICEBERG, name) for _ in range(6)]
     barrier = threading.Barrier(len(tables))
     outcomes: list[str] = []
@@ -107,14 +109,14 @@ def test_two_that_make_the_same_version_conflict(tmp_path: Path) -> None:
     # Who starts later may have based its commit on the version that an earlier one made.
     found = formats.open_table(formats.Format.ICEBERG, name)
     stored = sum(
-        batch.num_rows for piece in found.pieces(["n"], None, 1) for batch in piece.batches()
+        batch.num_rows for piece in found.scan_tasks(["n"], None, 1) for batch in piece.batches()
     )
     assert stored == outcomes.count("done") >= 1
 
 
 def test_old_metadata_of_a_folder_is_removed(tmp_path: Path) -> None:
     name = TableName(path=str(tmp_path / "table"))
-    table = formats.make_table(formats.Format.ICEBERG, name, SCHEMA, ())
+    table = formats.open_or_create_table(formats.Format.ICEBERG, name, SCHEMA, ())
     for batch in range(25):
         commit_batch(table, "q", batch, ())
         table.refresh()
@@ -144,9 +146,9 @@ def test_missing_package_is_no_damage(name: TableName, monkeypatch: pytest.Monke
 
 def test_a_name_without_namespace_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"write mine:namespace\.x .*, or \./mine:x for a folder"):
-        formats.in_catalog("mine:x")
-    assert formats.in_catalog("mine:a.b") == ("mine", "a.b")
-    assert formats.in_catalog("file:a.b") is None
+        formats.parse_catalog_name("mine:x")
+    assert formats.parse_catalog_name("mine:a.b") == ("mine", "a.b")
+    assert formats.parse_catalog_name("file:a.b") is None
 
 
 LOST: list[type[Exception]] = [ServiceUnavailableError, CommitFailedException, OSError]
@@ -193,28 +195,28 @@ def newest(name: TableName) -> dict[int, str]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("change", [added, Upsert(("n",)), replaced])
+@pytest.mark.parametrize("change", [append, Upsert(("n",)), overwrite])
 @pytest.mark.parametrize("error", LOST)
 def test_a_commit_whose_answer_was_lost_is_found_and_nothing_of_it_is_removed(
-    anywhere: TableName, answers: Answers, error: type[Exception], change: Change
+    anywhere: TableName, answers: Answers, error: type[Exception], change: CommitAction
 ) -> None:
     """An error, and a refusal, too: a request that was sent twice is in conflict with itself."""
-    table = formats.make_table(formats.Format.ICEBERG, anywhere, SCHEMA, ())
+    table = formats.open_or_create_table(formats.Format.ICEBERG, anywhere, SCHEMA, ())
     commit_batch(table, "q", 0, written(table, 0, 10), change=change)
     table.refresh()
     answers.error, answers.applied = error("lost"), True
     assert commit_batch(table, "q", 1, written(table, 5, 15), change=change)
-    start = 5 if change is replaced else 0
+    start = 5 if change is overwrite else 0
     assert newest(anywhere) == {n: str(n % 2) for n in range(start, 15)}
     table.refresh()
     assert not commit_batch(table, "q", 1, written(table, 5, 15), change=change)
 
 
-@pytest.mark.parametrize("change", [added, Upsert(("n",))])
+@pytest.mark.parametrize("change", [append, Upsert(("n",))])
 def test_a_commit_that_is_not_there_is_told_and_made_by_the_next_attempt(
-    anywhere: TableName, answers: Answers, change: Change
+    anywhere: TableName, answers: Answers, change: CommitAction
 ) -> None:
-    table = formats.make_table(formats.Format.ICEBERG, anywhere, SCHEMA, ())
+    table = formats.open_or_create_table(formats.Format.ICEBERG, anywhere, SCHEMA, ())
     answers.error = ServiceUnavailableError("out of order")
     with pytest.raises(TableError, match=r"did not confirm a commit .*out of order.* run it again"):
         commit_batch(table, "q", 0, written(table, 0, 10), change=change)
@@ -226,7 +228,7 @@ def test_what_was_made_though_the_answer_was_lost_is_there(
     anywhere: TableName, answers: Answers
 ) -> None:
     answers.error, answers.applied = ServiceUnavailableError("lost"), True
-    table = formats.make_table(formats.Format.ICEBERG, anywhere, SCHEMA, ())
+    table = formats.open_or_create_table(formats.Format.ICEBERG, anywhere, SCHEMA, ())
     answers.error = ServiceUnavailableError("lost")
     table.add_columns([pa.field("more", pa.string())])
     assert formats.open_table(formats.Format.ICEBERG, anywhere).schema.names == [

@@ -31,7 +31,7 @@ from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.history import History
 from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table
-from jetspark.lakehouse.upserts import Deletes, Upsert, remove
+from jetspark.lakehouse.upserts import Deletes, Upsert, remove_staged_files
 
 COLUMNS = row_columns(json.dumps(ENVELOPE_SCHEMA).encode())
 FIELDS = DebeziumFields(COLUMNS)
@@ -56,7 +56,7 @@ def delivered(
     rng: random.Random, place: Place, log: Sequence[Change], change: Upsert, connector: str
 ) -> None:
     """Commit the log in some batches, of some tasks."""
-    table = place.make(change.with_added(SCHEMA))
+    table = place.make(change.table_schema(SCHEMA))
     messages = list(enumerate((one.payload(connector) for one in log), 1))
     batch = 0
     while messages:
@@ -66,7 +66,7 @@ def delivered(
         tasks = [one for one in (taken[cut:], taken[:cut]) if one]
         files = written(table, tasks)
         assert commit_batch(table, "q", batch, files, change=change)
-        remove(table.storage, files)
+        remove_staged_files(table.storage, files)
         table.refresh()
         batch += 1
 
@@ -123,7 +123,7 @@ def test_the_history_is_all_that_the_database_was(place: Place) -> None:
 
 
 def put(place: Place, change: Upsert, batch: int, *log: Change, first: int = 1) -> None:
-    table = place.open() if batch else place.make(change.with_added(SCHEMA))
+    table = place.open() if batch else place.make(change.table_schema(SCHEMA))
     messages = [(first + at, one.payload("postgresql")) for at, one in enumerate(log)]
     commit_batch(table, f"q{batch}", 0, written(table, [messages]), change=change)
 
@@ -183,9 +183,9 @@ def test_rows_that_a_table_of_changes_cannot_have_are_refused(place: Place) -> N
     with pytest.raises(ConfigError, match="no value in 'id'"):
         put(place, UPSERT, 0, Change("u", 1, 1, None, {"amount": None}))
     with pytest.raises(ConfigError, match="'historyBy': 'id' has the type int64; name a timestamp"):
-        History(*_RULES, "id").with_added(SCHEMA)
+        History(*_RULES, "id").table_schema(SCHEMA)
     with pytest.raises(ConfigError, match="the rows have a column valid_to"):
-        HISTORY.with_added(pa.schema([*SCHEMA, pa.field("valid_to", pa.string())]))
+        HISTORY.table_schema(pa.schema([*SCHEMA, pa.field("valid_to", pa.string())]))
     with pytest.raises(ConfigError, match="'historyBy': there is no column 'when'"):
         History(*_RULES, "when").check(SCHEMA)
     with pytest.raises(ConfigError, match="'applyAsTruncates': 'id' has the type int64"):
@@ -205,7 +205,7 @@ def event(op: str, source: dict[str, Any], customer: str = "", key: int = 1) -> 
 
 
 def put_events(place: Place, change: Upsert, batch: int, *events: bytes, first: int = 1) -> None:
-    table = place.open() if batch else place.make(change.with_added(SCHEMA))
+    table = place.open() if batch else place.make(change.table_schema(SCHEMA))
     messages = list(enumerate(events, first))
     cut = len(messages) // 2  # of two tasks, the later messages first
     files = written(table, [one for one in (messages[cut:], messages[:cut]) if one])

@@ -19,10 +19,10 @@ from tests.support.table_readers import by_duckdb, by_polars, newest_metadata
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.formats import Format, make_table
+from jetspark.lakehouse.formats import Format, open_or_create_table
 from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.prune import parse
+from jetspark.lakehouse.prune import parse_condition
 from jetspark.lakehouse.table import Table, TableName
 
 SCHEMA = pa.schema(
@@ -77,7 +77,7 @@ def rows() -> list[dict[str, Any]]:
 def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
     """A file for every two rows."""
     name = TableName(path=str(tmp_path_factory.mktemp("conditions") / "t"))
-    made = make_table(request.param, name, SCHEMA, [PartitionBy("part")])
+    made = open_or_create_table(request.param, name, SCHEMA, [PartitionBy("part")])
     add(made, rows(), 2)
     return made
 
@@ -92,7 +92,7 @@ def add(table: Table, rows: list[dict[str, Any]], size: int) -> None:
 
 
 def read(table: Table, prune: str | None) -> pa.Table:
-    pieces = table.pieces(SCHEMA.names, prune, at_least=1)
+    pieces = table.scan_tasks(SCHEMA.names, prune, at_least=1)
     batches = [batch.cast(SCHEMA) for piece in pieces for batch in piece.batches()]
     return pa.Table.from_batches(batches, SCHEMA)
 
@@ -193,7 +193,7 @@ def test_a_condition_may_have_a_thousand_values(table: Table) -> None:
 )
 def test_what_is_no_condition_is_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        parse(text, SCHEMA)
+        parse_condition(text, SCHEMA)
 
 
 @pytest.mark.parametrize("format_", list(Format))
@@ -202,7 +202,7 @@ def test_filters_of_others_find_all(
 ) -> None:
     """deltalake's own scan takes a file without a bound for one without matching rows."""
     folder = tmp_path_factory.mktemp("filters") / "t"
-    table = make_table(format_, TableName(path=str(folder)), SCHEMA, ())
+    table = open_or_create_table(format_, TableName(path=str(folder)), SCHEMA, ())
     plain = [
         one | {"real number": one["id"] / 2, "price": one["price"] + 12345678} for one in rows()
     ]

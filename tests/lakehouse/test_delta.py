@@ -19,7 +19,7 @@ from tests.support.numbers_table import SCHEMA, rows, written
 from jetspark.cli import app
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse import batches, delta
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Changes, Table, TableName
 from jetspark.lakehouse.upserts import Upsert
@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    return make_table(Format.DELTA, TableName(path=str(tmp_path / "t")), SCHEMA, ())
+    return open_or_create_table(Format.DELTA, TableName(path=str(tmp_path / "t")), SCHEMA, ())
 
 
 def log_of(table: Table) -> Path:
@@ -50,7 +50,7 @@ def _require(table: Table, *features: str) -> None:
     path.write_text(json.dumps({"protocol": protocol}) + "\n", "utf-8")
 
 
-@pytest.mark.parametrize("change", [batches.added, batches.replaced, Upsert(("n",))])
+@pytest.mark.parametrize("change", [batches.append, batches.overwrite, Upsert(("n",))])
 def test_a_feature_that_cannot_be_written_is_named_at_once(table: Table, change: Any) -> None:
     files = written(table, 0, 10)
     _require(table, "appendOnly", "rowTracking", "domainMetadata")
@@ -82,7 +82,7 @@ def test_a_commit_whose_answer_was_lost_is_found_and_not_made_again(
             raise OSError("connection reset")
 
     monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
-    for change in (batches.added, batches.replaced):
+    for change in (batches.append, batches.overwrite):
         batches.commit_files(table, written(table, 0, 10), change)
     monkeypatch.undo()
     assert rows(open_table(Format.DELTA, table.name)) == Counter(range(10))
@@ -114,7 +114,7 @@ def _versions(table: Table) -> list[int]:
 def test_the_log_is_trimmed_now_and_then_by_the_retention_of_the_table(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta, "_TRIMMED_EVERY", 40)
+    monkeypatch.setattr(delta, "_COMMITS_PER_LOG_CLEANUP", 40)
     _set(table, {"delta.checkpointInterval": "10"})
     for batch in range(35):
         batches.commit_batch(table, "q", batch, written(table, batch, batch + 1))
@@ -126,7 +126,7 @@ def test_the_log_is_trimmed_now_and_then_by_the_retention_of_the_table(
         batches.commit_batch(table, "q", batch, ())
         table.refresh()
     assert _versions(table) == list(range(29, 42))  # from a checkpoint on
-    batches.check_has_batches(table, "q", 40)
+    batches.check_earlier_batches(table, "q", 40)
     assert rows(open_table(Format.DELTA, table.name)) == Counter(range(35))
 
 
@@ -161,7 +161,7 @@ def test_nothing_is_written_behind_a_link_of_a_folder(tmp_path: Path, name: str,
     if "/" in name:  # only deltalake makes such a table
         rows = pa.table({"n": [1], column: ["a"]}, schema)
         write_deltalake(place.path or "", rows, partition_by=[column])
-    table = make_table(Format.DELTA, place, schema, partitions)
+    table = open_or_create_table(Format.DELTA, place, schema, partitions)
     table.set_property("delta.enableChangeDataFeed", "true")
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "t" / (name if "/" not in name else "deep")
@@ -177,14 +177,14 @@ def test_nothing_is_written_behind_a_link_of_a_folder(tmp_path: Path, name: str,
 
 
 def test_a_checkpoint_beside_the_files_may_be_a_link(tmp_path: Path) -> None:
-    table = make_table(Format.DELTA, TableName(path=str(tmp_path / "t")), SCHEMA, ())
+    table = open_or_create_table(Format.DELTA, TableName(path=str(tmp_path / "t")), SCHEMA, ())
     (tmp_path / "t" / "_checkpoint").symlink_to(tmp_path)
     table.compact(10**8)
 
 
 def test_a_log_with_a_link_in_it_is_refused(tmp_path: Path) -> None:
     for name in ("t", "other"):
-        make_table(Format.DELTA, TableName(path=str(tmp_path / name)), SCHEMA, ())
+        open_or_create_table(Format.DELTA, TableName(path=str(tmp_path / name)), SCHEMA, ())
     first = f"_delta_log/{0:020}.json"
     (tmp_path / "t" / f"_delta_log/{1:020}.json").symlink_to(tmp_path / "other" / first)
     with pytest.raises(ConfigError, match="symbolic link"):

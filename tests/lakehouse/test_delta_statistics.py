@@ -20,7 +20,7 @@ from tests.support.table_readers import by_duckdb, column
 
 from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.delta import statistics
-from jetspark.lakehouse.formats import Format, make_table
+from jetspark.lakehouse.formats import Format, open_or_create_table
 from jetspark.lakehouse.new_files import partition_value, write_files
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import TableName
@@ -151,7 +151,7 @@ def test_partition_values_are_those_that_the_library_writes(tmp_path: Path) -> N
 @pytest.mark.parametrize("partition_by", [(), ("moment",)])
 def test_the_year_1_hides_no_other_row(tmp_path: Path, partition_by: tuple[str, ...]) -> None:
     schema = pa.schema([("seq", pa.int64()), ("moment", pa.timestamp("us", "UTC"))])
-    table = make_table(
+    table = open_or_create_table(
         Format.DELTA,
         TableName(path=str(tmp_path / "t")),
         schema,

@@ -15,7 +15,7 @@ from pyspark.sql.types import DateType, IntegerType, LongType, StringType, Struc
 from tests.support.table_readers import by_duckdb
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.batches import commit_files, replaced
+from jetspark.lakehouse.batches import commit_files, overwrite
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.generated import Generated
 from jetspark.lakehouse.new_files import NewFile, write_files
@@ -151,7 +151,7 @@ def test_a_table_with_generated_columns_is_written(tmp_path: Path) -> None:
     check(tmp_path / "t", [*range(30), *range(15, 45)])
     assert table.compact(10**8).removed
     check(tmp_path / "t", [*range(30), *range(15, 45)])
-    commit_files(table, written(table, [picked(7)]), replaced)
+    commit_files(table, written(table, [picked(7)]), overwrite)
     check(tmp_path / "t", [7])
 
 

@@ -30,7 +30,7 @@ def row(seq: int, key: int, at: int, value: str) -> dict[str, Any]:
 
 
 def put(place: Place, batch: int, rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> None:
-    table = place.open() if batch else place.make(HISTORY.with_added(schema))
+    table = place.open() if batch else place.make(HISTORY.table_schema(schema))
     made = [pa.RecordBatch.from_pylist([one], schema=schema) for one in rows]
     files = written(table, *made, keyed=True)
     random.Random(batch).shuffle(files)

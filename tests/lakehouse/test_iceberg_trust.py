@@ -24,9 +24,9 @@ from pyiceberg.types import LongType, NestedField
 
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.formats import Format, find_table, make_table, open_table
+from jetspark.lakehouse.formats import Format, find_table, open_or_create_table, open_table
 from jetspark.lakehouse.iceberg_storage import confined_files
-from jetspark.lakehouse.iceberg_trust import CODE
+from jetspark.lakehouse.iceberg_trust import CODE_PROPERTIES
 from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import TableName
 
@@ -59,7 +59,7 @@ def edit(file: Path, **changed: Any) -> None:
 def in_folder(folder: Path, properties: Mapping[str, str]) -> TableName:
     """A table in a folder, with these properties."""
     name = TableName(path=str(folder / "table"))
-    make_table(Format.ICEBERG, name, SCHEMA, ())
+    open_or_create_table(Format.ICEBERG, name, SCHEMA, ())
     edit(folder / "table" / "metadata" / "v1.metadata.json", properties=properties)
     return name
 
@@ -187,7 +187,7 @@ def test_every_place_where_the_library_imports_by_a_name_is_known() -> None:
     }
     known = {"catalog/rest/auth.py", "catalog/__init__.py", "io/pyarrow.py", "io/__init__.py"}
     assert places == known | {"table/locations.py", "transforms.py"}
-    assert set(OF_TABLES) == CODE
+    assert set(OF_TABLES) == CODE_PROPERTIES
 
 
 @pytest.mark.parametrize("where", ["", "/w/a/other", "/w/a", "/w/a/b/data", "/w/a/\tb", "/w/a/b?"])

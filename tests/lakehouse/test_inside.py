@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from jetspark.errors import ConfigError
 from jetspark.lakehouse import inside
 from jetspark.lakehouse.delta import DeltaStorage
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.iceberg import IcebergStorage
 from jetspark.lakehouse.table import TableName
 
@@ -81,7 +81,7 @@ def test_no_name_leads_out(location: str, path: str, absolute: bool) -> None:
     uri = path if absolute else f"{location.rstrip('/')}/{path}"
     found = inside.relative_path(location, uri)
     if found is not None:
-        assert inside.is_plain(found)
+        assert inside.is_plain_path(found)
         root = "/root"
         there = posixpath.normpath(f"{root}/{found}")
         assert there.startswith(f"{root}/")
@@ -112,7 +112,7 @@ def test_a_location_that_libraries_misread_has_no_files(location: str) -> None:
 def test_encoded_names_do_not_lead_out_whoever_decodes_them(path: str) -> None:
     for name in (path, quote(path)):
         try:
-            inside.check_encoded("s3://b/t", [name])
+            inside.check_relative_paths("s3://b/t", [name])
         except ConfigError:
             continue
         for one in (name, unquote(name)):
@@ -125,7 +125,7 @@ def test_encoded_names_do_not_lead_out_whoever_decodes_them(path: str) -> None:
 def test_storage_takes_no_name_that_leads_out(path: str) -> None:
     """Also on object stores, whose clients may join the parts of a name."""
     storages = (DeltaStorage("s3://b/t", {}), IcebergStorage("s3://b/t", {}))
-    if inside.is_plain(path):
+    if inside.is_plain_path(path):
         return
     for storage in storages:
         for use in (storage.open, storage.create, storage.remove):
@@ -145,13 +145,13 @@ def test_what_is_behind_a_link_is_found_at_every_depth(tmp_path: Path) -> None:
     deep = "data/deep/folder"
     paths = ["data/a", "data/file", f"{deep}/a", f"{deep}/new", "dangling", "new/b"]
     for location in (str(table), f"file://{table}", f"file:{table}"):
-        assert inside.behind_links(location, paths) == set(paths[1:5])
+        assert inside.paths_behind_links(location, paths) == set(paths[1:5])
     for path in paths[1:5]:
         with pytest.raises(ConfigError, match="symbolic link"):
             inside.check_path(str(table), path)
     # The table's own folder may be one.
     os.symlink(table, tmp_path / "named")
-    assert inside.behind_links(str(tmp_path / "named"), ["data/a"]) == set()
+    assert inside.paths_behind_links(str(tmp_path / "named"), ["data/a"]) == set()
 
 
 def test_a_pipe_is_no_file_of_a_table(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_pipe_is_no_file_of_a_table(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=error):
         inside.check_path(location, "data/a")
     with pytest.raises(ConfigError, match=error):
-        inside.check_encoded(location, ["data/a"])
+        inside.check_relative_paths(location, ["data/a"])
     with pytest.raises(ConfigError, match=error):
         inside.check_no_links_in(location, "data")
 
@@ -173,7 +173,7 @@ def test_a_pipe_is_no_file_of_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["pipe", "/dev/zero", "outside"])
 def test_a_hint_of_the_version_is_a_file_of_the_table(tmp_path: Path, target: str) -> None:
     name = TableName(path=str(tmp_path / "t"))
-    make_table(Format.ICEBERG, name, pa.schema([("n", pa.int64())]), ())
+    open_or_create_table(Format.ICEBERG, name, pa.schema([("n", pa.int64())]), ())
     hint = tmp_path / "t" / "metadata" / "version-hint.text"
     hint.unlink()
     (tmp_path / "outside").write_text("1")
@@ -190,7 +190,7 @@ def test_a_hint_of_the_version_is_a_file_of_the_table(tmp_path: Path, target: st
 def test_nothing_is_removed_behind_a_link_that_was_made_after_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: Any, path: str
 ) -> None:
-    monkeypatch.setattr("jetspark.lakehouse.inside.behind_links", lambda *_: set())
+    monkeypatch.setattr("jetspark.lakehouse.inside.paths_behind_links", lambda *_: set())
     (tmp_path / "t" / "data").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a").write_text("somebody's")

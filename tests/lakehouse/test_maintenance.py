@@ -28,12 +28,12 @@ from tests.support.together import together
 
 from jetspark.cli import app
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse import batches, delta, iceberg
-from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, replaced
-from jetspark.lakehouse.delta import CLAIM, OpenDelta
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse import delta, iceberg, optimistic_commits
+from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, overwrite
+from jetspark.lakehouse.delta import REWRITE_CLAIM, OpenDelta
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
-from jetspark.lakehouse.maintenance import Vacuum, groups_of
+from jetspark.lakehouse.maintenance import Vacuum, group_small_files
 from jetspark.lakehouse.table import Table, TableName
 
 of_delta = pytest.mark.parametrize("place", [Format.DELTA], indirect=True)
@@ -130,21 +130,21 @@ def test_compactions_at_the_same_moment_do_not_double_rows(ten: Place) -> None:
 def test_overwriting_while_compacting_leaves_no_old_row(
     ten: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "CONFLICT_SECONDS", 0.0)
+    monkeypatch.setattr(optimistic_commits, "CONFLICT_TIMEOUT_SECONDS", 0.0)
     table = ten.open()
     overwriting = ten.open()
     table.compact(10**8)  # which a stale overwrite does not see, either
-    commit_files(overwriting, written(overwriting, 500, 510), replaced)
+    commit_files(overwriting, written(overwriting, 500, 510), overwrite)
     assert ten.column("n") == Counter(range(500, 510))
     other = ten.open()
     assert isinstance(other, OpenDelta)
     now = int(time.time())
-    other.append((), {CLAIM: now + 100})
+    other.append((), {REWRITE_CLAIM: now + 100})
     with pytest.raises(TableError, match=r"others have|other writers"):
-        commit_files(other, written(other, 0, 10), replaced)
+        commit_files(other, written(other, 0, 10), overwrite)
     with pytest.raises(CommitConflict, match=r"is being compacted or overwritten .* after .* UTC"):
         other.compact(10**8)
-    other.append((), {CLAIM: now - 1})  # of a program that was killed
+    other.append((), {REWRITE_CLAIM: now - 1})  # of a program that was killed
     assert other.compact(10**8).removed == 0
 
 
@@ -155,30 +155,30 @@ def test_a_table_that_only_takes_rows_added_is_not_overwritten(tmp_path: Path) -
     )
     table = open_table(Format.DELTA, name)
     with pytest.raises(ConfigError, match=r"only takes rows added \(delta.appendOnly\)"):
-        commit_files(table, written(table, 0, 10), replaced)
+        commit_files(table, written(table, 0, 10), overwrite)
 
 
 @of_delta
 def test_a_claim_is_renewed_while_the_work_goes_on_and_its_loss_is_told(
     ten: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta, "_RENEWED", 0.01)
+    monkeypatch.setattr(delta, "_RENEW_INTERVAL_SECONDS", 0.01)
     table, other, third = (ten.open() for _ in range(3))
     assert isinstance(table, OpenDelta)
     assert isinstance(other, OpenDelta)
     with pytest.raises(TableError, match="another program has taken"):  # noqa: SIM117
-        with delta.claim(table, other, "t"):
-            first = number = table.number(CLAIM)
+        with delta.claim_table(table, other, "t"):
+            first = number = table.txn_version(REWRITE_CLAIM)
             deadline = time.monotonic() + 60
             while number == first and time.monotonic() < deadline:
                 third.refresh()
-                number = third.number(CLAIM)
+                number = third.txn_version(REWRITE_CLAIM)
             assert number != first
             assert isinstance(third, OpenDelta)
             while True:
                 third.refresh()
                 try:
-                    third.append((), {CLAIM: 7})
+                    third.append((), {REWRITE_CLAIM: 7})
                     break
                 except CommitConflict:
                     continue
@@ -231,7 +231,7 @@ def test_what_is_not_known_to_be_the_table_s_is_kept_and_named(
     table = ten.open()
     data = table.layout(1, "zstd").folder
     inner = TableName(path=str(ten.folder / f"{data}inner"))
-    within = make_table(ten.format, inner, SCHEMA, ())
+    within = open_or_create_table(ten.format, inner, SCHEMA, ())
     files = written(within, 0, 10)
     commit_files(within, files)
     (failed,) = {one.path for one in written(table, 500, 502)[:1]}
@@ -335,7 +335,7 @@ def test_manifests_that_a_kept_snapshot_shares_with_one_beside_its_line_stay(
     beside.manage_snapshots().rollback_to_snapshot(present.parent_snapshot_id or 0).commit()
     with beside.transaction() as making:
         making.set_properties({"history.expire.min-snapshots-to-keep": "15"})
-    monkeypatch.setattr(iceberg, "_EXPIRED_EVERY", 1)
+    monkeypatch.setattr(iceberg, "_COMMITS_PER_EXPIRY", 1)
     table.refresh()
     table.keep_versions(timedelta(0))
     commit_batch(table, "q", 10, written(table, 100, 110), adopt=True)
@@ -349,7 +349,7 @@ def test_less_than_an_hour_is_not_kept(ten: Place) -> None:
 
 @given(st.lists(st.integers(1, 200), max_size=30))
 def test_groups_have_small_files_only_and_each_once(sizes: list[int]) -> None:
-    groups = groups_of(range(len(sizes)), sizes, 100)
+    groups = group_small_files(range(len(sizes)), sizes, 100)
     used = [one for group in groups for one in group]
     assert len(set(used)) == len(used)
     assert all(sizes[one] < 75 for one in used)
@@ -394,7 +394,7 @@ def test_commands_info_compact_and_vacuum(ten: Place, capsys: pytest.CaptureFixt
 @pytest.mark.full
 @of_iceberg
 def test_iceberg_removes_snapshots_at_times(ten: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iceberg, "_EXPIRED_EVERY", 10)
+    monkeypatch.setattr(iceberg, "_COMMITS_PER_EXPIRY", 10)
     table = ten.open()
     table.keep_versions(timedelta(0))  # but the last ten stay
 

@@ -59,7 +59,7 @@ def rows_of(options: LakehouseOptions, names: Iterable[str]) -> Counter[tuple[in
     found: Counter[tuple[int, str | None]] = Counter()
     for name in names:
         table = find_table(options.format, options.of_table(name).name)
-        for piece in table.pieces(["seq", "region"], None, 1) if table is not None else ():
+        for piece in table.scan_tasks(["seq", "region"], None, 1) if table is not None else ():
             for one in piece.batches():
                 found.update(zip(*one.to_pydict().values(), strict=True))
     return found
@@ -150,6 +150,6 @@ def test_a_record_with_a_date_that_python_does_not_have_is_put_aside(tmp_path: P
     writer.commit([writer.write(iter([pa.record_batch(found)]))])
     aside = find_table(Format.DELTA, options.of_table(f"{tmp_path}/aside").name)
     assert aside is not None
-    (one,) = aside.pieces(["seq"], None, 1)
+    (one,) = aside.scan_tasks(["seq"], None, 1)
     (found_there,) = one.batches()
     assert sorted(found_there.to_pydict()["seq"]) == [1, 2]

@@ -13,7 +13,7 @@ from tests.support.numbers_table import SCHEMA, rows, written
 from tests.support.object_store import object_store
 
 from jetspark.lakehouse.batches import commit_batch, last_batch
-from jetspark.lakehouse.formats import Format, make_table, open_table, table_at
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table, resolve_table
 from jetspark.lakehouse.maintenance import Vacuum
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import TableName
@@ -41,7 +41,7 @@ def named(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> tuple[F
             "storage.AWS_ACCESS_KEY_ID": "a",
             "storage.AWS_SECRET_ACCESS_KEY": "hidden",
         }
-        return table_at(f"s3://lake/{key}", "delta", options)
+        return resolve_table(f"s3://lake/{key}", "delta", options)
     options = {
         "storage.type": "sql",
         "storage.uri": f"sqlite:///{tmp_path}/catalog.db",
@@ -51,7 +51,7 @@ def named(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> tuple[F
         "storage.s3.access-key-id": "a",
         "storage.s3.secret-access-key": "hidden",
     }
-    format_, name = table_at("mine:lake.numbers", None, options)
+    format_, name = resolve_table("mine:lake.numbers", None, options)
     load_catalog("mine", **name.properties).create_namespace("lake")
     return format_, name
 
@@ -60,7 +60,7 @@ def named(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> tuple[F
 def test_each_batch_is_there_once_and_files_are_put_together(
     named: tuple[Format, TableName],
 ) -> None:
-    table = make_table(*named, SCHEMA, [PartitionBy("kind")])
+    table = open_or_create_table(*named, SCHEMA, [PartitionBy("kind")])
     stale = open_table(*named)
     assert commit_batch(table, "q", 0, written(table, 0, 10))
     assert not commit_batch(stale, "q", 0, written(stale, 0, 10))
@@ -76,7 +76,7 @@ def test_each_batch_is_there_once_and_files_are_put_together(
 
 
 def test_no_secret_is_in_a_text_of_the_table(named: tuple[Format, TableName]) -> None:
-    table = make_table(*named, SCHEMA, ())
-    for one in (named[1], table.storage, table.facts(), table.pieces(["n"], None, 1)):
+    table = open_or_create_table(*named, SCHEMA, ())
+    for one in (named[1], table.storage, table.facts(), table.scan_tasks(["n"], None, 1)):
         assert "hidden" not in repr(one)
         assert "hidden" not in str(one)

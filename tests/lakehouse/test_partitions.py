@@ -39,8 +39,8 @@ from tests.lakehouse.conftest import written
 from tests.support.table_readers import by_duckdb, by_polars, newest_metadata
 
 from jetspark.errors import ConfigError, TableError
-from jetspark.lakehouse.batches import commit_batch, commit_files, replaced
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.batches import commit_batch, commit_files, overwrite
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
 from jetspark.lakehouse.iceberg_partitions import partitions_of, sort_keys_of
 from jetspark.lakehouse.new_files import write_files
@@ -104,7 +104,9 @@ def files_of(folder: Path, wanted: Any = None) -> list[DataFile]:
 
 
 def iceberg(folder: Path, text: str) -> Table:
-    return make_table(Format.ICEBERG, TableName(path=str(folder)), SCHEMA, parse_partitions(text))
+    return open_or_create_table(
+        Format.ICEBERG, TableName(path=str(folder)), SCHEMA, parse_partitions(text)
+    )
 
 
 def of_others(
@@ -222,7 +224,7 @@ def test_a_table_of_others_takes_rows_by_its_present_partitions(tmp_path: Path) 
     commit_batch(table, "q", 0, files, change=Upsert(("n",)))
     assert numbers(folder) == Counter(range(70))
     table = open_table(Format.ICEBERG, table.name)
-    commit_files(table, written(table, batch(0, 10)), replaced)
+    commit_files(table, written(table, batch(0, 10)), overwrite)
     assert numbers(folder) == Counter(range(10))
 
 
@@ -278,7 +280,7 @@ SORTED = Schema(
 def test_the_rows_of_a_file_have_the_tables_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direction: SortDirection, nulls: NullOrder
 ) -> None:
-    monkeypatch.setattr("jetspark.lakehouse.new_files.ROW_GROUP_ROWS", 40)
+    monkeypatch.setattr("jetspark.lakehouse.new_files.MAX_ROW_GROUP_ROWS", 40)
     folder = tmp_path / "t"
     order = SortOrder(
         SortField(4, YearTransform(), ASC, LAST),

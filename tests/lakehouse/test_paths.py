@@ -10,7 +10,7 @@ from tests.lakehouse.conftest import Place, written
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.formats import Format, table_at
+from jetspark.lakehouse.formats import Format, resolve_table
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
@@ -63,5 +63,5 @@ def test_a_path_that_libraries_take_for_another_place_is_refused(
         with pytest.raises(ConfigError, match="take a folder of another name"):
             parse_lakehouse_options(format_, options)
     with pytest.raises(ConfigError, match="take a folder of another name"):
-        table_at(place, format_, {})
-    assert table_at(str(tmp_path / "a%b c"), format_, {})[1].path == str(tmp_path / "a%b c")
+        resolve_table(place, format_, {})
+    assert resolve_table(str(tmp_path / "a%b c"), format_, {})[1].path == str(tmp_path / "a%b c")

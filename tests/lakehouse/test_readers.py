@@ -90,7 +90,7 @@ def read(format_: Format, table: Path, names: tuple[str, ...]) -> list[tuple[Any
     else:
         library = StaticTable.from_metadata(newest_metadata(table)).scan().to_arrow()
     assert _sorted(library, names) == rows
-    pieces = open_table(format_, TableName(path=str(table))).pieces(list(names), None, 3)
+    pieces = open_table(format_, TableName(path=str(table))).scan_tasks(list(names), None, 3)
     ours = pa.Table.from_batches([one for piece in pieces for one in piece.batches()])
     assert _sorted(ours, names) == rows
     return rows
@@ -160,7 +160,7 @@ def test_readers_leave_out_the_files_of_other_days(
     wanted = date(2026, 1, 3)
     seqs = [row["seq"] for row in messages(1, 100) if row["day"] == wanted and row["n"] is not None]
     condition = f"day = '{wanted}'"
-    pieces = open_table(format_, TableName(path=str(table))).pieces(["seq"], condition, days)
+    pieces = open_table(format_, TableName(path=str(table))).scan_tasks(["seq"], condition, days)
     assert len(pieces) == 1
     if format_ is Format.DELTA:
         dataset = DeltaTable(table).to_pyarrow_dataset(file_pruning_predicate=condition)

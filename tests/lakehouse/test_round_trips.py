@@ -86,7 +86,7 @@ def test_null_and_empty_stay_apart_when_rows_are_rewritten(place: Place, change:
     found = rows_of(place)
     assert {id_: found[id_] for id_ in (1, 2, 3)} == never_rewritten(place)
     assert place.duckdb("SELECT id FROM t WHERE headers IS NULL AND id < 10") == [(1,)]
-    (piece,) = place.open().pieces(["id", "headers"], None, 1)
+    (piece,) = place.open().scan_tasks(["id", "headers"], None, 1)
     ours = pa.Table.from_batches(list(piece.batches())).to_pylist()
     assert {row["id"]: row["headers"] for row in ours if row["id"] < 10} == {
         row["id"]: row["headers"] for row in ROWS
@@ -154,7 +154,7 @@ def test_filters_find_values_at_the_edges(place: Place, edge: str, compacted: bo
 def test_row_groups_without_bounds_in_the_footer_keep_their_rows(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jetspark.lakehouse.new_files.ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr("jetspark.lakehouse.new_files.MAX_ROW_GROUP_ROWS", 1)
     table = place.make(pa.schema([("id", pa.int64()), ("c", pa.string())]))
     texts = ["a", "z" * 5000, "b"]
     batches = [
@@ -198,7 +198,7 @@ def test_rows_that_position_deletes_name_are_not_read(tmp_path: Path) -> None:
     with_position_deletes(random.Random(1), tmp_path)
     newest = max((tmp_path / "metadata").glob("*.metadata.json"), key=lambda one: one.name)
     table = StaticTable.from_metadata(str(newest))
-    pieces = OpenIceberg(TableName(path=str(tmp_path)), table).pieces(["n"], None, 3)
+    pieces = OpenIceberg(TableName(path=str(tmp_path)), table).scan_tasks(["n"], None, 3)
     ours = [one for piece in pieces for batch in piece.batches() for one in batch["n"].to_pylist()]
     theirs = table.scan(selected_fields=("n",)).to_arrow()["n"].to_pylist()
     assert sorted(ours) == sorted(theirs)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.routes import Route
+from jetspark.lakehouse.routes import TableTemplate
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 
@@ -23,8 +23,8 @@ def rows(**columns: list[object]) -> pa.RecordBatch:
     )
 
 
-def route(template: str, *, in_catalog: bool = False) -> Route:
-    found = Route.parse("--to", template, in_catalog=in_catalog)
+def route(template: str, *, in_catalog: bool = False) -> TableTemplate:
+    found = TableTemplate.parse("--to", template, in_catalog=in_catalog)
     assert found is not None
     return found
 
@@ -69,7 +69,7 @@ def test_a_value_of_others_stays_within_its_folder_and_different_values_have_dif
         assert folder[0] != "."
         assert len(folder) <= 255
         assert one.may_name(name)
-        assert not one.may_name(one.another(name))
+        assert not one.may_name(one.sibling_name(name))
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_a_value_of_others_stays_within_its_folder_and_different_values_have_dif
 )
 def test_a_template_that_cannot_be_read_is_refused(template: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Route.parse("--to", template)
+        TableTemplate.parse("--to", template)
 
 
 def test_a_column_that_the_rows_lack_is_refused() -> None:
     with pytest.raises(ConfigError, match="did you mean 'region'"):
         route("lake/{regoin}").check("--to", ["region", "subject"])
-    assert Route.parse("--to", "lake/orders") is None
+    assert TableTemplate.parse("--to", "lake/orders") is None
 
 
 _TEXTS = st.text("ax5f_-.~7E", min_size=1, max_size=4) | st.sampled_from(
@@ -140,4 +140,4 @@ def test_different_values_never_share_a_table(
 )
 def test_a_template_of_shared_tables_is_refused(template: str, in_catalog: bool) -> None:
     with pytest.raises(ConfigError, match="nothing tells where a value ends"):
-        Route.parse("--to", template, in_catalog=in_catalog)
+        TableTemplate.parse("--to", template, in_catalog=in_catalog)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from jetspark.lakehouse.schemas import takes
+from jetspark.lakehouse.schemas import accepts_type
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ def test_a_column_takes_smaller_integers_at_any_depth_and_no_larger_ones(
     around: Callable[[pa.DataType], pa.DataType],
 ) -> None:
     small, wide, long = map(around, (pa.int16(), pa.int32(), pa.int64()))
-    assert takes(wide, small)
-    assert takes(wide, wide)
-    assert not takes(small, wide)
-    assert not takes(wide, long)
-    assert not takes(long, wide)
+    assert accepts_type(wide, small)
+    assert accepts_type(wide, wide)
+    assert not accepts_type(small, wide)
+    assert not accepts_type(wide, long)
+    assert not accepts_type(long, wide)

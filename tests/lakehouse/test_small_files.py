@@ -14,9 +14,9 @@ from tests.support.numbers_table import SCHEMA, written
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse import small_files
 from jetspark.lakehouse.batches import commit_batch, last_batch
-from jetspark.lakehouse.delta import CLAIM
+from jetspark.lakehouse.delta import REWRITE_CLAIM
 from jetspark.lakehouse.formats import Format
-from jetspark.lakehouse.small_files import merge_small_files, size_due
+from jetspark.lakehouse.small_files import due_file_size, merge_small_files
 from jetspark.spark.lakehouse.options import parse_lakehouse_options, when_following
 from jetspark.spark.lakehouse.target import LakehouseStreamWriter, Written, prepare, rows_given
 
@@ -46,7 +46,9 @@ def test_each_table_has_its_turn_after_so_many_commits_and_rarely_for_full_files
 
     turns: Counter[int] = Counter()
     for number in range(100):
-        sizes = [size_due(table(f"lake/{number}", commits), 10, 1600) for commits in range(1600)]
+        sizes = [
+            due_file_size(table(f"lake/{number}", commits), 10, 1600) for commits in range(1600)
+        ]
         at = [commits for commits, size in enumerate(sizes) if size is not None]
         assert at == list(range(at[0], 1600, 10))
         assert Counter(sizes) == {None: 1440, 100: 150, 1600: 10}
@@ -68,9 +70,9 @@ def test_files_are_merged_to_the_size_that_is_due_and_rows_stay(small: Place) ->
 
 def test_too_much_and_too_many_are_left(small: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(small_files, "_MOST_BYTES", 100)
+        patched.setattr(small_files, "_MAX_BYTES", 100)
         merge_small_files([(small.open(), SIZE)])
-    monkeypatch.setattr(small_files, "_SECONDS", 0.0)
+    monkeypatch.setattr(small_files, "_MAX_SECONDS", 0.0)
     merge_small_files([(small.open(), SIZE)])
     assert small.open().facts().files == 10
 
@@ -78,11 +80,11 @@ def test_too_much_and_too_many_are_left(small: Place, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("place", [Format.DELTA], indirect=True)
 def test_it_gives_way_to_whoever_else_compacts_the_table(small: Place) -> None:
     table = small.open()
-    table.append((), {CLAIM: 2**33})
+    table.append((), {REWRITE_CLAIM: 2**33})
     merge_small_files([(small.open(), SIZE)])
     assert small.open().facts().files == 10
     table.refresh()
-    table.append((), {CLAIM: 0})
+    table.append((), {REWRITE_CLAIM: 0})
     DeltaTable(small.folder).optimize.compact()
     table = small.open()
     commit_batch(table, "q", 5, written(table, 50, 60))

@@ -19,8 +19,8 @@ from tests.support.forked import forked_from
 from tests.support.together import together
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse import batches, formats
-from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, replaced
+from jetspark.lakehouse import formats, optimistic_commits
+from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, overwrite
 from jetspark.lakehouse.delta import OpenDelta
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
 from jetspark.lakehouse.new_files import NewFile
@@ -106,7 +106,7 @@ def test_dates_that_python_does_not_have_are_stored(place: Place) -> None:
         table.refresh()
     assert place.duckdb("SELECT n FROM t WHERE n = 1") == [(1,)]
     assert place.duckdb('SELECT count(*) FROM t WHERE year("on") = 10183') == [(2,)]
-    found = [one for piece in table.pieces(["at"], None, 1) for one in piece.batches()]
+    found = [one for piece in table.scan_tasks(["at"], None, 1) for one in piece.batches()]
     assert pa.Table.from_batches(found)["at"].cast(pa.int64()).to_pylist() == [10**18, 10**18]
 
 
@@ -174,7 +174,7 @@ def test_a_query_does_not_go_on_in_a_table_set_back_before_its_batch(place: Plac
 def test_a_folder_of_another_format_or_of_other_files_is_refused(place: Place) -> None:
     """A vacuum would take their files for nobody's."""
     other = next(one for one in FORMATS if one != place.format)
-    formats.make_table(other, place.name, SCHEMA, ())
+    formats.open_or_create_table(other, place.name, SCHEMA, ())
     said = f"is a table in {other}, not in {place.format}"
     with pytest.raises(ConfigError, match=said):
         place.make(SCHEMA)
@@ -308,7 +308,7 @@ def test_files_in_place_of_all_that_was_there(place: Place) -> None:
     for start in (0, 10):
         commit_files(table, written(table, start, start + 10))
         table.refresh()
-    commit_files(table, written(table, 50, 60), replaced)
+    commit_files(table, written(table, 50, 60), overwrite)
     assert place.column("seq") == Counter(range(50, 60))
 
 
@@ -359,13 +359,13 @@ def test_columns_that_no_table_has(
 
 def test_commits_without_end_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     table = place.make(SCHEMA)
-    monkeypatch.setattr(batches, "CONFLICT_SECONDS", 0.0)
+    monkeypatch.setattr(optimistic_commits, "CONFLICT_TIMEOUT_SECONDS", 0.0)
 
     def conflict(*_: Any) -> None:
         raise CommitConflict("again")
 
     monkeypatch.setattr(table, "append", conflict)
-    with pytest.raises(TableError, match="run the query again"):
+    with pytest.raises(TableError, match="without a break"):
         commit_batch(table, "q", 0, ())
 
 
@@ -374,17 +374,17 @@ def test_rows_are_read_in_pieces_of_the_files_that_are_wanted(place: Place) -> N
     for start in (0, 10):
         commit_files(table, written(table, start, start + 10))
         table.refresh()
-    pieces = pickle.loads(pickle.dumps(table.pieces(["seq", "origin"], None, at_least=2)))
+    pieces = pickle.loads(pickle.dumps(table.scan_tasks(["seq", "origin"], None, at_least=2)))
     assert len(pieces) >= 2
     found = [row for one in pieces for batch in one.batches() for row in batch.to_pylist()]
     assert sorted(row["seq"] for row in found) == list(range(20))
     assert set(found[0]) == {"seq", "origin"}
-    pruned = table.pieces(["seq"], "origin = 'EWR' and seq < 5", at_least=1)
+    pruned = table.scan_tasks(["seq"], "origin = 'EWR' and seq < 5", at_least=1)
     assert {
         row["seq"] for one in pruned for batch in one.batches() for row in batch.to_pylist()
     } == {0, 3, 6, 9}
     with pytest.raises(ConfigError, match="prune"):
-        table.pieces(["seq"], "origin ==== 1", at_least=1)
+        table.scan_tasks(["seq"], "origin ==== 1", at_least=1)
 
 
 def test_a_library_that_is_missing_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table
-from jetspark.lakehouse.upserts import Deletes, Upsert, remove
+from jetspark.lakehouse.upserts import Deletes, Upsert, remove_staged_files
 
 SCHEMA = pa.schema(
     [
@@ -84,7 +84,7 @@ def test_a_table_holds_the_last_value_of_each_key(
         cut = chosen.randint(0, len(rows))
         files = written(table, rows[:cut], rows[cut:])
         assert commit_batch(table, "q", batch, files, change=UPSERT)
-        remove(table.storage, files)
+        remove_staged_files(table.storage, files)
         table.refresh()
         assert last_batch(table, "q") == batch
         assert values(place) == [model[key] for key in sorted(model)]

@@ -13,8 +13,8 @@ import pytest
 
 from jetspark.errors import TableError
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.formats import Format, make_table, open_table
-from jetspark.lakehouse.new_files import portable, write_files
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
+from jetspark.lakehouse.new_files import encode_new_file, write_files
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.lakehouse.commits import BatchCommits, PendingBatch, PendingLetters
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
@@ -26,7 +26,7 @@ QUERY = "5b2c4d0e-0000-4000-8000-000000000000"
 
 def written(path: Path, rows: int) -> Any:
     """A table, and new files for it."""
-    table = make_table(Format.DELTA, TableName(path=str(path)), SCHEMA, ())
+    table = open_or_create_table(Format.DELTA, TableName(path=str(path)), SCHEMA, ())
     batches = pa.table({"n": list(range(rows))}, SCHEMA).to_batches()
     layout = table.layout(10**6, "zstd")
     return table, write_files(layout, table.storage, "part-00000", batches)
@@ -34,7 +34,13 @@ def written(path: Path, rows: int) -> Any:
 
 def of_letters(batch: PendingBatch, victim: Path, files: Any) -> None:
     batch.letters = PendingLetters(
-        "stream:X", Format.DELTA, str(victim), None, None, list(map(portable, files)), stored=True
+        "stream:X",
+        Format.DELTA,
+        str(victim),
+        None,
+        None,
+        list(map(encode_new_file, files)),
+        stored=True,
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from jetspark.errors import ConfigError, PipelineError, TableError
-from jetspark.lakehouse.formats import Format, find_table, make_table
+from jetspark.lakehouse.formats import Format, find_table, open_or_create_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.lakehouse import commits, target
@@ -80,7 +80,9 @@ def test_a_table_of_another_one_in_its_place_gets_no_file(query: Query) -> None:
     for one in query.table.iterdir():
         if one != query.checkpoint:
             shutil.rmtree(one) if one.is_dir() else one.unlink()
-    other = make_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
+    other = open_or_create_table(
+        query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ()
+    )
     before = query.files
     query.plan(2)
     with pytest.raises(TableError, match=r"does not have .* 0 to 1: it was removed or replaced"):
@@ -145,7 +147,7 @@ def test_a_table_that_is_removed_while_its_library_works_has_gone(
 def test_the_next_run_accepts_a_table_without_files(query: Query) -> None:
     """As a batch leaves it whose folder was removed while the table was made."""
     shutil.rmtree(query.table)
-    make_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
+    open_or_create_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
     options = {"stream": "S", "columns": "seq"}
     ingest = Ingest(options=options, to=str(query.table), format=query.format)
     ingest.look_ahead()
@@ -162,7 +164,7 @@ def test_the_next_run_tells_that_the_checkpoint_has_lost_its_batches(query: Quer
     with pytest.raises(ConfigError, match=r"has lost its batch 0.*To begin anew, remove it and"):
         ingest.look_ahead()
     # As after a run of a version that made the table again.
-    make_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
+    open_or_create_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
     with pytest.raises(ConfigError, match=r"has lost its batch 0"):
         ingest.look_ahead()
     shutil.rmtree(query.table)

@@ -17,7 +17,7 @@ from jetspark.codecs.ddl import check_fields, with_types
 from jetspark.codecs.field_names import FieldNames
 from jetspark.codecs.unknown_fields import new_columns
 from jetspark.errors import ConfigError, SchemaGrown
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.lakehouse import growth
 from jetspark.spark.lakehouse.growth import Growth, fields_by_now, grow, grown
@@ -77,7 +77,7 @@ def test_an_iceberg_table_is_widened_and_a_delta_table_says_that_it_cannot_be(
     columns = pa.schema([("n", pa.int32()), ("x", pa.float32())])
     wider = [pa.field("n", pa.int64()), pa.field("x", pa.float64())]
     for format_ in Format:
-        table = make_table(format_, TableName(path=str(tmp_path / format_)), columns, ())
+        table = open_or_create_table(format_, TableName(path=str(tmp_path / format_)), columns, ())
         if format_ is Format.DELTA:
             with pytest.raises(ConfigError, match=r"wider types for n \(int64\), x \(double\)"):
                 table.widen(wider)
@@ -92,7 +92,7 @@ def test_a_table_that_has_grown_says_so_and_one_that_another_writer_has_changed(
     tmp_path: Path,
 ) -> None:
     name = TableName(path=str(tmp_path / "t"))
-    make_table(Format.ICEBERG, name, pa.schema([("n", pa.int32())]), ())
+    open_or_create_table(Format.ICEBERG, name, pa.schema([("n", pa.int32())]), ())
     need = {"": Growth({"a": "BIGINT", "b": "STRING"}, {"n"})}
     tables = {"": LakehouseOptions(format=Format.ICEBERG, name=name)}
     with pytest.raises(SchemaGrown, match=r"columns a, b were added to it and its columns n have"):
@@ -109,8 +109,8 @@ def test_what_a_history_has_for_itself_is_no_field_of_the_payloads(tmp_path: Pat
         keys=("id",), sequence_by="seq", history_by="timestamp",
     )  # fmt: skip
     assert options.upsert is not None
-    has = options.upsert.with_added(pa.schema([*columns, pa.field("new", pa.string())]))
-    make_table(Format.DELTA, options.name, has, ())
+    has = options.upsert.table_schema(pa.schema([*columns, pa.field("new", pa.string())]))
+    open_or_create_table(Format.DELTA, options.name, has, ())
     assert fields_by_now(options, "id BIGINT", "--json", ["timestamp"]) == "id BIGINT, `new` string"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse.batches import commit_batch
-from jetspark.lakehouse.formats import Format, find_table, make_table
+from jetspark.lakehouse.formats import Format, find_table, open_or_create_table
 from jetspark.lakehouse.new_files import FileWriter
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
@@ -33,7 +33,7 @@ class Run:
         """The last batch that the table and the checkpoint have."""
         if table is not None:
             name = TableName(path=str(self.table))
-            made = make_table(self.format, name, ROWS.schema, ())
+            made = open_or_create_table(self.format, name, ROWS.schema, ())
             files = FileWriter(made.layout(1 << 20, "zstd"), made.storage, "part")
             files.write(ROWS)
             commit_batch(made, "q", table, files.close(), name=NAME, adopt=True)
@@ -143,7 +143,9 @@ def test_a_new_checkpoint_has_a_folder_of_its_own(
     run: Run, tmp_path: Path, checkpoint: str, says: str
 ) -> None:
     for name in ("a", "b"):
-        make_table(run.format, TableName(path=f"{tmp_path}/others/{name}"), ROWS.schema, ())
+        open_or_create_table(
+            run.format, TableName(path=f"{tmp_path}/others/{name}"), ROWS.schema, ()
+        )
     with pytest.raises(ConfigError, match=says) as raised:
         run.ingest(checkpoint=f"{tmp_path}/{checkpoint}").look_ahead()
     assert f"such as {tmp_path}/lake/_checkpoint" in str(raised.value)

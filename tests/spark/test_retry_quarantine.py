@@ -19,7 +19,7 @@ from tests.support.table_readers import by_us
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import retry_quarantine, table_rows
@@ -49,7 +49,7 @@ class Place:
         given = {"path": str(folder / to), "quarantineTable": str(folder / "aside"), **options}
         self.options = parse_lakehouse_options(format_, given)
         self._aside = TableName(path=str(folder / "aside"))
-        make_table(format_, self._aside, quarantine.SCHEMA, ())
+        open_or_create_table(format_, self._aside, quarantine.SCHEMA, ())
         source, how = self._how()
         prepare(self.options, how.schemas(source))
 
@@ -303,7 +303,7 @@ def test_a_record_of_a_subject_that_the_list_lacks_stays(tmp_path: Path) -> None
 def test_a_table_of_other_columns_holds_no_records(tmp_path: Path) -> None:
     place = Place(tmp_path, Format.DELTA)
     other = TableName(path=str(tmp_path / "other"))
-    make_table(Format.DELTA, other, pa.schema([("a", pa.int64())]), ())
+    open_or_create_table(Format.DELTA, other, pa.schema([("a", pa.int64())]), ())
     given = {"path": str(tmp_path / "rows"), "quarantineTable": str(tmp_path / "other")}
     place.options = parse_lakehouse_options(Format.DELTA, given)
     with pytest.raises(ConfigError, match="has the columns a: it is no table of records"):

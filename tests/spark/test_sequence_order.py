@@ -16,7 +16,7 @@ from tests.support.table_readers import by_duckdb
 from jetspark.blocking import connect
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.errors import ConfigError, PipelineError, StreamRecreatedError
-from jetspark.lakehouse.formats import Format, make_table
+from jetspark.lakehouse.formats import Format, open_or_create_table
 from jetspark.lakehouse.new_files import FileWriter
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.ingest import Ingest
@@ -59,7 +59,7 @@ class Changes:
         facts = self.admin.facts(self.name)
         [part] = plan(options, [SequenceRange(self.name, 1, facts.last_seq + 1, facts.created)])
         batches = list(read_partition(options, part))
-        table = make_table(format_, TableName(path=str(place)), batches[0].schema, ())
+        table = open_or_create_table(format_, TableName(path=str(place)), batches[0].schema, ())
         files = FileWriter(table.layout(1 << 20, "zstd"), table.storage, "part")
         for batch in batches:
             files.write(batch)

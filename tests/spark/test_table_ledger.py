@@ -15,7 +15,7 @@ from tests.support.table_readers import by_us
 
 from jetspark.errors import TableError
 from jetspark.lakehouse.batches import commit_batch, commit_files
-from jetspark.lakehouse.formats import Format, make_table
+from jetspark.lakehouse.formats import Format, open_or_create_table
 from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.spark.lakehouse import commits, target
@@ -217,7 +217,7 @@ def test_a_note_beside_tables_gives_rows_to_no_table_of_another_query(
             query.write(1, "ab", **elsewhere)
     (note,) = (query.folder / "_jetspark").iterdir()
     noted = msgspec.msgpack.decode(pq.read_table(note)["batch"][0].as_py(), type=PendingBatch)
-    stranger = make_table(query.format, TableName(path=str(query.folder / "x")), ROWS, ())
+    stranger = open_or_create_table(query.format, TableName(path=str(query.folder / "x")), ROWS, ())
     rows = pa.RecordBatch.from_pydict({"site": ["x"], "n": [1]})
     layout = stranger.layout(2**20, "zstd")
     commit_files(stranger, write_files(layout, stranger.storage, "part-1", [rows]))

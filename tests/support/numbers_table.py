@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from jetspark.lakehouse.new_files import NewFile, write_files
 from jetspark.lakehouse.table import Table
-from jetspark.lakehouse.upserts import staged
+from jetspark.lakehouse.upserts import staging_layout
 
 SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
 
@@ -16,7 +16,7 @@ SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
 def write(table: Table, rows: pa.Table, *, apart: bool = False) -> list[NewFile]:
     """Files with these rows, which nobody has committed; `apart`: for an upsert."""
     layout = table.layout(10**8, "zstd")
-    layout = staged(layout) if apart else layout
+    layout = staging_layout(layout) if apart else layout
     return write_files(layout, table.storage, "part-00000", rows.to_batches())
 
 
@@ -28,7 +28,7 @@ def written(table: Table, start: int, end: int) -> list[NewFile]:
 
 def rows(table: Table) -> Counter[int]:
     """The numbers, as our own reader finds them."""
-    pieces = table.pieces(["n"], None, at_least=1)
+    pieces = table.scan_tasks(["n"], None, at_least=1)
     return Counter(
         row["n"] for piece in pieces for batch in piece.batches() for row in batch.to_pylist()
     )

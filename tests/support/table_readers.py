@@ -72,7 +72,7 @@ def newest_metadata(table: Path) -> str:
 def by_us(format_: Format, table: Path) -> list[dict[str, Any]]:
     """The rows; none where there is no table."""
     found = find_table(format_, TableName(path=str(table)))
-    pieces = [] if found is None else found.pieces(found.schema.names, None, 1)
+    pieces = [] if found is None else found.scan_tasks(found.schema.names, None, 1)
     return [row for one in pieces for batch in one.batches() for row in batch.to_pylist()]
 
 
@@ -84,7 +84,7 @@ def rows_of(folder: Path, format_: Format) -> list[dict[str, Any]]:
     assert table is not None
     found = [
         row
-        for piece in table.pieces(table.schema.names, None, 1)
+        for piece in table.scan_tasks(table.schema.names, None, 1)
         for batch in piece.batches()
         for row in _comparable(batch).to_pylist()
     ]

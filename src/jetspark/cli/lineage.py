@@ -27,7 +27,7 @@ from jetspark.cli.signals import StopRequested
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import absolute, find_table
+from jetspark.lakehouse.formats import absolute_path, find_table
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.sink_options import SinkOptions
@@ -131,5 +131,5 @@ def _place(sink: LakehouseOptions) -> tuple[str, str]:
     """Namespace and name: files as OpenLineage names them, tables of a catalog by its name."""
     if sink.name.path is None:
         return str(sink.name.catalog), str(sink.name.identifier)
-    url = urlsplit(absolute(sink.name.path))
+    url = urlsplit(absolute_path(sink.name.path))
     return (f"{url.scheme}://{url.netloc}", url.path[1:]) if url.netloc else ("file", url.path)

@@ -69,10 +69,10 @@ class TableOptions:
     @contextmanager
     def opened(self, place: str) -> Iterator[Table]:
         """Open the table. Raises ConfigError, and TableError for an unreadable one."""
-        from jetspark.lakehouse.formats import in_a_sentence, open_table, table_at
+        from jetspark.lakehouse.formats import open_table, reporting_library_errors, resolve_table
 
-        found, name = table_at(place, self.format, pairs("--table-option", self.table_option))
-        with in_a_sentence(name):
+        found, name = resolve_table(place, self.format, pairs("--table-option", self.table_option))
+        with reporting_library_errors(name):
             yield open_table(found, name)
 
 
@@ -120,9 +120,9 @@ def compact(
         target_size: Size of the large files, such as 128m or 1g.
         json: One JSON document.
     """
-    from jetspark.lakehouse.formats import file_size
+    from jetspark.lakehouse.formats import parse_file_size
 
-    target = file_size("--target-size", target_size)
+    target = parse_file_size("--target-size", target_size)
     with options.opened(place) as opened:
         done = opened.compact(target)
     sentence = "There are no small files to merge."
@@ -153,9 +153,9 @@ def vacuum(
         dry_run: Only print the files.
         json: One JSON document.
     """
-    from jetspark.lakehouse.formats import span
+    from jetspark.lakehouse.formats import parse_duration
 
-    retention = span("--keep", keep)
+    retention = parse_duration("--keep", keep)
     with options.opened(place) as opened:
         done = opened.vacuum(retention, dry_run=dry_run)
     count = counted(len(done.removed), "file")

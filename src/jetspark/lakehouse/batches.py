@@ -9,44 +9,42 @@ a conflict, and checks the number again.
 from __future__ import annotations
 
 import hashlib
-import random
-import time
 from collections.abc import Callable, Sequence
 
-from jetspark.errors import CommitConflict, TableError
+from jetspark.errors import TableError
 from jetspark.lakehouse.new_files import NewFile
-from jetspark.lakehouse.table import Numbers, Table, TableName
+from jetspark.lakehouse.optimistic_commits import commit_with_retries
+from jetspark.lakehouse.table import Table, TableName, TxnVersions
 
-CONFLICT_SECONDS = 120.0
-"""How long a commit is retried after conflicts with other writers."""
-_PAUSE = 0.02
-ADOPT = "set the option 'adoptTable' to true (jetspark ingest, jetspark run: --adopt) for one run"
+ADOPT_HINT = (
+    "set the option 'adoptTable' to true (jetspark ingest, jetspark run: --adopt) for one run"
+)
 
 
-Change = Callable[[Table, Sequence[NewFile], Numbers], None]
+CommitAction = Callable[[Table, Sequence[NewFile], TxnVersions], None]
 """Changes a table by files, in one commit that sets these numbers. Raises CommitConflict."""
 
 
-def added(table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
+def append(table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
     """Adds their rows."""
-    table.append(files, numbers)
+    table.append(files, txn_versions)
 
 
-def replaced(table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
+def overwrite(table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
     """Replaces all rows of the table by theirs."""
-    table.replace(files, numbers)
+    table.replace(files, txn_versions)
 
 
-def gone(name: TableName, batch: int) -> TableError:
+def table_missing(name: TableName, batch: int) -> TableError:
     """The error for a table that no longer exists at this batch."""
-    lost = "" if not batch else f" with {_batches_before(batch)}"
+    lost = "" if not batch else f" with {_earlier_batches(batch)}"
     return TableError(
         f"{name} has gone{lost}: it was removed. Bring it back; or, to begin anew, remove the "
         "query's checkpoint and what is left of the table, or take other folders for both."
     )
 
 
-def check_has_batches(table: Table, writer: str, batch: int) -> None:
+def check_earlier_batches(table: Table, writer: str, batch: int) -> None:
     """Raises TableError for a table that lacks a batch before this one, of a writer that has to
     continue: an older copy, another table, or one that was set back. May refresh the table."""
     if batch == 0:
@@ -57,38 +55,38 @@ def check_has_batches(table: Table, writer: str, batch: int) -> None:
         last = last_batch(table, writer)
     name = table.name
     if last is None:
-        raise _lacks(
-            f"{name} does not have {_batches_before(batch)}: it was removed or replaced. Bring it "
+        raise _missing_batches(
+            f"{name} does not have {_earlier_batches(batch)}: it was removed or replaced. Bring it "
             "back"
         )
     if last < batch - 1:
-        raise _lacks(
-            f"{name} has only {_batches_before(last + 1)}, and the checkpoint counts batch "
+        raise _missing_batches(
+            f"{name} has only {_earlier_batches(last + 1)}, and the checkpoint counts batch "
             f"{batch - 1} as written, too: an older copy of the table was put back. Bring back the "
             "newest one"
         )
-    made = table.number(_version(writer))
-    if made is not None and table.was_set_back(made, _batch(writer), last):
-        raise _lacks(
+    version = table.txn_version(_version_key(writer))
+    if version is not None and table.was_set_back(version, _batch_key(writer), last):
+        raise _missing_batches(
             f"{name} was set back to a version before this query's batch {last}, whose rows it has "
             "lost. Set it forward again"
         )
 
 
-def _lacks(sentence: str) -> TableError:
+def _missing_batches(sentence: str) -> TableError:
     return TableError(
         f"{sentence}; or, to begin anew, remove the query's checkpoint and take another table; or, "
-        f"to go on without what is lost, {ADOPT}."
+        f"to go on without what is lost, {ADOPT_HINT}."
     )
 
 
-def _batches_before(batch: int) -> str:
+def _earlier_batches(batch: int) -> str:
     return "this query's batch 0" if batch == 1 else f"this query's batches 0 to {batch - 1}"
 
 
 def last_batch(table: Table, writer: str) -> int | None:
     """The number of the writer's last batch in the table; None before its first."""
-    return table.number(_batch(writer))
+    return table.txn_version(_batch_key(writer))
 
 
 def commit_batch(
@@ -101,7 +99,7 @@ def commit_batch(
     adopt: bool = False,
     after: int | None = None,
     offsets: int | None = None,
-    change: Change = added,
+    change: CommitAction = append,
 ) -> bool:
     """Add the files of a batch, unless the table has it; returns whether they were added.
 
@@ -113,16 +111,19 @@ def commit_batch(
     be written twice, if the table lacks earlier ones or has other rows as this batch, or if others
     commit without a break; and ConfigError for a table that would forget the batch.
     """
-    deadline = time.monotonic() + CONFLICT_SECONDS
-    while not has_batch(table, writer, batch, name=name, adopt=adopt, after=after, offsets=offsets):
-        numbers: dict[str, int | None] = {_batch(writer): batch, _version(writer): None}
+
+    def attempt() -> bool:
+        if has_batch(table, writer, batch, name=name, adopt=adopt, after=after, offsets=offsets):
+            return False
+        versions: dict[str, int | None] = {_batch_key(writer): batch, _version_key(writer): None}
         if last_batch(table, writer) is None and name is not None:
-            numbers[_query(name)] = fingerprint(writer)
-        if offsets is not None or table.number(_offsets(writer)) is not None:
-            numbers[_offsets(writer)] = offsets or 0
-        if _committed(table, files, numbers, change, deadline):
-            return True
-    return False
+            versions[_query_key(name)] = fingerprint(writer)
+        if offsets is not None or table.txn_version(_offsets_key(writer)) is not None:
+            versions[_offsets_key(writer)] = offsets or 0
+        change(table, files, versions)
+        return True
+
+    return commit_with_retries(table.name, attempt, table.refresh)
 
 
 def has_batch(
@@ -137,70 +138,46 @@ def has_batch(
 ) -> bool:
     """Whether a table has a batch, which may be committed otherwise. The arguments, and the errors,
     are those of `commit_batch`. May refresh the table."""
-    table.check_numbers_stay()
+    table.check_txn_versions_retained()
     last = last_batch(table, writer)
     if (last is None or last < batch) and not adopt:
-        check_has_batches(table, writer, batch if after is None else after + 1)
+        check_earlier_batches(table, writer, batch if after is None else after + 1)
         last = last_batch(table, writer)  # it may have been refreshed
     if last is None or last < batch:
         if last is None and name is not None and not adopt:
             check_name(table, writer, name)
         return False
-    other = table.number(_offsets(writer))
-    if last == batch and not adopt and offsets and other and other != offsets:
+    other_offsets = table.txn_version(_offsets_key(writer))
+    if last == batch and not adopt and offsets and other_offsets and other_offsets != offsets:
         raise TableError(
             f"{table.name} has other messages as batch {batch} of this query: a copy of its "
             "checkpoint was used, too. Go on with the checkpoint that wrote this batch, and remove "
-            f"the other one; or, to leave out the messages of this batch, {ADOPT}."
+            f"the other one; or, to leave out the messages of this batch, {ADOPT_HINT}."
         )
     return True
 
 
-def commit_files(table: Table, files: Sequence[NewFile], change: Change = added) -> None:
+def commit_files(table: Table, files: Sequence[NewFile], change: CommitAction = append) -> None:
     """Add files without a batch number. Raises TableError if others commit without a break."""
-    deadline = time.monotonic() + CONFLICT_SECONDS
-    while not _committed(table, files, {}, change, deadline):
-        pass
-
-
-def _committed(
-    table: Table,
-    files: Sequence[NewFile],
-    numbers: Numbers,
-    change: Change,
-    deadline: float,
-) -> bool:
-    """Try once; if another commit came first, refresh the table and return False."""
-    try:
-        change(table, files, numbers)
-    except CommitConflict as error:
-        if time.monotonic() >= deadline:
-            raise TableError(
-                f"{table.name}: other writers committed without a break for {CONFLICT_SECONDS:.0f} "
-                f"seconds, so this batch was not added; run the query again. The last time: {error}"
-            ) from error
-        time.sleep(random.uniform(_PAUSE, 5 * _PAUSE))  # noqa: S311
-        table.refresh()
-        return False
-    return True
+    commit_with_retries(table.name, lambda: change(table, files, {}), table.refresh)
 
 
 def check_name(table: Table, writer: str | None, name: str) -> None:
     """Raises TableError if a writer of this name, but of another id, has written. None: it has no
     id yet."""
-    other = table.number(_query(name))
-    if other is None or (writer is not None and other == fingerprint(writer)):
+    first_writer = table.txn_version(_query_key(name))
+    if first_writer is None or (writer is not None and first_writer == fingerprint(writer)):
         return
     raise TableError(
         f"{table.name} already has rows of {name}, but this run does not have its checkpoint and "
         "would write them again. Restore the checkpoint, or write to another table, or, to add the "
-        f"rows to the existing ones, {ADOPT}."
+        f"rows to the existing ones, {ADOPT_HINT}."
     )
 
 
 def wrote_as(table: Table, writer: str, name: str) -> bool:
     """Whether the writer has this name in the table, or no batch there yet."""
-    first = table.number(_query(name))
+    first = table.txn_version(_query_key(name))
     return last_batch(table, writer) is None or first == fingerprint(writer)
 
 
@@ -209,41 +186,41 @@ def belongs_to(table: Table, writer: str | None, name: str | None) -> bool:
 
     `writer`: its id; None: not known, so that its name tells. `name`: None if it has none.
     """
-    ours = [] if writer is None else [_batch(writer), _made(writer)]
+    own_names = [] if writer is None else [_batch_key(writer), _created_key(writer)]
     if name is not None:
-        ours += [_made(name)] if ours else [_made(name), _query(name)]
-    return any(table.number(one) is not None for one in ours) or table.is_new
+        own_names += [_created_key(name)] if own_names else [_created_key(name), _query_key(name)]
+    return any(table.txn_version(txn_name) is not None for txn_name in own_names) or table.is_new
 
 
-def made_for(writer: str, batch: int) -> dict[str, int]:
+def created_for(writer: str, batch: int) -> dict[str, int]:
     """Numbers of a table that is created for a batch."""
-    return {_made(writer): batch}
+    return {_created_key(writer): batch}
 
 
-def was_made_for(table: Table, writer: str, batch: int) -> bool:
+def was_created_for(table: Table, writer: str, batch: int) -> bool:
     """Whether an attempt of this batch has created the table."""
-    return table.number(_made(writer)) == batch
+    return table.txn_version(_created_key(writer)) == batch
 
 
-def _made(writer: str) -> str:
+def _created_key(writer: str) -> str:
     return f"jetspark.made.{writer}"
 
 
-def _batch(writer: str) -> str:
+def _batch_key(writer: str) -> str:
     return f"jetspark.batch.{writer}"
 
 
-def _version(writer: str) -> str:
+def _version_key(writer: str) -> str:
     """The version made by the writer's last batch."""
     return f"jetspark.version.{writer}"
 
 
-def _offsets(writer: str) -> str:
+def _offsets_key(writer: str) -> str:
     """The fingerprint of what the writer's last batch has read; 0: unknown."""
     return f"jetspark.offsets.{writer}"
 
 
-def _query(name: str) -> str:
+def _query_key(name: str) -> str:
     return f"jetspark.query.{name}"
 
 

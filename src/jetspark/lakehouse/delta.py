@@ -35,25 +35,32 @@ from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, So
 from jetspark.lakehouse.delta_log import check_log, check_sidecars
 from jetspark.lakehouse.generated import Generated
 from jetspark.lakehouse.inside import (
-    behind_links,
-    check_encoded,
-    check_folders,
+    check_no_folder_links,
     check_no_links_in,
     check_path,
-    is_plain,
+    check_relative_paths,
+    is_plain_path,
     local_folder_of,
-    removed_here,
+    paths_behind_links,
+    remove_local_file,
 )
 from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.schemas import is_list, nullable, plain
+from jetspark.lakehouse.schemas import as_nullable, is_list, normalized_type
 from jetspark.lakehouse.statistics import (
     LongTexts,
     column_bounds,
     leaf_columns,
     null_count,
-    upper_text,
+    upper_bound_of_text,
 )
-from jetspark.lakehouse.table import Changes, Numbers, Piece, Table, TableName, pieces_of
+from jetspark.lakehouse.table import (
+    Changes,
+    ScanTask,
+    Table,
+    TableName,
+    TxnVersions,
+    group_into_tasks,
+)
 
 if TYPE_CHECKING:
     import pyarrow.dataset  # it imports pandas, which writers do not need
@@ -65,12 +72,12 @@ if TYPE_CHECKING:
 # maximum and the number of nulls. A string may be truncated as long as it remains a bound.
 
 
-_COLUMNS = 32
+_MAX_COLUMNS_WITH_STATISTICS = 32
 """Delta's default of delta.dataSkippingNumIndexedCols: the first columns have statistics."""
-_COUNT_OF_COLUMNS = "delta.dataSkippingNumIndexedCols"
-_NAMES_OF_COLUMNS = "delta.dataSkippingStatsColumns"
+_INDEXED_COLUMN_COUNT = "delta.dataSkippingNumIndexedCols"
+_INDEXED_COLUMNS = "delta.dataSkippingStatsColumns"
 _NAME = re.compile(r"`((?:[^`]|``)*+)`|([^,`]++)")
-_TEXT = 32
+_MAX_BOUND_LENGTH = 32
 _EXACT_DIGITS, _EXACT_PLACES = 15, 5
 """Of decimals whose bounds deltalake writes as they are: it makes doubles of them, and writes small
 ones as 1e-7, which it does not read."""
@@ -101,14 +108,14 @@ def statistics(
         if count == metadata.num_rows:
             continue
         low, high = column_bounds(metadata, index, texts or {})
-        lows[name] = None if low is None else _low(low)
+        lows[name] = None if low is None else _lower_bound(low)
         # For Spark NaN is greater than every number, so no number is above it.
-        highs[name] = None if high is None or name in with_nan else _high(high)
-    found: dict[str, Any] = {"numRecords": metadata.num_rows, "nullCount": nulls}
+        highs[name] = None if high is None or name in with_nan else _upper_bound(high)
+    statistics: dict[str, Any] = {"numRecords": metadata.num_rows, "nullCount": nulls}
     for kind, ends in (("minValues", lows), ("maxValues", highs)):
         if None not in ends.values():
-            found[kind] = ends
-    return _ENCODER.encode(found).decode()
+            statistics[kind] = ends
+    return _ENCODER.encode(statistics).decode()
 
 
 def _is_binary(metadata: pq.FileMetaData, index: int) -> bool:
@@ -116,34 +123,34 @@ def _is_binary(metadata: pq.FileMetaData, index: int) -> bool:
     return bool(column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "STRING")
 
 
-def _low(value: Any) -> Any:
+def _lower_bound(value: Any) -> Any:
     match value:
         case datetime():
-            return _instant(value)
+            return _json_time(value)
         case str():
-            return value[:_TEXT]
-    return _plain(value)
+            return value[:_MAX_BOUND_LENGTH]
+    return _json_bound(value)
 
 
-def _high(value: Any) -> Any:
+def _upper_bound(value: Any) -> Any:
     match value:
         case datetime():
             try:  # to milliseconds, rounded up so that it remains a bound
-                return _instant(value + timedelta(microseconds=-value.microsecond % 1000))
+                return _json_time(value + timedelta(microseconds=-value.microsecond % 1000))
             except OverflowError:  # readers add the millisecond that writers may cut off
-                return _instant(value)
+                return _json_time(value)
         case str():
-            return upper_text(value, _TEXT)
-    return _plain(value)
+            return upper_bound_of_text(value, _MAX_BOUND_LENGTH)
+    return _json_bound(value)
 
 
-def _instant(value: datetime) -> str:
+def _json_time(value: datetime) -> str:
     # Not strftime, which writes the year 1 as "1" on Linux: readers leave such a file out.
     text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
     return text if value.tzinfo is None else f"{text}Z"
 
 
-def _plain(value: Any) -> Any:
+def _json_bound(value: Any) -> Any:
     """The value as JSON; None for types without bounds."""
     match value:
         case float() if math.isinf(value):
@@ -164,63 +171,67 @@ def _columns_with_statistics(table: DeltaTable) -> list[str]:
     """The columns of new files that have statistics, as the table's properties say."""
     metadata = table.metadata()
     names = [
-        one.name for one in table.schema().fields if one.name not in metadata.partition_columns
+        field.name
+        for field in table.schema().fields
+        if field.name not in metadata.partition_columns
     ]
     configuration = metadata.configuration
-    if (said := configuration.get(_NAMES_OF_COLUMNS)) is not None:
-        wanted = _names_in(said)
-        return [name for name in names if name in wanted]
-    count = int(configuration.get(_COUNT_OF_COLUMNS, _COLUMNS))
+    if (listed_names := configuration.get(_INDEXED_COLUMNS)) is not None:
+        names_with_statistics = _parse_column_names(listed_names)
+        return [name for name in names if name in names_with_statistics]
+    count = int(configuration.get(_INDEXED_COLUMN_COUNT, _MAX_COLUMNS_WITH_STATISTICS))
     return names if count < 0 else names[:count]
 
 
-def _names_in(text: str) -> set[str]:
+def _parse_column_names(text: str) -> set[str]:
     """The columns in the property `_NAMES_OF_COLUMNS`."""
     return {
-        found[1].replace("``", "`") if found[1] is not None else found[2].strip()
-        for found in _NAME.finditer(text)
+        match[1].replace("``", "`") if match[1] is not None else match[2].strip()
+        for match in _NAME.finditer(text)
     }
 
 
-def _statistics_of(schema: pa.Schema, partition_by: Container[str]) -> dict[str, str]:
+def _statistics_property(schema: pa.Schema, partition_by: Container[str]) -> dict[str, str]:
     """The property of a new table that says which columns have statistics: only those whose bounds
     deltalake writes as they are when it compacts and merges. Of infinite numbers it writes none,
     and of decimals only what a double holds. Empty where it writes all bounds well."""
     if not any(map(_loses_bounds, schema.types)):
         return {}
-    return _statistics_only_of([one for one in schema if one.name not in partition_by])
+    return _statistics_property_for(
+        [column for column in schema if column.name not in partition_by]
+    )
 
 
-def _statistics_only_of(columns: Iterable[pa.Field]) -> dict[str, str]:
+def _statistics_property_for(columns: Iterable[pa.Field]) -> dict[str, str]:
     """The same property for those of these columns that may have statistics."""
     names = [
-        f"`{one.name.replace('`', '``')}`"
-        for one in columns
-        if not pa.types.is_nested(one.type)
-        and not pa.types.is_binary(one.type)
-        and not _loses_bounds(one.type)
+        f"`{column.name.replace('`', '``')}`"
+        for column in columns
+        if not pa.types.is_nested(column.type)
+        and not pa.types.is_binary(column.type)
+        and not _loses_bounds(column.type)
     ]
-    return {_NAMES_OF_COLUMNS: ",".join(names[:_COLUMNS])}
+    return {_INDEXED_COLUMNS: ",".join(names[:_MAX_COLUMNS_WITH_STATISTICS])}
 
 
 def _check_types(columns: Iterable[pa.Field]) -> None:
     """Raise ConfigError for a column with which deltalake makes a table that nobody can open."""
     for column in columns:
-        if _has_local_times_in_a_map(column.type, within=False):
+        if _has_local_times_in_a_map(column.type, in_a_map=False):
             raise ConfigError(
                 f"Delta does not support a column: {column.name} has times without a zone "
                 "(TIMESTAMP_NTZ) in a map. Make them TIMESTAMP, or texts."
             )
 
 
-def _has_local_times_in_a_map(kind: pa.DataType, *, within: bool) -> bool:
+def _has_local_times_in_a_map(kind: pa.DataType, *, in_a_map: bool) -> bool:
     if pa.types.is_timestamp(kind):
-        return within and kind.tz is None
-    within = within or pa.types.is_map(kind)
+        return in_a_map and kind.tz is None
+    in_a_map = in_a_map or pa.types.is_map(kind)
     parts = [kind.key_type, kind.item_type] if pa.types.is_map(kind) else []
     if pa.types.is_struct(kind) or is_list(kind):
         parts = [kind.field(at).type for at in range(kind.num_fields)]
-    return any(_has_local_times_in_a_map(part, within=within) for part in parts)
+    return any(_has_local_times_in_a_map(part, in_a_map=in_a_map) for part in parts)
 
 
 def _loses_bounds(kind: pa.DataType) -> bool:
@@ -239,27 +250,27 @@ def _loses_bounds(kind: pa.DataType) -> bool:
 # until when a rewriter has the table; it is renewed during the work, and expires after a kill.
 
 
-CLAIM = "jetspark.rewriting"
-SECONDS = 180
-_RENEWED = 60.0
+REWRITE_CLAIM = "jetspark.rewriting"
+CLAIM_SECONDS = 180
+_RENEW_INTERVAL_SECONDS = 60.0
 
 
 @contextmanager
-def claim(table: Table, other: Table, name: str) -> Iterator[None]:
+def claim_table(table: Table, renewing_table: Table, name: str) -> Iterator[None]:
     """Keep other rewriters from the table. `other`: the same table, for renewing the claim.
 
     Raises CommitConflict when somebody has it, TableError when the claim was lost on the way.
     """
     table.refresh()
-    until = table.number(CLAIM) or 0
+    until = table.txn_version(REWRITE_CLAIM) or 0
     if until > time.time():
         moment = datetime.fromtimestamp(until, UTC)
         raise CommitConflict(
             f"{name} is being compacted or overwritten by another program; if that was killed, try "
             f"again after {moment:%H:%M:%S} UTC."
         )
-    held = _Held(other)
-    table.append((), {CLAIM: held.until})
+    held = _ClaimRenewal(renewing_table)
+    table.append((), {REWRITE_CLAIM: held.until})
     table.refresh()
     held.start()
     try:
@@ -267,32 +278,32 @@ def claim(table: Table, other: Table, name: str) -> Iterator[None]:
     finally:
         held.end()
         table.refresh()
-        if table.number(CLAIM) != held.until:
+        if table.txn_version(REWRITE_CLAIM) != held.until:
             raise TableError(
                 f"{name}: this took longer than its claim on the table, which another program has "
                 "taken: compare the number of rows before and after."
             )
-        table.append((), {CLAIM: 0})
+        table.append((), {REWRITE_CLAIM: 0})
         table.refresh()
 
 
-class _Held(threading.Thread):
+class _ClaimRenewal(threading.Thread):
     """Renews the claim."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(daemon=True)
         self._table = table
         self._over = threading.Event()
-        self.until = int(time.time()) + SECONDS
+        self.until = int(time.time()) + CLAIM_SECONDS
 
     def run(self) -> None:
-        while not self._over.wait(_RENEWED):
-            until = int(time.time()) + SECONDS
+        while not self._over.wait(_RENEW_INTERVAL_SECONDS):
+            until = int(time.time()) + CLAIM_SECONDS
             try:
                 self._table.refresh()
-                if self._table.number(CLAIM) != self.until:
+                if self._table.txn_version(REWRITE_CLAIM) != self.until:
                     return
-                self._table.append((), {CLAIM: until})
+                self._table.append((), {REWRITE_CLAIM: until})
             except CommitConflict:
                 return
             self.until = until
@@ -306,21 +317,21 @@ class _Held(threading.Thread):
 _LOG = "_delta_log"
 _CHANGE_DATA = "_change_data"
 _DELETED = "_jetspark_deleted"
-_MADE_BY = "jetspark"
+_COMMIT_MARK = "jetspark"
 """Of a commit: which of our calls made it."""
-_LOOKED_AT = 200
+_MAX_COMMITS_SEARCHED = 200
 """Commits among which compactions of other programs are looked for."""
-_KEPT_BY_WRITERS = ("delta.invariants", "delta.identity")
+_ENFORCED_BY_WRITERS = ("delta.invariants", "delta.identity")
 """Metadata of columns that every writer has to enforce."""
 _GENERATED = "delta.generationExpression"
-_REWRITTEN = frozenset(
+_REWRITABLE_FEATURES = frozenset(
     {
         "appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "generatedColumns",
         "invariants", "timestampNtz",
     }
 )  # fmt: skip
 """Features of tables whose files deltalake may replace by others with the same rows."""
-_VACUUMED = _REWRITTEN | {
+_VACUUMABLE_FEATURES = _REWRITABLE_FEATURES | {
     "allowColumnDefaults", "clustering", "columnMapping", "domainMetadata", "icebergCompatV1",
      "icebergCompatV2", "identityColumns", "inCommitTimestamp", "rowTracking",
     "typeWidening", "v2Checkpoint", "vacuumProtocolCheck", "variantType",
@@ -328,12 +339,12 @@ _VACUUMED = _REWRITTEN | {
 """Features of tables whose log names every data file that a version has."""
 _LOG_RETENTION = "delta.logRetentionDuration"
 _TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
-_KEPT = timedelta(hours=36)
+_LOG_RETENTION_OF_NEW_TABLES = timedelta(hours=36)
 """How long new tables keep their log: a reader that follows once a day finds its place. Each commit
 lists the whole log on a local disk, so Delta's 30 days cost seconds where commits are frequent."""
-_TRIMMED_EVERY = 1000
+_COMMITS_PER_LOG_CLEANUP = 1000
 """Commits between two searches through all files of the log."""
-_LOG_STAYS = PostCommitHookProperties(cleanup_expired_logs=False)
+_NO_LOG_CLEANUP = PostCommitHookProperties(cleanup_expired_logs=False)
 """deltalake would do that after each commit."""
 
 
@@ -374,7 +385,7 @@ class DeltaStorage(new_files.Storage):
             raise FileNotFoundError(path) from error
 
     def remove(self, path: str) -> None:
-        if not removed_here(self.uri, path):
+        if not remove_local_file(self.uri, path):
             self.files().delete_file(path)
 
     def files(self) -> pyarrow.fs.FileSystem:
@@ -382,7 +393,7 @@ class DeltaStorage(new_files.Storage):
 
 
 @dataclass(frozen=True)
-class DeltaPiece(Piece):
+class DeltaScanTask(ScanTask):
     """Some files of one version."""
 
     fragments: Sequence[pyarrow.dataset.ParquetFileFragment]
@@ -390,8 +401,8 @@ class DeltaPiece(Piece):
     columns: tuple[str, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        for one in self.fragments:
-            yield from one.to_batches(schema=self.schema, columns=list(self.columns))
+        for fragment in self.fragments:
+            yield from fragment.to_batches(schema=self.schema, columns=list(self.columns))
 
 
 class OpenDelta(Table):
@@ -423,30 +434,31 @@ class OpenDelta(Table):
         name: TableName,
         schema: pa.Schema,
         partition_by: Sequence[PartitionBy],
-        numbers: Mapping[str, int],
+        txn_versions: Mapping[str, int],
     ) -> OpenDelta:
         """A new, empty table. Raises ConfigError for types that Delta does not have, and
         CommitConflict if another writer created it first."""
         _check_types(schema)
         try:
-            columns = Schema.from_arrow(pa.schema([nullable(one) for one in schema]))
+            columns = Schema.from_arrow(pa.schema([as_nullable(column) for column in schema]))
         except Exception as error:  # the library's errors have several types
             raise ConfigError(f"Delta does not support a column: {error}") from error
-        names = [one.column for one in partition_by]
+        names = [column.column for column in partition_by]
         try:
-            made = DeltaTable.create(
+            created = DeltaTable.create(
                 _path(name),
                 columns,
                 partition_by=names,
                 storage_options=dict(name.properties),
-                configuration={_LOG_RETENTION: _interval(_KEPT)} | _statistics_of(schema, names),
-                commit_properties=_properties(numbers),
+                configuration={_LOG_RETENTION: _as_interval(_LOG_RETENTION_OF_NEW_TABLES)}
+                | _statistics_property(schema, names),
+                commit_properties=_commit_properties(txn_versions),
             )
         except DeltaError as error:
             if cls.find(name) is not None:
                 raise CommitConflict(f"{name} was created by another writer.") from error
             raise
-        return cls(name, made)
+        return cls(name, created)
 
     @property
     def location(self) -> str:
@@ -461,7 +473,7 @@ class OpenDelta(Table):
         return tuple(self._table.metadata().partition_columns)
 
     @property
-    def made(self) -> dict[str, Generated]:
+    def generated_columns(self) -> dict[str, Generated]:
         return {
             column.name: Generated.parse(
                 schema.field(column.name), str(column.metadata[_GENERATED]), self.name, schema
@@ -482,25 +494,25 @@ class OpenDelta(Table):
 
     def layout(self, target_bytes: int, compression: str) -> new_files.Layout:
         configuration = self._table.metadata().configuration
-        asked = [name for name in configuration if name.startswith("delta.constraints.")]
+        unsupported = [name for name in configuration if name.startswith("delta.constraints.")]
         if self._is_mapped():
-            asked.append("delta.columnMapping.mode")
-        asked += [
+            unsupported.append("delta.columnMapping.mode")
+        unsupported += [
             f"{key} of {column.name}"
             for column in self._table.schema().fields
             for key in column.metadata
-            if key.startswith(_KEPT_BY_WRITERS)
+            if key.startswith(_ENFORCED_BY_WRITERS)
         ]
-        if asked:
+        if unsupported:
             raise ConfigError(
-                f"{self.name} has {', '.join(asked)}, which only Delta's own connector for Spark "
-                "enforces: write this table with that connector."
+                f"{self.name} has {', '.join(unsupported)}, which only Delta's own connector for "
+                "Spark enforces: write this table with that connector."
             )
         return new_files.Layout(
             schema=self.schema,
             partition_by=tuple(DeltaPartition(name, name) for name in self.partition_by),
             keeps_partition_columns=False,
-            made=self.made,
+            derived=self.generated_columns,
             target_bytes=target_bytes,
             compression=compression,
         )
@@ -516,42 +528,46 @@ class OpenDelta(Table):
                 f"{self.name} has no version {version}; the newest is {self._table.version()}."
             ) from error
 
-    def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[DeltaPiece]:
-        within = None
+    def scan_tasks(
+        self, columns: Sequence[str], prune: str | None, at_least: int
+    ) -> list[DeltaScanTask]:
+        predicate = None
         if prune is not None:
-            from jetspark.lakehouse.prune import parse
+            from jetspark.lakehouse.prune import parse_condition
 
-            within = to_sql(parse(prune, self.schema))
+            predicate = to_sql(parse_condition(prune, self.schema))
         try:
-            files = self._table.to_pyarrow_dataset(file_pruning_predicate=within)
+            files = self._table.to_pyarrow_dataset(file_pruning_predicate=predicate)
         except DeltaProtocolError as error:
             raise ConfigError(f"{self.name}: {error}") from error
         self._check_files_inside()
-        listed = pa.table(self._table.get_add_actions(flatten=True))
-        sizes = dict(zip(*(listed[one].to_pylist() for one in ("path", "size_bytes")), strict=True))
+        actions = pa.table(self._table.get_add_actions(flatten=True))
+        sizes = dict(
+            zip(*(actions[file].to_pylist() for file in ("path", "size_bytes")), strict=True)
+        )
         return [
-            DeltaPiece(group, files.schema, tuple(columns))
-            for group in pieces_of(
+            DeltaScanTask(group, files.schema, tuple(columns))
+            for group in group_into_tasks(
                 files.get_fragments(),
-                lambda one: sizes.get(one.path, 0),
+                lambda file: sizes.get(file.path, 0),
                 at_least,
             )
         ]
 
     def _check_files_inside(self) -> None:
         """Raise ConfigError for a file in the log that is not below the table, or behind a link."""
-        listed = pa.table(self._table.get_add_actions())["path"].to_pylist()
+        paths = pa.table(self._table.get_add_actions())["path"].to_pylist()
         location = _path(self.name)
-        check_encoded(location, listed)
+        check_relative_paths(location, paths)
         if local_folder_of(location) is not None or "deletionVectors" in self._features():
             check_log(location, DeltaStorage(location, dict(self.name.properties)).files())
 
     def _check_folders(self) -> None:
         """Raise ConfigError for a link among the folders in which deltalake may write files."""
-        own = {_LOG, _CHANGE_DATA, *(one.partition("/")[0] for one in self.partition_by)}
-        check_folders(
+        own = {_LOG, _CHANGE_DATA, *(column.partition("/")[0] for column in self.partition_by)}
+        check_no_folder_links(
             _path(self.name),
-            aside=lambda name: name[0] in "_." and "=" not in name and name not in own,
+            is_foreign=lambda name: name[0] in "_." and "=" not in name and name not in own,
         )
 
     @property
@@ -566,10 +582,10 @@ class OpenDelta(Table):
     def is_new(self) -> bool:
         return not self._table.get_add_actions().num_rows
 
-    def number(self, name: str) -> int | None:
+    def txn_version(self, name: str) -> int | None:
         return self._table.transaction_version(name)
 
-    def check_numbers_stay(self) -> None:
+    def check_txn_versions_retained(self) -> None:
         if _TRANSACTION_RETENTION in self._table.metadata().configuration:
             raise ConfigError(
                 f"{self.name} has {_TRANSACTION_RETENTION}, so it would forget which batches it "
@@ -580,28 +596,28 @@ class OpenDelta(Table):
     def was_set_back(self, version: int, name: str, number: int) -> bool:
         later = self.version - version
         return later > 0 and any(
-            not self._had(one["operationParameters"], name, number)
-            for one in self._table.history(limit=later)
-            if one.get("operation") == "RESTORE"
+            not self._had(commit["operationParameters"], name, number)
+            for commit in self._table.history(limit=later)
+            if commit.get("operation") == "RESTORE"
         )
 
     def _had(self, restored: Mapping[str, Any], name: str, number: int) -> bool:
         """Whether the restored version had this number; False if that version is gone."""
-        there = DeltaTable(_path(self.name), storage_options=dict(self.name.properties))
+        table = DeltaTable(_path(self.name), storage_options=dict(self.name.properties))
         try:
             if "version" in restored:
-                there.load_as_version(int(restored["version"]))
+                table.load_as_version(int(restored["version"]))
             else:
                 moment = int(restored["datetime"]) / 1000
-                there.load_as_version(datetime.fromtimestamp(moment, UTC))
+                table.load_as_version(datetime.fromtimestamp(moment, UTC))
         except (KeyError, TypeError, ValueError, DeltaError):
             return False
-        found = there.transaction_version(name)
-        return found is not None and found >= number
+        restored_number = table.transaction_version(name)
+        return restored_number is not None and restored_number >= number
 
     def keep_versions(self, span: timedelta) -> None:
-        if self.property(_LOG_RETENTION) != _interval(span):
-            self.set_property(_LOG_RETENTION, _interval(span))
+        if self.property(_LOG_RETENTION) != _as_interval(span):
+            self.set_property(_LOG_RETENTION, _as_interval(span))
 
     def property(self, name: str) -> str | None:
         return self._table.metadata().configuration.get(name)
@@ -614,24 +630,24 @@ class OpenDelta(Table):
     def refresh(self) -> None:
         self._table.update_incremental()
 
-    def append(self, files: Sequence[new_files.NewFile], numbers: Numbers) -> None:
-        self._commit("append", files, numbers)
+    def append(self, files: Sequence[new_files.NewFile], txn_versions: TxnVersions) -> None:
+        self._commit("append", files, txn_versions)
 
-    def replace(self, files: Sequence[new_files.NewFile], numbers: Numbers) -> None:
+    def replace(self, files: Sequence[new_files.NewFile], txn_versions: TxnVersions) -> None:
         self._check_removal()
         with self._claim():
-            self._commit("overwrite", files, numbers)
+            self._commit("overwrite", files, txn_versions)
 
-    def merge(self, changes: Changes, numbers: Numbers) -> None:
+    def merge(self, changes: Changes, txn_versions: TxnVersions) -> None:
         self._check_removal()
         self._check_files_inside()
         self._check_folders()
-        wanted = self._resolved(numbers)
-        if changes.rows.num_rows or changes.emptied is not None:
+        resolved = self._resolved(txn_versions)
+        if changes.rows.num_rows or changes.truncated_before is not None:
             source = changes.rows.append_column(_DELETED, changes.deleted)
-            columns = {_quoted(one): _quoted(one, "new") for one in self.schema.names}
-            same = " AND ".join(
-                f"{_quoted(one, 'old')} = {_quoted(one, 'new')}" for one in changes.keys
+            columns = {_quoted(column): _quoted(column, "new") for column in self.schema.names}
+            same_keys = " AND ".join(
+                f"{_quoted(column, 'old')} = {_quoted(column, 'new')}" for column in changes.keys
             )
             newer, old = "TRUE", ""
             if (order := changes.sequence_by) is not None:
@@ -639,40 +655,43 @@ class OpenDelta(Table):
                 newer = f"({old} IS NULL OR {_quoted(order, 'new')} >= {old})"
             deleted = _quoted(_DELETED, "new")
             merging = self._table.merge(
-                source, same, source_alias="new", target_alias="old",
-                commit_properties=_properties(wanted), post_commithook_properties=_LOG_STAYS,
+                source, same_keys, source_alias="new", target_alias="old",
+                commit_properties=_commit_properties(resolved),
+                post_commithook_properties=_NO_LOG_CLEANUP,
             )  # fmt: skip
             merging = merging.when_matched_delete(f"{newer} AND {deleted}")
             merging = merging.when_matched_update(columns, newer)
-            if changes.emptied is not None:
-                before = f"{old} IS NULL OR {old} < {_literal(changes.emptied.as_py())}"
+            if changes.truncated_before is not None:
+                before = f"{old} IS NULL OR {old} < {_literal(changes.truncated_before.as_py())}"
                 merging = merging.when_not_matched_by_source_delete(before)
             with self._conflicts():
                 merging.when_not_matched_insert(columns, f"NOT {deleted}").execute()
             self._trim_now_and_then()
-        if any(self.number(name) != value for name, value in wanted.items()):
-            self.append((), wanted)  # the library commits nothing where no row changes
+        if any(self.txn_version(name) != value for name, value in resolved.items()):
+            self.append((), resolved)  # the library commits nothing where no row changes
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         _check_types(columns)
         before, indexed = self.schema, _columns_with_statistics(self._table)
         with self._conflicts():
-            self._table.alter.add_columns([Field.from_arrow(nullable(one)) for one in columns])
+            self._table.alter.add_columns(
+                [Field.from_arrow(as_nullable(column)) for column in columns]
+            )
         self.refresh()
         if self.is_new:
-            wanted = _statistics_of(self.schema, self.partition_by)
-        elif _NAMES_OF_COLUMNS not in self._table.metadata().configuration:
+            properties = _statistics_property(self.schema, self.partition_by)
+        elif _INDEXED_COLUMNS not in self._table.metadata().configuration:
             # deltalake takes a file without a column for one without nulls in it, if the column
             # may have statistics: so columns that are added later have none.
-            wanted = _statistics_only_of([before.field(name) for name in indexed])
+            properties = _statistics_property_for([before.field(name) for name in indexed])
         else:
             return
-        if wanted:
+        if properties:
             with suppress(CommitConflict), self._conflicts():
-                self._table.alter.set_table_properties(wanted)
+                self._table.alter.set_table_properties(properties)
 
     def widen(self, columns: Sequence[pa.Field]) -> None:
-        names = ", ".join(f"{one.name} ({one.type})" for one in columns)
+        names = ", ".join(f"{column.name} ({column.type})" for column in columns)
         raise ConfigError(
             f"{self.name} would need wider types for {names}, and deltalake does not change the "
             "type of a Delta table's column: keep its type in the schema, or write to another "
@@ -682,25 +701,25 @@ class OpenDelta(Table):
     def facts(self) -> maintenance.TableFacts:
         files = pa.table(self._table.get_add_actions(flatten=True))
         counts = files["num_records"].to_pylist() if files.num_rows else []
-        known = None not in counts and "deletionVectors" not in self._features()
+        counts_are_exact = None not in counts and "deletionVectors" not in self._features()
         return maintenance.TableFacts(
             format="delta",
             location=self.location,
             version=self._table.version(),
-            rows=sum(counts) if known else None,
+            rows=sum(counts) if counts_are_exact else None,
             files=files.num_rows,
             bytes=sum(files["size_bytes"].to_pylist()),
-            columns=[(one.name, str(plain(one.type))) for one in self.schema],
+            columns=[(column.name, str(normalized_type(column.type))) for column in self.schema],
             partition_by=list(self.partition_by),
             properties=dict(self._table.metadata().configuration),
         )
 
     def bytes_to_merge(self, target_bytes: int) -> int:
-        others = (
-            one.get("operation") == "OPTIMIZE" and _MADE_BY not in one
-            for one in self._table.history(limit=_LOOKED_AT)
+        foreign_compactions = (
+            commit.get("operation") == "OPTIMIZE" and _COMMIT_MARK not in commit
+            for commit in self._table.history(limit=_MAX_COMMITS_SEARCHED)
         )
-        if any(others):
+        if any(foreign_compactions):
             return 0
         files = list(self._files())
         lost = self._lost_partitions(files)
@@ -711,8 +730,8 @@ class OpenDelta(Table):
                 sizes[values].append(size)
         return sum(
             sum(group)
-            for one in sizes.values()
-            for group in maintenance.groups_of(one, one, target_bytes)
+            for commit in sizes.values()
+            for group in maintenance.group_small_files(commit, commit, target_bytes)
         )
 
     def _files(self) -> Iterator[tuple[str, int, tuple[Any, ...]]]:
@@ -732,38 +751,40 @@ class OpenDelta(Table):
         """Values of partitions, by their columns, in which deltalake's compaction does not find the
         files: it writes a ~ into their paths as it is, and looks for it as %7E. A comparison with
         these values leaves out null, too."""
-        found: dict[str, set[str]] = defaultdict(set)
+        lost: dict[str, set[str]] = defaultdict(set)
         for path, _, values in files:
             if "~" in path:
                 for name, value in zip(self.partition_by, values, strict=True):
                     if isinstance(value, str) and "~" in value:
-                        found[name].add(value)
-        return {name: sorted(values) for name, values in found.items()}
+                        lost[name].add(value)
+        return {name: sorted(values) for name, values in lost.items()}
 
     def compact(self, target_bytes: int) -> maintenance.Compaction:
-        self._check_features(_REWRITTEN, "compact it with Delta's own connector (OPTIMIZE)")
+        self._check_features(
+            _REWRITABLE_FEATURES, "compact it with Delta's own connector (OPTIMIZE)"
+        )
         self._check_files_inside()
         self._check_folders()
         with self._claim():
             before = self._table.version()
             with self._conflicts():
-                found = self._table.optimize.compact(
+                metrics = self._table.optimize.compact(
                     [
                         (name, "not in", values)
                         for name, values in self._lost_partitions(self._files()).items()
                     ],
                     target_size=target_bytes,
-                    commit_properties=CommitProperties(custom_metadata={_MADE_BY: "compact"}),
+                    commit_properties=CommitProperties(custom_metadata={_COMMIT_MARK: "compact"}),
                 )
-            if found["numFilesRemoved"]:
+            if metrics["numFilesRemoved"]:
                 self._check_alone(before)
         return maintenance.Compaction(
-            removed=found["numFilesRemoved"], added=found["numFilesAdded"]
+            removed=metrics["numFilesRemoved"], added=metrics["numFilesAdded"]
         )
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> maintenance.Vacuum:
         maintenance.check_retention(retention)
-        self._check_features(_VACUUMED, "vacuum it with Delta's own connector for Spark")
+        self._check_features(_VACUUMABLE_FEATURES, "vacuum it with Delta's own connector for Spark")
         if "delta.deletedFileRetentionDuration" in self._table.metadata().configuration:
             try:
                 self._listed(retention, full=False, enforced=True)
@@ -773,15 +794,15 @@ class OpenDelta(Table):
                     "delta.deletedFileRetentionDuration: give at least that time (--keep)."
                 ) from error
         unnamed = self._listed(retention, full=True)
-        once = set(self._listed(retention, full=False))
-        around = self._listed(timedelta(), full=True)
-        linked = behind_links(_path(self.name), unnamed)
-        unnamed = [one for one in unnamed if is_plain(one) and one not in linked]
-        found = maintenance.provable(unnamed, once, around)
+        expired = set(self._listed(retention, full=False))
+        all_paths = self._listed(timedelta(), full=True)
+        linked = paths_behind_links(_path(self.name), unnamed)
+        unnamed = [path for path in unnamed if is_plain_path(path) and path not in linked]
+        result = maintenance.prove_removable(unnamed, expired, all_paths)
         if not dry_run:
-            maintenance.remove_all(self.storage, found.removed)
+            maintenance.remove_files(self.storage, result.removed)
             self._trim_log()
-        return found
+        return result
 
     def _listed(self, retention: timedelta, *, full: bool, enforced: bool = False) -> list[str]:
         """Files that no version within the retention has; `full`: even those not in the log."""
@@ -792,15 +813,15 @@ class OpenDelta(Table):
             full=full,
         )
 
-    def _check_features(self, known: frozenset[str], instead: str) -> None:
+    def _check_features(self, supported: frozenset[str], advice: str) -> None:
         """Raises ConfigError for a table with other features than these."""
-        asked = self._features() - known
-        if "columnMapping" not in known and self._is_mapped():
-            asked.add("columnMapping")
-        if asked:
+        unsupported = self._features() - supported
+        if "columnMapping" not in supported and self._is_mapped():
+            unsupported.add("columnMapping")
+        if unsupported:
             raise ConfigError(
-                f"{self.name} has the table feature {', '.join(sorted(asked))}, which is not "
-                f"supported here: {instead}."
+                f"{self.name} has the table feature {', '.join(sorted(unsupported))}, which is not "
+                f"supported here: {advice}."
             )
 
     def _features(self) -> set[str]:
@@ -816,18 +837,18 @@ class OpenDelta(Table):
         return configuration.get("delta.columnMapping.mode", "none") != "none"
 
     def _claim(self) -> AbstractContextManager[None]:
-        other = OpenDelta.find(self.name)
-        assert other is not None  # noqa: S101  it was opened
-        return claim(self, other, str(self.name))
+        renewing_table = OpenDelta.find(self.name)
+        assert renewing_table is not None  # noqa: S101  it was opened
+        return claim_table(self, renewing_table, str(self.name))
 
     def _check_alone(self, before: int) -> None:
         """Raises TableError if another program, too, has compacted since that version."""
         after = self._table.version()
         since = self._table.history(limit=max(after - before, 1))
         compacted = [
-            one["version"]
-            for one in since
-            if one["version"] > before and one.get("operation") == "OPTIMIZE"
+            commit["version"]
+            for commit in since
+            if commit["version"] > before and commit.get("operation") == "OPTIMIZE"
         ]
         if len(compacted) > 1:
             raise TableError(
@@ -843,18 +864,20 @@ class OpenDelta(Table):
                 "'keys', or write to another table."
             )
 
-    def _commit(self, mode: str, files: Sequence[new_files.NewFile], numbers: Numbers) -> None:
+    def _commit(
+        self, mode: str, files: Sequence[new_files.NewFile], txn_versions: TxnVersions
+    ) -> None:
         columns = _columns_with_statistics(self._table)
-        now = int(time.time() * 1000)
+        milliseconds = int(time.time() * 1000)
         with self._conflicts(files):
             # The library retries by itself, unless the other commit has set one of these numbers.
             self._table.create_write_transaction(
-                [self._added(one, columns, now) for one in files],
+                [self._added(file, columns, milliseconds) for file in files],
                 mode,
                 self._table.schema(),
                 list(self.partition_by),
-                commit_properties=_properties(self._resolved(numbers)),
-                post_commithook_properties=_LOG_STAYS,
+                commit_properties=_commit_properties(self._resolved(txn_versions)),
+                post_commithook_properties=_NO_LOG_CLEANUP,
             )
         self._trim_now_and_then()
 
@@ -878,7 +901,7 @@ class OpenDelta(Table):
 
     def _trim_now_and_then(self) -> None:
         """Trim the log after a commit on top of this version, now and then."""
-        if self.version % _TRIMMED_EVERY == 0:
+        if self.version % _COMMITS_PER_LOG_CLEANUP == 0:
             self._trim_log()
 
     def _trim_log(self) -> None:
@@ -888,15 +911,18 @@ class OpenDelta(Table):
             with suppress(Exception):  # another writer does the same; the rest follows later
                 self._table.cleanup_metadata()
 
-    def _resolved(self, numbers: Numbers) -> dict[str, int]:
+    def _resolved(self, txn_versions: TxnVersions) -> dict[str, int]:
         return {
-            name: self.version + 1 if value is None else value for name, value in numbers.items()
+            name: self.version + 1 if value is None else value
+            for name, value in txn_versions.items()
         }
 
-    def _added(self, file: new_files.NewFile, columns: Sequence[str], now: int) -> AddAction:
+    def _added(
+        self, file: new_files.NewFile, columns: Sequence[str], milliseconds: int
+    ) -> AddAction:
         new_files.check_unchanged(self.name, self.schema, file)
         if file.partition_by != self.partition_by:
-            raise new_files.changed(self.name, "its partitions")
+            raise new_files.table_changed(self.name, "its partitions")
         values = {
             name: new_files.partition_value(value)
             for name, value in zip(self.partition_by, file.partition, strict=True)
@@ -905,20 +931,22 @@ class OpenDelta(Table):
             file.path,
             file.size,
             values,
-            now,
+            milliseconds,
             True,
             statistics(file.metadata, columns, file.with_nan, file.long_texts),
         )
 
 
-def _properties(numbers: Mapping[str, int]) -> CommitProperties:
-    now = int(time.time() * 1000)
+def _commit_properties(txn_versions: Mapping[str, int]) -> CommitProperties:
+    milliseconds = int(time.time() * 1000)
     return CommitProperties(
-        app_transactions=[Transaction(name, number, now) for name, number in numbers.items()]
+        app_transactions=[
+            Transaction(name, version, milliseconds) for name, version in txn_versions.items()
+        ]
     )
 
 
-def _interval(span: timedelta) -> str:
+def _as_interval(span: timedelta) -> str:
     return f"interval {int(span.total_seconds())} seconds"
 
 

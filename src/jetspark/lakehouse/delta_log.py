@@ -20,7 +20,12 @@ import pyarrow.fs
 import pyarrow.parquet
 
 from jetspark.errors import ConfigError, DocumentError
-from jetspark.lakehouse.inside import check_encoded, check_no_links_in, outside, relative_path
+from jetspark.lakehouse.inside import (
+    check_no_links_in,
+    check_relative_paths,
+    file_outside_table,
+    relative_path,
+)
 from jetspark.wire.documents import decode_json
 
 _LOG: Final = "_delta_log"
@@ -30,9 +35,9 @@ _TO_B85: Final = bytes.maketrans(
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
 )
 """From the digits in the log to those of Python."""
-_UUID: Final = 20
+_UUID_DIGITS: Final = 20
 """Digits of a file's name; a folder may stand before them."""
-_MOST_KNOWN: Final = 100_000
+_MAX_CACHED_FILES: Final = 100_000
 
 
 class _Vector(msgspec.Struct, rename="camel"):
@@ -54,7 +59,7 @@ class _Action(msgspec.Struct):
     sidecar: _Sidecar | None = None
 
 
-_known: dict[tuple[str, str, int, int], frozenset[str]] = {}
+_paths_by_file_state: dict[tuple[str, str, int, int], frozenset[str]] = {}
 """The paths that a file of a log names, by the table's location and the state of the file."""
 
 
@@ -65,7 +70,7 @@ def check_sidecars(folder: Path) -> None:
     """
     location = str(folder)
     check_no_links_in(location, f"{_LOG}/{_SIDECARS}")
-    _check(
+    _check_named_files(
         location,
         pyarrow.fs.SubTreeFileSystem(location, pyarrow.fs.LocalFileSystem()),
         _is_checkpoint,
@@ -77,14 +82,16 @@ def check_log(location: str, files: pyarrow.fs.FileSystem) -> None:
 
     `files`: those below the location.
     """
-    _check(location, files, lambda _: True)
+    _check_named_files(location, files, lambda _: True)
 
 
 def _is_checkpoint(path: str) -> bool:
     return ".checkpoint." in path
 
 
-def _check(location: str, files: pyarrow.fs.FileSystem, is_wanted: Callable[[str], bool]) -> None:
+def _check_named_files(
+    location: str, files: pyarrow.fs.FileSystem, is_wanted: Callable[[str], bool]
+) -> None:
     log = pyarrow.fs.FileSelector(_LOG, recursive=True, allow_not_found=True)
     named: set[str] = set()
     for info in files.get_file_info(log):
@@ -92,17 +99,17 @@ def _check(location: str, files: pyarrow.fs.FileSystem, is_wanted: Callable[[str
         if not (info.is_file and path.endswith((".json", ".parquet")) and is_wanted(path)):
             continue
         state = location, path, info.size, info.mtime_ns
-        if state not in _known:
-            if len(_known) >= _MOST_KNOWN:
-                _known.clear()
-            read = _of_documents if path.endswith(".json") else _of_checkpoint
+        if state not in _paths_by_file_state:
+            if len(_paths_by_file_state) >= _MAX_CACHED_FILES:
+                _paths_by_file_state.clear()
+            read = _paths_in_commit if path.endswith(".json") else _paths_in_checkpoint
             with files.open_input_file(path) as file:
-                _known[state] = frozenset(read(location, file))
-        named |= _known[state]
-    check_encoded(location, named)
+                _paths_by_file_state[state] = frozenset(read(location, file))
+        named |= _paths_by_file_state[state]
+    check_relative_paths(location, named)
 
 
-def _of_documents(location: str, file: pa.NativeFile) -> Iterator[str]:
+def _paths_in_commit(location: str, file: pa.NativeFile) -> Iterator[str]:
     for line in file.read().splitlines():
         if not line.strip():
             continue
@@ -111,46 +118,52 @@ def _of_documents(location: str, file: pa.NativeFile) -> Iterator[str]:
         except DocumentError as error:
             raise ConfigError(f"The log of the table at {location}: {error}") from None
         if action.sidecar is not None:
-            yield _sidecar(location, action.sidecar.path)
-        for one in (action.add, action.remove):
-            if one is not None and (vector := one.deletion_vector) is not None:
-                yield from _vector(location, vector.storage_type, vector.path_or_inline_dv)
+            yield _sidecar_path(location, action.sidecar.path)
+        for file_action in (action.add, action.remove):
+            if file_action is not None and (vector := file_action.deletion_vector) is not None:
+                yield from _vector_path(location, vector.storage_type, vector.path_or_inline_dv)
 
 
-def _of_checkpoint(location: str, file: pa.NativeFile) -> Iterator[str]:
+def _paths_in_checkpoint(location: str, file: pa.NativeFile) -> Iterator[str]:
     vector = [f"{action}.deletionVector" for action in ("add", "remove")]
-    parts = [f"{one}.{part}" for one in vector for part in ("storageType", "pathOrInlineDv")]
+    parts = [
+        f"{vector_column}.{part}"
+        for vector_column in vector
+        for part in ("storageType", "pathOrInlineDv")
+    ]
     try:
-        found = pyarrow.parquet.ParquetFile(file).read(["sidecar.path", *parts])
+        table = pyarrow.parquet.ParquetFile(file).read(["sidecar.path", *parts])
     except (pa.ArrowException, OSError) as error:
         raise ConfigError(f"The log of the table at {location} is damaged: {error}") from None
-    for name in found.column_names:
-        for row in found[name].drop_null().to_pylist():
+    for name in table.column_names:
+        for row in table[name].drop_null().to_pylist():
             if name == "sidecar":
-                yield _sidecar(location, row["path"])
-            elif (one := row["deletionVector"]) is not None:
-                yield from _vector(location, one["storageType"], one["pathOrInlineDv"])
+                yield _sidecar_path(location, row["path"])
+            elif (vector_column := row["deletionVector"]) is not None:
+                yield from _vector_path(
+                    location, vector_column["storageType"], vector_column["pathOrInlineDv"]
+                )
 
 
-def _sidecar(location: str, uri: str) -> str:
+def _sidecar_path(location: str, uri: str) -> str:
     """The path of a sidecar below the location. Raises ConfigError for one elsewhere."""
     path = relative_path(location, uri) or f"{_LOG}/{_SIDECARS}/{uri}"
     if path.rpartition("/")[0] != f"{_LOG}/{_SIDECARS}":
-        raise outside(location, uri)
+        raise file_outside_table(location, uri)
     return path
 
 
-def _vector(location: str, kind: str, text: str) -> Iterator[str]:
+def _vector_path(location: str, kind: str, text: str) -> Iterator[str]:
     """The path of a vector's file below the location, unless it is in the log itself. Raises
     ConfigError for one elsewhere."""
     if kind == "i":
         return
-    folder, digits = text[:-_UUID], text[-_UUID:]
+    folder, digits = text[:-_UUID_DIGITS], text[-_UUID_DIGITS:]
     try:
         if kind != "u":  # an absolute path
             raise ValueError(kind)
         name = uuid.UUID(bytes=base64.b85decode(digits.encode("ascii").translate(_TO_B85)))
     except ValueError:
-        raise outside(location, text) from None
+        raise file_outside_table(location, text) from None
     file = f"deletion_vector_{name}.bin"
     yield f"{folder}/{file}" if folder else file

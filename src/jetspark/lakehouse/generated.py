@@ -16,20 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError, shown
-from jetspark.lakehouse.new_files import outside_of_years
-from jetspark.lakehouse.schemas import plain
+from jetspark.lakehouse.new_files import year_out_of_range
+from jetspark.lakehouse.schemas import normalized_type
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<name>[A-Za-z_]\w*)|`(?P<quoted>(?:[^`]|``)+)`|(?P<number>\d+)(?![\w.])"
     r"|(?P<text>'[^'\\]*'|\"[^\"\\]*\")|(?P<sign>[-+*%(),]))\s*"
 )
-KNOWN = (
+SUPPORTED = (
     "CAST(… AS DATE), YEAR, MONTH, DAY and HOUR, DATE_TRUNC, DATE_FORMAT with yyyy, MM, dd, HH and "
     "mm, SUBSTRING, and +, -, * and % of whole numbers"
 )
 
 
-class _NotKnown(Exception):
+class _NotSupported(Exception):
     """An expression that is not one of these."""
 
 
@@ -39,7 +39,7 @@ class Generated:
 
     expression: str
     type: pa.DataType
-    tree: _Part
+    tree: _Node
 
     @classmethod
     def parse(
@@ -49,12 +49,14 @@ class Generated:
         try:
             tree = _Parser(expression, schema.names).whole()
             kind = tree.of(pa.RecordBatch.from_pylist([], schema=schema)).type
-            if kind != plain(column.type) and not (_whole(kind) and _whole(column.type)):
-                raise _NotKnown
-        except (_NotKnown, pa.ArrowException, TypeError, AttributeError, RecursionError):
+            if kind != normalized_type(column.type) and not (
+                _is_integer(kind) and _is_integer(column.type)
+            ):
+                raise _NotSupported
+        except (_NotSupported, pa.ArrowException, TypeError, AttributeError, RecursionError):
             raise ConfigError(
                 f"{table} has the generated column {column.name} = {shown(expression)}, which is "
-                f"not one of the forms that are known here ({KNOWN}): write this table with "
+                f"not one of the forms that are known here ({SUPPORTED}): write this table with "
                 "Delta's own connector for Spark."
             ) from None
         return cls(expression, column.type, tree)
@@ -78,7 +80,7 @@ class _Column:
             try:
                 pc.min_max(column).as_py()
             except (OverflowError, ValueError):
-                raise outside_of_years(self.name) from None
+                raise year_out_of_range(self.name) from None
         return column
 
 
@@ -93,13 +95,13 @@ class _Literal:
 @dataclass(frozen=True)
 class _Call:
     function: str
-    parts: tuple[_Part, ...]
+    parts: tuple[_Node, ...]
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        return _FUNCTIONS[self.function](*(one.of(batch) for one in self.parts))
+        return _FUNCTIONS[self.function](*(part.of(batch) for part in self.parts))
 
 
-_Part = _Column | _Literal | _Call
+_Node = _Column | _Literal | _Call
 
 
 class _Parser:
@@ -108,23 +110,23 @@ class _Parser:
         self._tokens = _tokens(text)
         self._kind, self._text = next(self._tokens)
 
-    def whole(self) -> _Part:
+    def whole(self) -> _Node:
         found = self._sum()
         if self._kind or isinstance(found, _Literal):
-            raise _NotKnown
+            raise _NotSupported
         return found
 
-    def _sum(self) -> _Part:
+    def _sum(self) -> _Node:
         return self._operation("+-", lambda: self._operation("*%", self._one))
 
-    def _operation(self, signs: str, part: Callable[[], _Part]) -> _Part:
+    def _operation(self, signs: str, part: Callable[[], _Node]) -> _Node:
         found = part()
         while self._kind == "sign" and self._text in signs:
             sign = self._taken()
             found = _Call(sign, (found, part()))
         return found
 
-    def _one(self) -> _Part:
+    def _one(self) -> _Node:
         kind, text = self._kind, self._taken()
         match kind:
             case "number":
@@ -141,31 +143,31 @@ class _Parser:
                 return self._call(text.casefold())
             case "name":
                 return self._column(text)
-        raise _NotKnown
+        raise _NotSupported
 
-    def _call(self, function: str) -> _Part:
+    def _call(self, function: str) -> _Node:
         self._take("(")
         parts = [self._sum()]
         if function == "cast":
             if self._taken().casefold() != "as":
-                raise _NotKnown
+                raise _NotSupported
             parts.append(_Literal(self._taken().casefold()))
         while self._text == "," and self._kind == "sign":
             self._taken()
             parts.append(self._sum())
         self._take(")")
         if function not in _FUNCTIONS:
-            raise _NotKnown
+            raise _NotSupported
         return _Call(function, tuple(parts))
 
     def _column(self, name: str) -> _Column:
         if name.casefold() not in self._columns:
-            raise _NotKnown
+            raise _NotSupported
         return _Column(self._columns[name.casefold()])
 
     def _take(self, sign: str) -> None:
         if self._taken() != sign:
-            raise _NotKnown
+            raise _NotSupported
 
     def _taken(self) -> str:
         text = self._text
@@ -178,7 +180,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     at = 0
     while at < len(text):
         if (found := _TOKEN.match(text, at)) is None:
-            raise _NotKnown
+            raise _NotSupported
         at = found.end()
         kind = found.lastgroup or ""
         yield kind, found[kind]
@@ -189,27 +191,27 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 # -- functions: as in Spark; TypeError for what is left to it -------------------------------------
 
 
-def _whole(kind: pa.DataType) -> bool:
+def _is_integer(kind: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(kind))
 
 
 def _cast(value: pa.Array, kind: str) -> pa.Array:
     if kind == "date":
-        return _date(value)
-    if kind in _WHOLE and _whole(value.type):
-        return value.cast(_WHOLE[kind])
-    if kind == "string" and (_whole(value.type) or pa.types.is_date32(value.type)):
+        return _to_date(value)
+    if kind in _INTEGER_TYPES and _is_integer(value.type):
+        return value.cast(_INTEGER_TYPES[kind])
+    if kind == "string" and (_is_integer(value.type) or pa.types.is_date32(value.type)):
         return value.cast(pa.string())
     raise TypeError(kind)
 
 
-_WHOLE = {
+_INTEGER_TYPES = {
     "smallint": pa.int16(), "short": pa.int16(), "int": pa.int32(), "integer": pa.int32(),
     "bigint": pa.int64(), "long": pa.int64(),
 }  # fmt: skip
 
 
-def _date(value: pa.Array) -> pa.Array:
+def _to_date(value: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(value.type):
         return pc.floor_temporal(value, unit="day").cast(pa.date32())
     if pa.types.is_date32(value.type):
@@ -217,7 +219,7 @@ def _date(value: pa.Array) -> pa.Array:
     raise TypeError(value.type)
 
 
-def _part(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+def _extract(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
     return lambda value: function(value).cast(pa.int32())
 
 
@@ -237,24 +239,24 @@ def _date_trunc(unit: str, value: pa.Array) -> pa.Array:
 def _trunc(value: pa.Array, unit: str) -> pa.Array:
     if _UNITS.get(unit.casefold()) not in ("year", "quarter", "month", "week"):
         raise TypeError(unit)
-    return pc.floor_temporal(_date(value), unit=_UNITS[unit.casefold()])
+    return pc.floor_temporal(_to_date(value), unit=_UNITS[unit.casefold()])
 
 
-_LETTERS: dict[str, tuple[Callable[[pa.Array], pa.Array], int]] = {
+_DATE_FIELDS: dict[str, tuple[Callable[[pa.Array], pa.Array], int]] = {
     "yyyy": (pc.year, 4), "MM": (pc.month, 2), "dd": (pc.day, 2), "HH": (pc.hour, 2),
     "mm": (pc.minute, 2),
 }  # fmt: skip
-_IN_FORMAT = re.compile(r"(yyyy|MM|dd|HH|mm)|([^A-Za-z'\[\]{}#]+)")
+_FORMAT_PART = re.compile(r"(yyyy|MM|dd|HH|mm)|([^A-Za-z'\[\]{}#]+)")
 
 
 def _date_format(value: pa.Array, pattern: str) -> pa.Array:
-    parts = _IN_FORMAT.findall(pattern)
-    if _IN_FORMAT.sub("", pattern) or not any(letters for letters, _ in parts):
+    parts = _FORMAT_PART.findall(pattern)
+    if _FORMAT_PART.sub("", pattern) or not any(field for field, _ in parts):
         raise TypeError(pattern)
     texts: list[Any] = []
-    for letters, between in parts:
-        if letters:
-            part, width = _LETTERS[letters]
+    for field, between in parts:
+        if field:
+            part, width = _DATE_FIELDS[field]
             texts.append(pc.utf8_lpad(part(value).cast(pa.string()), width, "0"))
         else:
             texts.append(between)
@@ -271,33 +273,33 @@ def _remainder(value: pa.Array, by: int) -> pa.Array:
     """With the sign of the value."""
     if not by:
         raise TypeError(by)
-    value = _number(value)
+    value = _require_integer(value)
     return pc.subtract_checked(value, pc.multiply_checked(pc.divide_checked(value, by), by))
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, int) or _whole(value.type):
+def _require_integer(value: Any) -> Any:
+    if isinstance(value, int) or _is_integer(value.type):
         return value
     raise TypeError(value)
 
 
 _FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
     "cast": _cast,
-    "to_date": _date,
-    "date": _date,
-    "year": _part(pc.year),
-    "month": _part(pc.month),
-    "day": _part(pc.day),
-    "dayofmonth": _part(pc.day),
-    "hour": _part(pc.hour),
+    "to_date": _to_date,
+    "date": _to_date,
+    "year": _extract(pc.year),
+    "month": _extract(pc.month),
+    "day": _extract(pc.day),
+    "dayofmonth": _extract(pc.day),
+    "hour": _extract(pc.hour),
     "date_trunc": _date_trunc,
     "trunc": _trunc,
     "date_format": _date_format,
     "substring": _substring,
     "substr": _substring,
     "left": lambda value, length: _substring(value, 1, length),
-    "+": lambda one, other: pc.add_checked(_number(one), _number(other)),
-    "-": lambda one, other: pc.subtract_checked(_number(one), _number(other)),
-    "*": lambda one, other: pc.multiply_checked(_number(one), _number(other)),
+    "+": lambda left, right: pc.add_checked(_require_integer(left), _require_integer(right)),
+    "-": lambda left, right: pc.subtract_checked(_require_integer(left), _require_integer(right)),
+    "*": lambda left, right: pc.multiply_checked(_require_integer(left), _require_integer(right)),
     "%": _remainder,
 }

@@ -28,12 +28,12 @@ import pyarrow.compute as pc
 from jetspark.codecs import log_position
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.new_files import NewFile
-from jetspark.lakehouse.table import PLACE, Changes, Numbers, Table
+from jetspark.lakehouse.table import ROW_ORDER, Changes, Table, TxnVersions
 from jetspark.lakehouse.upserts import Upsert
 
 FROM, TO = "valid_from", "valid_to"
-_NEW = "_jetspark_new_row"
-_LOG, _CHANGE = f"{PLACE}_log", f"{PLACE}_change"
+_IS_NEW = "_jetspark_new_row"
+_LOG, _CHANGE = f"{ROW_ORDER}_log", f"{ROW_ORDER}_change"
 _NEVER = -(2**63)
 _OF_MESSAGE = ("seq", "stream")
 """The columns of messages that tell apart changes with one place in the order."""
@@ -48,15 +48,15 @@ class History(Upsert):
 
     added = (FROM, TO)
 
-    def with_added(self, rows: pa.Schema) -> pa.Schema:
+    def table_schema(self, rows: pa.Schema) -> pa.Schema:
         kind = rows.field(self.history_by).type
         if not pa.types.is_timestamp(kind):
             raise ConfigError(
                 f"Option 'historyBy': {self.history_by!r} has the type {kind}; name a timestamp."
             )
-        if taken := set(self.added) & set(rows.names):
+        if clashes := set(self.added) & set(rows.names):
             raise ConfigError(
-                f"Option 'historyBy': the rows have a column {min(taken)}, which the table has "
+                f"Option 'historyBy': the rows have a column {min(clashes)}, which the table has "
                 "for itself: leave it out, or give it another name."
             )
         return pa.schema([*rows, pa.field(FROM, kind), pa.field(TO, kind)])
@@ -65,22 +65,22 @@ class History(Upsert):
         yield from super()._columns()
         yield "historyBy", self.history_by
 
-    def __call__(self, table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
-        found = list(self.read(table, files))
-        rows, gone = pa.table({}), pa.chunked_array([pa.array([], pa.bool_())])
-        if found:
-            new, truncates = (pa.concat_tables(one) for one in zip(*found, strict=True))
-            rows, gone = self._changed(table, new, truncates)
-        self.merge(table, Changes(rows, gone, self._identity(table.schema), None), numbers)
+    def __call__(self, table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+        parts = list(self.read(table, files))
+        rows, removed = pa.table({}), pa.chunked_array([pa.array([], pa.bool_())])
+        if parts:
+            new, truncates = (pa.concat_tables(tables) for tables in zip(*parts, strict=True))
+            rows, removed = self._changed(table, new, truncates)
+        self.merge(table, Changes(rows, removed, self._identity(table.schema), None), txn_versions)
 
     def _identity(self, columns: pa.Schema) -> tuple[str, ...]:
         """The columns whose values a change has alone, in the order of the changes."""
         more = () if self.by_position else _OF_MESSAGE
-        there = (columns.field(name) for name in more if name in columns.names)
+        fields = (columns.field(name) for name in more if name in columns.names)
         ties = (
-            one.name
-            for one in there
-            if pa.types.is_integer(one.type) or pa.types.is_string(one.type)
+            column.name
+            for column in fields
+            if pa.types.is_integer(column.type) or pa.types.is_string(column.type)
         )
         return tuple(dict.fromkeys((*self.keys, self._order, *ties)))
 
@@ -93,13 +93,16 @@ class History(Upsert):
         self, table: Table, new: pa.Table, truncates: pa.Table
     ) -> tuple[pa.Table, pa.ChunkedArray]:
         """The rows that the table lacks, or has with another end, and which of them are to go."""
-        there = self.existing_rows(table, new.schema, None if truncates.num_rows else new)
-        is_truncate = there[self.keys[0]].is_null()
-        there, known = there.filter(pc.invert(is_truncate)), there.filter(is_truncate)
-        every = pa.concat_tables([known, truncates]).sort_by(self._order)
+        existing = self.existing_rows(table, new.schema, None if truncates.num_rows else new)
+        is_truncate = existing[self.keys[0]].is_null()
+        existing, known_truncates = (
+            existing.filter(pc.invert(is_truncate)),
+            existing.filter(is_truncate),
+        )
+        every = pa.concat_tables([known_truncates, truncates]).sort_by(self._order)
         if self.by_position:
-            new = self._placed(new, there, every)
-        rows, removed = self._once(there, new)
+            new = self._placed(new, existing, every)
+        rows, removed = self._once(existing, new)
         if not truncates.num_rows:  # only new rows may come before one that is known
             first = pc.min(new[self._order])
             every = every.filter(pc.greater(every[self._order], first))
@@ -107,88 +110,90 @@ class History(Upsert):
             rows, more = self._once(rows, self._ended_by(rows, every.slice(at, 1)))
             removed = pa.concat_tables([removed, more])
         idle = self._ends_nothing(rows)
-        more = rows.filter(pc.and_(idle, pc.invert(rows[_NEW].combine_chunks())))
-        removed = pa.concat_tables([removed, more.drop_columns([_NEW])])
+        more = rows.filter(pc.and_(idle, pc.invert(rows[_IS_NEW].combine_chunks())))
+        removed = pa.concat_tables([removed, more.drop_columns([_IS_NEW])])
         rows = rows.filter(pc.invert(idle)).combine_chunks()
         rows = self._with_times(rows, new.schema)
         if all(table.schema.field(key).nullable for key in self.keys):
-            truncates = self._lacking_truncates(known, truncates)
+            truncates = self._lacking_truncates(known_truncates, truncates)
             times = truncates[self.history_by].combine_chunks()
             truncates = _with_columns(truncates, {FROM: times, TO: times}, new.schema)
             rows = pa.concat_tables([rows, truncates])
-        gone = [pa.repeat(pa.scalar(False), rows.num_rows)]
-        gone.append(pa.repeat(pa.scalar(True), removed.num_rows))
-        return pa.concat_tables([rows, removed.select(rows.schema.names)]), pa.chunked_array(gone)
+        is_removed = [pa.repeat(pa.scalar(False), rows.num_rows)]
+        is_removed.append(pa.repeat(pa.scalar(True), removed.num_rows))
+        return pa.concat_tables([rows, removed.select(rows.schema.names)]), pa.chunked_array(
+            is_removed
+        )
 
-    def _lacking_truncates(self, known: pa.Table, truncates: pa.Table) -> pa.Table:
+    def _lacking_truncates(self, existing: pa.Table, truncates: pa.Table) -> pa.Table:
         """The truncates that the table does not have, each once."""
-        found = pa.concat_tables([known, truncates])[self._order]
-        ids = (log_position.change_ids(found) if self.by_position else found).to_pylist()
-        seen, lacking = {*ids[: known.num_rows]}, []
-        for at, one in enumerate(ids[known.num_rows :]):
-            if one not in seen:
-                seen.add(one)
-                lacking.append(at)
-        return truncates.take(pa.array(lacking, pa.int64()))
+        orders = pa.concat_tables([existing, truncates])[self._order]
+        ids = (log_position.change_ids(orders) if self.by_position else orders).to_pylist()
+        seen, missing = {*ids[: existing.num_rows]}, []
+        for at, change_id in enumerate(ids[existing.num_rows :]):
+            if change_id not in seen:
+                seen.add(change_id)
+                missing.append(at)
+        return truncates.take(pa.array(missing, pa.int64()))
 
     def _with_times(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         """Those of the rows that are new, or get another end."""
         begins = rows[self.history_by].combine_chunks()
         ends = pa.array(
-            _ends(
+            _end_times(
                 begins.cast(pa.int64()).to_pylist(),
-                _as_next(rows, self.keys).to_pylist(),
+                _same_as_next(rows, self.keys).to_pylist(),
                 self._removes(rows).to_pylist(),
             ),
             pa.int64(),
         ).cast(begins.type)
-        moved = pc.not_equal(_whole(ends), _whole(rows[TO].combine_chunks()))
-        changed = pc.or_(rows[_NEW].combine_chunks(), moved)
+        moved = pc.not_equal(_as_integers(ends), _as_integers(rows[TO].combine_chunks()))
+        changed = pc.or_(rows[_IS_NEW].combine_chunks(), moved)
         rows = _with_columns(rows, {FROM: begins, TO: ends}, schema)
-        return rows.drop_columns([_NEW]).filter(changed)
+        return rows.drop_columns([_IS_NEW]).filter(changed)
 
-    def _placed(self, new: pa.Table, there: pa.Table, truncates: pa.Table) -> pa.Table:
+    def _placed(self, new: pa.Table, existing: pa.Table, truncates: pa.Table) -> pa.Table:
         """The new rows, each with a place in the log if a change before it has one."""
         without = log_position.without_log(new[self._order])
         if not pc.any(without).as_py():
             return new
         placed, names = new.filter(pc.invert(without)), [*self.keys, self._order]
-        others = pa.concat_tables([placed.select(names), there.select(names)])
+        placed_before = pa.concat_tables([placed.select(names), existing.select(names)])
         positions = truncates[self._order].to_pylist()
-        found = self.placed_in_log(new.filter(without), others, positions)
-        return pa.concat_tables([placed, found])
+        newly_placed = self.placed_in_log(new.filter(without), placed_before, positions)
+        return pa.concat_tables([placed, newly_placed])
 
     def _places(self, keys: Changes, rows: pa.Table) -> pa.ChunkedArray:
         """Also those of truncates, which have no key."""
-        numbers = pa.array(range(rows.num_rows), pa.int64())
-        truncates = pa.chunked_array([numbers]).filter(rows[self.keys[0]].is_null())
-        found = super()._places(keys, rows)
-        return pa.chunked_array([*found.chunks, *truncates.chunks], pa.int64())
+        row_numbers = pa.array(range(rows.num_rows), pa.int64())
+        truncates = pa.chunked_array([row_numbers]).filter(rows[self.keys[0]].is_null())
+        positions = super()._places(keys, rows)
+        return pa.chunked_array([*positions.chunks, *truncates.chunks], pa.int64())
 
-    def _once(self, there: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
+    def _once(self, existing: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
         """Each change once, in order, with `_NEW`; and the rows of the table to remove. `there`:
         rows of the table, or a former result."""
-        there = there if _NEW in there.schema.names else _marked(there, new=False)
+        existing = existing if _IS_NEW in existing.schema.names else _mark_new(existing, new=False)
         names = self._identity(new.schema)
-        rows = pa.concat_tables([there, _marked(new, new=True)])
-        rows = rows.sort_by([(name, "ascending") for name in (*names, _NEW)]).combine_chunks()
-        again = _as_before(rows, names)
+        rows = pa.concat_tables([existing, _mark_new(new, new=True)])
+        rows = rows.sort_by([(name, "ascending") for name in (*names, _IS_NEW)]).combine_chunks()
+        repeats = _same_as_previous(rows, names)
         if not self.by_position and names[-1] not in _OF_MESSAGE:
-            self._check_alike(rows, again)
-        rows = rows.filter(pc.invert(again)).combine_chunks()
+            self._check_alike(rows, repeats)
+        rows = rows.filter(pc.invert(repeats)).combine_chunks()
         if not self.by_position or not rows.num_rows:
-            return rows, rows.slice(0, 0).drop_columns([_NEW])
-        kept = self._once_by_change(rows)
-        removed = pc.and_(pc.invert(kept), pc.invert(rows[_NEW].combine_chunks()))
-        return rows.filter(kept).combine_chunks(), rows.filter(removed).drop_columns([_NEW])
+            return rows, rows.slice(0, 0).drop_columns([_IS_NEW])
+        is_kept = self._once_by_change(rows)
+        removed = pc.and_(pc.invert(is_kept), pc.invert(rows[_IS_NEW].combine_chunks()))
+        return rows.filter(is_kept).combine_chunks(), rows.filter(removed).drop_columns([_IS_NEW])
 
-    def _check_alike(self, rows: pa.Table, again: pa.Array) -> None:
+    def _check_alike(self, rows: pa.Table, repeats: pa.Array) -> None:
         """Raise ConfigError for different changes with one place in the order."""
-        both = rows.drop_columns([FROM, TO, _NEW]).filter(pc.or_(again, _shifted(again)))
+        both = rows.drop_columns([FROM, TO, _IS_NEW]).filter(pc.or_(repeats, _shift(repeats)))
         first: dict[str, Any] = {}
         for row in both.to_pylist():
-            place = [row[name] for name in (*self.keys, self._order)]
-            if [first.get(name) for name in (*self.keys, self._order)] != place:
+            identity = [row[name] for name in (*self.keys, self._order)]
+            if [first.get(name) for name in (*self.keys, self._order)] != identity:
                 first = row
             elif repr(row) != repr(first):
                 key = ", ".join(f"{name}={row[name]!r}" for name in self.keys)
@@ -201,12 +206,12 @@ class History(Upsert):
     def _once_by_change(self, rows: pa.Table) -> pa.Array:
         """Mask of the ordered rows without repeats: the first of the same changes, or the last
         where other changes of the key have the same place in the log."""
-        numbers = pa.array(range(rows.num_rows), pa.int64())
-        places = rows.select(self.keys).append_column(PLACE, numbers)
-        places = places.append_column(_LOG, log_position.log_places(rows[self._order]))
-        places = places.append_column(_CHANGE, log_position.change_ids(rows[self._order]))
-        changes = places.group_by([*self.keys, _LOG, _CHANGE], use_threads=False).aggregate(
-            [(PLACE, "min"), (PLACE, "max")]
+        row_numbers = pa.array(range(rows.num_rows), pa.int64())
+        ordered = rows.select(self.keys).append_column(ROW_ORDER, row_numbers)
+        ordered = ordered.append_column(_LOG, log_position.log_places(rows[self._order]))
+        ordered = ordered.append_column(_CHANGE, log_position.change_ids(rows[self._order]))
+        changes = ordered.group_by([*self.keys, _LOG, _CHANGE], use_threads=False).aggregate(
+            [(ROW_ORDER, "min"), (ROW_ORDER, "max")]
         )
         if changes.num_rows == rows.num_rows:
             return pa.repeat(pa.scalar(True), rows.num_rows)
@@ -214,16 +219,16 @@ class History(Upsert):
         counts = changes.group_by(at).aggregate([(_CHANGE, "count")])
         both = changes.join(counts, at)
         alone = pc.equal(both[f"{_CHANGE}_count"], 1)
-        kept = pc.if_else(alone, both[f"{PLACE}_min"], both[f"{PLACE}_max"])
-        return pc.is_in(numbers, value_set=kept.combine_chunks())
+        kept_rows = pc.if_else(alone, both[f"{ROW_ORDER}_min"], both[f"{ROW_ORDER}_max"])
+        return pc.is_in(row_numbers, value_set=kept_rows.combine_chunks())
 
     def _removes(self, rows: pa.Table) -> pa.Array:
         """Whether each row says that its key is gone."""
-        found = pa.repeat(pa.scalar(False), rows.num_rows)
-        for one in (self.deletes, self.truncates):
-            if one is not None and rows.num_rows:
-                found = pc.or_(found, one.of(rows).combine_chunks())
-        return found
+        removes = pa.repeat(pa.scalar(False), rows.num_rows)
+        for condition in (self.deletes, self.truncates):
+            if condition is not None and rows.num_rows:
+                removes = pc.or_(removes, condition.of(rows).combine_chunks())
+        return removes
 
     def _ends_nothing(self, rows: pa.Table) -> pa.Array:
         """Mask of the truncates of a key that was gone before: a repeat has moved its deletion for
@@ -231,22 +236,22 @@ class History(Upsert):
         if self.truncates is None or not rows.num_rows:
             return pa.repeat(pa.scalar(False), rows.num_rows)
         removes = self._removes(rows)
-        there = pc.and_(_as_before(rows, self.keys), pc.invert(_shifted(removes, -1)))
-        return pc.and_(self.truncates.of(rows).combine_chunks(), pc.invert(there))
+        follows_a_row = pc.and_(_same_as_previous(rows, self.keys), pc.invert(_shift(removes, -1)))
+        return pc.and_(self.truncates.of(rows).combine_chunks(), pc.invert(follows_a_row))
 
     def _ended_by(self, rows: pa.Table, truncate: pa.Table) -> pa.Table:
         """The rows that say that the keys which a truncate finds are gone."""
         before = pc.less(rows[self._order], truncate[self._order][0]).combine_chunks()
-        later = pc.and_(_as_next(rows, self.keys), _shifted(before))
+        later = pc.and_(_same_as_next(rows, self.keys), _shift(before))
         last = pc.and_(before, pc.invert(later))
-        found = rows.filter(pc.and_(last, pc.invert(self._removes(rows))))
-        ended = truncate.take(pa.array([0] * found.num_rows, pa.int64()))
+        last_rows = rows.filter(pc.and_(last, pc.invert(self._removes(rows))))
+        ended = truncate.take(pa.array([0] * last_rows.num_rows, pa.int64()))
         for key in self.keys:
-            ended = ended.set_column(ended.schema.get_field_index(key), key, found[key])
+            ended = ended.set_column(ended.schema.get_field_index(key), key, last_rows[key])
         return ended
 
 
-def _ends(
+def _end_times(
     begins: Sequence[int | None], continued: Sequence[bool], removes: Sequence[bool]
 ) -> list[int | None]:
     """When each change ends, of changes in order. `continued`: whether the next is of its key."""
@@ -256,12 +261,12 @@ def _ends(
         reversed(begins), reversed(continued), reversed(removes), strict=True
     ):
         earliest = earliest if goes_on else None
-        known = [one for one in (begin, earliest) if one is not None]
+        begins_known = [time for time in (begin, earliest) if time is not None]
         if removed:
             ends.append(begin)
         else:
-            ends.append(None if earliest is None else max(known))
-        earliest = min(known, default=None)
+            ends.append(None if earliest is None else max(begins_known))
+        earliest = min(begins_known, default=None)
     return ends[::-1]
 
 
@@ -272,31 +277,31 @@ def _with_columns(rows: pa.Table, columns: Mapping[str, pa.Array], schema: pa.Sc
     return rows
 
 
-def _marked(rows: pa.Table, *, new: bool) -> pa.Table:
-    return rows.append_column(_NEW, pa.repeat(pa.scalar(new), rows.num_rows))
+def _mark_new(rows: pa.Table, *, new: bool) -> pa.Table:
+    return rows.append_column(_IS_NEW, pa.repeat(pa.scalar(new), rows.num_rows))
 
 
-def _as_before(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+def _same_as_previous(rows: pa.Table, names: Sequence[str]) -> pa.Array:
     """Whether each row has the same values as the one before it."""
-    same = pa.repeat(pa.scalar(True), max(rows.num_rows - 1, 0))
+    is_repeat = pa.repeat(pa.scalar(True), max(rows.num_rows - 1, 0))
     for name in names:
         column = rows[name].combine_chunks()
         equal = pc.fill_null(pc.equal(column[1:], column[:-1]), False)
         none = column.is_null()
-        same = pc.and_(same, pc.or_(equal, pc.and_(none[1:], none[:-1])))
-    return pa.concat_arrays([pa.repeat(pa.scalar(False), min(rows.num_rows, 1)), same])
+        is_repeat = pc.and_(is_repeat, pc.or_(equal, pc.and_(none[1:], none[:-1])))
+    return pa.concat_arrays([pa.repeat(pa.scalar(False), min(rows.num_rows, 1)), is_repeat])
 
 
-def _as_next(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+def _same_as_next(rows: pa.Table, names: Sequence[str]) -> pa.Array:
     """Whether each row has the same values as the one after it."""
-    return _shifted(_as_before(rows, names))
+    return _shift(_same_as_previous(rows, names))
 
 
-def _shifted(flags: pa.Array, by: int = 1) -> pa.Array:
+def _shift(flags: pa.Array, by: int = 1) -> pa.Array:
     """The flag of the row after (1) or before (-1) each row."""
     none = pa.repeat(pa.scalar(False), min(len(flags), 1))
     return pa.concat_arrays([flags[1:], none] if by > 0 else [none, flags[:-1]])
 
 
-def _whole(times: pa.Array) -> pa.Array:
+def _as_integers(times: pa.Array) -> pa.Array:
     return pc.fill_null(times.cast(pa.int64()), _NEVER)

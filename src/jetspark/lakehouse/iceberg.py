@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -48,20 +47,38 @@ from jetspark.lakehouse import maintenance, new_files
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
 from jetspark.lakehouse.iceberg_files import arrow_schema, read_files, read_table
 from jetspark.lakehouse.iceberg_folder import catalog_of, local_folder
-from jetspark.lakehouse.iceberg_maintenance import manifests_of, old_snapshots, vacuumed
+from jetspark.lakehouse.iceberg_maintenance import (
+    find_unneeded_files,
+    find_unneeded_manifests,
+    old_snapshots,
+)
 from jetspark.lakehouse.iceberg_partitions import (
     add_partitions,
+    partition_texts,
     partitions_of,
     sort_keys_of,
-    texts_of,
 )
 from jetspark.lakehouse.iceberg_storage import ConfinedFiles, confined_files
-from jetspark.lakehouse.iceberg_trust import OF_METADATA
-from jetspark.lakehouse.inside import check_files, files_inside, outside, relative_path
+from jetspark.lakehouse.iceberg_trust import METADATA_FILE
+from jetspark.lakehouse.inside import check_files, file_outside_table, files_inside, relative_path
+from jetspark.lakehouse.optimistic_commits import commit_with_retries
 from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.schemas import nullable, plain
-from jetspark.lakehouse.statistics import column_bounds, leaf_columns, upper_binary, upper_text
-from jetspark.lakehouse.table import PLACE, Changes, Numbers, Piece, Table, TableName, pieces_of
+from jetspark.lakehouse.schemas import as_nullable, normalized_type
+from jetspark.lakehouse.statistics import (
+    column_bounds,
+    leaf_columns,
+    upper_bound_of_binary,
+    upper_bound_of_text,
+)
+from jetspark.lakehouse.table import (
+    ROW_ORDER,
+    Changes,
+    ScanTask,
+    Table,
+    TableName,
+    TxnVersions,
+    group_into_tasks,
+)
 
 # -------------------------------------------------------------------------------------------------
 # Conditions that skip files, in PyIceberg's form.
@@ -77,13 +94,13 @@ def to_iceberg(condition: Condition) -> ex.BooleanExpression:
     """The condition for a scan of PyIceberg."""
     match condition:
         case Comparison():
-            found: ex.BooleanExpression = _COMPARISONS[condition.operator](
+            expression: ex.BooleanExpression = _COMPARISONS[condition.operator](
                 ex.Reference(condition.column), condition.value
             )
             # NaN is greater than every number in Spark, and above no file's bounds.
             if pa.types.is_floating(condition.type) and condition.operator in (">", ">=", "!="):
-                return ex.Or(found, ex.IsNaN(term=ex.Reference(condition.column)))
-            return found
+                return ex.Or(expression, ex.IsNaN(term=ex.Reference(condition.column)))
+            return expression
         case IsNull():
             column = ex.Reference(condition.column)
             return ex.NotNull(term=column) if condition.negated else ex.IsNull(term=column)
@@ -95,12 +112,12 @@ def to_iceberg(condition: Condition) -> ex.BooleanExpression:
             )
 
 
-_ALL: ex.BooleanExpression = ex.AlwaysTrue()
-_MERGED_BYTES = 128 * 1024 * 1024
-_NUMBER = "jetspark.number."
+_EVERY_ROW: ex.BooleanExpression = ex.AlwaysTrue()
+_MERGED_FILE_BYTES = 128 * 1024 * 1024
+_TXN_VERSION_PREFIX = "jetspark.number."
 """Prefix of the table properties that hold numbers; properties of snapshots would expire."""
 _SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
-_OF_NEW_TABLES = {
+_NEW_TABLE_PROPERTIES = {
     # A streaming query commits often, and old metadata versions are useless.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -108,10 +125,9 @@ _OF_NEW_TABLES = {
     # Each commit reads and writes all snapshots; with Iceberg's five days that takes seconds.
     _SNAPSHOT_AGE: "3600000",
 }
-_NEWEST_WRITTEN = 2
-_EXPIRED_EVERY = 100
+_MAX_FORMAT_VERSION = 2
+_COMMITS_PER_EXPIRY = 100
 """Commits from one removal of old snapshots to the next, and snapshots that it leaves at least."""
-_CONFLICT_SECONDS = 120.0
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
@@ -136,7 +152,7 @@ class IcebergStorage(new_files.Storage):
 
 
 @dataclass(frozen=True)
-class IcebergPiece(Piece):
+class IcebergScanTask(ScanTask):
     """Some files of one snapshot."""
 
     tasks: Sequence[FileScanTask]
@@ -177,7 +193,7 @@ class OpenIceberg(Table):
         name: TableName,
         schema: pa.Schema,
         partition_by: Sequence[PartitionBy],
-        numbers: Mapping[str, int],
+        txn_versions: Mapping[str, int],
     ) -> OpenIceberg:
         """A new, empty table. Raises ConfigError for types that Iceberg does not have, and
         CommitConflict if another writer created it first."""
@@ -185,10 +201,10 @@ class OpenIceberg(Table):
         try:
             with catalog.create_table_transaction(
                 identifier,
-                pa.schema([nullable(_widened(one)) for one in schema]),
+                pa.schema([as_nullable(_with_iceberg_integer(column)) for column in schema]),
                 location=location,
-                properties=_OF_NEW_TABLES
-                | {_NUMBER + number: str(value) for number, value in numbers.items()},
+                properties=_NEW_TABLE_PROPERTIES
+                | {_TXN_VERSION_PREFIX + txn: str(value) for txn, value in txn_versions.items()},
             ) as making:
                 if partition_by:
                     with making.update_spec() as spec:
@@ -218,10 +234,10 @@ class OpenIceberg(Table):
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        return texts_of(self._table.metadata)
+        return partition_texts(self._table.metadata)
 
     @property
-    def made(self) -> dict[str, new_files.Made]:
+    def generated_columns(self) -> dict[str, new_files.DerivedColumn]:
         return {}
 
     @property
@@ -234,7 +250,7 @@ class OpenIceberg(Table):
         return IcebergStorage(f"file://{local_folder(folder.path or '')}", folder.properties)
 
     def layout(self, target_bytes: int, compression: str) -> new_files.Layout:
-        if (format_ := self._table.metadata.format_version) > _NEWEST_WRITTEN:
+        if (format_ := self._table.metadata.format_version) > _MAX_FORMAT_VERSION:
             raise ConfigError(
                 f"{self.name} is in version {format_} of the Iceberg format, which PyIceberg does "
                 "not write: write it with Iceberg's own connector for Spark."
@@ -247,7 +263,8 @@ class OpenIceberg(Table):
             target_bytes=target_bytes,
             compression=compression,
             sort_by=sort_keys_of(self.name, metadata),
-            numbers=(metadata.default_spec_id, metadata.default_sort_order_id),
+            spec_id=metadata.default_spec_id,
+            sort_order_id=metadata.default_sort_order_id,
         )
 
     def at_version(self, version: int) -> OpenIceberg:
@@ -255,20 +272,22 @@ class OpenIceberg(Table):
             raise ConfigError(f"{self.name} has no snapshot {version}.")
         return OpenIceberg(self.name, self._table, version)
 
-    def pieces(
+    def scan_tasks(
         self, columns: Sequence[str], prune: str | None, at_least: int
-    ) -> list[IcebergPiece]:
+    ) -> list[IcebergScanTask]:
         scan = self._table.scan(selected_fields=tuple(columns), snapshot_id=self._snapshot)
-        within: ex.BooleanExpression = ex.AlwaysTrue()
+        predicate: ex.BooleanExpression = ex.AlwaysTrue()
         if prune is not None:
-            from jetspark.lakehouse.prune import parse
+            from jetspark.lakehouse.prune import parse_condition
 
-            within = to_iceberg(parse(prune, self.schema))
-        tasks = _planned(scan, within)
+            predicate = to_iceberg(parse_condition(prune, self.schema))
+        tasks = _plan_files(scan, predicate)
         properties = dict(self._table.io.properties)
         return [
-            IcebergPiece(group, self._table.metadata, scan.projection(), properties)
-            for group in pieces_of(tasks, lambda one: one.file.file_size_in_bytes, at_least)
+            IcebergScanTask(group, self._table.metadata, scan.projection(), properties)
+            for group in group_into_tasks(
+                tasks, lambda task: task.file.file_size_in_bytes, at_least
+            )
         ]
 
     @property
@@ -277,78 +296,83 @@ class OpenIceberg(Table):
 
     @property
     def commits(self) -> int:
-        present = self._table.current_snapshot()
-        numbered = None if present is None else present.sequence_number
-        return numbered or len(self._table.metadata.snapshots)
+        snapshot = self._table.current_snapshot()
+        sequence_number = None if snapshot is None else snapshot.sequence_number
+        return sequence_number or len(self._table.metadata.snapshots)
 
     @property
     def is_new(self) -> bool:
         return not self.version
 
-    def number(self, name: str) -> int | None:
-        found = self._table.properties.get(_NUMBER + name)
-        return None if found is None else int(found)
+    def txn_version(self, name: str) -> int | None:
+        text = self._table.properties.get(_TXN_VERSION_PREFIX + name)
+        return None if text is None else int(text)
 
-    def check_numbers_stay(self) -> None:
+    def check_txn_versions_retained(self) -> None:
         """Table properties stay."""
 
     def was_set_back(self, version: int, name: str, number: int) -> bool:
-        made = self._table.metadata.snapshot_by_id(version)
+        snapshot = self._table.metadata.snapshot_by_id(version)
         line = list(ancestors_of(self._table.current_snapshot(), self._table.metadata))
         # Expiry cuts the line at a snapshot that is younger than this one.
         return (
-            made is not None
-            and made not in line
-            and (not line or line[-1].timestamp_ms <= made.timestamp_ms)
+            snapshot is not None
+            and snapshot not in line
+            and (not line or line[-1].timestamp_ms <= snapshot.timestamp_ms)
         )
 
     def keep_versions(self, span: timedelta) -> None:
-        kept = str(int(span.total_seconds() * 1000))
-        if self.property(_SNAPSHOT_AGE) != kept:
-            self.set_property(_SNAPSHOT_AGE, kept)
+        milliseconds = str(int(span.total_seconds() * 1000))
+        if self.property(_SNAPSHOT_AGE) != milliseconds:
+            self.set_property(_SNAPSHOT_AGE, milliseconds)
 
     def property(self, name: str) -> str | None:
         return self._table.properties.get(name)
 
     def set_property(self, name: str, value: str) -> None:
-        making = self._transaction()
-        making.set_properties({name: value})
-        self._commit(making)
+        transaction = self._transaction()
+        transaction.set_properties({name: value})
+        self._commit(transaction)
         self.refresh()
 
     def refresh(self) -> None:
         self._table = self._table.refresh()
 
-    def append(self, files: Sequence[new_files.NewFile], numbers: Numbers) -> None:
-        self._change(self._transaction(), files, numbers)
+    def append(self, files: Sequence[new_files.NewFile], txn_versions: TxnVersions) -> None:
+        self._change(self._transaction(), files, txn_versions)
 
-    def replace(self, files: Sequence[new_files.NewFile], numbers: Numbers) -> None:
-        making = self._transaction()
+    def replace(self, files: Sequence[new_files.NewFile], txn_versions: TxnVersions) -> None:
+        transaction = self._transaction()
         if self._table.current_snapshot() is not None:
-            making.delete(ex.AlwaysTrue())
-        self._change(making, files, numbers)
+            transaction.delete(ex.AlwaysTrue())
+        self._change(transaction, files, txn_versions)
 
     def _change(
-        self, making: Transaction, files: Sequence[new_files.NewFile], numbers: Numbers
+        self,
+        transaction: Transaction,
+        files: Sequence[new_files.NewFile],
+        txn_versions: TxnVersions,
     ) -> None:
-        self._add(making, files, numbers)
-        self._commit(making)
+        self._add(transaction, files, txn_versions)
+        self._commit(transaction)
         self._expire_now_and_then()
 
-    def merge(self, changes: Changes, numbers: Numbers) -> None:
-        making = self._transaction()
-        files = new_files.FileWriter(self.layout(_MERGED_BYTES, "zstd"), self.storage, "merged")
+    def merge(self, changes: Changes, txn_versions: TxnVersions) -> None:
+        transaction = self._transaction()
+        files = new_files.FileWriter(
+            self.layout(_MERGED_FILE_BYTES, "zstd"), self.storage, "merged"
+        )
         try:
-            old, changes = self._without_replaced(changes, files)
+            replaced_files, changes = self._without_replaced(changes, files)
             if changes.rows.num_rows:
                 for batch in changes.rows.filter(pc.invert(changes.deleted)).to_batches():
                     files.write(batch)
-            self._add(making, files.close(), numbers, old)
+            self._add(transaction, files.close(), txn_versions, replaced_files)
         except BaseException:
             files.discard()
             raise
         try:
-            self._commit(making)
+            self._commit(transaction)
         except CommitConflict:  # after any other error the commit may be there
             files.discard()
             raise
@@ -362,27 +386,32 @@ class OpenIceberg(Table):
         The other rows of these files are written again. Rows are found by their keys as Arrow,
         since an expression with every key takes minutes, and the stack of the process.
         """
-        found: list[tuple[FileScanTask, pa.Table, bool]] = []
-        if changes.rows.num_rows or changes.emptied is not None:
+        affected: list[tuple[FileScanTask, pa.Table, bool]] = []
+        if changes.rows.num_rows or changes.truncated_before is not None:
             scan = self._table.scan(selected_fields=tuple(changes.columns))
-            for task in _planned(scan, _between(changes)):
+            for task in _plan_files(scan, _key_range(changes)):
                 rows = self._rows(scan, task)
-                there = changes.among(rows)
-                emptied = pc.any(changes.emptied_of(rows), min_count=0).as_py()
-                if there.num_rows or emptied:
-                    found.append((task, there, emptied))
-        if found:
-            changes = changes.not_before(pa.concat_tables([there for _, there, _ in found]))
+                matching = changes.matching_rows(rows)
+                emptied = pc.any(changes.truncated_mask(rows), min_count=0).as_py()
+                if matching.num_rows or emptied:
+                    affected.append((task, matching, emptied))
+        if affected:
+            changes = changes.without_outdated(
+                pa.concat_tables([matching for _, matching, _ in affected])
+            )
         old = []
-        for task, there, emptied in found:
-            if emptied or changes.among(there).num_rows:
+        for task, matching, emptied in affected:
+            if emptied or changes.matching_rows(matching).num_rows:
                 rows = self._rows(self._table.scan(), task)
-                numbered = rows.append_column(PLACE, pa.array(range(rows.num_rows)))
-                gone = changes.among(numbered, PLACE)[PLACE]
-                kept = pc.invert(
-                    pc.or_(pc.is_in(numbered[PLACE], value_set=gone), changes.emptied_of(rows))
+                ordered = rows.append_column(ROW_ORDER, pa.array(range(rows.num_rows)))
+                replaced = changes.matching_rows(ordered, ROW_ORDER)[ROW_ORDER]
+                remaining = pc.invert(
+                    pc.or_(
+                        pc.is_in(ordered[ROW_ORDER], value_set=replaced),
+                        changes.truncated_mask(rows),
+                    )
                 )
-                for batch in rows.filter(kept).to_batches():
+                for batch in rows.filter(remaining).to_batches():
                     files.write(batch)
                 old.append(task.file)
         return old, changes
@@ -392,32 +421,34 @@ class OpenIceberg(Table):
         return read_table(self._table.metadata, self._table.io, scan.projection(), task)
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
-        making = self._transaction()
-        with making.update_schema() as change:
-            change.union_by_name(pa.schema([nullable(_widened(one)) for one in columns]))
-        self._commit(making)
+        transaction = self._transaction()
+        with transaction.update_schema() as change:
+            change.union_by_name(
+                pa.schema([as_nullable(_with_iceberg_integer(column)) for column in columns])
+            )
+        self._commit(transaction)
 
     def widen(self, columns: Sequence[pa.Field]) -> None:
-        making = self._transaction()
-        with making.update_schema() as change:
-            for one in columns:
-                kind = LongType() if pa.types.is_integer(one.type) else DoubleType()
-                change.update_column(one.name, kind)
-        self._commit(making)
+        transaction = self._transaction()
+        with transaction.update_schema() as change:
+            for column in columns:
+                kind = LongType() if pa.types.is_integer(column.type) else DoubleType()
+                change.update_column(column.name, kind)
+        self._commit(transaction)
 
     def facts(self) -> maintenance.TableFacts:
         scan = self._table.scan()
-        tasks = _planned(scan)
-        files = [one.file for one in tasks]
-        deleted = any(one.delete_files for one in tasks)  # only the rows themselves show it
+        tasks = _plan_files(scan)
+        files = [file.file for file in tasks]
+        deleted = any(file.delete_files for file in tasks)  # only the rows themselves show it
         return maintenance.TableFacts(
             format="iceberg",
             location=self.location,
             version=len(self._table.metadata.snapshots),
-            rows=scan.count() if deleted else sum(one.record_count for one in files),
+            rows=scan.count() if deleted else sum(file.record_count for file in files),
             files=len(files),
-            bytes=sum(one.file_size_in_bytes for one in files),
-            columns=[(one.name, str(plain(one.type))) for one in self.schema],
+            bytes=sum(file.file_size_in_bytes for file in files),
+            columns=[(file.name, str(normalized_type(file.type))) for file in self.schema],
             partition_by=list(self.partition_by),
             properties=dict(self._table.properties),
         )
@@ -445,39 +476,36 @@ class OpenIceberg(Table):
         """Each partition's small files, in groups; skips files with rows deleted elsewhere."""
         by_partition: dict[Any, list[FileScanTask]] = defaultdict(list)
         spec = self._table.metadata.default_spec_id
-        for task in _planned(self._table.scan()):
+        for task in _plan_files(self._table.scan()):
             if not task.delete_files and task.file.spec_id == spec:
                 by_partition[task.file.partition].append(task)
         for tasks in by_partition.values():
             sizes = [task.file.file_size_in_bytes for task in tasks]
-            yield from maintenance.groups_of(tasks, sizes, target_bytes)
+            yield from maintenance.group_small_files(tasks, sizes, target_bytes)
 
     def _replace_files(self, old: set[str], new: Sequence[new_files.NewFile]) -> bool:
         """Commit files in place of others; False if these were replaced, or rows of them deleted.
 
         Raises CommitConflict if others commit without a break.
         """
-        deadline = time.monotonic() + _CONFLICT_SECONDS
-        while True:
+
+        def attempt() -> bool:
             live = {
-                one.file.file_path: one.file
-                for one in self._table.scan().plan_files()
-                if not one.delete_files
+                task.file.file_path: task.file
+                for task in self._table.scan().plan_files()
+                if not task.delete_files
             }
             if not old <= live.keys():
                 return False
-            making = self._transaction()
-            _stage(making, [live[path] for path in old], list(map(self._data_file, new)))
-            try:
-                self._commit(making)
-                return True
-            except CommitConflict:
-                if time.monotonic() >= deadline:
-                    raise CommitConflict(
-                        "Other writers committed without a break: compact the table later."
-                    ) from None
-            finally:
-                self.refresh()
+            transaction = self._transaction()
+            _stage(transaction, [live[path] for path in old], list(map(self._data_file, new)))
+            self._commit(transaction)
+            return True
+
+        try:
+            return commit_with_retries(self.name, attempt, self.refresh, error=CommitConflict)
+        finally:
+            self.refresh()
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> maintenance.Vacuum:
         maintenance.check_retention(retention)
@@ -488,14 +516,14 @@ class OpenIceberg(Table):
                 "table, too. Nothing was removed; set the property to true if they do not."
             )
         old = old_snapshots(table, datetime.now(UTC) - retention)
-        found = vacuumed(table, set(old), retention)
+        result = find_unneeded_files(table, set(old), retention)
         if not dry_run:
             # Update the metadata first, so that no snapshot refers to a removed file.
             if old:
                 self._expire(old)
-            maintenance.remove_all(self.storage, found.removed)
+            maintenance.remove_files(self.storage, result.removed)
             self.refresh()
-        return found
+        return result
 
     def _expire_now_and_then(self) -> None:
         """After a commit on top of this version, remove the snapshots that are older than the table
@@ -505,7 +533,7 @@ class OpenIceberg(Table):
         present = metadata.current_snapshot()
         if (
             present is None
-            or (present.sequence_number or 1) % _EXPIRED_EVERY
+            or (present.sequence_number or 1) % _COMMITS_PER_EXPIRY
             or age is None
             or metadata.properties.get("gc.enabled", "true").casefold() == "false"
             or set(metadata.refs) != {"main"}
@@ -514,19 +542,19 @@ class OpenIceberg(Table):
         with suppress(Exception):  # another writer does the same; the rest follows later
             self.refresh()
             old = old_snapshots(self._table, datetime.now(UTC) - timedelta(milliseconds=int(age)))
-            old = old[: max(len(self._table.metadata.snapshots) - _EXPIRED_EVERY, 0)]
-            named = manifests_of(self._table, old)
+            old = old[: max(len(self._table.metadata.snapshots) - _COMMITS_PER_EXPIRY, 0)]
+            named = find_unneeded_manifests(self._table, old)
             if named:
                 self._expire(old)
-                maintenance.remove_all(self.storage, named)
+                maintenance.remove_files(self.storage, named)
 
     def _expire(self, old: Sequence[int]) -> None:
-        making = self._transaction(whole=True)
-        with _Expiring(making) as expiring:
+        transaction = self._transaction(all_snapshots=True)
+        with _ExpireByIds(transaction) as expiring:
             expiring.by_ids(list(old))
-        self._commit(making)
+        self._commit(transaction)
 
-    def _transaction(self, *, whole: bool = False) -> Transaction:
+    def _transaction(self, *, all_snapshots: bool = False) -> Transaction:
         """A transaction whose commit fails if another commit came first.
 
         By default the library retries on top of the other commit, even if that set the same
@@ -534,39 +562,45 @@ class OpenIceberg(Table):
         """
         metadata = self._table.metadata
         for name in (TableProperties.WRITE_METADATA_PATH, TableProperties.WRITE_DATA_PATH):
-            place = metadata.properties.get(name)
-            if place is not None and relative_path(self.location, place) is None:
-                raise outside(self.location, f"{name}: {place}")
+            path = metadata.properties.get(name)
+            if path is not None and relative_path(self.location, path) is None:
+                raise file_outside_table(self.location, f"{name}: {path}")
         changed: dict[str, Any] = {"properties": {**metadata.properties, **_NO_RETRIES}}
-        if not whole:
-            heads = {one.snapshot_id for one in metadata.refs.values()}
+        if not all_snapshots:
+            heads = {snapshot.snapshot_id for snapshot in metadata.refs.values()}
             heads.add(metadata.current_snapshot_id or 0)
-            snapshots = [one for one in metadata.snapshots if one.snapshot_id in heads]
+            snapshots = [
+                snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in heads
+            ]
             changed |= {"snapshots": snapshots, "snapshot_log": []}
-        once = metadata.model_copy(update=changed)
+        staged = metadata.model_copy(update=changed)
         table = self._table
         return PyTable(
-            table.name(), once, table.metadata_location, table.io,
-            _Asking(self.name, table.catalog), table.config,
+            table.name(), staged, table.metadata_location, table.io,
+            _ConfirmingCatalog(self.name, table.catalog), table.config,
         ).transaction()  # fmt: skip
 
     def _add(
         self,
-        making: Transaction,
+        transaction: Transaction,
         files: Sequence[new_files.NewFile],
-        numbers: Numbers,
-        old: Sequence[DataFile] = (),
+        txn_versions: TxnVersions,
+        replaced_files: Sequence[DataFile] = (),
     ) -> None:
-        _stage(making, old, list(map(self._data_file, files)))
-        made = making.table_metadata.current_snapshot_id
-        found = {name: made if value is None else value for name, value in numbers.items()}
-        making.set_properties({_NUMBER + name: str(value) for name, value in found.items()})
+        _stage(transaction, replaced_files, list(map(self._data_file, files)))
+        snapshot_id = transaction.table_metadata.current_snapshot_id
+        versions = {
+            name: snapshot_id if value is None else value for name, value in txn_versions.items()
+        }
+        transaction.set_properties(
+            {_TXN_VERSION_PREFIX + name: str(value) for name, value in versions.items()}
+        )
 
-    def _commit(self, making: Transaction) -> None:
+    def _commit(self, transaction: Transaction) -> None:
         """Raises CommitConflict if it is proven that the table does not have the commit, and
         TableError if it may have it later."""
         try:
-            making.commit_transaction()
+            transaction.commit_transaction()
         except CommitFailedException as error:
             raise CommitConflict(f"{self.name} was changed in the meantime ({error}).") from error
 
@@ -574,15 +608,14 @@ class OpenIceberg(Table):
         metadata = self._table.metadata
         schema, spec = metadata.schema(), metadata.spec()
         new_files.check_unchanged(self.name, self.schema, file)
-        spec_id, sort_order = file.numbers
-        if spec_id != metadata.default_spec_id:
-            raise new_files.changed(self.name, "its partitions")
+        if file.spec_id != metadata.default_spec_id:
+            raise new_files.table_changed(self.name, "its partitions")
         statistics = _statistics(file, schema, metadata.properties)
         # Not by PyIceberg's PartitionKey, which takes one transform of a column only.
         partition = Record(
             *(
-                partition_record_value(one, value, schema)
-                for one, value in zip(spec.fields, file.partition, strict=True)
+                partition_record_value(partition_field, value, schema)
+                for partition_field, value in zip(spec.fields, file.partition, strict=True)
             )
         )
         return DataFile.from_args(
@@ -591,8 +624,8 @@ class OpenIceberg(Table):
             file_format=FileFormat.PARQUET,
             partition=partition,
             file_size_in_bytes=file.size,
-            sort_order_id=sort_order or None,
-            spec_id=spec_id,
+            sort_order_id=file.sort_order_id or None,
+            spec_id=file.spec_id,
             equality_ids=None,
             key_metadata=None,
             **statistics,
@@ -606,42 +639,44 @@ def _statistics(
     fail or are too narrow for some texts and row groups."""
     footer = file.metadata
     plan = arrow_io.compute_statistics_plan(schema, dict(properties))
-    numbers = arrow_io.parquet_path_to_id_mapping(schema)
+    field_ids = arrow_io.parquet_path_to_id_mapping(schema)
     counts = arrow_io.MetricsMode(arrow_io.MetricModeTypes.COUNTS)
     of_bounds = (arrow_io.MetricModeTypes.FULL, arrow_io.MetricModeTypes.TRUNCATE)
     counted = {
-        number: replace(one, mode=counts) if one.mode.type in of_bounds else one
-        for number, one in plan.items()
+        field_id: replace(collector, mode=counts) if collector.mode.type in of_bounds else collector
+        for field_id, collector in plan.items()
     }
-    found = arrow_io.data_file_statistics_from_parquet_metadata(footer, counted, numbers)
+    metrics = arrow_io.data_file_statistics_from_parquet_metadata(footer, counted, field_ids)
     lower: dict[int, bytes] = {}
     upper: dict[int, bytes] = {}
     for path, index in leaf_columns(footer).items():
-        one = plan[numbers[path]]
-        if one.mode.type not in of_bounds:
+        collector = plan[field_ids[path]]
+        if collector.mode.type not in of_bounds:
             continue
         low, high = column_bounds(footer, index, file.long_texts)
-        if (width := one.mode.length) is not None and isinstance(low, (str, bytes)):
+        if (width := collector.mode.length) is not None and isinstance(low, (str, bytes)):
             low = low[:width]
-            high = high and (upper_text if isinstance(high, str) else upper_binary)(high, width)
+            high = high and (
+                upper_bound_of_text if isinstance(high, str) else upper_bound_of_binary
+            )(high, width)
         for bounds, value in ((lower, low), (upper, high)):
             if value is not None:
-                bounds[one.field_id] = to_bytes(one.iceberg_type, value)
-    return {**found.to_serialized_dict(), "lower_bounds": lower, "upper_bounds": upper}
+                bounds[collector.field_id] = to_bytes(collector.iceberg_type, value)
+    return {**metrics.to_serialized_dict(), "lower_bounds": lower, "upper_bounds": upper}
 
 
-def _stage(making: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+def _stage(transaction: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
     """Replace files by others, in one snapshot."""
-    snapshot = making.update_snapshot()
+    snapshot = transaction.update_snapshot()
     # Even without files, since a commit that only sets properties would not notice another one.
-    with snapshot.overwrite() if old else snapshot.merge_append() as changing:
-        for one in old:
-            changing.delete_data_file(one)
-        for one in new:
-            changing.append_data_file(one)
+    with snapshot.overwrite() if old else snapshot.merge_append() as update:
+        for file in old:
+            update.delete_data_file(file)
+        for file in new:
+            update.append_data_file(file)
 
 
-class _Expiring(ExpireSnapshots):
+class _ExpireByIds(ExpireSnapshots):
     """Removes snapshots from the metadata."""
 
     def by_ids(self, snapshot_ids: list[int]) -> ExpireSnapshots:
@@ -650,7 +685,7 @@ class _Expiring(ExpireSnapshots):
         return self
 
 
-class _Asking(NoopCatalog):
+class _ConfirmingCatalog(NoopCatalog):
     """A catalog that looks up the outcome of a commit that it did not confirm.
 
     Even a refusal leaves the outcome open: the request may have been sent twice on its way to the
@@ -667,11 +702,11 @@ class _Asking(NoopCatalog):
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
         """Delete old versions, as the library does, of which any could be named: only files of
         metadata below the table's location are its own."""
-        inside = files_inside(base.location, (one.metadata_file for one in base.metadata_log))
+        inside = files_inside(base.location, (entry.metadata_file for entry in base.metadata_log))
         log = [
-            one
-            for one in base.metadata_log
-            if OF_METADATA.fullmatch(inside.get(one.metadata_file, ""))
+            entry
+            for entry in base.metadata_log
+            if METADATA_FILE.fullmatch(inside.get(entry.metadata_file, ""))
         ]
         Catalog._delete_old_metadata(io, base.model_copy(update={"metadata_log": log}), metadata)
 
@@ -687,19 +722,19 @@ class _Asking(NoopCatalog):
             return self._catalog.commit_table(table, requirements, updates)
         except Exception as error:  # of too many kinds to name them
             try:
-                there = self._catalog.load_table(table.name())
+                current = self._catalog.load_table(table.name())
             except Exception:
                 raise _unconfirmed(self._table, error) from error
-            if all(_is_there(one, there.metadata) for one in updates):
+            if all(_has_update(update, current.metadata) for update in updates):
                 return CommitTableResponse.model_validate(
-                    {"metadata": there.metadata, "metadata-location": there.metadata_location}
+                    {"metadata": current.metadata, "metadata-location": current.metadata_location}
                 )
             if isinstance(error, CommitFailedException):
                 raise
             raise _unconfirmed(self._table, error) from error
 
 
-def _is_there(update: TableUpdate, metadata: TableMetadata) -> bool:
+def _has_update(update: TableUpdate, metadata: TableMetadata) -> bool:
     """Whether the table has an update; True for updates that follow from these."""
     match update:
         case AddSnapshotUpdate():
@@ -712,41 +747,41 @@ def _is_there(update: TableUpdate, metadata: TableMetadata) -> bool:
 
 
 def _unconfirmed(name: TableName, error: Exception) -> TableError:
-    said = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
+    reason = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
     return TableError(
-        f"{name}: the catalog did not confirm a commit ({said}), and so far the table does not "
+        f"{name}: the catalog did not confirm a commit ({reason}), and so far the table does not "
         "have it. No file was removed: run it again."
     )
 
 
-def _planned(scan: DataScan, wanted: ex.BooleanExpression = _ALL) -> list[FileScanTask]:
+def _plan_files(scan: DataScan, condition: ex.BooleanExpression = _EVERY_ROW) -> list[FileScanTask]:
     """The files that may have a row for the condition, with all of their rows. Raises ConfigError
     for files that are not below the table's location."""
     try:
-        tasks = list(scan.filter(wanted).plan_files())
+        tasks = list(scan.filter(condition).plan_files())
     except TypeError:  # PyIceberg 0.12 compares a null partition value by < and >
         tasks = list(scan.plan_files())
-    files = [one for task in tasks for one in (task.file, *task.delete_files)]
-    check_files(scan.table_metadata.location, (one.file_path for one in files))
-    return [FileScanTask(one.file, one.delete_files, ex.AlwaysTrue()) for one in tasks]
+    files = [file for task in tasks for file in (task.file, *task.delete_files)]
+    check_files(scan.table_metadata.location, (file.file_path for file in files))
+    return [FileScanTask(file.file, file.delete_files, ex.AlwaysTrue()) for file in tasks]
 
 
-def _between(changes: Changes) -> ex.BooleanExpression:
+def _key_range(changes: Changes) -> ex.BooleanExpression:
     """A condition that holds for every row with one of these keys, and for all if all may go."""
-    if changes.emptied is not None:
+    if changes.truncated_before is not None:
         return ex.AlwaysTrue()
-    found = []
+    ranges = []
     for key in changes.keys:
         column = changes.rows[key]
         ends = pc.min_max(column).as_py()
         if ends["min"] is None:  # truncates of a history, which replace nothing
             continue
-        found.append(Comparison(key, ">=", ends["min"], column.type))
-        found.append(Comparison(key, "<=", ends["max"], column.type))
-    return to_iceberg(All(tuple(found)))
+        ranges.append(Comparison(key, ">=", ends["min"], column.type))
+        ranges.append(Comparison(key, "<=", ends["max"], column.type))
+    return to_iceberg(All(tuple(ranges)))
 
 
-def _widened(field: pa.Field) -> pa.Field:
+def _with_iceberg_integer(field: pa.Field) -> pa.Field:
     """Iceberg's smallest integer type has 32 bits."""
     if pa.types.is_int8(field.type) or pa.types.is_int16(field.type):
         return field.with_type(pa.int32())

@@ -13,7 +13,7 @@ from pyiceberg.typedef import Identifier
 from pyiceberg.utils.config import Config
 
 from jetspark.lakehouse.iceberg_storage import ConfinedFiles
-from jetspark.lakehouse.iceberg_trust import check_answer, check_place, check_table
+from jetspark.lakehouse.iceberg_trust import check_answer, check_metadata_location, check_table
 
 
 def load_trusted(name: str, properties: Mapping[str, str]) -> Catalog:
@@ -28,16 +28,16 @@ def load_trusted(name: str, properties: Mapping[str, str]) -> Catalog:
     ):
         return _TrustedRest(name, **own)
     catalog = load_catalog(name, **properties)
-    catalog.__class__ = _trusted(type(catalog), own)
+    catalog.__class__ = _with_checks(type(catalog), own)
     return catalog
 
 
-def _trusted(kind: type[Catalog], own: Mapping[str, Any]) -> type[Catalog]:
+def _with_checks(kind: type[Catalog], own: Mapping[str, Any]) -> type[Catalog]:
     """The class of a catalog, with checks of what its tables say."""
 
     class Trusted(kind):  # type: ignore[misc,valid-type]
         def load_table(self, identifier: str | Identifier) -> Table:
-            return _checked(super().load_table(identifier), own)
+            return _check_loaded_table(super().load_table(identifier), own)
 
         def _load_file_io(
             self, properties: Mapping[str, Any] | None = None, location: str | None = None
@@ -69,12 +69,12 @@ class _TrustedRest(RestCatalog):
     def load_table(self, identifier: str | Identifier) -> Table:
         """As RestCatalog. Raises ConfigError as `check_table`."""
         table = super().load_table(identifier)
-        return _checked(table, {**self.properties, **table.config})
+        return _check_loaded_table(table, {**self.properties, **table.config})
 
 
-def _checked(table: Table, own: Mapping[str, Any]) -> Table:
+def _check_loaded_table(table: Table, own: Mapping[str, Any]) -> Table:
     name = ".".join(table.name())
     check_table(name, table.metadata.properties, own)
-    check_place(name, table.location(), table.metadata_location)
+    check_metadata_location(name, table.location(), table.metadata_location)
     table.io = ConfinedFiles(table.io, table.location())
     return table

@@ -17,12 +17,12 @@ def check_configuration() -> None:
 
     PyIceberg reads it as soon as it is imported.
     """
-    places = (os.environ.get("PYICEBERG_HOME"), Path.home())
-    own = [Path(one, _FILE) for one in places if one]
-    here = Path(_FILE).absolute()
-    if here.is_file() and here not in own:
+    folders = (os.environ.get("PYICEBERG_HOME"), Path.home())
+    own = [Path(folder, _FILE) for folder in folders if folder]
+    local = Path(_FILE).absolute()
+    if local.is_file() and local not in own:
         raise ConfigError(
             f"There is a {_FILE} in the current folder, which PyIceberg would take for "
-            f"your configuration: {here}. If it is yours, set PYICEBERG_HOME={here.parent}; "
+            f"your configuration: {local}. If it is yours, set PYICEBERG_HOME={local.parent}; "
             "otherwise run this in another folder."
         )

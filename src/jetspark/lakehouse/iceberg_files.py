@@ -27,7 +27,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from jetspark.codecs.exact import cast_exactly
-from jetspark.lakehouse.schemas import small
+from jetspark.lakehouse.schemas import with_32_bit_offsets
 
 _FORMATS = {FileFormat.PARQUET: ds.ParquetFileFormat, FileFormat.ORC: ds.OrcFileFormat}
 
@@ -35,7 +35,10 @@ _FORMATS = {FileFormat.PARQUET: ds.ParquetFileFormat, FileFormat.ORC: ds.OrcFile
 def arrow_schema(columns: Schema) -> pa.Schema:
     """The Arrow columns of an Iceberg schema, with field ids."""
     return pa.schema(
-        [small(one) for one in arrow_io.schema_to_pyarrow(columns, include_field_ids=True)]
+        [
+            with_32_bit_offsets(column)
+            for column in arrow_io.schema_to_pyarrow(columns, include_field_ids=True)
+        ]
     )
 
 
@@ -52,28 +55,29 @@ def _deleted_positions(
     io: FileIO, tasks: Sequence[FileScanTask]
 ) -> dict[str, list[pa.ChunkedArray]]:
     """The positions of deleted rows in each data file (specification, "Position Delete Files")."""
-    found: dict[str, list[pa.ChunkedArray]] = defaultdict(list)
-    files = {one.file_path: one.file_format for task in tasks for one in task.delete_files}
-    for place, kind in files.items():
-        with io.new_input(place).open() as stream:
+    positions: dict[str, list[pa.ChunkedArray]] = defaultdict(list)
+    files = {file.file_path: file.file_format for task in tasks for file in task.delete_files}
+    for path, kind in files.items():
+        with io.new_input(path).open() as stream:
             if kind is FileFormat.PUFFIN:
-                for one in deletion_vectors_from_puffin_file(PuffinFile(stream.read())):
-                    found[one.referenced_data_file].append(one.to_vector())
+                for file in deletion_vectors_from_puffin_file(PuffinFile(stream.read())):
+                    positions[file.referenced_data_file].append(file.to_vector())
                 continue
             rows = _FORMATS[kind]().make_fragment(stream).to_table(columns=["file_path", "pos"])
         for path in pc.unique(rows["file_path"]):
-            found[path.as_py()].append(rows.filter(pc.equal(rows["file_path"], path))["pos"])
-    return found
+            positions[path.as_py()].append(rows.filter(pc.equal(rows["file_path"], path))["pos"])
+    return positions
 
 
-def _of_partition(
+def _partition_constants(
     metadata: TableMetadata, task: FileScanTask, written: Container[int]
 ) -> dict[int, Any]:
     """Values of columns that the file lacks and its partition has, by field ids."""
     return {
-        one.source_id: task.file.partition[at]
-        for at, one in enumerate(metadata.specs()[task.file.spec_id].fields)
-        if isinstance(one.transform, IdentityTransform) and one.source_id not in written
+        partition_field.source_id: task.file.partition[at]
+        for at, partition_field in enumerate(metadata.specs()[task.file.spec_id].fields)
+        if isinstance(partition_field.transform, IdentityTransform)
+        and partition_field.source_id not in written
     }
 
 
@@ -103,10 +107,10 @@ def _read_file(
             downcast_ns_timestamp_to_us=metadata.format_version <= 2,
             format_version=metadata.format_version,
         )
-        absent = _of_partition(metadata, task, written.field_ids)
-        ids = {one.field_id for one in columns.fields}
-        present = [one for one in written.fields if one.field_id in ids]
-        names = [one.name for one in present]
+        absent = _partition_constants(metadata, task, written.field_ids)
+        ids = {column.field_id for column in columns.fields}
+        present = [column for column in written.fields if column.field_id in ids]
+        names = [column.name for column in present]
         scanner = ds.Scanner.from_fragment(fragment, schema=physical, columns=names)
         start = 0
         for batch in scanner.to_batches():
@@ -114,65 +118,69 @@ def _read_file(
             start += batch.num_rows
             rows = batch
             if deleted:
-                gone = [pc.is_in(positions, value_set=one.cast(pa.int64())) for one in deleted]
-                rows = batch.filter(pc.invert(reduce(pc.or_, gone)))
+                masks = [
+                    pc.is_in(positions, value_set=column.cast(pa.int64())) for column in deleted
+                ]
+                rows = batch.filter(pc.invert(reduce(pc.or_, masks)))
             if rows.num_rows:
-                values = _fields(
+                values = _convert_fields(
                     rows.columns, rows.num_rows, present, columns.fields, schema, absent
                 )
                 yield pa.RecordBatch.from_arrays(values, schema=schema)
 
 
-def _fields(
+def _convert_fields(
     arrays: Sequence[pa.Array],
     count: int,
     written: Sequence[NestedField],
-    wanted: Sequence[NestedField],
+    targets: Sequence[NestedField],
     kinds: Any,
     absent: Mapping[int, Any],
 ) -> list[pa.Array]:
     """The arrays of the wanted fields, made of those that were written."""
-    there = {one.field_id: at for at, one in enumerate(written)}
-    found = []
-    for one, kind in zip(wanted, (field.type for field in kinds), strict=True):
-        at = there.get(one.field_id)
+    positions = {target.field_id: at for at, target in enumerate(written)}
+    arrays_of_targets = []
+    for target, kind in zip(targets, (field.type for field in kinds), strict=True):
+        at = positions.get(target.field_id)
         if at is None:
-            value = absent.get(one.field_id, one.initial_default)
-            found.append(
+            value = absent.get(target.field_id, target.initial_default)
+            arrays_of_targets.append(
                 pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
             )
         else:
-            found.append(_values(arrays[at], written[at].field_type, one.field_type, kind, absent))
-    return found
+            arrays_of_targets.append(
+                _convert(arrays[at], written[at].field_type, target.field_type, kind, absent)
+            )
+    return arrays_of_targets
 
 
-def _values(
+def _convert(
     array: pa.Array,
     written: IcebergType,
-    wanted: IcebergType,
+    target: IcebergType,
     kind: pa.DataType,
     absent: Mapping[int, Any],
 ) -> pa.Array:
     """The array in another type, null where it was null."""
-    if isinstance(wanted, StructType) and isinstance(written, StructType):
+    if isinstance(target, StructType) and isinstance(written, StructType):
         parts = [array.field(at) for at in range(len(written.fields))]
-        parts = _fields(parts, len(array), written.fields, wanted.fields, kind, absent)
+        parts = _convert_fields(parts, len(array), written.fields, target.fields, kind, absent)
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
-    if isinstance(wanted, ListType) and isinstance(written, ListType):
-        offsets, (inner,) = _flat(array, array.values)
-        values = _values(inner, written.element_type, wanted.element_type, kind.value_type, absent)
+    if isinstance(target, ListType) and isinstance(written, ListType):
+        offsets, (inner,) = _flatten(array, array.values)
+        values = _convert(inner, written.element_type, target.element_type, kind.value_type, absent)
         return pa.ListArray.from_arrays(offsets, values, type=kind, mask=array.is_null())
-    if isinstance(wanted, MapType) and isinstance(written, MapType):
-        offsets, (inner, others) = _flat(array, array.keys, array.items)
-        keys = _values(inner, written.key_type, wanted.key_type, kind.key_type, absent)
-        items = _values(others, written.value_type, wanted.value_type, kind.item_type, absent)
+    if isinstance(target, MapType) and isinstance(written, MapType):
+        offsets, (inner, inner_items) = _flatten(array, array.keys, array.items)
+        keys = _convert(inner, written.key_type, target.key_type, kind.key_type, absent)
+        items = _convert(inner_items, written.value_type, target.value_type, kind.item_type, absent)
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=array.is_null())
     return cast_exactly(array, kind)
 
 
-def _flat(array: pa.Array, *inner: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
+def _flatten(array: pa.Array, *inner: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
     """Where each list begins and the last one ends, and the parts of the inner arrays that the
     lists have: an array may be a slice of a longer one."""
     offsets = array.offsets.cast(pa.int32())
     first, last = offsets[0].as_py(), offsets[-1].as_py()
-    return pc.subtract(offsets, first), [one.slice(first, last - first) for one in inner]
+    return pc.subtract(offsets, first), [part.slice(first, last - first) for part in inner]

@@ -33,7 +33,7 @@ from jetspark.lakehouse.table import TableName
 
 _VERSION = re.compile(r"v(\d+)\.metadata\.json")
 _HINT = "version-hint.text"
-_LONGEST_VERSION = 18
+_MAX_VERSION_DIGITS = 18
 """Digits."""
 IDENTIFIER = ("folder", "table")
 """The name of the only table."""
@@ -71,9 +71,9 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         if version is None:
             self._check_others()
             raise NoSuchTableError(f"There is no Iceberg table in {self._folder}.")
-        place = f"{self.location}/metadata/v{version}.metadata.json"
+        metadata_file = f"{self.location}/metadata/v{version}.metadata.json"
         files = confined_files(self.properties, self.location)
-        metadata = FromInputFile.table_metadata(files.new_input(place))
+        metadata = FromInputFile.table_metadata(files.new_input(metadata_file))
         if not self._is_at(metadata.location):
             raise ConfigError(
                 f"{self._folder} was moved or copied from {metadata.location}, which an Iceberg "
@@ -84,7 +84,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         return Table(
             identifier=IDENTIFIER,
             metadata=metadata,
-            metadata_location=place,
+            metadata_location=metadata_file,
             io=ConfinedFiles(files.files, metadata.location),
             catalog=self,
         )
@@ -95,22 +95,22 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         return (
             named is not None
             and named.resolve() == folder
-            and all(one.resolve() != folder for one in named.parents)
+            and all(parent.resolve() != folder for parent in named.parents)
         )
 
     def _check_others(self) -> None:
         """Raise ConfigError for metadata that is not that of a table in a folder."""
-        if (found := next(self._metadata.glob("*.metadata.json*"), None)) is None:
+        if (file := next(self._metadata.glob("*.metadata.json*"), None)) is None:
             return
-        said = f"{self._folder} has an Iceberg table whose metadata is {found.name}: "
-        if found.name.startswith("v") and ".gz" in found.suffixes:
+        problem = f"{self._folder} has an Iceberg table whose metadata is {file.name}: "
+        if file.name.startswith("v") and ".gz" in file.suffixes:
             raise ConfigError(
-                f"{said}compressed metadata is not supported; set its property "
+                f"{problem}compressed metadata is not supported; set its property "
                 "write.metadata.compression-codec to none, and change the table once."
             )
         raise ConfigError(
-            f"{said}it belongs to a catalog, which alone knows its newest version. Name the table "
-            "there: the options 'catalog' and 'table' (for --to: catalog:namespace.table)."
+            f"{problem}it belongs to a catalog, which alone knows its newest version. Name the "
+            "table there: the options 'catalog' and 'table' (for --to: catalog:namespace.table)."
         )
 
     def commit_table(
@@ -127,10 +127,12 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
             before = None
         after = self._update_and_stage_table(before, IDENTIFIER, requirements, updates).metadata
         version = 1 if before is None else _version(Path(before.metadata_location).name) + 1
-        place = f"{self.location}/metadata/v{version}.metadata.json"
+        metadata_file = f"{self.location}/metadata/v{version}.metadata.json"
         self._write(after, version)
         self._point_to_newest(version)
-        return CommitTableResponse.model_validate({"metadata": after, "metadata-location": place})
+        return CommitTableResponse.model_validate(
+            {"metadata": after, "metadata-location": metadata_file}
+        )
 
     def _write(self, metadata: Any, version: int) -> None:
         self._metadata.mkdir(parents=True, exist_ok=True)
@@ -138,9 +140,9 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         target = self._metadata / f"v{version}.metadata.json"
         check_path(self.location, f"metadata/{target.name}")  # not even a link that leads nowhere
         try:
-            place = f"file://{beside}"
-            io = load_file_io(self.properties, place)
-            ToOutputFile.table_metadata(metadata, io.new_output(place))
+            uri = f"file://{beside}"
+            io = load_file_io(self.properties, uri)
+            ToOutputFile.table_metadata(metadata, io.new_output(uri))
             os.link(beside, target)
         except FileExistsError:
             raise CommitFailedException(f"Version {version} is there already.") from None
@@ -163,7 +165,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         version = 0
         check_path(self.location, f"metadata/{_HINT}")
         with suppress(OSError, ValueError), (self._metadata / _HINT).open("rb") as hint:
-            version = int(hint.read(_LONGEST_VERSION).decode())
+            version = int(hint.read(_MAX_VERSION_DIGITS).decode())
         if not (self._metadata / f"v{version}.metadata.json").exists():
             names = os.listdir(self._metadata) if self._metadata.is_dir() else []
             version = max(map(_version, names), default=0)

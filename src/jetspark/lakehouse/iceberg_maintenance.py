@@ -17,13 +17,13 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse.iceberg_storage import ConfinedFiles
 from jetspark.lakehouse.inside import (
-    behind_links,
     check_files,
     files_inside,
-    is_plain,
+    is_plain_path,
+    paths_behind_links,
     relative_path,
 )
-from jetspark.lakehouse.maintenance import Vacuum, provable
+from jetspark.lakehouse.maintenance import Vacuum, prove_removable
 
 _SCHEME = re.compile(r"^[a-z0-9+.-]+:(?://)?(?=.)")
 
@@ -35,36 +35,43 @@ def old_snapshots(table: Table, before: datetime) -> list[int]:
     A snapshot may be old when it is replaced, and readers have begun with it just before.
     """
     metadata = table.metadata
-    least = int(metadata.properties.get("history.expire.min-snapshots-to-keep", 1))
-    kept: set[int] = set()
+    min_snapshots = int(metadata.properties.get("history.expire.min-snapshots-to-keep", 1))
+    referenced: set[int] = set()
     for ref in metadata.refs.values():
         head = metadata.snapshot_by_id(ref.snapshot_id)
-        count = max(ref.min_snapshots_to_keep or least, 1)
-        kept.update(one.snapshot_id for one in islice(ancestors_of(head, metadata), count))
-    ended = {one.snapshot_id: one.timestamp_ms for one in metadata.snapshots}
-    ends = [(one.parent_snapshot_id, one.timestamp_ms) for one in metadata.snapshots]
+        count = max(ref.min_snapshots_to_keep or min_snapshots, 1)
+        referenced.update(
+            snapshot.snapshot_id for snapshot in islice(ancestors_of(head, metadata), count)
+        )
+    ended = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
+    ends = [(snapshot.parent_snapshot_id, snapshot.timestamp_ms) for snapshot in metadata.snapshots]
     # With rollbacks, which make an earlier snapshot the present one again.
-    ends += [(one.snapshot_id, then.timestamp_ms) for one, then in pairwise(metadata.snapshot_log)]
+    ends += [
+        (snapshot.snapshot_id, successor.timestamp_ms)
+        for snapshot, successor in pairwise(metadata.snapshot_log)
+    ]
     for snapshot, end in ends:
         if snapshot in ended:
             ended[snapshot] = max(ended[snapshot], end)
     limit = int(before.timestamp() * 1000)
-    return [one for one, end in ended.items() if end < limit and one not in kept]
+    return [
+        snapshot for snapshot, end in ended.items() if end < limit and snapshot not in referenced
+    ]
 
 
-def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
+def find_unneeded_files(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
     """Which files may be removed with these snapshots. Raises ConfigError for a folder that has
     the metadata of another table."""
     metadata = table.metadata
     needed: set[str] = set()
-    once: set[str] = set()
+    expired: set[str] = set()
     for snapshot in metadata.snapshots:
-        named = once if snapshot.snapshot_id in old else needed
-        named.update(_named(snapshot, table))
+        named = expired if snapshot.snapshot_id in old else needed
+        named.update(_referenced_files(snapshot, table))
     # Also those of old snapshots, some of which PyIceberg's expiry leaves in the metadata.
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
-        needed.add(_path(statistics.statistics_path))
-    root = _path(table.location()) + "/"
+        needed.add(_without_scheme(statistics.statistics_path))
+    root = _without_scheme(table.location()) + "/"
     if relative_path(table.location(), table.metadata_location) is None:
         raise ConfigError(
             f"The metadata of the table at {table.location()} is in another place "
@@ -72,73 +79,77 @@ def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
             "removed."
         )
     before = datetime.now(UTC) - retention
-    files = dict(_files(table))
+    files = dict(_list_files(table))
     if needed and needed.isdisjoint(root + path for path in files):
         raise TableError(
             f"No file in {table.location()} is one that the table's metadata names: it names them "
             "in another way. Nothing was removed."
         )
-    _check_alone(table, files)
-    linked = behind_links(table.location(), files)
+    _check_no_other_table(table, files)
+    linked = paths_behind_links(table.location(), files)
     unnamed = [
         path
         for path, modified in files.items()
         if modified < before
-        and is_plain(path)
+        and is_plain_path(path)
         and path not in linked
         and root + path not in needed
         and path.endswith((".parquet", ".avro", ".orc", ".puffin", ".stats"))
     ]
-    return provable(unnamed, {one.removeprefix(root) for one in once - needed}, files)
+    return prove_removable(unnamed, {path.removeprefix(root) for path in expired - needed}, files)
 
 
-def manifests_of(table: Table, old: Sequence[int]) -> list[str]:
+def find_unneeded_manifests(table: Table, old: Sequence[int]) -> list[str]:
     """Manifests and their lists below the table's location that only these snapshots name.
 
     Empty unless all snapshots form one line that ends with these; otherwise all would have to be
     read.
     """
     metadata = table.metadata
-    gone = set(old)
+    expired = set(old)
     line = list(ancestors_of(metadata.current_snapshot(), metadata))
-    kept = list(takewhile(lambda one: one.snapshot_id not in gone, line))
-    if not kept or not len(kept) + len(old) == len(line) == len(metadata.snapshots):
+    live = list(takewhile(lambda manifest: manifest.snapshot_id not in expired, line))
+    if not live or not len(live) + len(old) == len(line) == len(metadata.snapshots):
         return []
     # A snapshot has manifests of the one before, and new ones.
-    needed = {one.manifest_path for one in kept[-1].manifests(table.io)}
+    needed = {manifest.manifest_path for manifest in live[-1].manifests(table.io)}
     named: set[str] = set()
     for snapshot in metadata.snapshots:
-        if snapshot.snapshot_id in gone:
+        if snapshot.snapshot_id in expired:
             named.add(snapshot.manifest_list)
-            named.update(one.manifest_path for one in snapshot.manifests(table.io))
+            named.update(manifest.manifest_path for manifest in snapshot.manifests(table.io))
     return list(files_inside(table.location(), named - needed).values())
 
 
-def _named(snapshot: Snapshot, table: Table) -> Iterator[str]:
+def _referenced_files(snapshot: Snapshot, table: Table) -> Iterator[str]:
     """The files that a snapshot refers to. Raises ConfigError for manifests that are not below the
     table's location."""
-    yield _path(snapshot.manifest_list)
+    yield _without_scheme(snapshot.manifest_list)
     check_files(table.location(), [snapshot.manifest_list])
     manifests = snapshot.manifests(table.io)
-    check_files(table.location(), [one.manifest_path for one in manifests])
+    check_files(table.location(), [file.manifest_path for file in manifests])
     for manifest in manifests:
-        yield _path(manifest.manifest_path)
+        yield _without_scheme(manifest.manifest_path)
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-            yield _path(entry.data_file.file_path)
+            yield _without_scheme(entry.data_file.file_path)
 
 
-def _check_alone(table: Table, files: Iterable[str]) -> None:
+def _check_no_other_table(table: Table, files: Iterable[str]) -> None:
     """Raises ConfigError for metadata of another table among these files, which has the same
     names for its own."""
-    known = {_path(one.metadata_file) for one in table.metadata.metadata_log}
-    known.add(_path(table.metadata_location))
+    own_files = {_without_scheme(entry.metadata_file) for entry in table.metadata.metadata_log}
+    own_files.add(_without_scheme(table.metadata_location))
     for path in files:
         uri = f"{table.location().rstrip('/')}/{path}"
-        if not path.endswith(".metadata.json") or path.count("/") > 1 or _path(uri) in known:
+        if (
+            not path.endswith(".metadata.json")
+            or path.count("/") > 1
+            or _without_scheme(uri) in own_files
+        ):
             continue
-        other = FromInputFile.table_metadata(table.io.new_input(uri))
+        metadata = FromInputFile.table_metadata(table.io.new_input(uri))
         # A failed creation leaves a table without files.
-        if other.table_uuid != table.metadata.table_uuid and other.snapshots:
+        if metadata.table_uuid != table.metadata.table_uuid and metadata.snapshots:
             raise ConfigError(
                 f"{table.location()} has the metadata of another table, too ({path}), and which "
                 "file is whose is not known. Nothing was removed. If that table is not used any "
@@ -146,7 +157,7 @@ def _check_alone(table: Table, files: Iterable[str]) -> None:
             )
 
 
-def _files(table: Table) -> Iterator[tuple[str, datetime]]:
+def _list_files(table: Table) -> Iterator[tuple[str, datetime]]:
     """The path below the table's location, and when the file was written."""
     io = table.io.files if isinstance(table.io, ConfinedFiles) else table.io
     if not isinstance(io, PyArrowFileIO):
@@ -158,11 +169,11 @@ def _files(table: Table) -> Iterator[tuple[str, datetime]]:
     files = io.fs_by_scheme(scheme, netloc)
     for folder in ("data", "metadata"):
         selector = pyarrow.fs.FileSelector(f"{path}/{folder}", recursive=True, allow_not_found=True)
-        for one in files.get_file_info(selector):
-            if one.type == pyarrow.fs.FileType.File and one.mtime is not None:
-                yield one.path.removeprefix(f"{path}/"), one.mtime.astimezone(UTC)
+        for info in files.get_file_info(selector):
+            if info.type == pyarrow.fs.FileType.File and info.mtime is not None:
+                yield info.path.removeprefix(f"{path}/"), info.mtime.astimezone(UTC)
 
 
-def _path(uri: str) -> str:
+def _without_scheme(uri: str) -> str:
     """The path without the scheme, which differs between writers (s3, s3a; file:, file://)."""
     return posixpath.normpath(_SCHEME.sub("", uri))

@@ -24,15 +24,15 @@ from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.types import IcebergType
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.new_files import Partition, SortKey, outside_of_years
+from jetspark.lakehouse.new_files import Partition, SortKey, year_out_of_range
 from jetspark.lakehouse.partitions import PartitionBy
 
 _EXACT = Context(prec=80)
-_INSTEAD = "write it with Iceberg's own connector for Spark."
+_USE_ICEBERG_CONNECTOR = "write it with Iceberg's own connector for Spark."
 
 
 @dataclass(frozen=True)
-class Transformed(Partition):
+class TransformedPartition(Partition):
     """What a transform makes of a column."""
 
     transform: transforms.Transform[Any, Any]
@@ -43,9 +43,9 @@ class Transformed(Partition):
         different = self._fewer(column).dictionary_encode()
         change = self.transform.transform(self.source)
         try:
-            values = [change(one) for one in different.dictionary.to_pylist()]
+            values = [change(value) for value in different.dictionary.to_pylist()]
         except (OverflowError, ValueError):
-            raise outside_of_years(self.column) from None
+            raise year_out_of_range(self.column) from None
         kind = (
             column.type if isinstance(self.transform, transforms.TruncateTransform) else pa.int32()
         )
@@ -55,8 +55,8 @@ class Transformed(Partition):
         if isinstance(self.transform, transforms.TruncateTransform):
             kind = column.type
             if pa.types.is_integer(kind):
-                least = pc.min(column).as_py()
-                return least is not None and least - self.transform.width < _least(kind)
+                smallest = pc.min(column).as_py()
+                return smallest is not None and smallest - self.transform.width < _min_value(kind)
             if pa.types.is_decimal(kind):
                 return True
         return super().may_refuse(column)
@@ -65,7 +65,7 @@ class Transformed(Partition):
         if isinstance(self.transform, transforms.TruncateTransform) and value.is_valid:
             kind = value.type
             result: Any = self.transform.transform(self.source)(value.as_py())
-            if (pa.types.is_integer(kind) and result < _least(kind)) or (
+            if (pa.types.is_integer(kind) and result < _min_value(kind)) or (
                 pa.types.is_decimal(kind)
                 and abs(result.scaleb(kind.scale, _EXACT)) >= 10**kind.precision
             ):
@@ -94,10 +94,10 @@ class Transformed(Partition):
             kind = self.transform.result_type(self.source)
             return str(self.transform.to_human_string(kind, value))
         except (OverflowError, ValueError):
-            raise outside_of_years(self.column) from None
+            raise year_out_of_range(self.column) from None
 
 
-def _least(kind: pa.DataType) -> int:
+def _min_value(kind: pa.DataType) -> int:
     return -(1 << (int(kind.bit_width) - 1))
 
 
@@ -105,8 +105,8 @@ def partitions_of(name: object, metadata: TableMetadata) -> tuple[Partition, ...
     """Those of new files. Raises ConfigError for transforms that nobody can compute."""
     schema = metadata.schema()
     return tuple(
-        _partition(f"{name} is partitioned by", one, one.name, schema)
-        for one in metadata.spec().fields
+        _partition(f"{name} is partitioned by", partition_field, partition_field.name, schema)
+        for partition_field in metadata.spec().fields
     )
 
 
@@ -116,22 +116,22 @@ def sort_keys_of(name: object, metadata: TableMetadata) -> tuple[SortKey, ...]:
     order = metadata.sort_order_by_id(metadata.default_sort_order_id)
     return tuple(
         SortKey(
-            _partition(f"{name} is sorted by", one, "", schema),
-            descending=one.direction is SortDirection.DESC,
-            nulls_first=one.null_order is NullOrder.NULLS_FIRST,
+            _partition(f"{name} is sorted by", sort_field, "", schema),
+            descending=sort_field.direction is SortDirection.DESC,
+            nulls_first=sort_field.null_order is NullOrder.NULLS_FIRST,
         )
-        for one in (order.fields if order is not None else ())
+        for sort_field in (order.fields if order is not None else ())
     )
 
 
 def _partition(
-    said: str, field: PartitionField | SortField, name: str, schema: Schema
+    subject: str, field: PartitionField | SortField, name: str, schema: Schema
 ) -> Partition:
     column = schema.find_column_name(field.source_id)
-    if column is None or column not in {one.name for one in schema.fields}:
+    if column is None or column not in {column_field.name for column_field in schema.fields}:
         raise ConfigError(
-            f"{said} {column or 'a column that is gone'}, a part of a column, which "
-            f"is not supported here: {_INSTEAD}"
+            f"{subject} {column or 'a column that is gone'}, a part of a column, which "
+            f"is not supported here: {_USE_ICEBERG_CONNECTOR}"
         )
     transform = field.transform
     if isinstance(transform, transforms.IdentityTransform):
@@ -140,17 +140,20 @@ def _partition(
     unknown = isinstance(transform, (transforms.UnknownTransform, transforms.VoidTransform))
     if unknown or width < 1:
         raise ConfigError(
-            f"{said} {transform} of {column}, which is not supported here: {_INSTEAD}"
+            f"{subject} {transform} of {column}, which is not supported here: "
+            f"{_USE_ICEBERG_CONNECTOR}"
         )
-    return Transformed(name, column, transform, schema.find_field(field.source_id).field_type)
+    return TransformedPartition(
+        name, column, transform, schema.find_field(field.source_id).field_type
+    )
 
 
-def texts_of(metadata: TableMetadata) -> tuple[str, ...]:
+def partition_texts(metadata: TableMetadata) -> tuple[str, ...]:
     """What the table is partitioned by, as `PartitionBy` says it."""
     schema = metadata.schema()
     return tuple(
-        _text(schema.find_column_name(one.source_id) or "", one.transform)
-        for one in metadata.spec().fields
+        _text(schema.find_column_name(partition_field.source_id) or "", partition_field.transform)
+        for partition_field in metadata.spec().fields
     )
 
 
@@ -167,14 +170,20 @@ def _text(column: str, transform: transforms.Transform[Any, Any]) -> str:
 
 def add_partitions(spec: UpdateSpec, partition_by: Iterable[PartitionBy]) -> None:
     """To a new table. Raises ValueError for two that Iceberg does not allow together."""
-    for one in partition_by:
-        width = f"[{one.width}]" if one.width else ""
-        transform = transforms.parse_transform(f"{one.transform or 'identity'}{width}")
-        name = one.column if not one.transform else f"{one.column}_{one.transform}"
-        spec.add_field(one.column, transform, _avro_name(name))
+    for partition in partition_by:
+        width = f"[{partition.width}]" if partition.width else ""
+        transform = transforms.parse_transform(f"{partition.transform or 'identity'}{width}")
+        name = (
+            partition.column
+            if not partition.transform
+            else f"{partition.column}_{partition.transform}"
+        )
+        spec.add_field(partition.column, transform, _avro_name(name))
 
 
 def _avro_name(column: str) -> str:
     """A partition field's name becomes one in Avro, which is ASCII there: DuckDB aborts otherwise.
     PyIceberg itself replaces only what is no letter in Unicode."""
-    return "".join(one if one.isascii() else f"_x{ord(one):X}" for one in column)
+    return "".join(
+        character if character.isascii() else f"_x{ord(character):X}" for character in column
+    )

@@ -10,7 +10,12 @@ from collections.abc import Mapping
 
 from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
 
-from jetspark.lakehouse.inside import check_files, outside, relative_path, removed_here
+from jetspark.lakehouse.inside import (
+    check_files,
+    file_outside_table,
+    relative_path,
+    remove_local_file,
+)
 
 
 class ConfinedFiles(FileIO):
@@ -36,8 +41,8 @@ class ConfinedFiles(FileIO):
         """Remove a file."""
         name = location if isinstance(location, str) else location.location
         if (path := relative_path(self.location, name)) is None:
-            raise outside(self.location, name)
-        if not removed_here(self.location, path):
+            raise file_outside_table(self.location, name)
+        if not remove_local_file(self.location, path):
             self.files.delete(name)
 
 

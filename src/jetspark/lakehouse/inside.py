@@ -39,7 +39,7 @@ def is_misread(name: str) -> bool:
     return _MISREAD.search(name) is not None
 
 
-def _parsed(name: str) -> tuple[str, str] | None:
+def _storage_and_path(name: str) -> tuple[str, str] | None:
     """The storage of a path or URI, and the path there; None for one that is not absolute, or that
     libraries take for another one."""
     match = _SCHEME.match(name)
@@ -52,14 +52,14 @@ def _parsed(name: str) -> tuple[str, str] | None:
 
 def relative_path(location: str, uri: str) -> str | None:
     """The path below the location of a file that metadata names; None for a file elsewhere."""
-    root, file = _parsed(location), _parsed(uri)
+    root, file = _storage_and_path(location), _storage_and_path(uri)
     if root is None or file is None or root[0] != file[0]:
         return None
-    found = file[1].removeprefix(root[1].rstrip("/") + "/")
-    return found if found != file[1] and is_plain(found) else None
+    path = file[1].removeprefix(root[1].rstrip("/") + "/")
+    return path if path != file[1] and is_plain_path(path) else None
 
 
-def is_plain(path: str) -> bool:
+def is_plain_path(path: str) -> bool:
     """Whether a path leads down from where it begins, and libraries take it for what it is."""
     parts = path.split("/")
     is_downward = bool(parts[0]) and _STEPS.isdisjoint(parts)
@@ -69,7 +69,7 @@ def is_plain(path: str) -> bool:
 def local_folder_of(location: str) -> Path | None:
     """The folder of a location on this machine, as it is written; None for one elsewhere. Raises
     ConfigError for a location that libraries take for another one."""
-    parsed = _parsed(location)
+    parsed = _storage_and_path(location)
     if parsed is None:
         raise ConfigError(
             f"The location {shown(location)} of a table is not absolute, or has characters that "
@@ -80,7 +80,7 @@ def local_folder_of(location: str) -> Path | None:
     return Path("/" + path.lstrip("/")) if storage == _LOCAL else None
 
 
-def behind_links(location: str, paths: Iterable[str]) -> set[str]:
+def paths_behind_links(location: str, paths: Iterable[str]) -> set[str]:
     """Those of some plain paths below a location that are links, or are reached through one.
 
     Neither is a pipe or a device a file: opening it could wait for ever.
@@ -91,10 +91,10 @@ def behind_links(location: str, paths: Iterable[str]) -> set[str]:
     links: dict[str, bool] = {"": False}
 
     def is_link(path: str) -> bool:
-        if (known := links.get(path)) is None:
+        if (links_to := links.get(path)) is None:
             above = path.rpartition("/")[0]
-            known = links[path] = is_link(above) or not _is_ordinary(root / path)
-        return known
+            links_to = links[path] = is_link(above) or not _is_ordinary(root / path)
+        return links_to
 
     return {path for path in paths if is_link(path)}
 
@@ -111,25 +111,27 @@ def _is_ordinary(path: Path) -> bool:
 def files_inside(location: str, uris: Iterable[str]) -> dict[str, str]:
     """Those of the files that metadata names which are below the location, and their paths."""
     paths = {uri: relative_path(location, uri) for uri in uris}
-    found = {uri: path for uri, path in paths.items() if path is not None}
-    linked = behind_links(location, found.values())
-    return {uri: path for uri, path in found.items() if path not in linked}
+    inside = {uri: path for uri, path in paths.items() if path is not None}
+    linked = paths_behind_links(location, inside.values())
+    return {uri: path for uri, path in inside.items() if path not in linked}
 
 
 def check_path(location: str, path: str) -> None:
     """Raise ConfigError for a path, relative to a table's location, that leaves it."""
-    if not is_plain(path) or behind_links(location, [path]):
-        raise outside(location, path)
+    if not is_plain_path(path) or paths_behind_links(location, [path]):
+        raise file_outside_table(location, path)
 
 
 def check_files(location: str, uris: Iterable[str]) -> None:
     """Raise ConfigError for the first of the files that a table names which is not below it."""
     named = set(uris)
     if elsewhere := named - files_inside(location, named).keys():
-        raise outside(location, min(elsewhere))
+        raise file_outside_table(location, min(elsewhere))
 
 
-def check_folders(location: str, *, aside: Callable[[str], bool] = lambda _: False) -> None:
+def check_no_folder_links(
+    location: str, *, is_foreign: Callable[[str], bool] = lambda _: False
+) -> None:
     """Raise ConfigError for a link among what is below a folder, and leads to a folder itself: a
     library could write behind it. `aside`: names in the folder that are not the table's."""
     root = local_folder_of(location)
@@ -137,10 +139,10 @@ def check_folders(location: str, *, aside: Callable[[str], bool] = lambda _: Fal
         return
     for folder, names, _ in os.walk(root):
         if folder == str(root):
-            names[:] = [name for name in names if not aside(name)]
+            names[:] = [name for name in names if not is_foreign(name)]
         for name in names:
             if os.path.islink(path := os.path.join(folder, name)):
-                raise outside(location, os.path.relpath(path, root))
+                raise file_outside_table(location, os.path.relpath(path, root))
 
 
 def check_no_links_in(location: str, folder: str) -> None:
@@ -151,22 +153,22 @@ def check_no_links_in(location: str, folder: str) -> None:
     if root is None or not (root / folder).is_dir():
         return
     with os.scandir(root / folder) as entries:
-        for one in entries:
-            if not (one.is_file(follow_symlinks=False) or one.is_dir(follow_symlinks=False)):
-                raise outside(location, f"{folder}/{one.name}")
+        for entry in entries:
+            if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+                raise file_outside_table(location, f"{folder}/{entry.name}")
 
 
-def check_encoded(location: str, paths: Iterable[str]) -> None:
+def check_relative_paths(location: str, paths: Iterable[str]) -> None:
     """Raise ConfigError for the first of some relative paths that leaves a location, whether or not
     a library decodes what is encoded in it (`%2e`), or takes what it begins with for a scheme."""
     named = set(paths)
     named.update(map(unquote, paths))
-    elsewhere = {one for one in named if not is_plain(one) or _SCHEME.match(f"{one}/")}
-    if elsewhere := elsewhere | behind_links(location, named - elsewhere):
-        raise outside(location, min(elsewhere))
+    elsewhere = {path for path in named if not is_plain_path(path) or _SCHEME.match(f"{path}/")}
+    if elsewhere := elsewhere | paths_behind_links(location, named - elsewhere):
+        raise file_outside_table(location, min(elsewhere))
 
 
-def removed_here(location: str, path: str) -> bool:
+def remove_local_file(location: str, path: str) -> bool:
     """Remove a file below a location on this machine; False for one elsewhere, which a library has
     to remove. Follows no link, not even one that was made after the check. Raises ConfigError."""
     check_path(location, path)
@@ -183,14 +185,14 @@ def removed_here(location: str, path: str) -> bool:
         os.unlink(name, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise outside(location, path) from error
+            raise file_outside_table(location, path) from error
         raise
     finally:
         os.close(folder)
     return True
 
 
-def outside(location: str, path: str) -> ConfigError:
+def file_outside_table(location: str, path: str) -> ConfigError:
     """The error for a file that is not below the table's location."""
     return ConfigError(
         f"The table at {location} names a file that is not in its folder ({shown(path)}), is "

@@ -22,13 +22,13 @@ from typing import Any
 import msgspec
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.new_files import Storage, written_here
+from jetspark.lakehouse.new_files import Storage, has_written_name
 
 _OF_A_TABLE = re.compile(
     r"(.+?/)(?:_delta_log/.*|metadata/(?:version-hint\.text|[^/]*\.metadata\.json[^/]*))"
 )
 """A file by which a folder below another is known as a table's."""
-LEAST_RETENTION = timedelta(hours=1)
+MIN_RETENTION = timedelta(hours=1)
 """Minimum age of removed files, since a batch may be about to commit younger ones."""
 
 
@@ -66,26 +66,30 @@ class Vacuum:
     """Files that may not be this table's; a folder with another table ends with a slash."""
 
 
-def provable(unnamed: Sequence[str], once: Container[str], around: Iterable[str]) -> Vacuum:
+def prove_removable(
+    unnamed: Sequence[str], expired: Container[str], all_paths: Iterable[str]
+) -> Vacuum:
     """What may be removed of the files that no version needs; `once`: those that an older version
     referred to; `around`: all others in the folder, to find other tables by."""
     tables = {
-        match[1] for one in (*unnamed, *around) if (match := _OF_A_TABLE.fullmatch(one)) is not None
+        match[1]
+        for path in (*unnamed, *all_paths)
+        if (match := _OF_A_TABLE.fullmatch(path)) is not None
     }
     removed: list[str] = []
-    kept: dict[str, None] = {}
-    for one in unnamed:
-        within = next((folder for folder in tables if one.startswith(folder)), None)
-        if within is not None:
-            kept[within] = None
-        elif one in once or written_here(one):
-            removed.append(one)
+    unproven: dict[str, None] = {}
+    for path in unnamed:
+        other_table = next((folder for folder in tables if path.startswith(folder)), None)
+        if other_table is not None:
+            unproven[other_table] = None
+        elif path in expired or has_written_name(path):
+            removed.append(path)
         else:
-            kept[one] = None
-    return Vacuum(sorted(removed), sorted(kept))
+            unproven[path] = None
+    return Vacuum(sorted(removed), sorted(unproven))
 
 
-def remove_all(storage: Storage, paths: Sequence[str]) -> None:
+def remove_files(storage: Storage, paths: Sequence[str]) -> None:
     """Remove files, several at a time, since an object store takes long for each."""
 
     def remove(path: str) -> None:
@@ -98,23 +102,23 @@ def remove_all(storage: Storage, paths: Sequence[str]) -> None:
 
 def check_retention(retention: timedelta) -> None:
     """Raise ConfigError for less than LEAST_RETENTION."""
-    if retention < LEAST_RETENTION:
+    if retention < MIN_RETENTION:
         raise ConfigError(
             "Files younger than an hour may belong to a batch that is about to be committed: keep "
             "at least 1h."
         )
 
 
-def groups_of(files: Sequence[Any], sizes: Sequence[int], target: int) -> list[list[Any]]:
+def group_small_files(files: Sequence[Any], sizes: Sequence[int], target: int) -> list[list[Any]]:
     """Small files, in order, in groups of about the target size; no group has only one file."""
     groups: list[list[Any]] = [[]]
     filled = 0
-    for one, size in zip(files, sizes, strict=True):
+    for file, size in zip(files, sizes, strict=True):
         if size >= target * 3 // 4:
             continue
         if groups[-1] and filled + size > target:
             groups.append([])
             filled = 0
-        groups[-1].append(one)
+        groups[-1].append(file)
         filled += size
     return [group for group in groups if len(group) > 1]

@@ -14,16 +14,16 @@ from jetspark.lakehouse.new_files import Layout, Partition
 from jetspark.lakehouse.schemas import is_list
 from jetspark.years import FIRST_DAY, LAST_DAY
 
-_DAYS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
+_UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
 """A day in each unit; nanoseconds do not leave these years."""
 
 
 def misfit_mask(layout: Layout, rows: pa.RecordBatch) -> pa.Array | None:
     """Boolean mask of the rows that the table cannot hold; None if it can hold all of them."""
-    found = None
+    misfits = None
     for _, mask, _ in _misfits(layout, rows):
-        found = mask if found is None else pc.or_(found, mask)
-    return found
+        misfits = mask if misfits is None else pc.or_(misfits, mask)
+    return misfits
 
 
 def misfit_reason(layout: Layout, row: pa.RecordBatch) -> tuple[str, str]:
@@ -38,37 +38,37 @@ def _misfits(layout: Layout, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Arr
         mask = _outside_of_years(rows.column(column.name))
         if mask is not None and pc.any(mask).as_py():
             yield column.name, mask, f"{column.name} has a date outside the years 1 to 9999."
-    for wanted in layout.schema:
-        if wanted.name in rows.schema.names and wanted.name not in layout.made:
-            for name, mask in _lacking(wanted, rows.column(wanted.name)):
-                yield wanted.name, mask, f"{name} has no value, and the table requires one."
+    for column_field in layout.schema:
+        if column_field.name in rows.schema.names and column_field.name not in layout.derived:
+            for name, mask in _missing_required(column_field, rows.column(column_field.name)):
+                yield column_field.name, mask, f"{name} has no value, and the table requires one."
     for by in (*layout.partition_by, *layout.checked):
         if by.column in rows.schema.names:
-            yield from _not_in_a_partition(by, rows)
+            yield from _outside_partitions(by, rows)
 
 
-def _lacking(wanted: pa.Field, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+def _missing_required(required: pa.Field, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
     """(name of a part that must not be null, mask of the values in which it is)."""
-    if not wanted.nullable and column.null_count:
-        yield wanted.name, column.is_null()
-    kind = wanted.type
+    if not required.nullable and column.null_count:
+        yield required.name, column.is_null()
+    kind = required.type
     if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
         for at, part in enumerate(kind):
             if (number := column.type.get_field_index(part.name)) >= 0:
-                for name, mask in _lacking(kind.field(at), column.field(number)):
+                for name, mask in _missing_required(kind.field(at), column.field(number)):
                     if pc.any(mask := pc.and_(mask, column.is_valid())).as_py():
-                        yield f"{wanted.name}.{name}", mask
+                        yield f"{required.name}.{name}", mask
     elif is_list(kind) and is_list(column.type):
-        for name, mask in _lacking(kind.value_field, column.flatten()):
-            yield f"{wanted.name}.{name}", _rows_with(mask, column)
+        for name, mask in _missing_required(kind.value_field, column.flatten()):
+            yield f"{required.name}.{name}", _rows_with(mask, column)
     elif pa.types.is_map(kind) and pa.types.is_map(column.type):
         entries = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
         entry = pa.field("", pa.struct([kind.key_field, kind.item_field]), nullable=False)
-        for name, mask in _lacking(entry, entries.flatten()):
-            yield f"{wanted.name}{name}", _rows_with(mask, entries)
+        for name, mask in _missing_required(entry, entries.flatten()):
+            yield f"{required.name}{name}", _rows_with(mask, entries)
 
 
-def _not_in_a_partition(by: Partition, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array, str]]:
+def _outside_partitions(by: Partition, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array, str]]:
     if not by.may_refuse(rows.column(by.column)):
         return
     different = rows.column(by.column).dictionary_encode()
@@ -77,9 +77,9 @@ def _not_in_a_partition(by: Partition, rows: pa.RecordBatch) -> Iterator[tuple[s
     for at in range(len(values)):
         if (reason := by.refusal(values[at])) is not None:
             reasons.setdefault(reason, []).append(at)
-    for reason, places in reasons.items():
-        indices = different.indices
-        mask = pc.is_in(indices, value_set=pa.array(places, indices.type))
+    for reason, indices in reasons.items():
+        codes = different.indices
+        mask = pc.is_in(codes, value_set=pa.array(indices, codes.type))
         yield by.column, mask, f"{by.column}, by which the table is partitioned, {reason}."
 
 
@@ -88,16 +88,16 @@ def _outside_of_years(column: pa.Array) -> pa.Array | None:
     without dates."""
     kind = column.type
     if pa.types.is_date32(kind):
-        return _outside(column.cast(pa.int32()), 1)
-    if pa.types.is_timestamp(kind) and kind.unit in _DAYS:
-        return _outside(column.cast(pa.int64()), _DAYS[kind.unit])
+        return _outside_range(column.cast(pa.int32()), 1)
+    if pa.types.is_timestamp(kind) and kind.unit in _UNITS_PER_DAY:
+        return _outside_range(column.cast(pa.int64()), _UNITS_PER_DAY[kind.unit])
     if pa.types.is_struct(kind):
-        found = None
+        outside = None
         for part in column.flatten():
             mask = _outside_of_years(part)
             if mask is not None:
-                found = mask if found is None else pc.or_(found, mask)
-        return found
+                outside = mask if outside is None else pc.or_(outside, mask)
+        return outside
     if pa.types.is_map(kind):
         entries = pa.list_(pa.struct([kind.key_field, kind.item_field]))
         return _outside_of_years(column.cast(entries))
@@ -113,6 +113,6 @@ def _rows_with(mask: pa.Array, lists: pa.Array) -> pa.Array:
     return pc.is_in(pa.array(range(len(lists)), rows.type), value_set=rows)
 
 
-def _outside(numbers: pa.Array, day: int) -> pa.Array:
+def _outside_range(instants: pa.Array, day: int) -> pa.Array:
     first, end = FIRST_DAY * day, (LAST_DAY + 1) * day
-    return pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater_equal(numbers, end)), False)
+    return pc.fill_null(pc.or_(pc.less(instants, first), pc.greater_equal(instants, end)), False)

@@ -23,40 +23,42 @@ import pyarrow.parquet as pq
 
 from jetspark.codecs.exact import cast_exactly
 from jetspark.errors import ConfigError, TableError, shown
-from jetspark.lakehouse.schemas import plain, with_inner
-from jetspark.lakehouse.statistics import long_texts
+from jetspark.lakehouse.schemas import map_inner_fields, normalized_type
+from jetspark.lakehouse.statistics import bounds_of_long_texts
 
 # -------------------------------------------------------------------------------------------------
 # Text columns in UTF-8, as Parquet demands: other readers would refuse the file.
 
 
-def valid_text(column: pa.Array) -> pa.Array:
+def replace_invalid_utf8(column: pa.Array) -> pa.Array:
     """The column, with U+FFFD in place of bytes that are not UTF-8 (Spark lets them pass)."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        raw = column.cast(_as_bytes(column.type))
-        return pa.array([_decoded(one, column.type) for one in raw.to_pylist()], column.type)
+        raw = column.cast(_binary_type(column.type))
+        return pa.array(
+            [_decode_text(value, column.type) for value in raw.to_pylist()], column.type
+        )
     return column
 
 
-def _as_bytes(kind: pa.DataType) -> pa.DataType:
+def _binary_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string(kind):
         return pa.binary()
-    return with_inner(kind, lambda one: one.with_type(_as_bytes(one.type)))
+    return map_inner_fields(kind, lambda inner: inner.with_type(_binary_type(inner.type)))
 
 
-def _decoded(value: Any, kind: pa.DataType) -> Any:
+def _decode_text(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_string(kind):
         return value.decode(errors="replace")
     if pa.types.is_struct(kind):
-        return {one.name: _decoded(value[one.name], one.type) for one in kind}
+        return {inner.name: _decode_text(value[inner.name], inner.type) for inner in kind}
     if pa.types.is_map(kind):
-        return [(_decoded(a, kind.key_type), _decoded(b, kind.item_type)) for a, b in value]
+        return [(_decode_text(a, kind.key_type), _decode_text(b, kind.item_type)) for a, b in value]
     if pa.types.is_list(kind):
-        return [_decoded(one, kind.value_type) for one in value]
+        return [_decode_text(inner, kind.value_type) for inner in value]
     return value
 
 
@@ -66,7 +68,7 @@ def _decoded(value: Any, kind: pa.DataType) -> Any:
 
 _MAX_NAME_BYTES = 255
 """Bytes of a file's name on most file systems."""
-_OF_PATHS = re.compile(r"[/=#?]")
+_PATH_CHARACTERS = re.compile(r"[/=#?]")
 """What has a meaning in a path or a URI. The rest of a column's name stays as it is, since Polars
 compares it with the folder's undecoded; a value it decodes."""
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -120,19 +122,19 @@ class Partition:
     def refusal(self, value: pa.Scalar) -> str | None:
         """Why no row may have this value, as the end of a sentence; None if rows may have it."""
         text = self.text(value.as_py())
-        if text is None or len(_folder(self.name, text).encode()) <= _MAX_NAME_BYTES:
+        if text is None or len(_partition_folder(self.name, text).encode()) <= _MAX_NAME_BYTES:
             return None
         return f"has a value of {len(text)} characters, too long for the name of a folder"
 
-    def value(self, found: pa.Scalar) -> Any:
+    def value(self, scalar: pa.Scalar) -> Any:
         """In Python. Raises ConfigError for a date that Python does not have."""
         try:
-            return found.as_py()
+            return scalar.as_py()
         except (OverflowError, ValueError):
-            raise outside_of_years(self.column) from None
+            raise year_out_of_range(self.column) from None
 
 
-def outside_of_years(column: str) -> ConfigError:
+def year_out_of_range(column: str) -> ConfigError:
     """The error for a date that Python does not have."""
     return ConfigError(
         f"partitionBy: {column!r} has a value outside the years 1 to 9999: partition by another "
@@ -140,59 +142,59 @@ def outside_of_years(column: str) -> ConfigError:
     )
 
 
-def folders(partition_by: Sequence[Partition], values: tuple[Any, ...]) -> str:
+def partition_path(partition_by: Sequence[Partition], values: tuple[Any, ...]) -> str:
     """The folders of a partition in Hive's naming, since some readers take the values from it.
 
     Raises ConfigError for a value that is too long for a folder's name, or has none.
     """
-    found = ""
-    for one, value in zip(partition_by, values, strict=True):
-        text = one.text(value)
-        folder = _folder(one.name, text)
+    path = ""
+    for partition, value in zip(partition_by, values, strict=True):
+        text = partition.text(value)
+        folder = _partition_folder(partition.name, text)
         if len(folder.encode()) > _MAX_NAME_BYTES:
             raise ConfigError(
-                f"partitionBy: {one.name!r} has a value of {len(text or '')} characters, too long "
-                f"for the name of a folder ({shown(text)}): partition by less of it, such as "
-                f"{one.name}_begin=left({one.name}, 20)."
+                f"partitionBy: {partition.name!r} has a value of {len(text or '')} characters, too "
+                f"long for the name of a folder ({shown(text)}): partition by less of it, such as "
+                f"{partition.name}_begin=left({partition.name}, 20)."
             )
-        found += f"{folder}/"
-    return found
+        path += f"{folder}/"
+    return path
 
 
-def _folder(name: str, text: str | None) -> str:
+def _partition_folder(name: str, text: str | None) -> str:
     """The name of a partition's folder."""
-    name = _OF_PATHS.sub(lambda found: quote(found[0], safe=""), name)
+    name = _PATH_CHARACTERS.sub(lambda match: quote(match[0], safe=""), name)
     # deltalake's compaction looks for a ~ as %7E.
     value = NULL_FOLDER if text is None else quote(text, safe="").replace("~", "%7E")
     return f"{name}={value}"
 
 
-ROW_GROUP_BYTES = 64 * 1024 * 1024
+MAX_ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Most bytes of Arrow memory for a row group."""
-ROW_GROUP_ROWS = 1024 * 1024
-BUFFERED_BYTES = 256 * 1024 * 1024
+MAX_ROW_GROUP_ROWS = 1024 * 1024
+MAX_BUFFERED_BYTES = 256 * 1024 * 1024
 """Arrow memory of all partitions in one task, in bytes."""
-_SAMPLE = 1000
+_SAMPLE_ROWS = 1000
 """Rows of a file's first row group that choose its encodings."""
-_REPEATED = 0.99
+_MAX_DISTINCT_RATIO = 0.99
 """Different values in a sample of one: at most so many where a dictionary helps."""
-OPEN_FILES = 64
+MAX_OPEN_FILES = 64
 """Most files that one task has open at a time, however many partitions its rows have."""
 
 
-_OURS = re.compile(r"(?:.*/)?(?:part-\d+|merged|compacted)-[0-9a-f]{16}-\d+\.parquet")
+_WRITTEN_NAME = re.compile(r"(?:.*/)?(?:part-\d+|merged|compacted)-[0-9a-f]{16}-\d+\.parquet")
 
 
-def written_here(path: str) -> bool:
+def has_written_name(path: str) -> bool:
     """Whether a FileWriter gave a file this name."""
-    return _OURS.fullmatch(path) is not None
+    return _WRITTEN_NAME.fullmatch(path) is not None
 
 
-def check_path_written_here(path: str) -> None:
+def check_written_path(path: str) -> None:
     """Raise TableError unless a FileWriter can have given a new file this path: relative to the
     table's location, without a step out of it, and with a name of ours."""
     plain = all(part not in ("", ".", "..") for part in path.split("/"))
-    if not (plain and written_here(path)):
+    if not (plain and has_written_name(path)):
         raise TableError(f"{shown(path)} is no new file of this table: it was not committed.")
 
 
@@ -209,7 +211,7 @@ class Storage(Protocol):
         """Remove a file that is no longer needed."""
 
 
-class Made(Protocol):
+class DerivedColumn(Protocol):
     """A column that is made of others."""
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
@@ -226,7 +228,7 @@ class SortKey:
     nulls_first: bool
 
 
-def _sorted(rows: pa.Table, sort_by: Sequence[SortKey]) -> pa.Table:
+def _sort_rows(rows: pa.Table, sort_by: Sequence[SortKey]) -> pa.Table:
     """NaN is greater than every number, and both zeros are the same."""
     if not sort_by:
         return rows
@@ -258,14 +260,16 @@ class Layout:
     keeps_partition_columns: bool = True
     folder: str = ""
     """Folder of data files below the table's location; ends with a slash unless it is empty."""
-    made: Mapping[str, Made] = field(default_factory=dict)
+    derived: Mapping[str, DerivedColumn] = field(default_factory=dict)
     """Columns that rows may lack, and what they are made of."""
     target_bytes: int = 128 * 1024 * 1024
     compression: str = "zstd"
     sort_by: tuple[SortKey, ...] = ()
     """How the rows of a file are sorted. Such a file has one row group."""
-    numbers: tuple[int, int] = (0, 0)
-    """Under which the format knows these partitions and this order (Iceberg)."""
+    spec_id: int = 0
+    """The id of the partition spec `partition_by` in an Iceberg table; 0 in a Delta table."""
+    sort_order_id: int = 0
+    """The id of the sort order `sort_by` in an Iceberg table; 0 if rows are not sorted."""
 
 
 @dataclass(frozen=True)
@@ -281,8 +285,9 @@ class NewFile:
     """Values of the layout's partitions."""
     partition_by: tuple[str, ...]
     """The columns by which the layout is partitioned."""
-    numbers: tuple[int, int]
-    """The layout's."""
+    spec_id: int
+    sort_order_id: int
+    """The layout's spec and order."""
     with_nan: frozenset[str]
     """Columns with NaN, which Parquet's statistics leave out."""
     long_texts: dict[str, tuple[tuple[str, str | None], ...]] = field(repr=False)
@@ -303,33 +308,33 @@ def check_unchanged(name: object, schema: pa.Schema, file: NewFile) -> None:
     for column in file.metadata.schema.to_arrow_schema():
         at = schema.get_field_index(column.name)
         if at < 0 or _stored(schema.field(at).type) != _stored(column.type):
-            raise changed(name, f"the column {column.name}")
+            raise table_changed(name, f"the column {column.name}")
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
-    return plain(kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind)
+    return normalized_type(kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind)
 
 
-def changed(name: object, what: str) -> TableError:
+def table_changed(name: object, part: str) -> TableError:
     """The error for a table that another program has changed."""
     return TableError(
-        f"{name}: another program changed {what} while this batch was written. Run it again."
+        f"{name}: another program changed {part} while this batch was written. Run it again."
     )
 
 
-def by_table(files: Iterable[NewFile]) -> dict[str, list[NewFile]]:
+def files_by_table(files: Iterable[NewFile]) -> dict[str, list[NewFile]]:
     """The files of each table."""
-    found: dict[str, list[NewFile]] = {}
+    groups: dict[str, list[NewFile]] = {}
     for file in files:
-        found.setdefault(file.table, []).append(file)
-    return found
+        groups.setdefault(file.table, []).append(file)
+    return groups
 
 
 # -------------------------------------------------------------------------------------------------
 # Descriptions of new files as data (MessagePack), which has no types for some partition values.
 
 
-_KINDS: Mapping[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+_ENCODED_TYPES: Mapping[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
     "date": (date, date.isoformat, date.fromisoformat),
     "time": (time, time.isoformat, time.fromisoformat),
@@ -339,19 +344,19 @@ _KINDS: Mapping[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = 
 """By their names: the class, and how it becomes text and is read again. The first match counts."""
 
 
-def portable(file: NewFile) -> NewFile:
+def encode_new_file(file: NewFile) -> NewFile:
     """The same file, with partition values that msgspec encodes."""
     return replace(file, partition=tuple(map(_encode_value, file.partition)))
 
 
-def restored(file: NewFile) -> NewFile:
+def decode_new_file(file: NewFile) -> NewFile:
     """The file that `portable` was given. Raises TableError as `check_path_written_here`."""
-    check_path_written_here(file.path)
+    check_written_path(file.path)
     return replace(file, partition=tuple(map(_decode_value, file.partition)))
 
 
 def _encode_value(value: Any) -> Any:
-    for name, (kind, to_text, _) in _KINDS.items():
+    for name, (kind, to_text, _) in _ENCODED_TYPES.items():
         if isinstance(value, kind):
             return [name, to_text(value)]
     return value
@@ -360,7 +365,7 @@ def _encode_value(value: Any) -> Any:
 def _decode_value(value: Any) -> Any:
     if isinstance(value, list):
         name, text = value
-        return _KINDS[name][2](text)
+        return _ENCODED_TYPES[name][2](text)
     return value
 
 
@@ -388,7 +393,7 @@ class FileWriter:
     def __init__(self, layout: Layout | None, storage: Storage | None, name: str) -> None:
         """`layout`, `storage`: the only table's; None if there are several (`add_table`)."""
         self._name = f"{name}-{secrets.token_hex(8)}"
-        self._tables: dict[str, _Place] = {}
+        self._tables: dict[str, _TableWriter] = {}
         if layout is not None and storage is not None:
             self.add_table("", layout, storage)
         self._files: dict[tuple[Any, ...], _OpenFile] = {}
@@ -400,7 +405,7 @@ class FileWriter:
 
     def add_table(self, table: str, layout: Layout, storage: Storage) -> None:
         """Add another table for `write`."""
-        self._tables[table] = _Place(layout, storage)
+        self._tables[table] = _TableWriter(layout, storage)
 
     def layout_of(self, table: str) -> Layout:
         """The layout of a table's files."""
@@ -408,26 +413,31 @@ class FileWriter:
 
     def write(self, batch: pa.RecordBatch, table: str = "") -> None:
         """Raises ConfigError for a null in a required column."""
-        place = self._tables[table]
-        for key, rows in _by_partition(_fitted(place.layout, batch), place.layout.partition_by):
-            one = self._of(table, key)
-            self._buffered += one.add(rows.select(place.file_schema.names))
-            if one.has_row_group:
+        writable = self._tables[table]
+        for key, rows in _split_by_partition(
+            _fit_to_layout(writable.layout, batch), writable.layout.partition_by
+        ):
+            file = self._of(table, key)
+            self._buffered += file.add(rows.select(writable.file_schema.names))
+            if file.has_row_group:
                 self._flush((table, *key))
         files = self._files
-        while self._buffered > BUFFERED_BYTES:
-            self._flush(max(files, key=lambda one: files[one].buffered))
+        while self._buffered > MAX_BUFFERED_BYTES:
+            self._flush(max(files, key=lambda file: files[file].buffered))
         self._held += batch.nbytes
-        if self._held > BUFFERED_BYTES:
+        if self._held > MAX_BUFFERED_BYTES:
             for other in files.values():
                 other.copy()
             self._held = self._buffered
 
     def _flush(self, name: tuple[Any, ...]) -> None:
-        one = self._files[name]
-        self._buffered -= one.buffered
-        one.flush()
-        if one.is_full or sum(other.is_open for other in self._files.values()) > OPEN_FILES:
+        file = self._files[name]
+        self._buffered -= file.buffered
+        file.flush()
+        if (
+            file.is_full
+            or sum(open_file.is_open for open_file in self._files.values()) > MAX_OPEN_FILES
+        ):
             self._finish(name)
 
     def close(self) -> list[NewFile]:
@@ -438,9 +448,9 @@ class FileWriter:
 
     def discard(self) -> None:
         """Remove the written files, as far as possible."""
-        for one in self._files.values():
+        for file in self._files.values():
             with suppress(Exception):
-                one.abandon()
+                file.abandon()
         for written in self._done:
             with suppress(Exception):
                 self._tables[written.table].storage.remove(written.path)
@@ -448,72 +458,76 @@ class FileWriter:
     def _of(self, table: str, key: tuple[Any, ...]) -> _OpenFile:
         name = (table, *key)
         if name not in self._files:
-            place = self._tables[table]
-            folder = f"{place.layout.folder}{folders(place.layout.partition_by, key)}"
+            writable = self._tables[table]
+            folder = f"{writable.layout.folder}{partition_path(writable.layout.partition_by, key)}"
             path = f"{folder}{self._name}-{self._count}.parquet"
             self._count += 1
-            self._files[name] = _OpenFile(place, path)
+            self._files[name] = _OpenFile(writable, path)
         return self._files[name]
 
     def _finish(self, name: tuple[Any, ...]) -> None:
         table, *key = name
-        one = self._files.pop(name)
-        self._buffered -= one.buffered
-        self._done.append(one.close(table, tuple(key)))
+        file = self._files.pop(name)
+        self._buffered -= file.buffered
+        self._done.append(file.close(table, tuple(key)))
 
 
-class _Place:
+class _TableWriter:
     """A table for which files are written."""
 
     def __init__(self, layout: Layout, storage: Storage) -> None:
         self.layout, self.storage = layout, storage
-        left_out = [] if layout.keeps_partition_columns else layout.partition_by
-        names = [one.column for one in left_out]
-        self.file_schema = pa.schema([one for one in layout.schema if one.name not in names])
+        omitted = [] if layout.keeps_partition_columns else layout.partition_by
+        names = [column.column for column in omitted]
+        self.file_schema = pa.schema(
+            [column for column in layout.schema if column.name not in names]
+        )
 
 
-def _fitted(layout: Layout, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _fit_to_layout(layout: Layout, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows with the table's columns and types; a column that they lack is made, or null."""
-    columns = [_column(batch, wanted) for wanted in layout.schema]
-    rows = pa.RecordBatch.from_arrays(columns, layout.schema.names) if layout.made else batch
-    for name, made in layout.made.items():
+    columns = [_fit_column(batch, column_field) for column_field in layout.schema]
+    rows = pa.RecordBatch.from_arrays(columns, layout.schema.names) if layout.derived else batch
+    for name, generated in layout.derived.items():
         at = layout.schema.get_field_index(name)
-        column = made.of(rows).cast(layout.schema.field(at).type)
+        column = generated.of(rows).cast(layout.schema.field(at).type)
         if name in batch.schema.names:
-            _check_same(name, columns[at], column)
+            _check_derived_values(name, columns[at], column)
         columns[at] = column
-    for wanted, column in zip(layout.schema, columns, strict=True):
-        if not wanted.nullable and column.null_count:
-            raise ConfigError(f"The column {wanted.name} of the table must not be null.")
+    for column_field, column in zip(layout.schema, columns, strict=True):
+        if not column_field.nullable and column.null_count:
+            raise ConfigError(f"The column {column_field.name} of the table must not be null.")
     return pa.RecordBatch.from_arrays(columns, schema=layout.schema)
 
 
-def _column(batch: pa.RecordBatch, wanted: pa.Field) -> pa.Array:
-    index = batch.schema.get_field_index(wanted.name)
+def _fit_column(batch: pa.RecordBatch, target: pa.Field) -> pa.Array:
+    index = batch.schema.get_field_index(target.name)
     if index < 0:
-        return pa.nulls(batch.num_rows, wanted.type)
+        return pa.nulls(batch.num_rows, target.type)
     column = batch.column(index)
-    return valid_text(cast_exactly(column, wanted.type))
+    return replace_invalid_utf8(cast_exactly(column, target.type))
 
 
-def _check_same(name: str, given: pa.Array, made: pa.Array) -> None:
+def _check_derived_values(name: str, values: pa.Array, expected: pa.Array) -> None:
     """Raises ConfigError for a value that differs from the one that it is made of."""
-    differs = pc.fill_null(pc.not_equal(given, made), pc.xor(pc.is_null(given), pc.is_null(made)))
+    differs = pc.fill_null(
+        pc.not_equal(values, expected), pc.xor(pc.is_null(values), pc.is_null(expected))
+    )
     if pc.any(differs).as_py():
         at = pc.index(differs, True).as_py()
         raise ConfigError(
-            f"The column {name} of the table is made of others: it must be {made[at]}, not "
-            f"{given[at]}. Leave it out of the rows."
+            f"The column {name} of the table is made of others: it must be {expected[at]}, not "
+            f"{values[at]}. Leave it out of the rows."
         )
 
 
 class _OpenFile:
     """One file, with the rows buffered for its next row group."""
 
-    def __init__(self, place: _Place, path: str) -> None:
+    def __init__(self, writable: _TableWriter, path: str) -> None:
         self.path = path
         self.buffered = 0
-        self._place = place
+        self._place = writable
         self._rows = 0
         self._batches: list[pa.RecordBatch] = []
         self._with_nan: set[str] = set()
@@ -535,7 +549,7 @@ class _OpenFile:
     @property
     def has_row_group(self) -> bool:
         """Whether the buffered rows are enough for one."""
-        return self._rows >= ROW_GROUP_ROWS or self.buffered >= ROW_GROUP_BYTES
+        return self._rows >= MAX_ROW_GROUP_ROWS or self.buffered >= MAX_ROW_GROUP_BYTES
 
     def add(self, rows: pa.RecordBatch) -> int:
         """Buffer rows; returns their bytes."""
@@ -562,11 +576,11 @@ class _OpenFile:
                 self._stream,
                 self._place.file_schema,
                 store_decimal_as_integer=True,
-                **_encodings(table, self._place.layout.compression),
+                **_choose_encodings(table, self._place.layout.compression),
             )
-        table = _sorted(table, self._place.layout.sort_by)
-        self._with_nan.update(_with_nan(table))
-        for name, ends in long_texts(table):
+        table = _sort_rows(table, self._place.layout.sort_by)
+        self._with_nan.update(_columns_with_nan(table))
+        for name, ends in bounds_of_long_texts(table):
             self._long_texts.setdefault(name, []).append(ends)
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._batches, self._rows, self.buffered = [], 0, 0
@@ -584,8 +598,9 @@ class _OpenFile:
             size,
             metadata.num_rows,
             key,
-            tuple(one.column for one in self._place.layout.partition_by),
-            self._place.layout.numbers,
+            tuple(partition.column for partition in self._place.layout.partition_by),
+            self._place.layout.spec_id,
+            self._place.layout.sort_order_id,
             footer=sink.getvalue().to_pybytes(),
             with_nan=frozenset(self._with_nan),
             long_texts={name: tuple(ends) for name, ends in self._long_texts.items()},
@@ -602,18 +617,18 @@ class _OpenFile:
             self._place.storage.remove(self.path)
 
 
-def _encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
+def _choose_encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
     """Options of a Parquet writer whose first rows these are.
 
     A dictionary of values that hardly repeat, and compression of payloads that are random,
     encrypted or compressed, take most of the time of a file and save nothing.
     """
-    if rows.num_rows < 10 * _SAMPLE:  # the look takes longer than it saves
+    if rows.num_rows < 10 * _SAMPLE_ROWS:  # the look takes longer than it saves
         return {"compression": compression}
-    step = rows.num_rows // _SAMPLE
+    step = rows.num_rows // _SAMPLE_ROWS
     # Not from the table: it would copy whole columns, to have each in one piece.
     sample = pa.Table.from_batches(
-        [one.take(pa.array(range(0, one.num_rows, step))) for one in rows.to_batches()]
+        [leaf.take(pa.array(range(0, leaf.num_rows, step))) for leaf in rows.to_batches()]
     )
     plain: set[str] = set()
     stored: set[str] = set()
@@ -621,7 +636,7 @@ def _encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
         column = sample[field_.name]
         if (
             pa.types.is_nested(field_.type)
-            or pc.count_distinct(column).as_py() <= _REPEATED * sample.num_rows
+            or pc.count_distinct(column).as_py() <= _MAX_DISTINCT_RATIO * sample.num_rows
         ):
             continue
         plain.add(field_.name)
@@ -629,14 +644,14 @@ def _encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
             values = b"".join(column.drop_null().to_pylist())
             if len(pa.compress(values, "lz4", asbytes=True)) >= 0.9 * len(values):
                 stored.add(field_.name)  # compression saves less than a tenth
-    leaves = _leaves(rows.schema)
+    leaves = _leaf_paths(rows.schema)
     return {
-        "use_dictionary": [one for one in leaves if one not in plain],
-        "compression": {one: "none" if one in stored else compression for one in leaves},
+        "use_dictionary": [leaf for leaf in leaves if leaf not in plain],
+        "compression": {leaf: "none" if leaf in stored else compression for leaf in leaves},
     }
 
 
-def _leaves(schema: pa.Schema) -> list[str]:
+def _leaf_paths(schema: pa.Schema) -> list[str]:
     """The paths of Parquet's columns."""
     sink = pa.BufferOutputStream()
     pq.write_metadata(schema, sink)
@@ -644,13 +659,13 @@ def _leaves(schema: pa.Schema) -> list[str]:
     return [columns.column(index).path for index in range(len(columns))]
 
 
-def _with_nan(rows: pa.Table) -> Iterator[str]:
+def _columns_with_nan(rows: pa.Table) -> Iterator[str]:
     for column in rows.schema:
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(rows[column.name])).as_py():
             yield column.name
 
 
-def _by_partition(
+def _split_by_partition(
     batch: pa.RecordBatch, partition_by: Sequence[Partition]
 ) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
     """(values, rows) for each partition in the batch."""
@@ -660,21 +675,21 @@ def _by_partition(
         yield (), batch
         return
     names = [str(at) for at in range(len(partition_by))]
-    table = pa.Table.from_arrays([one.of(batch) for one in partition_by], names)
+    table = pa.Table.from_arrays([changed.of(batch) for changed in partition_by], names)
     order = pc.sort_indices(table, [(name, "ascending") for name in names])
     rows = batch.take(order)
     changes = [0]
-    keys = [one.combine_chunks() for one in table.take(order).columns]
+    keys = [changed.combine_chunks() for changed in table.take(order).columns]
     if rows.num_rows > 1:
         differs = None
         for column in keys:
-            here, there = column.slice(1), column.slice(0, len(column) - 1)
+            values, previous = column.slice(1), column.slice(0, len(column) - 1)
             # Null differs from every value, but equals another null.
-            one = pc.fill_null(
-                pc.not_equal(here, there), pc.xor(pc.is_null(here), pc.is_null(there))
+            changed = pc.fill_null(
+                pc.not_equal(values, previous), pc.xor(pc.is_null(values), pc.is_null(previous))
             )
-            differs = one if differs is None else pc.or_(differs, one)
+            differs = changed if differs is None else pc.or_(differs, changed)
         changes += [index + 1 for index in pc.indices_nonzero(differs).to_pylist()]
     for start, end in zip(changes, [*changes[1:], rows.num_rows], strict=True):
-        found = zip(partition_by, keys, strict=True)
-        yield tuple(by.value(column[start]) for by, column in found), rows.slice(start, end - start)
+        named = zip(partition_by, keys, strict=True)
+        yield tuple(by.value(column[start]) for by, column in named), rows.slice(start, end - start)

@@ -41,13 +41,15 @@ def _can_be_cut(kind: pa.DataType) -> bool:
 
 
 _TAKES: dict[str, Callable[[pa.DataType], bool]] = {
-    "": lambda one: not (types.is_nested(one) or types.is_binary(one) or types.is_floating(one)),
+    "": lambda kind: (
+        not (types.is_nested(kind) or types.is_binary(kind) or types.is_floating(kind))
+    ),
     "year": _is_time,
     "month": _is_time,
     "day": _is_time,
     "hour": types.is_timestamp,
-    "bucket": lambda one: (
-        not (types.is_nested(one) or types.is_floating(one) or types.is_boolean(one))
+    "bucket": lambda kind: (
+        not (types.is_nested(kind) or types.is_floating(kind) or types.is_boolean(kind))
     ),
     "truncate": _can_be_cut,
 }
@@ -67,13 +69,13 @@ class PartitionBy:
     def parse(cls, text: str) -> PartitionBy:
         """A transform, or else a column's name. Raises ConfigError."""
         text = text.strip()
-        if (found := _OF_TIME.fullmatch(text)) is not None:
-            return cls(_unquoted(found[2]), found[1].casefold())
-        if (found := _WITH_WIDTH.fullmatch(text)) is None:
+        if (match := _OF_TIME.fullmatch(text)) is not None:
+            return cls(_unquoted(match[2]), match[1].casefold())
+        if (match := _WITH_WIDTH.fullmatch(text)) is None:
             return cls(_unquoted(text))
-        if not int(found[2]):
+        if not int(match[2]):
             raise ConfigError(f"partitionBy: {text}: its number must be 1 or more.")
-        return cls(_unquoted(found[3]), found[1].casefold(), int(found[2]))
+        return cls(_unquoted(match[3]), match[1].casefold(), int(match[2]))
 
     def __str__(self) -> str:
         column = self.column
@@ -95,9 +97,9 @@ class PartitionBy:
             )
         kind = schema.field(index).type
         if not _TAKES[self.transform](kind):
-            said = self if self.transform else repr(self.column)
+            subject = self if self.transform else repr(self.column)
             raise ConfigError(
-                f"partitionBy: a table cannot be partitioned by {said}: the type of "
+                f"partitionBy: a table cannot be partitioned by {subject}: the type of "
                 f"{self.column!r} is {kind}."
             )
 
@@ -111,25 +113,25 @@ def _unquoted(text: str) -> str:
 
 def join_partitions(given: Iterable[str]) -> str:
     """The text that `parse_partitions` reads as these."""
-    return ",".join(str(PartitionBy.parse(one)) for one in given)
+    return ",".join(str(PartitionBy.parse(kind)) for kind in given)
 
 
 def parse_partitions(text: str) -> tuple[PartitionBy, ...]:
     """With commas between them. Raises ConfigError."""
-    found = tuple(PartitionBy.parse(part) for part in _OUTSIDE.split(text) if part.strip())
-    if not found:
+    partitions = tuple(PartitionBy.parse(part) for part in _OUTSIDE.split(text) if part.strip())
+    if not partitions:
         raise ConfigError("partitionBy is empty: leave it out for a table without partitions.")
-    if len(set(found)) < len(found):
+    if len(set(partitions)) < len(partitions):
         raise ConfigError(f"partitionBy names a column twice: {text}.")
-    return found
+    return partitions
 
 
 def check_partitions(schema: pa.Schema, partition_by: Iterable[PartitionBy]) -> None:
     """Raises ConfigError for what a table with these columns cannot be partitioned by."""
     columns = set()
-    for one in partition_by:
-        one.check(schema)
-        if not one.transform:
-            columns.add(one.column)
+    for kind in partition_by:
+        kind.check(schema)
+        if not kind.transform:
+            columns.add(kind.column)
     if columns and len(columns) == len(schema.names):
         raise ConfigError("partitionBy names every column: leave out at least one, for the files.")

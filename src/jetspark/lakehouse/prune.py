@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
 
-_ALLOWED = (
+_SUPPORTED = (
     "write comparisons of a column with a value (=, <>, <, <=, >, >=, IN, BETWEEN, IS NULL), "
     "combined by AND, OR and NOT"
 )
@@ -31,18 +31,18 @@ _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
-def parse(text: str, schema: pa.Schema) -> Condition:
+def parse_condition(text: str, schema: pa.Schema) -> Condition:
     """A condition on the columns of a table. Raises ConfigError."""
     try:
-        found = sqlglot.parse(text, dialect="spark")
+        statements = sqlglot.parse(text, dialect="spark")
     except SqlglotError:
-        found = []
-    if len(found) != 1 or found[0] is None:
-        raise ConfigError(f"prune {text!r} is not a condition: {_ALLOWED}.")
-    return _Parser(text, schema).condition(found[0], negated=False)
+        statements = []
+    if len(statements) != 1 or statements[0] is None:
+        raise ConfigError(f"prune {text!r} is not a condition: {_SUPPORTED}.")
+    return _ConditionParser(text, schema).condition(statements[0], negated=False)
 
 
-class _Parser:
+class _ConditionParser:
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self._text = text
         self._schema = schema
@@ -55,7 +55,7 @@ class _Parser:
                 return self.condition(node.this, negated=not negated)
             case exp.And() | exp.Or():
                 parts = tuple(
-                    self.condition(one, negated=negated) for one in (node.this, node.expression)
+                    self.condition(part, negated=negated) for part in (node.this, node.expression)
                 )
                 return All(parts) if isinstance(node, exp.And) != negated else Some(parts)
             case exp.Is(expression=exp.Null()):
@@ -68,7 +68,7 @@ class _Parser:
                 return Some(ends) if negated else All(ends)
             case exp.In(expressions=[_, *_] as values):
                 one_of = tuple(
-                    self._compared(node.this, "=", one, negated=negated) for one in values
+                    self._compared(node.this, "=", part, negated=negated) for part in values
                 )
                 return All(one_of) if negated else Some(one_of)
             case exp.Column():
@@ -98,10 +98,10 @@ class _Parser:
     def _column(self, node: exp.Expr) -> str:
         if not isinstance(node, exp.Column):
             raise self._refused(node)
-        name = ".".join(one.name for one in node.parts)
+        name = ".".join(part.name for part in node.parts)
         if name in self._schema.names:
             return name
-        folded = [one for one in self._schema.names if one.casefold() == name.casefold()]
+        folded = [part for part in self._schema.names if part.casefold() == name.casefold()]
         if not folded:
             raise ConfigError(
                 f"prune {self._text!r}: there is no column {name!r}; there are "
@@ -119,9 +119,9 @@ class _Parser:
             ) from None
 
     def _refused(self, node: exp.Expr) -> ConfigError:
-        said = node.sql(dialect="spark")
+        expression = node.sql(dialect="spark")
         return ConfigError(
-            f"prune {self._text!r}: {said} cannot be decided for a file; {_ALLOWED}."
+            f"prune {self._text!r}: {expression} cannot be decided for a file; {_SUPPORTED}."
         )
 
 
@@ -137,7 +137,7 @@ def _value_of(kind: pa.DataType, node: exp.Expr) -> Any:
         raise ValueError(node)
     text = str(literal.this)
     if not literal.is_string:
-        return _number(kind, sign * Decimal(text))
+        return _numeric_value(kind, sign * Decimal(text))
     if pa.types.is_string(kind):
         return text
     if pa.types.is_date(kind):
@@ -149,7 +149,7 @@ def _value_of(kind: pa.DataType, node: exp.Expr) -> Any:
     raise ValueError(text)
 
 
-def _number(kind: pa.DataType, value: Decimal) -> Any:
+def _numeric_value(kind: pa.DataType, value: Decimal) -> Any:
     if pa.types.is_floating(kind):
         return float(value)
     if pa.types.is_integer(kind):

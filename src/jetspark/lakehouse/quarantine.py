@@ -38,36 +38,42 @@ Reason = tuple[str | None, str]
 """A column, or None, and a sentence."""
 
 
-def records(rows: pa.RecordBatch, why: Callable[[pa.RecordBatch], Reason]) -> pa.RecordBatch:
+def quarantine_rows(
+    rows: pa.RecordBatch, reason_of: Callable[[pa.RecordBatch], Reason]
+) -> pa.RecordBatch:
     """Rows of the table: `rows` has the columns of `MESSAGE`; `why` says the reason of one row."""
     # Not as Python's values, which lack some dates that other columns may have.
-    reasons = [why(rows.slice(at, 1)) for at in range(rows.num_rows)]
+    reasons = [reason_of(rows.slice(at, 1)) for at in range(rows.num_rows)]
     columns, sentences = zip(*reasons, strict=True)
     message = [rows.column(name).cast(SCHEMA.field(name).type) for name in MESSAGE]
-    said = [pa.array(columns, pa.string()), pa.array(sentences, pa.string())]
-    return pa.RecordBatch.from_arrays([*message, *said], schema=SCHEMA)
+    explanations = [pa.array(columns, pa.string()), pa.array(sentences, pa.string())]
+    return pa.RecordBatch.from_arrays([*message, *explanations], schema=SCHEMA)
 
 
-def column_of(reason: str, fields: Iterable[str]) -> str | None:
+def column_of_reason(reason: str, fields: Iterable[str]) -> str | None:
     """The column of the field that a decoder's reason begins with, as
     `items[1].price: 12.5 is not an INT.`"""
     of_fields = {name.removeprefix(PREFIX): name for name in fields if name.startswith(PREFIX)}
     of_fields |= {name: name for name in fields}
     longest = sorted(of_fields, key=len, reverse=True)
-    said = (one for one in longest if reason.startswith(one) and reason[len(one) :][:1] in _BEHIND)
-    return of_fields.get(next(said, ""))
+    matches = (
+        name
+        for name in longest
+        if reason.startswith(name) and reason[len(name) :][:1] in _NAME_ENDS
+    )
+    return of_fields.get(next(matches, ""))
 
 
-_BEHIND: Final = (":", ".", "[")
+_NAME_ENDS: Final = (":", ".", "[")
 
 
-def refusal(row: Mapping[str, Any], reason: Reason) -> str:
+def rejection_message(row: Mapping[str, Any], reason: Reason) -> str:
     """A sentence about a record that is not to be kept; `row`: the columns of `MESSAGE` that are
     known of it."""
     stream, seq, subject = (row.get(name) for name in ("stream", "seq", "subject"))
-    which = "A record" if seq is None else f"Message {seq}"
-    which += "" if stream is None else f" of {stream}"
-    which += "" if subject is None else f" on the subject {subject}"
+    record = "A record" if seq is None else f"Message {seq}"
+    record += "" if stream is None else f" of {stream}"
+    record += "" if subject is None else f" on the subject {subject}"
     column, sentence = reason
-    where = "" if column is None else f", for its column {column}"
-    return f"{which} does not become a row{where}: {sentence}"
+    cause = "" if column is None else f", for its column {column}"
+    return f"{record} does not become a row{cause}: {sentence}"

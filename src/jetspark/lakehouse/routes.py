@@ -32,9 +32,9 @@ from jetspark.errors import ConfigError
 from jetspark.nearest import instead
 from jetspark.reserved_names import BARE_PAYLOAD
 
-_LONGEST = 120
+_MAX_VALUE_LENGTH = 120
 """Characters of a value in a name."""
-_PLACE = re.compile(r"\{([^{}]*)\}")
+_VALUE = re.compile(r"\{([^{}]*)\}")
 _SAFE = frozenset(string.ascii_letters + string.digits + "_-.")
 _WITH_KEY = re.compile(r"(subject|header)\[(.*)\]")
 _OF_TIME = re.compile(r"(day|hour)\((.*)\)")
@@ -50,7 +50,7 @@ _MERGES_IN_CATALOG = re.compile(r"[0-9A-Za-z-]*|.*_x.*", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class ValueOf:
+class RowExpression:
     """A value of each row: of a column, of a part of the columns subject and headers, or what a
     schema leaves of the payload."""
 
@@ -65,45 +65,45 @@ class ValueOf:
     """Of the rest, the types of the columns that it needs, by this rule."""
 
     @classmethod
-    def rest(cls, known: str) -> ValueOf:
+    def rest(cls, schema: str) -> RowExpression:
         """The fields of the payload but those of this schema."""
-        return cls.parse("rest", f"rest{json.dumps([known])}")
+        return cls.parse("rest", f"rest{json.dumps([schema])}")
 
     @classmethod
-    def new_columns(cls, known: str, names: FieldNames) -> ValueOf:
+    def new_columns(cls, schema: str, names: FieldNames) -> RowExpression:
         """The types of the columns that the payload's fields but those of this schema need, as
         JSON."""
-        return cls.parse("new", f"new{json.dumps([known, dict(names.renamed)])}")
+        return cls.parse("new", f"new{json.dumps([schema, dict(names.renamed)])}")
 
     @classmethod
-    def parse(cls, option: str, said: str) -> ValueOf:
+    def parse(cls, option: str, text: str) -> RowExpression:
         """From `region`, `subject[1]`, `header[Site]`, `day(timestamp)`, `hour(timestamp)`, or what
         `rest` says.
 
         Raises ConfigError.
         """
-        said = said.strip()
-        if (of_time := _OF_TIME.fullmatch(said)) is not None:
-            return cls(said, of_time[2].strip(), unit=of_time[1])
-        if (rest := _REST.fullmatch(said)) is not None:
-            known, *renamed = json.loads(rest[2])
+        text = text.strip()
+        if (of_time := _OF_TIME.fullmatch(text)) is not None:
+            return cls(text, of_time[2].strip(), unit=of_time[1])
+        if (rest := _REST.fullmatch(text)) is not None:
+            schema, *renamed = json.loads(rest[2])
             new = FieldNames(*renamed) if renamed else None
-            return cls(said, BARE_PAYLOAD, known=known, new=new)
-        if (keyed := _WITH_KEY.fullmatch(said)) is None:
-            if not said or "[" in said:
+            return cls(text, BARE_PAYLOAD, known=schema, new=new)
+        if (keyed := _WITH_KEY.fullmatch(text)) is None:
+            if not text or "[" in text:
                 raise ConfigError(
-                    f"{option}: {{{said}}} is not a value of a row: write {{column}}, "
+                    f"{option}: {{{text}}} is not a value of a row: write {{column}}, "
                     "{subject[1]} or {header[Name]}."
                 )
-            return cls(said, said)
+            return cls(text, text)
         kind, key = keyed[1], keyed[2].strip()
         if kind == "header":
             if not key:
-                raise ConfigError(f"{option}: {{{said}}}: name the header.")
-            return cls(said, "headers", header=key)
+                raise ConfigError(f"{option}: {{{text}}}: name the header.")
+            return cls(text, "headers", header=key)
         if not key.isdecimal():
-            raise ConfigError(f"{option}: {{{said}}}: a token of a subject has a number, from 0.")
-        return cls(said, "subject", token=int(key))
+            raise ConfigError(f"{option}: {{{text}}}: a token of a subject has a number, from 0.")
+        return cls(text, "subject", token=int(key))
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """Each row's value, or null. A time's day is a date, its hour a time."""
@@ -114,9 +114,9 @@ class ValueOf:
         if self.known is not None:
             return pa.array(map(self.of_payload, column.to_pylist()), pa.string())
         if self.header is not None:
-            return _header(column, self.header)
+            return _first_header(column, self.header)
         if self.token is not None:
-            return _each(column, self._token)
+            return _map_values(column, self._token)
         return column
 
     def of_payload(self, payload: bytes | bytearray | None) -> str | None:
@@ -136,14 +136,14 @@ class ValueOf:
         return tokens[self.token] if self.token < len(tokens) else None
 
 
-def _each(column: pa.Array, change: Callable[[Any], Any]) -> pa.Array:
+def _map_values(column: pa.Array, change: Callable[[Any], Any]) -> pa.Array:
     """The column as text, with a change to each of its different values."""
     encoded = column.dictionary_encode()
-    changed = pa.array([change(one) for one in encoded.dictionary.to_pylist()], pa.string())
+    changed = pa.array([change(value) for value in encoded.dictionary.to_pylist()], pa.string())
     return changed.take(encoded.indices)
 
 
-def _header(headers: pa.Array, name: str) -> pa.Array:
+def _first_header(headers: pa.Array, name: str) -> pa.Array:
     pairs = headers.flatten()
     named = pc.equal(pairs.field("key"), name)
     rows = pc.list_parent_indices(headers).filter(named).to_pylist()
@@ -153,25 +153,25 @@ def _header(headers: pa.Array, name: str) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class Route:
+class TableTemplate:
     """A template: fixed texts, and values between them."""
 
     texts: tuple[str, ...]
-    values: tuple[ValueOf, ...]
+    values: tuple[RowExpression, ...]
     in_catalog: bool = False
 
     @classmethod
-    def parse(cls, option: str, template: str, *, in_catalog: bool = False) -> Route | None:
+    def parse(cls, option: str, template: str, *, in_catalog: bool = False) -> TableTemplate | None:
         """Parse a template; None if it has no values. Raises ConfigError."""
-        parts = _PLACE.split(template)
-        if any(one in text for text in parts[::2] for one in "{}"):
+        parts = _VALUE.split(template)
+        if any(brace in text for text in parts[::2] for brace in "{}"):
             raise ConfigError(
                 f"{option}: in {template} the braces do not match: write {{column}}, "
                 "{subject[1]} or {header[Name]}."
             )
         if len(parts) == 1:
             return None
-        values = tuple(ValueOf.parse(option, said) for said in parts[1::2])
+        values = tuple(RowExpression.parse(option, value) for value in parts[1::2])
         merges = _MERGES_IN_CATALOG if in_catalog else _MERGES_IN_FOLDER
         if any(map(merges.fullmatch, parts[2:-1:2])):
             raise ConfigError(
@@ -184,7 +184,9 @@ class Route:
     @cached_property
     def _between(self) -> frozenset[str]:
         """The signs between two values, which no value has in a folder's name."""
-        return frozenset(one for text in self.texts[1:-1] for one in text if not one.isalnum())
+        return frozenset(
+            character for text in self.texts[1:-1] for character in text if not character.isalnum()
+        )
 
     @cached_property
     def _has_marks(self) -> bool:
@@ -201,38 +203,42 @@ class Route:
         value = _OF_CATALOG if self.in_catalog else _OF_FOLDER
         return re.fullmatch(value.join(map(re.escape, self.texts)), table) is not None
 
-    def another(self, table: str) -> str:
+    def sibling_name(self, table: str) -> str:
         """A name beside this one that no value makes."""
-        place, separator, name = table.rpartition("." if self.in_catalog else "/")
-        return f"{place}{separator}_{name}"
+        parent, separator, name = table.rpartition("." if self.in_catalog else "/")
+        return f"{parent}{separator}_{name}"
 
     def check(self, option: str, names: Sequence[str]) -> None:
         """Raise ConfigError for a value of a column that the rows lack."""
-        for one in self.values:
-            if one.column not in names:
-                hint = instead(one.column, names)
-                raise ConfigError(f"{option}: the rows have no column {one.column!r}{hint}")
+        for value in self.values:
+            if value.column not in names:
+                hint = instead(value.column, names)
+                raise ConfigError(f"{option}: the rows have no column {value.column!r}{hint}")
 
     def check_types(self, option: str, rows: pa.Schema) -> None:
         """Raises ConfigError for a column whose values make no name."""
-        for one in self.values:
-            kind = rows.field(one.column).type
-            if one.said == one.column and (pa.types.is_nested(kind) or pa.types.is_binary(kind)):
+        for value in self.values:
+            kind = rows.field(value.column).type
+            if value.said == value.column and (
+                pa.types.is_nested(kind) or pa.types.is_binary(kind)
+            ):
                 raise ConfigError(
-                    f"{option}: {{{one.said}}} has the type {kind}, which makes no name: take a "
+                    f"{option}: {{{value.said}}} has the type {kind}, which makes no name: take a "
                     "text, a number or a time."
                 )
 
     def lacking(self, row: pa.RecordBatch) -> tuple[str | None, str]:
         """The column that names no table for a row, and a sentence."""
-        for one in self.values:
-            if not one.of(row).cast(pa.string())[0].as_py():
-                return one.column, f"The row has no {one.said}, which names its table."
+        for value in self.values:
+            if not value.of(row).cast(pa.string())[0].as_py():
+                return value.column, f"The row has no {value.said}, which names its table."
         return None, "No table was found for the row."
 
     def divide(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
         """(name of the table, rows); the name is None for rows without one of the values."""
-        columns = [_each(one.of(batch).cast(pa.string()), self._escaped) for one in self.values]
+        columns = [
+            _map_values(value.of(batch).cast(pa.string()), self._escaped) for value in self.values
+        ]
         parts: list[Any] = [self.texts[0]]
         for column, text in zip(columns, self.texts[1:], strict=True):
             parts += [column, text]
@@ -245,26 +251,29 @@ class Route:
         rows = batch.take(order)
         counts = pc.value_counts(encoded.indices.take(order))
         start = 0
-        for found in counts.to_pylist():
-            yield names[found["values"]], rows.slice(start, found["counts"])
-            start += found["counts"]
+        for count in counts.to_pylist():
+            yield names[count["values"]], rows.slice(start, count["counts"])
+            start += count["counts"]
 
     def _escaped(self, value: str | None) -> str | None:
         if not value:
             return None
         if self.in_catalog:
-            other = r"^x|[^0-9A-Za-z]" if self._has_marks else r"[^0-9A-Za-z]"
-            found = re.sub(other, lambda one: f"_x{ord(one[0]):x}_", value)
+            unsafe = r"^x|[^0-9A-Za-z]" if self._has_marks else r"[^0-9A-Za-z]"
+            escaped = re.sub(unsafe, lambda character: f"_x{ord(character[0]):x}_", value)
         else:
             safe = _SAFE - self._between
-            found = "".join(one if one in safe else _coded(one) for one in value)
-            if found[0] in "_.":
-                found = _coded(found[0]) + found[1:]
-        if len(found) < _LONGEST:  # one that is cut has just as many characters
-            return found
+            escaped = "".join(
+                character if character in safe else _percent_style(character) for character in value
+            )
+            if escaped[0] in "_.":
+                escaped = _percent_style(escaped[0]) + escaped[1:]
+        if len(escaped) < _MAX_VALUE_LENGTH:  # one that is cut has just as many characters
+            return escaped
         mark = "~~" if "-" in self._between and not self.in_catalog else "-"
-        return f"{found[: _LONGEST - 17]}{mark}{hashlib.sha256(value.encode()).hexdigest()[:16]}"
+        digest = hashlib.sha256(value.encode()).hexdigest()[:16]
+        return f"{escaped[: _MAX_VALUE_LENGTH - 17]}{mark}{digest}"
 
 
-def _coded(character: str) -> str:
+def _percent_style(character: str) -> str:
     return "".join(f"~{byte:02X}" for byte in character.encode())

@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from jetspark.errors import ConfigError
 
-WIDER = frozenset({("int32", "int64"), ("float", "double")})
+WIDENINGS = frozenset({("int32", "int64"), ("float", "double")})
 """Types of columns, and wider ones that they may be given: what Iceberg allows and PyIceberg does.
 (A date does not become a timestamp there.)"""
 
 
 @dataclass(frozen=True)
-class Differences:
+class SchemaDifferences:
     """How the columns of rows differ from those of a table."""
 
     added: Sequence[pa.Field]
@@ -26,64 +26,70 @@ class Differences:
     """Columns that the table requires and the rows lack."""
 
 
-def differences(table: pa.Schema, rows: pa.Schema) -> Differences:
+def compare_schemas(table: pa.Schema, rows: pa.Schema) -> SchemaDifferences:
     """Compare rows with a table; a nullable column that the rows lack is filled with nulls."""
-    there = {one.name: one for one in table}
-    here = set(rows.names)
-    return Differences(
-        added=[one for one in rows if one.name not in there],
+    columns = {column.name: column for column in table}
+    names = set(rows.names)
+    return SchemaDifferences(
+        added=[column for column in rows if column.name not in columns],
         changed=[
-            (one.name, str(plain(there[one.name].type)), str(plain(one.type)))
-            for one in rows
-            if one.name in there and not takes(there[one.name].type, one.type)
+            (
+                column.name,
+                str(normalized_type(columns[column.name].type)),
+                str(normalized_type(column.type)),
+            )
+            for column in rows
+            if column.name in columns and not accepts_type(columns[column.name].type, column.type)
         ],
-        required=[one.name for one in table if not one.nullable and one.name not in here],
+        required=[
+            column.name for column in table if not column.nullable and column.name not in names
+        ],
     )
 
 
-def takes(table: pa.DataType, rows: pa.DataType) -> bool:
+def accepts_type(table: pa.DataType, rows: pa.DataType) -> bool:
     """Whether a column of one type takes values of another: of the same, or of smaller integers at
     any depth, which Iceberg does not have."""
-    there, here = plain(table), plain(rows)
-    return bool(there in (here, with_wide_integers(here)))
+    table_type, row_type = normalized_type(table), normalized_type(rows)
+    return bool(table_type in (row_type, with_32_bit_integers(row_type)))
 
 
-def with_wide_integers(kind: pa.DataType) -> pa.DataType:
+def with_32_bit_integers(kind: pa.DataType) -> pa.DataType:
     """The type with INT in place of TINYINT and SMALLINT, at any depth."""
     if kind in (pa.int8(), pa.int16()):
         return pa.int32()
-    return with_inner(kind, lambda one: one.with_type(with_wide_integers(one.type)))
+    return map_inner_fields(kind, lambda inner: inner.with_type(with_32_bit_integers(inner.type)))
 
 
 def check_names(schema: pa.Schema) -> None:
     """Raise ConfigError for columns that differ only in case, which readers cannot tell apart."""
     folded: dict[str, str] = {}
     for name in schema.names:
-        other = folded.setdefault(name.casefold(), name)
-        if other != name or schema.names.count(name) > 1:
+        earlier = folded.setdefault(name.casefold(), name)
+        if earlier != name or schema.names.count(name) > 1:
             raise ConfigError(
-                f"The columns {other!r} and {name!r} have the same name for most readers: rename "
+                f"The columns {earlier!r} and {name!r} have the same name for most readers: rename "
                 "one of them."
             )
 
 
-def nullable(field: pa.Field) -> pa.Field:
+def as_nullable(field: pa.Field) -> pa.Field:
     """The same column, nullable at every depth, but for the keys of maps."""
     kind = field.type
     if pa.types.is_map(kind):
-        kind = pa.map_(kind.key_type, nullable(kind.item_field))
+        kind = pa.map_(kind.key_type, as_nullable(kind.item_field))
     else:
-        kind = with_inner(kind, nullable)
+        kind = map_inner_fields(kind, as_nullable)
     return pa.field(field.name, kind, nullable=True)
 
 
-def small(field: pa.Field) -> pa.Field:
+def with_32_bit_offsets(field: pa.Field) -> pa.Field:
     """The column with its field ids and 32-bit offsets, like Spark's, so that nothing is cast."""
     if pa.types.is_large_string(field.type):
         return field.with_type(pa.string())
     if pa.types.is_large_binary(field.type):
         return field.with_type(pa.binary())
-    return field.with_type(with_inner(field.type, small))
+    return field.with_type(map_inner_fields(field.type, with_32_bit_offsets))
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -91,10 +97,10 @@ def is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def with_inner(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+def map_inner_fields(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
     """A type with other fields in it, if it has any; its lists have 32-bit offsets."""
     if pa.types.is_struct(kind):
-        return pa.struct([change(one) for one in kind])
+        return pa.struct([change(inner) for inner in kind])
     if pa.types.is_map(kind):
         return pa.map_(change(kind.key_field), change(kind.item_field))
     if is_list(kind):
@@ -102,14 +108,14 @@ def with_inner(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.
     return kind
 
 
-def plain(kind: pa.DataType) -> pa.DataType:
+def normalized_type(kind: pa.DataType) -> pa.DataType:
     """The type without irrelevant details: width of offsets, names of elements, field ids."""
     if pa.types.is_struct(kind):
-        return pa.struct([(one.name, plain(one.type)) for one in kind])
+        return pa.struct([(inner.name, normalized_type(inner.type)) for inner in kind])
     if pa.types.is_map(kind):
-        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+        return pa.map_(normalized_type(kind.key_type), normalized_type(kind.item_type))
     if is_list(kind):
-        return pa.list_(plain(kind.value_type))
+        return pa.list_(normalized_type(kind.value_type))
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):

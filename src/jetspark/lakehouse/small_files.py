@@ -19,15 +19,15 @@ from jetspark.lakehouse.table import Table
 
 logger = logging.getLogger("jetspark.lakehouse")
 
-_PART = 16
+_FULL_SIZE_TURNS = 16
 """The part of the full size, and how often it is the full one."""
-_MOST_BYTES = 1024 * 1024 * 1024
+_MAX_BYTES = 1024 * 1024 * 1024
 """What is written anew between two batches at most, in each table."""
-_SECONDS = 10.0
+_MAX_SECONDS = 10.0
 """No compaction begins later than this after the first one: a batch may have many tables."""
 
 
-def size_due(table: Table, every: int, full: int) -> int | None:
+def due_file_size(table: Table, every: int, full: int) -> int | None:
     """The size of the files to make after a commit on top of this version; None if it is not due.
 
     Every so many commits it is due, at different ones for different tables.
@@ -35,22 +35,22 @@ def size_due(table: Table, every: int, full: int) -> int | None:
     turn, left = divmod(table.commits + zlib.crc32(str(table.name).encode()), every)
     if left:
         return None
-    return full if turn % _PART == 0 else full // _PART
+    return full if turn % _FULL_SIZE_TURNS == 0 else full // _FULL_SIZE_TURNS
 
 
 def merge_small_files(due: Sequence[tuple[Table, int]]) -> None:
     """Compact tables, to these sizes, as far as time allows. Raises TableError for a compaction of
     which it is not known whether it is right."""
-    until = time.monotonic() + _SECONDS
+    until = time.monotonic() + _MAX_SECONDS
     for table, size in random.sample(due, len(due)):
         if time.monotonic() < until:
-            _merge(table, size)
+            _compact_small_files(table, size)
 
 
-def _merge(table: Table, size: int) -> None:
+def _compact_small_files(table: Table, size: int) -> None:
     try:
         table.refresh()
-        if 0 < table.bytes_to_merge(size) <= _MOST_BYTES:
+        if 0 < table.bytes_to_merge(size) <= _MAX_BYTES:
             table.compact(size)
     except (CommitConflict, ConfigError) as error:  # another's turn, or it is only written
         logger.info("Not compacted: %s", error)

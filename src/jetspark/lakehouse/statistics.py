@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 _MAX_PARQUET_BYTES = 4096
 """Parquet's statistics have no longer values."""
-_LAST = 0x10FFFF
+_MAX_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 Bounds = tuple[Any, Any]
@@ -27,7 +27,7 @@ LongTexts = Mapping[str, Sequence[tuple[str, str | None]]]
 """Bounds of the row groups whose texts are too long for Parquet's statistics, by column."""
 
 
-def long_texts(rows: pa.Table) -> Iterator[tuple[str, tuple[str, str | None]]]:
+def bounds_of_long_texts(rows: pa.Table) -> Iterator[tuple[str, tuple[str, str | None]]]:
     """(column, bounds) of the columns with texts that Parquet's statistics lack."""
     for column in rows.schema:
         if not pa.types.is_string(column.type):
@@ -37,7 +37,7 @@ def long_texts(rows: pa.Table) -> Iterator[tuple[str, tuple[str, str | None]]]:
         if longest is not None and longest > _MAX_PARQUET_BYTES:
             ends = pc.min_max(values).as_py()
             width = _MAX_PARQUET_BYTES // 16
-            yield column.name, (ends["min"][:width], upper_text(ends["max"], width))
+            yield column.name, (ends["min"][:width], upper_bound_of_text(ends["max"], width))
 
 
 def leaf_columns(metadata: pq.FileMetaData) -> dict[str, int]:
@@ -48,7 +48,11 @@ def leaf_columns(metadata: pq.FileMetaData) -> dict[str, int]:
 
 def null_count(metadata: pq.FileMetaData, index: int) -> int | None:
     """How many rows of a column are null; None if that is not known."""
-    counts = [part.null_count for part in _parts(metadata, index) if part and part.has_null_count]
+    counts = [
+        part.null_count
+        for part in _row_group_statistics(metadata, index)
+        if part and part.has_null_count
+    ]
     return sum(counts) if len(counts) == metadata.num_row_groups else None
 
 
@@ -56,10 +60,10 @@ def column_bounds(metadata: pq.FileMetaData, index: int, long: LongTexts) -> Bou
     """The bounds of a column of a file, without NaN."""
     texts = long.get(metadata.schema.column(index).path, ())
     ends: list[Bounds] = list(texts)
-    for part in _parts(metadata, index):
+    for part in _row_group_statistics(metadata, index):
         if part is not None and part.has_min_max:
             try:
-                ends.append(_ends(part))
+                ends.append(_bounds_of(part))
             except (OverflowError, ValueError):  # a date that Python does not have
                 return None, None
         # A row group with only nulls has no bounds, and does not change the others'.
@@ -71,34 +75,34 @@ def column_bounds(metadata: pq.FileMetaData, index: int, long: LongTexts) -> Bou
     return min(lows), None if None in highs else max(highs)
 
 
-def _parts(metadata: pq.FileMetaData, index: int) -> Iterator[pq.Statistics | None]:
+def _row_group_statistics(metadata: pq.FileMetaData, index: int) -> Iterator[pq.Statistics | None]:
     for group in range(metadata.num_row_groups):
         yield metadata.row_group(group).column(index).statistics
 
 
-def _ends(part: pq.Statistics) -> Bounds:
+def _bounds_of(part: pq.Statistics) -> Bounds:
     try:
         return part.min, part.max
     except NotImplementedError:  # PyArrow before 22, for decimals that are stored as integers
         scale = json.loads(part.logical_type.to_json())["scale"]
-        low, high = (Decimal(one).scaleb(-scale) for one in (part.min_raw, part.max_raw))
+        low, high = (Decimal(raw).scaleb(-scale) for raw in (part.min_raw, part.max_raw))
         return low, high
 
 
-def upper_text(text: str, width: int) -> str | None:
+def upper_bound_of_text(text: str, width: int) -> str | None:
     """A text of at most this many characters that is not below this one; None if there is none."""
     if len(text) <= width:
         return text
     for at in range(width - 1, -1, -1):
-        if (code := ord(text[at])) < _LAST:
+        if (code := ord(text[at])) < _MAX_CODE_POINT:
             following = code + 1 if code + 1 not in _SURROGATES else _SURROGATES.stop
             return text[:at] + chr(following)
     return None
 
 
-def upper_binary(value: bytes, width: int) -> bytes | None:
+def upper_bound_of_binary(value: bytes, width: int) -> bytes | None:
     """Bytes, at most so many, that are not below these; None if there are none."""
     if len(value) <= width:
         return value
-    kept = value[:width].rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    prefix = value[:width].rstrip(b"\xff")
+    return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.lakehouse.maintenance import Compaction, TableFacts, Vacuum
-from jetspark.lakehouse.new_files import Layout, Made, NewFile, Storage
+from jetspark.lakehouse.new_files import DerivedColumn, Layout, NewFile, Storage
 
-PLACE = "_jetspark_place"
+ROW_ORDER = "_jetspark_place"
 """The order of a row among others; a column that no table has."""
 
 
@@ -31,7 +31,7 @@ class Changes:
     """For each row, whether its key is to be removed."""
     keys: tuple[str, ...]
     sequence_by: str | None
-    emptied: pa.Scalar | None = None
+    truncated_before: pa.Scalar | None = None
     """All rows of the table that come before this in the order of `sequence_by` are removed."""
 
     @property
@@ -40,35 +40,35 @@ class Changes:
         order = () if self.sequence_by is None else (self.sequence_by,)
         return list(dict.fromkeys((*self.keys, *order)))
 
-    def among(self, there: pa.Table, *more: str) -> pa.Table:
+    def matching_rows(self, table_rows: pa.Table, *more: str) -> pa.Table:
         """The rows of a table that have one of these keys: the columns `columns`, in the types that
         they have here, and `more`."""
         kinds = pa.schema([self.rows.field(name) for name in self.columns])
-        kinds = pa.schema([*kinds, *(there.field(name) for name in more)])
+        kinds = pa.schema([*kinds, *(table_rows.field(name) for name in more)])
         keys = list(self.keys)
         return (
-            there.select(kinds.names)
+            table_rows.select(kinds.names)
             .cast(kinds)
             .join(self.rows.select(keys), keys, join_type="left semi")
         )
 
-    def emptied_of(self, there: pa.Table) -> pa.ChunkedArray:
+    def truncated_mask(self, table_rows: pa.Table) -> pa.ChunkedArray:
         """For each row of a table, whether it is removed because all were."""
-        if self.emptied is None or self.sequence_by is None:
-            return pa.chunked_array([pa.repeat(pa.scalar(False), there.num_rows)])
-        return pc.fill_null(pc.less(there[self.sequence_by], self.emptied), True)
+        if self.truncated_before is None or self.sequence_by is None:
+            return pa.chunked_array([pa.repeat(pa.scalar(False), table_rows.num_rows)])
+        return pc.fill_null(pc.less(table_rows[self.sequence_by], self.truncated_before), True)
 
-    def not_before(self, there: pa.Table) -> Changes:
+    def without_outdated(self, table_rows: pa.Table) -> Changes:
         """Without those that are older than the rows with their keys in the table."""
-        if self.sequence_by is None or self.sequence_by in self.keys or not there.num_rows:
+        if self.sequence_by is None or self.sequence_by in self.keys or not table_rows.num_rows:
             return self
-        own = self.rows.select(self.columns)
-        own = own.append_column(PLACE, pa.array(range(own.num_rows)))
-        newest = there.group_by(list(self.keys)).aggregate([(self.sequence_by, "max")])
-        both = own.join(newest, list(self.keys))
-        newer = pc.greater_equal(both[self.sequence_by], both[f"{self.sequence_by}_max"])
-        places = both.filter(pc.fill_null(newer, True))[PLACE]
-        return replace(self, rows=self.rows.take(places), deleted=self.deleted.take(places))
+        orders = self.rows.select(self.columns)
+        orders = orders.append_column(ROW_ORDER, pa.array(range(orders.num_rows)))
+        newest = table_rows.group_by(list(self.keys)).aggregate([(self.sequence_by, "max")])
+        joined = orders.join(newest, list(self.keys))
+        newer = pc.greater_equal(joined[self.sequence_by], joined[f"{self.sequence_by}_max"])
+        positions = joined.filter(pc.fill_null(newer, True))[ROW_ORDER]
+        return replace(self, rows=self.rows.take(positions), deleted=self.deleted.take(positions))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,12 +88,12 @@ class TableName:
         return self.path if self.path is not None else f"{self.catalog}:{self.identifier}"
 
 
-Numbers = Mapping[str, int | None]
+TxnVersions = Mapping[str, int | None]
 """Numbers that a commit sets, by their names; None: the version that it makes, or an earlier one
 that is younger than what it read."""
 
 
-class Piece(Protocol):
+class ScanTask(Protocol):
     """Some files of one version of a table; sent to executors, so it must be picklable."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -135,7 +135,7 @@ class Table(Protocol):
         """What it is partitioned by, as `PartitionBy` says it."""
 
     @property
-    def made(self) -> Mapping[str, Made]:
+    def generated_columns(self) -> Mapping[str, DerivedColumn]:
         """Columns that rows may lack, since they are made of others (Delta). Raises ConfigError for
         one that is made in a way that is not known here."""
 
@@ -158,7 +158,9 @@ class Table(Protocol):
         """The table at a version (Delta) or snapshot id (Iceberg). Raises ConfigError if that does
         not exist."""
 
-    def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> Sequence[Piece]:
+    def scan_tasks(
+        self, columns: Sequence[str], prune: str | None, at_least: int
+    ) -> Sequence[ScanTask]:
         """The pieces that tasks read. `prune`: skips files in which no row can meet this condition;
         it does not filter rows. Raises ConfigError for an invalid condition."""
 
@@ -167,10 +169,10 @@ class Table(Protocol):
 
     # -- numbers ---------------------------------------------------------------------------
 
-    def number(self, name: str) -> int | None:
+    def txn_version(self, name: str) -> int | None:
         """The number that the last commit set under this name; None if none did."""
 
-    def check_numbers_stay(self) -> None:
+    def check_txn_versions_retained(self) -> None:
         """Raise ConfigError for a table that forgets numbers after a time."""
 
     def was_set_back(self, version: int, name: str, number: int) -> bool:
@@ -187,15 +189,15 @@ class Table(Protocol):
 
     # -- changes ---------------------------------------------------------------------------
 
-    def append(self, files: Sequence[NewFile], numbers: Numbers) -> None:
+    def append(self, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
         """Add the files. CommitConflict: another commit may have set one of the numbers."""
 
-    def replace(self, files: Sequence[NewFile], numbers: Numbers) -> None:
+    def replace(self, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
         """Replace all files of the table. Raises ConfigError for an append-only table."""
 
-    def merge(self, changes: Changes, numbers: Numbers) -> None:
+    def merge(self, changes: Changes, txn_versions: TxnVersions) -> None:
         """Replace the rows with the same keys, unless they are newer, and remove those that
-        `changes.emptied` says. Raises as `replace`."""
+        `changes.truncated_before` says. Raises as `replace`."""
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows."""
@@ -220,26 +222,26 @@ class Table(Protocol):
         short, and for a table with features that make it unknown which files it needs."""
 
 
-PIECE_BYTES = 128 * 1024 * 1024
+SCAN_TASK_BYTES = 128 * 1024 * 1024
 """Size of the files in one piece, in bytes; a larger file is a piece of its own."""
-FILE_COST = 4 * 1024 * 1024
+FILE_OPEN_COST_BYTES = 4 * 1024 * 1024
 """Added to the size of each file, in bytes, for the time to open it."""
 _T = TypeVar("_T")
 
 
-def pieces_of(
+def group_into_tasks(
     files: Iterable[_T], size: Callable[[_T], int], at_least: int = 1
 ) -> Iterator[Sequence[_T]]:
     """Files in groups of about the same size; at least `at_least` if there are as many files."""
     ordered = sorted(files, key=size, reverse=True)
     if not ordered:
         return
-    total = sum(size(one) + FILE_COST for one in ordered)
-    count = min(len(ordered), max(at_least, -(-total // PIECE_BYTES)))
+    total = sum(size(file) + FILE_OPEN_COST_BYTES for file in ordered)
+    count = min(len(ordered), max(at_least, -(-total // SCAN_TASK_BYTES)))
     groups: list[list[_T]] = [[] for _ in range(count)]
     weights = [0] * count
-    for one in ordered:
+    for file in ordered:
         lightest = min(range(count), key=weights.__getitem__)
-        groups[lightest].append(one)
-        weights[lightest] += size(one) + FILE_COST
+        groups[lightest].append(file)
+        weights[lightest] += size(file) + FILE_OPEN_COST_BYTES
     yield from groups

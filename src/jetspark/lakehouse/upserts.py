@@ -25,16 +25,16 @@ import pyarrow.parquet as pq
 from jetspark.codecs import log_position
 from jetspark.errors import CommitConflict, ConfigError
 from jetspark.lakehouse.new_files import Layout, NewFile, Storage, check_unchanged
-from jetspark.lakehouse.table import PLACE, Changes, Numbers, Table
+from jetspark.lakehouse.table import ROW_ORDER, Changes, Table, TxnVersions
 from jetspark.nearest import check_column
 
-_WITHOUT_LOG = f"{PLACE}_log"
-DESCRIPTION = "jetspark.written"
+_WITHOUT_LOG = f"{ROW_ORDER}_log"
+WRITE_DESCRIPTION = "jetspark.written"
 """The property of a table that says how its rows are written, as JSON."""
-_TEXT = r"'(?:[^']|'')*'"
+_QUOTED_TEXT = r"'(?:[^']|'')*'"
 _CONDITION = re.compile(
     rf"\s*(?P<column>\w+|`[^`]+`)\s*"
-    rf"(?:=\s*(?P<one>{_TEXT})|IN\s*\(\s*(?P<several>{_TEXT}(?:\s*,\s*{_TEXT})*)\s*\))?\s*",
+    rf"(?:=\s*(?P<one>{_QUOTED_TEXT})|IN\s*\(\s*(?P<several>{_QUOTED_TEXT}(?:\s*,\s*{_QUOTED_TEXT})*)\s*\))?\s*",
     re.IGNORECASE,
 )
 
@@ -50,14 +50,16 @@ class Deletes:
     @classmethod
     def parse(cls, text: str) -> Deletes:
         """A condition such as `operation IN ('DEL', 'PURGE')`. Raises ConfigError."""
-        found = _CONDITION.fullmatch(text)
-        if found is None:
+        match = _CONDITION.fullmatch(text)
+        if match is None:
             raise ConfigError(
                 f"{text!r} is not column, column = 'text' or column IN ('text', …); for any other "
                 "condition add a boolean column to the rows, and name it."
             )
-        texts = re.findall(_TEXT, found["one"] or found["several"] or "")
-        return cls(found["column"].strip("`"), tuple(one[1:-1].replace("''", "'") for one in texts))
+        texts = re.findall(_QUOTED_TEXT, match["one"] or match["several"] or "")
+        return cls(
+            match["column"].strip("`"), tuple(literal[1:-1].replace("''", "'") for literal in texts)
+        )
 
     def of(self, rows: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array:
         """For each row, whether it deletes; no nulls."""
@@ -84,7 +86,7 @@ class Upsert:
     added: ClassVar[tuple[str, ...]] = ()
     """Columns that the table has beside those of the rows."""
 
-    def with_added(self, rows: pa.Schema) -> pa.Schema:
+    def table_schema(self, rows: pa.Schema) -> pa.Schema:
         """The table's columns, for these rows. Raises ConfigError."""
         return rows
 
@@ -104,29 +106,31 @@ class Upsert:
                     f"Option 'keys': {name!r} has the type {kind}, whose values are not exact: "
                     "cast it to a decimal or a string."
                 )
-        for option, one in (
+        for option, condition in (
             ("applyAsDeletes", self.deletes),
             ("applyAsTruncates", self.truncates),
         ):
-            kind = pa.null() if one is None else rows.field(one.column).type
-            if one and not (pa.types.is_string if one.values else pa.types.is_boolean)(kind):
+            kind = pa.null() if condition is None else rows.field(condition.column).type
+            if condition and not (pa.types.is_string if condition.values else pa.types.is_boolean)(
+                kind
+            ):
                 raise ConfigError(
-                    f"Option {option!r}: {one.column!r} has the type {kind}; name a boolean "
+                    f"Option {option!r}: {condition.column!r} has the type {kind}; name a boolean "
                     "column, or compare a text column."
                 )
 
     def lacking(self, rows: pa.RecordBatch) -> pa.StringArray:
         """For each row the column in which it lacks its key, or its place in the order; null for
         those that lack nothing. Columns that are made when files are written are not looked at."""
-        found = pa.nulls(rows.num_rows, pa.string())
+        missing = pa.nulls(rows.num_rows, pa.string())
         for name in (*self.keys, self.sequence_by):
             if name not in rows.schema.names:
                 continue
             null = rows.column(name).is_null(nan_is_null=True)
             if name != self.sequence_by and self.truncates is not None:
                 null = pc.and_not(null, self.truncates.of(rows))
-            found = pc.coalesce(found, pc.if_else(null, name, pa.scalar(None, pa.string())))
-        return found
+            missing = pc.coalesce(missing, pc.if_else(null, name, pa.scalar(None, pa.string())))
+        return missing
 
     def _columns(self) -> Iterator[tuple[str, str]]:
         """Pairs of option and column."""
@@ -139,20 +143,20 @@ class Upsert:
         if self.truncates is not None:
             yield "applyAsTruncates", self.truncates.column
 
-    def __call__(self, table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
+    def __call__(self, table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
         """Merge the rows of these files. Raises CommitConflict, and ConfigError for rows without
         a key, and for a table that has a key twice."""
-        self.merge(table, self.changes(table, files), numbers)
+        self.merge(table, self.changes(table, files), txn_versions)
 
-    def merge(self, table: Table, changes: Changes, numbers: Numbers) -> None:
+    def merge(self, table: Table, changes: Changes, txn_versions: TxnVersions) -> None:
         """Merge these changes. Raises CommitConflict, and ConfigError for a table that has a key
         twice."""
         keys = changes.keys
         unique = f"jetspark.unique.{','.join(keys)}"
         # After any commit but such a merge, the keys are checked again.
-        if table.number(unique) != table.version:
+        if table.txn_version(unique) != table.version:
             self._check_unique(table, keys)
-        table.merge(changes, {**numbers, unique: None})
+        table.merge(changes, {**txn_versions, unique: None})
         with suppress(CommitConflict):  # the next batch notes it
             self._describe(table)
 
@@ -167,12 +171,12 @@ class Upsert:
                 "history_by": self.history_by,
             }
         )
-        if table.property(DESCRIPTION) != text:
-            table.set_property(DESCRIPTION, text)
+        if table.property(WRITE_DESCRIPTION) != text:
+            table.set_property(WRITE_DESCRIPTION, text)
 
     def _check_unique(self, table: Table, keys: Sequence[str]) -> None:
         """Raise ConfigError if the table has a key twice."""
-        batches = [batch for one in table.pieces(keys, None, 1) for batch in one.batches()]
+        batches = [batch for piece in table.scan_tasks(keys, None, 1) for batch in piece.batches()]
         if not batches:
             return
         rows = pa.Table.from_batches(batches)
@@ -186,24 +190,24 @@ class Upsert:
 
     def changes(self, table: Table, files: Sequence[NewFile]) -> Changes:
         """The last row of each key in these files. Raises ConfigError."""
-        kept = pa.table({})
+        latest = pa.table({})
         emptied = pa.chunked_array([], pa.null())
         for rows, truncates in self.read(table, files):
-            kept = self._last(pa.concat_tables([kept, rows]) if kept.num_columns else rows)
+            latest = self._last(pa.concat_tables([latest, rows]) if latest.num_columns else rows)
             if truncates.num_rows:
                 order = truncates[self.sequence_by]
                 emptied = pa.chunked_array([*emptied.chunks, *order.chunks], order.type)
         until = pc.max(emptied) if len(emptied) else None
         if self.by_position:
-            kept = self._last_placed(table, kept, emptied.to_pylist())
+            latest = self._last_placed(table, latest, emptied.to_pylist())
         if until is not None:
-            kept = kept.filter(pc.greater(kept[self.sequence_by], until))
+            latest = latest.filter(pc.greater(latest[self.sequence_by], until))
         deleted = (
-            pa.chunked_array([pa.repeat(pa.scalar(False), kept.num_rows)])
-            if self.deletes is None or not kept.num_rows
-            else self.deletes.of(kept)
+            pa.chunked_array([pa.repeat(pa.scalar(False), latest.num_rows)])
+            if self.deletes is None or not latest.num_rows
+            else self.deletes.of(latest)
         )
-        return Changes(kept, deleted, self.keys, self.sequence_by, until)
+        return Changes(latest, deleted, self.keys, self.sequence_by, until)
 
     @property
     def by_position(self) -> bool:
@@ -219,20 +223,20 @@ class Upsert:
             return rows
         placed, unplaced = rows.filter(pc.invert(without)), rows.filter(without)
         columns = [*self.keys, log_position.COLUMN]
-        there = self.existing_rows(table, rows.select(columns).schema, unplaced)
-        placed_before = pa.concat_tables([placed.select(columns), there])
-        found = self.placed_in_log(unplaced, placed_before, truncates)
-        return self._last(pa.concat_tables([placed, found]), whole=True)
+        existing = self.existing_rows(table, rows.select(columns).schema, unplaced)
+        placed_before = pa.concat_tables([placed.select(columns), existing])
+        newly_placed = self.placed_in_log(unplaced, placed_before, truncates)
+        return self._last(pa.concat_tables([placed, newly_placed]), across_logs=True)
 
     def placed_in_log(
-        self, unplaced: pa.Table, others: pa.Table, truncates: Sequence[str]
+        self, unplaced: pa.Table, placed: pa.Table, truncates: Sequence[str]
     ) -> pa.Table:
         """Rows without a place in the log, with that of the last change of their key, or of all
         rows, which comes before them in the stream."""
         keys = zip(*(unplaced[key].to_pylist() for key in self.keys), strict=True)
         earlier: dict[tuple[Any, ...], list[str]] = {key: [*truncates] for key in keys}
         names = (*self.keys, log_position.COLUMN)
-        for *key, position in zip(*(others[name].to_pylist() for name in names), strict=True):
+        for *key, position in zip(*(placed[name].to_pylist() for name in names), strict=True):
             if tuple(key) in earlier:
                 earlier[tuple(key)].append(position)
         positions = [
@@ -244,20 +248,20 @@ class Upsert:
 
     def existing_rows(self, table: Table, schema: pa.Schema, rows: pa.Table | None) -> pa.Table:
         """These columns of the table's rows, of the keys in `rows` or (None) of all."""
-        found = [schema.empty_table()]
+        tables = [schema.empty_table()]
         keys = None if rows is None else Changes(rows, rows[self.keys[0]], self.keys, None)
-        for piece in table.pieces(schema.names, None, 1):
+        for piece in table.scan_tasks(schema.names, None, 1):
             for batch in piece.batches():
-                one = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+                existing = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
                 if keys is not None:
-                    one = one.take(self._places(keys, one))
-                found.append(one)
-        return pa.concat_tables(found)
+                    existing = existing.take(self._places(keys, existing))
+                tables.append(existing)
+        return pa.concat_tables(tables)
 
     def _places(self, keys: Changes, rows: pa.Table) -> pa.ChunkedArray:
         """The numbers of those rows that are read for these keys."""
-        numbered = rows.append_column(PLACE, pa.array(range(rows.num_rows), pa.int64()))
-        return keys.among(numbered, PLACE)[PLACE]
+        ordered = rows.append_column(ROW_ORDER, pa.array(range(rows.num_rows), pa.int64()))
+        return keys.matching_rows(ordered, ROW_ORDER)[ROW_ORDER]
 
     def read(self, table: Table, files: Sequence[NewFile]) -> Iterator[tuple[pa.Table, pa.Table]]:
         """The rows of each file, those with a key and those that truncate, with all columns of the
@@ -277,8 +281,8 @@ class Upsert:
                 emptying = self.truncates.of(rows)
                 rows, truncates = rows.filter(pc.invert(emptying)), rows.filter(emptying)
             self._check_values(rows, self.keys)
-            for one in (rows, truncates):
-                self._check_values(one, [self.sequence_by] if self.sequence_by else [])
+            for part in (rows, truncates):
+                self._check_values(part, [self.sequence_by] if self.sequence_by else [])
             yield rows, truncates
 
     @staticmethod
@@ -287,19 +291,19 @@ class Upsert:
             if pc.any(rows[name].is_null(nan_is_null=True), min_count=0).as_py():
                 raise ConfigError(f"A row has no value in {name!r}, which is its key or order.")
 
-    def _last(self, rows: pa.Table, *, whole: bool = False) -> pa.Table:
+    def _last(self, rows: pa.Table, *, across_logs: bool = False) -> pa.Table:
         """The last row of each key. `whole`: also where rows with and without a place in the log
         have the same one."""
         if self.sequence_by is not None:
             rows = rows.sort_by(self.sequence_by)
-        numbers = pa.array(range(rows.num_rows), pa.int64())
-        places = rows.select(self.keys).append_column(PLACE, numbers)
+        row_numbers = pa.array(range(rows.num_rows), pa.int64())
+        ordered = rows.select(self.keys).append_column(ROW_ORDER, row_numbers)
         by = [*self.keys]
-        if self.by_position and not whole:
+        if self.by_position and not across_logs:
             without = log_position.without_log(rows[self.sequence_by])
-            places = places.append_column(_WITHOUT_LOG, without)
+            ordered = ordered.append_column(_WITHOUT_LOG, without)
             by.append(_WITHOUT_LOG)
-        last = places.group_by(by).aggregate([(PLACE, "max")])[f"{PLACE}_max"]
+        last = ordered.group_by(by).aggregate([(ROW_ORDER, "max")])[f"{ROW_ORDER}_max"]
         if self.sequence_by is None and len(last) < rows.num_rows:
             raise ConfigError(
                 f"Two rows of a batch have the same {', '.join(self.keys)}: set the option "
@@ -308,31 +312,33 @@ class Upsert:
         return rows.take(last)
 
 
-def _as_list(one: Deletes | None) -> list[str] | None:
-    return None if one is None else [one.column, *one.values]
+def _as_list(condition: Deletes | None) -> list[str] | None:
+    return None if condition is None else [condition.column, *condition.values]
 
 
-def description_of(table: Table) -> dict[str, Any] | None:
+def read_description(table: Table) -> dict[str, Any] | None:
     """How the rows of a table are written, as the attributes of an `Upsert`; None: they are added,
     as far as the table says. Raises ConfigError for a description that is not one of `describe`."""
-    text = table.property(DESCRIPTION)
+    text = table.property(WRITE_DESCRIPTION)
     if text is None:
         return None
     try:
-        found = msgspec.json.decode(text, type=_Description)
+        description = msgspec.json.decode(text, type=_Description)
     except (ValueError, RecursionError, msgspec.MsgspecError):
         raise ConfigError(
-            f"{table.name}: its property {DESCRIPTION} is damaged: remove it, and the next batch "
-            "of the query with keys sets it again."
+            f"{table.name}: its property {WRITE_DESCRIPTION} is damaged: remove it, and the next "
+            "batch of the query with keys sets it again."
         ) from None
     return {
-        **msgspec.structs.asdict(found),
-        "deletes": found.deletes and Deletes(found.deletes[0], tuple(found.deletes[1:])),
-        "truncates": found.truncates and Deletes(found.truncates[0], tuple(found.truncates[1:])),
+        **msgspec.structs.asdict(description),
+        "deletes": description.deletes
+        and Deletes(description.deletes[0], tuple(description.deletes[1:])),
+        "truncates": description.truncates
+        and Deletes(description.truncates[0], tuple(description.truncates[1:])),
     }
 
 
-def as_flags(described: Mapping[str, Any]) -> str:
+def description_flags(described: Mapping[str, Any]) -> str:
     """The options of `description_of` by which rows are written so."""
     options = {
         "keys": ",".join(described["keys"]),
@@ -350,15 +356,15 @@ class _Description(msgspec.Struct):
     history_by: str | None
 
 
-def staged(layout: Layout) -> Layout:
+def staging_layout(layout: Layout) -> Layout:
     """The layout of the files that tasks write for the driver."""
     return replace(
         layout, partition_by=(), checked=layout.partition_by, keeps_partition_columns=True
     )
 
 
-def remove(storage: Storage, files: Sequence[NewFile]) -> None:
+def remove_staged_files(storage: Storage, files: Sequence[NewFile]) -> None:
     """Remove merged files; what cannot be removed is left to `vacuum`."""
-    for one in files:
+    for file in files:
         with suppress(Exception):
-            storage.remove(one.path)
+            storage.remove(file.path)

@@ -106,7 +106,7 @@ def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
 
 def _rows(table: Table, bucket: str) -> pa.Table:
     """Keys and revisions of the bucket's rows."""
-    batches = [batch for one in table.pieces(_COLUMNS, None, 1) for batch in one.batches()]
+    batches = [batch for one in table.scan_tasks(_COLUMNS, None, 1) for batch in one.batches()]
     if not batches:
         return pa.table({})
     rows = pa.Table.from_batches(batches)

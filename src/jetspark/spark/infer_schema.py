@@ -20,7 +20,7 @@ from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.sample import read_sample
 from jetspark.codecs.cloudevents import text_of_value
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.routes import Route
+from jetspark.lakehouse.routes import TableTemplate
 from jetspark.spark.json_payloads import KEPT
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.positions import begin, ends
@@ -50,7 +50,7 @@ def infer(given: Mapping[str, str], to: str | None, messages: int) -> list[Infer
     options = parse_options(given).for_streaming()
     if options.bucket is not None:
         raise ConfigError("--infer is for streams: leave --bucket out.")
-    route = None if to is None else Route.parse("--to", to)
+    route = None if to is None else TableTemplate.parse("--to", to)
     shapes: defaultdict[str | None, Shape] = defaultdict(Shape)
     for batch in _sample(options, messages):
         if route is None:
@@ -65,7 +65,9 @@ def infer(given: Mapping[str, str], to: str | None, messages: int) -> list[Infer
     return found
 
 
-def _divide(route: Route, batch: pa.RecordBatch, shapes: defaultdict[str | None, Shape]) -> None:
+def _divide(
+    route: TableTemplate, batch: pa.RecordBatch, shapes: defaultdict[str | None, Shape]
+) -> None:
     """By the tables that the messages go to; also by fields of payloads, which are columns then."""
     fields = [one.column for one in route.values if one.column not in KEPT]
     payloads = batch.column("data").to_pylist()

@@ -26,10 +26,10 @@ from jetspark.lakehouse.formats import (
     Format,
     check_library,
     format_of,
-    in_catalog,
+    parse_catalog_name,
 )
 from jetspark.lakehouse.partitions import PartitionBy, join_partitions
-from jetspark.lakehouse.routes import Route, ValueOf
+from jetspark.lakehouse.routes import RowExpression, TableTemplate
 from jetspark.reserved_names import check_names
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import read_checkpoint
@@ -133,7 +133,7 @@ class Ingest:
         """The folder for the progress."""
         if self.checkpoint is not None:
             return self.checkpoint.rstrip("/")
-        route = Route.parse("--to", self.to)
+        route = TableTemplate.parse("--to", self.to)
         return f"{self.to.rstrip('/') if route is None else route.root}/{CHECKPOINT_IN_TABLE}"
 
     @property
@@ -287,7 +287,7 @@ class Ingest:
         return has_grown(query)
 
     @cached_property
-    def _values(self) -> dict[str, ValueOf]:
+    def _values(self) -> dict[str, RowExpression]:
         """Further columns, and what they are made of."""
         rest = self.rest_column
         if rest is None and self.evolve and self._ddl is not None:
@@ -359,7 +359,7 @@ class Ingest:
     def table(self) -> LakehouseOptions:
         """The options of the table."""
         name = self.format or self._own_format() or Format.DELTA
-        if name != Format.ICEBERG and in_catalog(self.to) is not None:
+        if name != Format.ICEBERG and parse_catalog_name(self.to) is not None:
             raise ConfigError(
                 f"--format {name}: {self.to} is a table of a catalog, which is in iceberg; for a "
                 f"folder write ./{self.to}."
@@ -373,12 +373,12 @@ class Ingest:
 
     def _own_format(self) -> str | None:
         """The format that the place tells; None for a new folder or an unknown URI."""
-        if in_catalog(self.to) is not None:
+        if parse_catalog_name(self.to) is not None:
             return Format.ICEBERG
         folder = local_path(self.to)
         if folder is None:
             return None
-        route = Route.parse("--to", folder)
+        route = TableTemplate.parse("--to", folder)
         # Of many tables, that of the first one.
         places = [folder] if route is None else iglob("*".join(map(escape, route.texts)))
         return next(filter(None, map(format_of, map(Path, places))), None)
@@ -398,7 +398,7 @@ class Ingest:
         theirs = set(map(str.casefold, self.table_options))
         options |= {name: value for name, value in own.items() if name.casefold() not in theirs}
         options |= self.table_options
-        found = in_catalog(self.to) if format_ is Format.ICEBERG else None
+        found = parse_catalog_name(self.to) if format_ is Format.ICEBERG else None
         if found is None:
             options["path"] = self.to
         else:

@@ -22,7 +22,7 @@ from jetspark.codecs.json_fields import JsonFields
 from jetspark.codecs.json_schema import json_columns_of
 from jetspark.codecs.tolerant import CORRUPT, Decoder, TolerantDecoder, decode_in_parts
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.routes import ValueOf
+from jetspark.lakehouse.routes import RowExpression
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.versions import in_arrow, of_arrow
 
@@ -112,7 +112,7 @@ def _fields(options: SourceOptions) -> pa.Schema:
     return pa.schema([one for one in found if one.name not in ("data", CORRUPT, REASON)])
 
 
-def needs_bare(made: Iterable[ValueOf]) -> bool:
+def needs_bare(made: Iterable[RowExpression]) -> bool:
     """Whether columns that are made of others need payloads without compression and frame."""
     return any(value.known is not None for value in made)
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from jetspark.codecs.ddl import check_fields
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.routes import ValueOf
+from jetspark.lakehouse.routes import RowExpression
 from jetspark.reserved_names import check_names
 
 OTHER_FIELDS: Final = "other_fields"
@@ -20,9 +20,9 @@ DAY: Final = "day"
 """A partition column that is made if the rows have none of this name."""
 
 
-def day_of(column: str) -> ValueOf:
+def day_of(column: str) -> RowExpression:
     """What it is made of: the day of a time."""
-    return ValueOf.parse(DAY, f"day({column})")
+    return RowExpression.parse(DAY, f"day({column})")
 
 
 class Said(NamedTuple):
@@ -45,14 +45,14 @@ def made_columns(
     schema: str | None,
     times: Collection[str] = (),
     said: Said,
-) -> dict[str, ValueOf]:
+) -> dict[str, RowExpression]:
     """The columns, and what they are made of.
 
     `items`: as `site=subject[1]`; `rest`: the column for fields that the payloads' `schema` lacks;
     `there`: the columns of the rows; `times`: those that are timestamps, of payloads that are not
     JSON. Raises ConfigError.
     """
-    found: dict[str, ValueOf] = {}
+    found: dict[str, RowExpression] = {}
     for item in items:
         name, equals, value = (part.strip() for part in item.partition("="))
         where = f"{said.column} {item!r}"
@@ -64,7 +64,7 @@ def made_columns(
         for other in (*there, *found):
             if other.casefold() == name.casefold():
                 raise ConfigError(f"{where}: there is a column {other} already.")
-        found[name] = ValueOf.parse(said.column, value)
+        found[name] = RowExpression.parse(said.column, value)
         if found[name].column not in there:
             raise ConfigError(
                 f"{where}: there is no column {found[name].column}; there are {', '.join(there)}."
@@ -76,12 +76,12 @@ def made_columns(
         if not rest.strip() or rest.casefold() in map(str.casefold, (*there, *found)):
             raise ConfigError(f"{said.rest} {rest!r}: give it a name that no column has.")
         check_names(said.rest, [rest])
-        found[rest] = ValueOf.rest(schema)
+        found[rest] = RowExpression.rest(schema)
     return found
 
 
 def _check_unit(
-    where: str, value: ValueOf, schema: str | None, times: Collection[str], said: Said
+    where: str, value: RowExpression, schema: str | None, times: Collection[str], said: Said
 ) -> None:
     """Raises ConfigError for the day or the hour of what is no timestamp."""
     if value.unit is None:

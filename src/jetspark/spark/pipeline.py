@@ -15,9 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
-from jetspark.lakehouse.formats import absolute, in_catalog
+from jetspark.lakehouse.formats import absolute_path, parse_catalog_name
 from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.routes import ValueOf
+from jetspark.lakehouse.routes import RowExpression
 from jetspark.nearest import check_column
 from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.direct import Flow, flow_into, register_formats
@@ -61,7 +61,7 @@ def sink_of_quarantine(pipeline: PipelineFile, place: str) -> str:
     }
     said = [place]
     if not place.startswith(letters.PREFIX):
-        said += [absolute(place), *(in_catalog(place) or ())[1:]]
+        said += [absolute_path(place), *(parse_catalog_name(place) or ())[1:]]
     names = [name for name, aside in found.items() if aside in said]
     if len(names) == 1:
         with _located(pipeline, "sinks", names[0]):
@@ -338,7 +338,7 @@ def _rows_of(sink: SinkTable, source: SourceTable) -> RowsOf:
     return RowsOf(("json", source.json), _columns(sink, source)[1], tables)
 
 
-def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str, ValueOf]]:
+def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str, RowExpression]]:
     """The columns of a stream's rows, and those that are made of them for a table."""
     columns = source.columns
     of_day = DAY in sink.partition_by and DAY not in columns

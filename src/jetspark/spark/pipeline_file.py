@@ -24,7 +24,7 @@ from jetspark.files import read_small_text
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.partitions import PartitionBy, join_partitions
 from jetspark.lakehouse.quarantine import MESSAGE
-from jetspark.lakehouse.routes import ValueOf
+from jetspark.lakehouse.routes import RowExpression
 from jetspark.lakehouse.table import TableName
 from jetspark.nearest import instead, nearest_name
 from jetspark.spark import option_values
@@ -219,7 +219,7 @@ class SinkTable:
     """The options, of a stream or of a Delta or Iceberg table."""
     mode: str = "append"
     partition_by: tuple[str, ...] = ()
-    made: Mapping[str, ValueOf] = field(default_factory=dict)
+    made: Mapping[str, RowExpression] = field(default_factory=dict)
     """Further columns of a table, and what they are made of."""
 
     @property
@@ -538,7 +538,7 @@ def _said(part: _Part) -> dict[str, Any]:
 
 def _made_of(
     part: _Part, said: Mapping[str, Any], source: SourceTable | None, is_list: bool
-) -> dict[str, ValueOf]:
+) -> dict[str, RowExpression]:
     """The columns that are made of those of a source."""
     key = next(iter(said))
     if is_list:
@@ -558,7 +558,7 @@ def _made(
     there: Sequence[str],
     schema: str | None,
     times: Sequence[str] = (),
-) -> dict[str, ValueOf]:
+) -> dict[str, RowExpression]:
     """The columns that are made of others. `there`: the columns of the rows; `times`: those
     that are timestamps, of payloads that are not JSON."""
     items, rest = said.get("columns", []), None

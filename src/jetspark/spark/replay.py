@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, MapType, StringType
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import Format, format_of, in_catalog
+from jetspark.lakehouse.formats import Format, format_of, parse_catalog_name
 from jetspark.nearest import meant
 from jetspark.spark.direct import register_formats
 from jetspark.spark.failures import explain
@@ -93,7 +93,7 @@ class Replay:
     def _format(self) -> str:
         """The format in Spark's terms."""
         if self.format is None:
-            if in_catalog(self.table) is not None:
+            if parse_catalog_name(self.table) is not None:
                 return PREFIX + Format.ICEBERG
             folder = local_path(self.table)
             found = None if folder is None else format_of(Path(folder))
@@ -104,7 +104,7 @@ class Replay:
     @property
     def _reading(self) -> dict[str, str]:
         """The reader's options. Raises ConfigError."""
-        found = in_catalog(self.table) if self._format == PREFIX + Format.ICEBERG else None
+        found = parse_catalog_name(self.table) if self._format == PREFIX + Format.ICEBERG else None
         if found is None:
             return {"path": self.table, **self.table_options}
         return {"catalog": found[0], "table": found[1], **self.table_options}

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError, SchemaGrown, TableError
 from jetspark.lakehouse import quarantine
-from jetspark.lakehouse.batches import added, commit_files
+from jetspark.lakehouse.batches import append, commit_files
 from jetspark.lakehouse.formats import find_table, open_table
-from jetspark.lakehouse.new_files import NewFile, by_table
-from jetspark.lakehouse.table import Changes, Numbers, Table
-from jetspark.lakehouse.upserts import as_flags, description_of, remove
+from jetspark.lakehouse.new_files import NewFile, files_by_table
+from jetspark.lakehouse.table import Changes, Table, TxnVersions
+from jetspark.lakehouse.upserts import description_flags, read_description, remove_staged_files
 from jetspark.spark.lakehouse import listed
 from jetspark.spark.lakehouse.growth import grow
 from jetspark.spark.lakehouse.options import LakehouseOptions
@@ -71,7 +71,7 @@ def as_written(options: LakehouseOptions) -> LakehouseOptions:
     if options.route is not None or options.tables:
         return options
     table = find_table(options.format, options.name)
-    described = None if table is None else description_of(table)
+    described = None if table is None else read_description(table)
     if described is None:
         return options
     if options.keys is None:
@@ -85,7 +85,8 @@ def _check_written_as(options: LakehouseOptions, described: Mapping[str, Any]) -
     if {name: getattr(options, name) for name in described} != described:
         raise ConfigError(
             f"The rows of {options.name} replace others by their keys: give the options of the "
-            f"query that writes it ({as_flags(described)}, …), or --pipeline with its file."
+            f"query that writes it ({description_flags(described)}, …), or --pipeline with its "
+            "file."
         )
 
 
@@ -127,16 +128,16 @@ class _Attempt:
                 "Option 'keys' needs 'sequenceBy' here: without an order a record from before "
                 "would replace a row of now."
             )
-        self._records.check_numbers_stay()
+        self._records.check_txn_versions_retained()
         # A list may be mended, too, before a run that was killed is repeated.
         to = "a list" if options.tables else options.name
         self._begun = f"jetspark.retry.begun.{to}"
         self._ended = f"jetspark.retry.ended.{to}"
         self._number = f"jetspark.retry.{aside.name}"
         """In the tables that get the rows."""
-        ended = self._records.number(self._ended) or 0
-        self._was_killed = (self._records.number(self._begun) or 0) > ended
-        self._this = (self._records.number(self._begun) or 0) + 1
+        ended = self._records.txn_version(self._ended) or 0
+        self._was_killed = (self._records.txn_version(self._begun) or 0) > ended
+        self._this = (self._records.txn_version(self._begun) or 0) + 1
         self._seen: dict[str, int | None] = {}
         """The numbers of the tables that get rows."""
         self._has: dict[str, frozenset[Key]] = {}
@@ -166,7 +167,7 @@ class _Attempt:
         return Tried(len(self._done) - self._there, self._there, len(self._left))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for piece in self._records.pieces(quarantine.SCHEMA.names, None, 1):
+        for piece in self._records.scan_tasks(quarantine.SCHEMA.names, None, 1):
             for batch in piece.batches():
                 for start in range(0, batch.num_rows, _ROWS):
                     yield batch.slice(start, _ROWS)
@@ -251,7 +252,7 @@ class _Attempt:
         """Records that stay where they are; `before`: their reasons so far."""
         if not rows.num_rows:
             return
-        found = quarantine.records(rows, why)
+        found = quarantine.quarantine_rows(rows, why)
         changed = []
         for key, reason in zip(_keys(found), _reasons(found), strict=True):
             changed.append(key not in self._left and before[key] != reason)
@@ -288,7 +289,7 @@ class _Attempt:
 
     def _looked_up(self, options: LakehouseOptions) -> frozenset[Key]:
         table = find_table(options.format, options.name)
-        self._seen[str(options.name)] = None if table is None else table.number(self._number)
+        self._seen[str(options.name)] = None if table is None else table.txn_version(self._number)
         if table is None or not self._was_killed:
             return frozenset()
         wanted = self._wanted
@@ -308,20 +309,20 @@ class _Attempt:
     # -- commits ----------------------------------------------------------------------------
 
     def _add(self, files: Sequence[NewFile]) -> None:
-        groups = [(self._options(name), group) for name, group in by_table(files).items()]
+        groups = [(self._options(name), group) for name, group in files_by_table(files).items()]
         for options, _ in groups:
-            described = description_of(open_table(options.format, options.name))
+            described = read_description(open_table(options.format, options.name))
             if described is not None:
                 _check_written_as(options, described)
         for options, group in groups:
             table = open_table(options.format, options.name)
             self._records.refresh()
-            if self._records.number(self._begun) != self._this:
+            if self._records.txn_version(self._begun) != self._this:
                 raise self._not_alone()
             seen = self._seen.get(str(options.name))
-            self._commit(table, self._number, seen, group, options.upsert or added)
+            self._commit(table, self._number, seen, group, options.upsert or append)
             if options.upsert is not None:
-                remove(table.storage, group)
+                remove_staged_files(table.storage, group)
 
     def _commit(
         self,
@@ -329,14 +330,14 @@ class _Attempt:
         name: str,
         seen: int | None,
         files: Sequence[NewFile],
-        change: Callable[[Table, Sequence[NewFile], Numbers], None] = added,
+        change: Callable[[Table, Sequence[NewFile], TxnVersions], None] = append,
     ) -> None:
         """One commit that sets a number, which nobody else has set since it was seen."""
 
-        def checked(table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
-            if (table.number(name) or 0) != (seen or 0):
+        def checked(table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+            if (table.txn_version(name) or 0) != (seen or 0):
                 raise self._not_alone()
-            change(table, files, {**numbers, name: self._this})
+            change(table, files, {**txn_versions, name: self._this})
 
         commit_files(table, files, checked)
 
@@ -346,12 +347,12 @@ class _Attempt:
         options = self._target.options
         one = options.route is None and not options.tables
         settled = not self._was_killed or one or not self._left
-        numbers = {self._ended: self._this} if settled else {}
+        txn_versions = {self._ended: self._this} if settled else {}
 
-        def change(table: Table, files: Sequence[NewFile], _: Numbers) -> None:
-            if table.number(self._begun) != self._this:
+        def change(table: Table, files: Sequence[NewFile], _: TxnVersions) -> None:
+            if table.txn_version(self._begun) != self._this:
                 raise self._not_alone()
-            table.merge(self._changes(frozenset(_keys_of(table))), numbers)
+            table.merge(self._changes(frozenset(_keys_of(table))), txn_versions)
 
         commit_files(self._records, (), change)
 
@@ -375,7 +376,7 @@ class _Attempt:
 
 
 def _keys_of(table: Table, prune: str | None = None) -> Iterator[Key]:
-    for piece in table.pieces(_KEY, prune, 1):
+    for piece in table.scan_tasks(_KEY, prune, 1):
         for batch in piece.batches():
             yield from _keys(batch)
 

@@ -72,7 +72,7 @@ def _last_of_others(table: Table, facts: StreamFacts, *, apart: bool) -> tuple[i
     are kept `apart`, of another one."""
     last = (0, 0, "")
     unlike = f"timestamp < '{facts.created}' OR stream <> '{facts.name}'"
-    for piece in table.pieces(_COLUMNS, unlike, 1):
+    for piece in table.scan_tasks(_COLUMNS, unlike, 1):
         for batch in piece.batches():
             times = batch["timestamp"].cast(pa.int64())
             rows = pa.table([batch["seq"], times, batch["stream"]], _COLUMNS)

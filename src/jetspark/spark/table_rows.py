@@ -15,7 +15,7 @@ import pyarrow as pa
 from jetspark.bulk.arrow import schema_of
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.tolerant import Decoder, decode_in_parts
-from jetspark.lakehouse.routes import ValueOf
+from jetspark.lakehouse.routes import RowExpression
 from jetspark.reserved_names import BARE_PAYLOAD
 from jetspark.spark.json_payloads import (
     json_decoder,
@@ -35,7 +35,7 @@ class RowsOf:
 
     json: tuple[str, str | None]
     """Name of the schema of JSON payloads for messages, and the schema in DDL or None."""
-    made: Mapping[str, ValueOf]
+    made: Mapping[str, RowExpression]
     """Columns that are made of others."""
     tables: tuple[ListedTable, ...] = ()
     """In a list each has its own schema and columns."""
@@ -98,7 +98,7 @@ class RowsOf:
     def parse(cls, text: str, table: LakehouseOptions) -> RowsOf:
         """From what `dump` says, and the options of the table."""
         (ddl, made), *of_tables = (
-            (ddl, {name: ValueOf.parse(name, said) for name, said in made.items()})
+            (ddl, {name: RowExpression.parse(name, said) for name, said in made.items()})
             for ddl, made in json.loads(text)
         )
         tables = [
@@ -137,7 +137,7 @@ class RowMaker:
 
     decoder: Decoder | None
     """What makes columns of payloads."""
-    made: Mapping[str, ValueOf] = field(default_factory=dict)
+    made: Mapping[str, RowExpression] = field(default_factory=dict)
     """Further columns, and what they are made of."""
 
     def schema(self, columns: pa.Schema) -> pa.Schema:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyspark.sql import types
 
 from jetspark.errors import TableError
-from jetspark.lakehouse.new_files import NewFile, portable, restored
+from jetspark.lakehouse.new_files import NewFile, decode_new_file, encode_new_file
 from jetspark.reserved_names import PREFIX
 from jetspark.spark.lakehouse.growth import Growths
 from jetspark.spark.versions import in_arrow
@@ -96,7 +96,7 @@ def _needed(secret: str | None) -> bytes:
 
 
 def _seal(output: TaskOutput, secret: bytes) -> bytes:
-    files = tuple(map(portable, output.files))
+    files = tuple(map(encode_new_file, output.files))
     content = msgspec.msgpack.encode(replace(output, files=files))
     return hmac.digest(secret, content, _DIGEST) + content
 
@@ -111,4 +111,4 @@ def _open(report: Any, secret: bytes) -> TaskOutput:
             "written. Nothing of the batch was committed: leave the column out of the rows."
         )
     output = msgspec.msgpack.decode(content, type=TaskOutput)
-    return replace(output, files=tuple(map(restored, output.files)))
+    return replace(output, files=tuple(map(decode_new_file, output.files)))

@@ -29,21 +29,27 @@ import pyarrow.parquet as pq
 from jetspark.errors import TableError
 from jetspark.lakehouse import formats
 from jetspark.lakehouse.batches import (
-    ADOPT,
-    added,
+    ADOPT_HINT,
+    append,
     commit_batch,
     fingerprint,
-    gone,
     has_batch,
     last_batch,
-    replaced,
-    was_made_for,
+    overwrite,
+    table_missing,
+    was_created_for,
 )
 from jetspark.lakehouse.formats import Format
-from jetspark.lakehouse.new_files import NewFile, Storage, by_table, portable, restored
-from jetspark.lakehouse.small_files import merge_small_files, size_due
+from jetspark.lakehouse.new_files import (
+    NewFile,
+    Storage,
+    decode_new_file,
+    encode_new_file,
+    files_by_table,
+)
+from jetspark.lakehouse.small_files import due_file_size, merge_small_files
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import Deletes, remove
+from jetspark.lakehouse.upserts import Deletes, remove_staged_files
 from jetspark.spark.checkpoints import planned_offsets
 from jetspark.spark.lakehouse.ledger import TableLedger
 from jetspark.spark.lakehouse.options import LakehouseOptions
@@ -93,7 +99,7 @@ class PendingTable(msgspec.Struct):
             options.name.path,
             options.name.identifier,
             options.name.catalog,
-            list(map(portable, files)),
+            list(map(encode_new_file, files)),
             replaces,
             options.keys,
             options.sequence_by,
@@ -217,7 +223,7 @@ def _first_place(options: LakehouseOptions) -> tuple[Format, TableName]:
 
 def _storage_at(format_: Format, name: TableName) -> Storage | None:
     if name.path is not None:
-        return formats.storage_of_folder(format_, name)
+        return formats.folder_storage(format_, name)
     table = formats.find_table(format_, name)
     return None if table is None else table.storage
 
@@ -283,7 +289,7 @@ class BatchCommits:
         TableError, before the first commit, for a table that has other rows as this batch or lacks
         earlier ones; and the errors of `commit_batch`.
         """
-        options, groups = self._options, by_table(files)
+        options, groups = self._options, files_by_table(files)
         records = [] if options.letters is None else groups.pop(options.quarantine or "", [])
         if self._has_one_table:
             groups.setdefault("", [])
@@ -363,7 +369,7 @@ class BatchCommits:
                 f"{_first_place(self._options)[1]} does not have the note of this query's batch "
                 f"{self._batch - 1} ({_BESIDE_TABLES}): the tables were in another place, or were "
                 "removed. Name the tables of before, or bring them back; or, to go on although "
-                f"rows of this batch may be lost or repeated, {ADOPT}."
+                f"rows of this batch may be lost or repeated, {ADOPT_HINT}."
             )
 
     def _note(self, batch: PendingBatch) -> None:
@@ -391,7 +397,7 @@ class BatchCommits:
             options = one.options(self._options)
             table = formats.find_table(options.format, options.name)
             if table is None:
-                raise gone(options.name, self._batch)
+                raise table_missing(options.name, self._batch)
             after = None if not one.name else self._ledger.last(str(options.name))
             return None if self._has(options, table, after) else (one.name, table)
 
@@ -406,7 +412,7 @@ class BatchCommits:
                 f"{table.name} has batch {last} of this query, which is at batch {self._batch}: "
                 "another run of it, with a copy of its checkpoint, has gone further. Nothing of "
                 "this batch was written. Go on with the checkpoint of that run, and remove this "
-                f"one; or, to leave out the messages of this batch, {ADOPT}."
+                f"one; or, to leave out the messages of this batch, {ADOPT_HINT}."
             )
         return has_batch(
             table,
@@ -436,7 +442,7 @@ class BatchCommits:
                 one.name in named
                 or table.is_new
                 or last_batch(table, self._query) is not None
-                or was_made_for(table, self._query, self._batch)
+                or was_created_for(table, self._query, self._batch)
             )
             if not is_ours:
                 raise TableError(
@@ -444,8 +450,8 @@ class BatchCommits:
                     f"{batch.batch} by what is noted beside its tables, in {_BESIDE_TABLES}: "
                     "remove that folder."
                 )
-            for file in map(restored, one.files):
-                with formats.in_a_sentence(table.name):
+            for file in map(decode_new_file, one.files):
+                with formats.reporting_library_errors(table.name):
                     try:
                         table.storage.open(file.path).close()
                     except FileNotFoundError:
@@ -453,7 +459,7 @@ class BatchCommits:
                             f"{table.name} lacks rows of batch {batch.batch}, of which "
                             f"a part was committed, and their file {file.path} was removed. Bring "
                             "it back; or, to go on although rows of this batch may be lost or "
-                            f"repeated, {ADOPT}."
+                            f"repeated, {ADOPT_HINT}."
                         ) from None
 
     # -- changes ---------------------------------------------------------------------------
@@ -461,12 +467,12 @@ class BatchCommits:
     def _carry_out(self, batch: PendingBatch, lacking: dict[str, Table]) -> None:
         """Commit the batch to the tables that lack it; the query's only table is the last one."""
         records = self._publish(batch, is_begun=len(lacking) < len(batch.tables))
-        files = {one.name: list(map(restored, one.files)) for one in batch.tables}
+        files = {one.name: list(map(decode_new_file, one.files)) for one in batch.tables}
         due: list[tuple[Table, int]] = []
 
         def commit(one: PendingTable) -> None:
             options, table = one.options(self._options), lacking[one.name]
-            with formats.not_gone(options.format, options.name, self._batch):
+            with formats.reporting_missing_table(options.format, options.name, self._batch):
                 is_added = commit_batch(
                     table,
                     self._query,
@@ -476,10 +482,10 @@ class BatchCommits:
                     adopt=options.adopt,
                     after=None if not one.name else self._ledger.last(str(options.name)),
                     offsets=self._offsets,
-                    change=options.upsert or (replaced if one.replaces else added),
+                    change=options.upsert or (overwrite if one.replaces else append),
                 )
             every, full = options.compact_every, options.target_bytes
-            if is_added and every and (size := size_due(table, every, full)):
+            if is_added and every and (size := due_file_size(table, every, full)):
                 due.append((table, size))
 
         left = [one for one in batch.tables if one.name in lacking]
@@ -495,9 +501,9 @@ class BatchCommits:
         self._ledger.note(self._batch, names, written, batch.quarantine, batch.retries)
         for one in left:  # the rows of these files were merged
             if one.options(self._options).upsert is not None:
-                remove(lacking[one.name].storage, files[one.name])
+                remove_staged_files(lacking[one.name].storage, files[one.name])
         if batch.letters is not None:
-            remove(self._staging(batch.letters), records)
+            remove_staged_files(self._staging(batch.letters), records)
         merge_small_files(due)
 
     def _publish(self, batch: PendingBatch, *, is_begun: bool) -> list[NewFile]:
@@ -509,7 +515,7 @@ class BatchCommits:
         """
         if (letters := batch.letters) is None:
             return []
-        records = list(map(restored, letters.files))
+        records = list(map(decode_new_file, letters.files))
         if not letters.stored and not is_begun:
             self._check_letters(batch)
             assert self._options.letters is not None  # noqa: S101
@@ -526,7 +532,7 @@ class BatchCommits:
         format_, name = _first_place(self._options)
         stream = self._options.quarantine or ""
         where = format_, name.path, name.identifier, name.catalog
-        return PendingLetters(stream, *where, list(map(portable, records)))
+        return PendingLetters(stream, *where, list(map(encode_new_file, records)))
 
     def _staging(self, letters: PendingLetters) -> Storage:
         name = TableName(
@@ -537,7 +543,7 @@ class BatchCommits:
         )
         storage = _storage_at(letters.format, name)
         if storage is None:
-            raise gone(name, self._batch)
+            raise table_missing(name, self._batch)
         return storage
 
     def _check_letters(self, batch: PendingBatch) -> None:
@@ -548,7 +554,7 @@ class BatchCommits:
         raise TableError(
             f"Batch {batch.batch} was begun with the quarantine {letters.stream}, which may have "
             "some of its records: run the query once with this quarantine, which completes the "
-            f"batch; or, to go on although they may be lost, {ADOPT}."
+            f"batch; or, to go on although they may be lost, {ADOPT_HINT}."
         )
 
 

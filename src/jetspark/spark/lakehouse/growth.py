@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final, NoReturn, TypeAlias
@@ -29,11 +28,12 @@ from jetspark.codecs.ddl import check_fields, type_in_ddl, with_types
 from jetspark.codecs.field_names import FieldNames
 from jetspark.codecs.tolerant import CORRUPT
 from jetspark.codecs.unknown_fields import LEAST, LONG, MOST, can_be_column, common_type
-from jetspark.errors import CommitConflict, ConfigError, SchemaGrown
+from jetspark.errors import ConfigError, SchemaGrown
 from jetspark.lakehouse.formats import find_table, open_table
 from jetspark.lakehouse.new_files import Layout
-from jetspark.lakehouse.routes import ValueOf
-from jetspark.lakehouse.schemas import plain
+from jetspark.lakehouse.optimistic_commits import commit_with_retries
+from jetspark.lakehouse.routes import RowExpression
+from jetspark.lakehouse.schemas import normalized_type
 from jetspark.lakehouse.table import Table
 from jetspark.spark.failures import is_of
 from jetspark.spark.lakehouse.options import LakehouseOptions
@@ -146,9 +146,9 @@ def grow(tables: Mapping[str, LakehouseOptions], growths: Growths) -> NoReturn:
 
 
 def _grown(options: LakehouseOptions, growth: Growth) -> str:
-    while True:
-        with suppress(CommitConflict):
-            return growth.apply(open_table(options.format, options.name))
+    return commit_with_retries(
+        options.name, lambda: growth.apply(open_table(options.format, options.name))
+    )
 
 
 def has_grown(query: StreamingQuery) -> bool:
@@ -197,29 +197,29 @@ def fields_by_now(
     if table is None:
         return ddl
     history = () if options.upsert is None else options.upsert.added
-    others = (*names.taken, CORRUPT, *made, *options.made, *table.made, *history)
+    others = (*names.taken, CORRUPT, *made, *options.made, *table.generated_columns, *history)
     return grown(ddl, option, table.schema, others, names)
 
 
 def no_fields(layout: Layout) -> set[str]:
     """The columns of a table that no field of a payload becomes, however often the query is started
     again."""
-    typeless = (one.name for one in layout.schema if type_in_ddl(plain(one.type)) is None)
-    return {*layout.made, *typeless}
+    typeless = (one.name for one in layout.schema if type_in_ddl(normalized_type(one.type)) is None)
+    return {*layout.derived, *typeless}
 
 
 def without(
     ddl: str,
-    made: Mapping[str, ValueOf],
+    made: Mapping[str, RowExpression],
     *,
     new: bool,
     names: FieldNames = FieldNames(),  # noqa: B008  it is immutable
-) -> dict[str, ValueOf]:
+) -> dict[str, RowExpression]:
     """Columns that are made of others, where the rest of the payload is without the fields of this
     schema; and with `NEW` on demand."""
-    rest = ValueOf.rest(ddl)
+    rest = RowExpression.rest(ddl)
     found = {name: one if one.known is None else rest for name, one in made.items()}
-    return {**found, NEW: ValueOf.new_columns(ddl, names)} if new else found
+    return {**found, NEW: RowExpression.new_columns(ddl, names)} if new else found
 
 
 def grown(
@@ -237,7 +237,7 @@ def grown(
     taken = {name.casefold() for name in (*others, *map(names.column, given))}
     kinds = {}
     for one in table:
-        kind, name = type_in_ddl(plain(one.type)), names.field(one.name)
+        kind, name = type_in_ddl(normalized_type(one.type)), names.field(one.name)
         if name in given:
             if (given[name], kind) in _WIDER:
                 kinds[name] = str(kind)

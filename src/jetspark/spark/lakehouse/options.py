@@ -13,10 +13,17 @@ from pyspark.sql.types import StructType
 
 from jetspark.codecs.field_names import FieldNames
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import STORAGE, Format, file_size, in_catalog, span, table_path
+from jetspark.lakehouse.formats import (
+    STORAGE,
+    Format,
+    parse_catalog_name,
+    parse_duration,
+    parse_file_size,
+    table_path,
+)
 from jetspark.lakehouse.history import History
 from jetspark.lakehouse.partitions import PartitionBy, parse_partitions
-from jetspark.lakehouse.routes import Route, ValueOf
+from jetspark.lakehouse.routes import RowExpression, TableTemplate
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Deletes, Upsert
 from jetspark.nearest import meant
@@ -46,11 +53,11 @@ _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 
 def _size(name: str, value: str) -> int:
-    return file_size(f"Option {name!r}", value)
+    return parse_file_size(f"Option {name!r}", value)
 
 
 def _kept(name: str, value: str) -> timedelta:
-    found = span(f"Option {name!r}", value)
+    found = parse_duration(f"Option {name!r}", value)
     if not found:
         raise ConfigError(f"Option {name!r} must be at least 1h.")
     return found
@@ -129,7 +136,7 @@ class LakehouseOptions:
     truncates: Deletes | None = None
     history_by: str | None = None
     """The column with the time of a change, for a table with all changes and their ends."""
-    route: Route | None = None
+    route: TableTemplate | None = None
     """The route of rows, when `name` is a template."""
     rest: str | None = None
     """The table for rows without one."""
@@ -172,12 +179,12 @@ class LakehouseOptions:
         return tuple(PartitionBy(_in_delta(one)) for one in given)
 
     @property
-    def made(self) -> dict[str, ValueOf]:
+    def made(self) -> dict[str, RowExpression]:
         """Columns that tasks add to the rows of a Delta table, for its partitions."""
         if self.format is Format.ICEBERG:
             return {}
         return {
-            _in_delta(one): ValueOf.parse("partitionBy", str(one))
+            _in_delta(one): RowExpression.parse("partitionBy", str(one))
             for one in self.partition_by or ()
             if one.transform
         }
@@ -282,7 +289,7 @@ class ListedTable:
     options: LakehouseOptions
     json: str | None = None
     """Schema of the payloads, in Spark's DDL; without one the payload is a column."""
-    made: Mapping[str, ValueOf] = field(default_factory=dict)
+    made: Mapping[str, RowExpression] = field(default_factory=dict)
     """Further columns, and what they are made of."""
     names: FieldNames = field(default_factory=FieldNames)
     """The columns of the payloads' fields."""
@@ -310,7 +317,11 @@ def not_a_table(format_: str) -> str:
 def listed_option(
     tables: Sequence[
         tuple[
-            Sequence[str], str | None, Mapping[str, str], Mapping[str, ValueOf], Mapping[str, str]
+            Sequence[str],
+            str | None,
+            Mapping[str, str],
+            Mapping[str, RowExpression],
+            Mapping[str, str],
         ]
     ],
 ) -> dict[str, str]:
@@ -338,9 +349,9 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
         return LakehouseOptions(format=format_, name=all_, tables=tables, **found)
     target = table_name(format_, where, properties)
     route = (
-        Route.parse("Option 'path'", target.path)
+        TableTemplate.parse("Option 'path'", target.path)
         if target.path is not None
-        else Route.parse("Option 'table'", target.identifier or "", in_catalog=True)
+        else TableTemplate.parse("Option 'table'", target.identifier or "", in_catalog=True)
     )
     if route is None and found.keys() & {"rest", "max_new_tables"}:
         raise ConfigError(
@@ -367,7 +378,7 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
     ):
         raise ConfigError(
             f"Option 'quarantineTable' {aside} names a table of the rows: name "
-            "another one" + ("." if route is None else f", such as {route.another(aside)}.")
+            "another one" + ("." if route is None else f", such as {route.sibling_name(aside)}.")
         )
     for inner, outer in ((aside, target.path), (target.path, aside)):
         if inner is not None and outer is not None and inner.startswith(f"{outer}/"):
@@ -453,7 +464,7 @@ def _listed(format_: Format, options: Mapping[str, str], listed: str) -> tuple[L
         one = parse_lakehouse_options(format_, of_one(options, own))
         if ddl is None:  # each payload is a row
             one = replace(one, quarantine=None, on_bad_record=None)
-        made = {name: ValueOf.parse("columns", value) for name, value in said.items()}
+        made = {name: RowExpression.parse("columns", value) for name, value in said.items()}
         names = FieldNames(renamed)
         tables.append(
             ListedTable(subjects=tuple(subjects), options=one, json=ddl, made=made, names=names)
@@ -498,7 +509,7 @@ def _beside(target: TableName, option: str, said: str) -> str:
     table is. Raises ConfigError."""
     if {"{", "}"} & set(said):
         raise ConfigError(f"Option {option!r}: {said} is a template; name a single table.")
-    catalog = in_catalog(said)
+    catalog = parse_catalog_name(said)
     if target.catalog is None:
         if catalog is not None:
             raise ConfigError(
@@ -508,7 +519,7 @@ def _beside(target: TableName, option: str, said: str) -> str:
         return table_path(said)
     if catalog is not None and catalog[0] == target.catalog:
         said = catalog[1]
-    if in_catalog(f"{target.catalog}:{said}") is None:
+    if parse_catalog_name(f"{target.catalog}:{said}") is None:
         raise ConfigError(
             f"Option {option!r}: {said} is not a table of the catalog {target.catalog}, as the "
             "other one is: write namespace.table."

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, open_table
-from jetspark.lakehouse.table import Piece, Table
+from jetspark.lakehouse.table import ScanTask, Table
 from jetspark.nearest import instead
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.lakehouse.options import PREFIX, LakehouseOptions, parse_lakehouse_options
@@ -35,7 +35,7 @@ from jetspark.spark.lakehouse.target import (
 class PiecePartition(InputPartition):
     """The piece that one task reads."""
 
-    piece: Piece
+    piece: ScanTask
 
 
 class LakehouseReader(DataSourceReader):
@@ -59,7 +59,7 @@ class LakehouseReader(DataSourceReader):
                 said = f"{self._options.name} has no column {name!r}"
                 raise ConfigError(f"{said}{instead(name, there)}")
         options = self._options
-        pieces = table.pieces(self._rows.names, options.prune, options.min_partitions)
+        pieces = table.scan_tasks(self._rows.names, options.prune, options.min_partitions)
         return [PiecePartition(one) for one in pieces]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:

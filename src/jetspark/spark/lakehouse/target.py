@@ -26,22 +26,29 @@ from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import CommitConflict, ConfigError, PipelineError, TableError
 from jetspark.lakehouse import formats, quarantine
 from jetspark.lakehouse.batches import (
-    added,
+    append,
     belongs_to,
-    check_has_batches,
+    check_earlier_batches,
     check_name,
     commit_files,
-    gone,
-    made_for,
-    replaced,
-    was_made_for,
+    created_for,
+    overwrite,
+    table_missing,
+    was_created_for,
 )
 from jetspark.lakehouse.misfits import misfit_mask, misfit_reason
-from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, by_table
+from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, files_by_table
+from jetspark.lakehouse.optimistic_commits import commit_with_retries
 from jetspark.lakehouse.partitions import check_partitions
-from jetspark.lakehouse.schemas import WIDER, Differences, check_names, differences
+from jetspark.lakehouse.schemas import WIDENINGS, SchemaDifferences, check_names, compare_schemas
 from jetspark.lakehouse.table import Table
-from jetspark.lakehouse.upserts import DESCRIPTION, as_flags, description_of, remove, staged
+from jetspark.lakehouse.upserts import (
+    WRITE_DESCRIPTION,
+    description_flags,
+    read_description,
+    remove_staged_files,
+    staging_layout,
+)
 from jetspark.reserved_names import BARE_PAYLOAD
 from jetspark.reserved_names import check_names as check_reserved
 from jetspark.spark import task_output
@@ -123,7 +130,7 @@ class Target:
         if storage is None:
             assert options.route is not None  # noqa: S101
             root = replace(options.name, path=options.route.root)
-            storage = formats.storage_of_folder(options.format, root)
+            storage = formats.folder_storage(options.format, root)
         return Layout(quarantine.SCHEMA, folder=folder), storage
 
     @property
@@ -153,12 +160,12 @@ class Target:
             return name, f"There is no value in {name}, which is the table's {what}."
         if quarantine.REASON in row.schema.names:
             reason = row.column(quarantine.REASON)[0].as_py()
-            return quarantine.column_of(reason, self.fields), reason
+            return quarantine.column_of_reason(reason, self.fields), reason
         # Of a user's own DataFrame, whose payloads Spark has decoded.
         payload = row.column("data" if "data" in row.schema.names else CORRUPT).cast(pa.binary())
         _, reasons = _json_decoder(pa.schema(self.fields)).decode(payload)
         reason = reasons[0].as_py() or "The payload does not fit the schema."
-        column = quarantine.column_of(reason, self.fields)
+        column = quarantine.column_of_reason(reason, self.fields)
         return column, reason + framed(payload[0].as_py() or b"")
 
 
@@ -314,7 +321,7 @@ class TaskFiles:
             self._files.add_table(name, *self._target.staging)
             self._known.add(name)
         self.aside += rows.num_rows
-        self._files.write(quarantine.records(rows, why), name)
+        self._files.write(quarantine.quarantine_rows(rows, why), name)
 
     def _refusal(
         self,
@@ -325,7 +332,7 @@ class TaskFiles:
         """The error for the first of records that do not become rows."""
         first = rows.slice(0, 1)
         known = [name for name in quarantine.MESSAGE if name in rows.schema.names]
-        said = quarantine.refusal(first.select(known).to_pylist()[0], why(first))
+        said = quarantine.rejection_message(first.select(known).to_pylist()[0], why(first))
         ways = "Leave such rows out"
         if known == list(quarantine.MESSAGE) or CORRUPT in rows.schema.names:
             ways = (
@@ -377,7 +384,7 @@ class TaskFiles:
             # This batch makes the table, or has made it in an attempt that failed: each attempt has
             # to take the same rows to the same tables.
             is_new = table is None or (
-                self._batch is not None and was_made_for(table, *self._batch)
+                self._batch is not None and was_created_for(table, *self._batch)
             )
             reason = None
             if is_new and self._new >= options.max_new_tables:
@@ -423,8 +430,10 @@ class TaskFiles:
             table = self._tables.pop(name, None)
             if table is None:
                 writer = self._batch or (one.query_name and (one.query_name, 0))
-                numbers = made_for(*writer) if writer else {}
-                table = formats.make_table(one.format, one.name, columns, one.partitions, numbers)
+                txn_versions = created_for(*writer) if writer else {}
+                table = formats.open_or_create_table(
+                    one.format, one.name, columns, one.partitions, txn_versions
+                )
             self._add(name, _prepared(one, columns, table, numbered=True))
             self._known.add(name)
         return name
@@ -461,8 +470,8 @@ class _Sink:
         for one in self._target.listed or (self._target,):
             options = one.options
             named = options.route is None and not options.tables
-            if named and formats.is_gone(options.format, options.name):
-                raise gone(options.name, 0)
+            if named and formats.is_missing(options.format, options.name):
+                raise table_missing(options.name, 0)
         if self._target.completed is not None:
             self._target.check_completed(batch_of_query())
             deque(batches, maxlen=0)
@@ -507,12 +516,12 @@ class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
             if not commits.complete():
                 commits.commit(files, replaces=self._replace)
             return
-        groups = by_table(files)
+        groups = files_by_table(files)
         if options.letters is not None:
             storage = self._target.staging[1]
             records = groups.pop(options.quarantine or "", [])
             options.letters.store(str(uuid4()), read_records(storage, records))
-            remove(storage, records)
+            remove_staged_files(storage, records)
         own = groups.pop("", [])
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             commits_ = [
@@ -528,12 +537,12 @@ class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
         table = formats.open_table(options.format, options.name)
         if (upsert := options.upsert) is None:
             replaces = self._replace and not self._options.is_quarantine(options)
-            commit_files(table, files, replaced if replaces else added)
+            commit_files(table, files, overwrite if replaces else append)
             return
         try:
             commit_files(table, files, upsert)
         finally:
-            remove(table.storage, files)
+            remove_staged_files(table.storage, files)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing to do: readers ignore files without a commit."""
@@ -558,7 +567,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         commits = BatchCommits(self._options, writer, batchId)
         if not commits.complete():
             if self._target.completed is not None:
-                raise gone(self._options.name, batchId)
+                raise table_missing(self._options.name, batchId)
             self._grow(messages)
             retries = sum(one.retries for one in all_answers(messages, Written))
             commits.commit(files, retries)
@@ -570,12 +579,14 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         growth = united(one.growth for one in all_answers(messages, Written))
         if not growth:
             return
-        files, tables = by_table(self._written(messages)[1]), self._target.each
+        files, tables = files_by_table(self._written(messages)[1]), self._target.each
         for name, one in tables.items():
             assert one.storage is not None  # noqa: S101
-            remove(one.storage, files.get(name, ()))
+            remove_staged_files(one.storage, files.get(name, ()))
         if self._options.letters is not None:
-            remove(self._target.staging[1], files.get(self._options.quarantine or "", ()))
+            remove_staged_files(
+                self._target.staging[1], files.get(self._options.quarantine or "", ())
+            )
         grow({name: one.options for name, one in tables.items()}, growth)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -625,10 +636,10 @@ def prepare_for_query(options: LakehouseOptions, rows: Sequence[pa.Schema]) -> T
         if state.planned and not one.adopt:
             table = formats.find_table(one.format, one.name)
             if table is None and (one is options or ledger.last(str(one.name)) != NONE):
-                raise gone(one.name, state.planned)
+                raise table_missing(one.name, state.planned)
             if table is not None and state.query is not None and one is options:
-                check_has_batches(table, state.query, state.planned)
-        with formats.not_gone(one.format, one.name, state.planned or 0):
+                check_earlier_batches(table, state.query, state.planned)
+        with formats.reporting_missing_table(one.format, one.name, state.planned or 0):
             return prepare(one, [columns], table, numbered=True)
 
     if not options.tables:
@@ -674,25 +685,29 @@ def _prepared(
     options: LakehouseOptions, rows: pa.Schema, table: Table | None, *, numbered: bool
 ) -> Target:
     if table is None:
-        table = formats.make_table(options.format, options.name, rows, options.partitions)
+        table = formats.open_or_create_table(options.format, options.name, rows, options.partitions)
     if numbered or options.transaction_id is not None:
-        table.check_numbers_stay()
+        table.check_txn_versions_retained()
     _check_table(options, table)
     if options.keep_versions is not None:
         with suppress(CommitConflict):  # the next batch creates it
             table.keep_versions(options.keep_versions)
-    while (found := _check_rows(options, table, rows)).added or found.changed:
-        with suppress(CommitConflict):
-            if found.added:
-                table.add_columns(found.added)
-            else:
-                table.widen([rows.field(name) for name, _, _ in found.changed])
-        table.refresh()
+    commit_with_retries(table.name, lambda: _evolve(options, table, rows), table.refresh)
     layout = table.layout(options.target_bytes, options.compression)
     if options.made:
-        layout = replace(layout, made={**layout.made, **options.made})
-    layout = layout if options.upsert is None else staged(layout)
+        layout = replace(layout, derived={**layout.derived, **options.made})
+    layout = layout if options.upsert is None else staging_layout(layout)
     return Target(options, rows, layout, table.storage)
+
+
+def _evolve(options: LakehouseOptions, table: Table, rows: pa.Schema) -> None:
+    """Give the table the columns, and the wider types, that rows need. Raises CommitConflict."""
+    while (differences := _check_rows(options, table, rows)).added or differences.changed:
+        if differences.added:
+            table.add_columns(differences.added)
+        else:
+            table.widen([rows.field(name) for name, _, _ in differences.changed])
+        table.refresh()
 
 
 def rows_given(options: LakehouseOptions, schema: types.StructType) -> list[pa.Schema]:
@@ -719,7 +734,7 @@ def check_fit(options: LakehouseOptions, rows: Sequence[pa.Schema]) -> None:
         check_names(rows)
         check_partitions(rows, options.partitions)
         return
-    table.check_numbers_stay()
+    table.check_txn_versions_retained()
     _check_table(options, table)
     _check_rows(options, table, rows)
 
@@ -738,10 +753,10 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
         return
     table = formats.find_table(options.format, options.name)
     if table is not None:
-        table.check_numbers_stay()
+        table.check_txn_versions_retained()
         _check_table(options, table)
         _check_added(options, [name for name in names if name not in table.schema.names])
-        there = {*names, *table.made}
+        there = {*names, *table.generated_columns}
         if options.quarantine is not None or options.on_bad_record == STOP:
             there.add(CORRUPT)  # of a time when bad records were kept in it
         lacking = [name for name in table.schema.names if name not in there]
@@ -775,7 +790,7 @@ def _rows(options: LakehouseOptions, schema: pa.Schema) -> pa.Schema:
         rows = _with_made(options, rows)
     if options.upsert is not None:
         options.upsert.check(rows)
-        rows = options.upsert.with_added(rows)
+        rows = options.upsert.table_schema(rows)
     if options.route is not None:
         options.route.check(str(options.name), rows.names)
         options.route.check_types(str(options.name), rows)
@@ -793,12 +808,12 @@ def _with_made(options: LakehouseOptions, rows: pa.Schema) -> pa.Schema:
 
 def _check_table(options: LakehouseOptions, table: Table) -> None:
     """Raises ConfigError for a table that is not what the options say."""
-    if options.upsert is not None and table.made:
+    if options.upsert is not None and table.generated_columns:
         raise ConfigError(
-            f"{options.name} has generated columns ({', '.join(table.made)}), which deltalake does "
-            "not merge: leave 'keys' out, or write to another table."
+            f"{options.name} has generated columns ({', '.join(table.generated_columns)}), which "
+            "deltalake does not merge: leave 'keys' out, or write to another table."
         )
-    described = description_of(table)
+    described = read_description(table)
     if described is not None and (options.keys, options.history_by) != (
         described["keys"],
         described["history_by"],
@@ -806,8 +821,8 @@ def _check_table(options: LakehouseOptions, table: Table) -> None:
         kind = "are a history of" if described["history_by"] else "replace others with the same"
         raise ConfigError(
             f"The rows of {options.name} {kind} {_listed(described['keys'])}, and these would not: "
-            f"give the options of the query that writes it ({as_flags(described)}, …), write to "
-            f"another table, or remove the table's property {DESCRIPTION}."
+            f"give the options of the query that writes it ({description_flags(described)}, …), "
+            f"write to another table, or remove the table's property {WRITE_DESCRIPTION}."
         )
     wanted = tuple(map(str, options.partitions))
     if options.partition_by is not None and table.partition_by != wanted:
@@ -825,12 +840,12 @@ def _check_added(options: LakehouseOptions, names: Sequence[str]) -> None:
         )
 
 
-def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Differences:
+def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> SchemaDifferences:
     """Columns of the rows that the table lacks, or that are wider there, if it may be changed.
     Raises ConfigError for other differences."""
-    found = differences(table.schema, rows)
+    found = compare_schemas(table.schema, rows)
     check_names(pa.schema([*table.schema, *found.added]))
-    if others := [one for one in found.changed if not (options.evolve and one[1:] in WIDER)]:
+    if others := [one for one in found.changed if not (options.evolve and one[1:] in WIDENINGS)]:
         said = [
             f"{name} is {there} in the table and {here} in the rows" for name, there, here in others
         ]
@@ -838,7 +853,7 @@ def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Dif
             f"{options.name} has other types: {'; '.join(said)}. Cast these columns, or write "
             "to another table."
         )
-    if required := [name for name in found.required if name not in table.made]:
+    if required := [name for name in found.required if name not in table.generated_columns]:
         raise ConfigError(
             f"{options.name} requires {', '.join(required)}, which the rows do not have: add "
             "the missing columns."
