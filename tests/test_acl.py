@@ -35,7 +35,7 @@ from jetspark.full_client import connect
 from jetspark.lakehouse import quarantine
 from jetspark.registry.service import serve_registry
 from jetspark.spark.claims import SOLE_READER
-from jetspark.spark.lakehouse.letters import LetterStream
+from jetspark.spark.lakehouse.dead_letter_sink import DeadLetterSink
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.progress_consumer import ProgressConsumer
@@ -424,7 +424,7 @@ BAD_RECORD = pa.RecordBatch.from_pylist(
 async def test_letters_of_a_quarantine_are_replayed_by_role_dead_letters(guard: Guard) -> None:
     guarded = await filled(guard(Roles().dead_letters("BAD", "S", subjects="s.>")))
     admin = make_options(guarded.server.url, user="admin", password="admin")
-    LetterStream("BAD", admin).store("query", [BAD_RECORD])
+    DeadLetterSink("BAD", admin).store("query", [BAD_RECORD])
     async with guarded.user() as nc:
         dead = await nc.jetstream().dead_letters("BAD")
         assert len(await dead.letters().all()) == 1
@@ -436,7 +436,7 @@ async def test_spark_with_a_quarantine_in_a_stream(guard: Guard) -> None:
     guarded = await filled(guard(Roles().spark_source(["S"], quarantine="BAD")))
     assert read_all(guarded) == 3
     assert read_all(guarded, "s.1") == 1
-    letters = LetterStream("BAD", guarded.options())
+    letters = DeadLetterSink("BAD", guarded.options())
     letters.check()
     for _ in range(2):  # the second one proves that the letter is there
         letters.store("query", [BAD_RECORD])

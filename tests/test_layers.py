@@ -416,8 +416,9 @@ WITHOUT = [
     ("deltalake", f"{TABLES}iceberg"),
     (
         "google openlineage opentelemetry sqlglot",
-        f"{TABLES}delta jetspark.lakehouse.iceberg jetspark.spark.source jetspark.spark.direct "
-        "jetspark.cli.ingest jetspark.cli.run jetspark.full_client jetspark.blocking",
+        f"{TABLES}delta jetspark.lakehouse.iceberg jetspark.spark.source "
+        "jetspark.spark.task_writes jetspark.cli.ingest jetspark.cli.run jetspark.full_client "
+        "jetspark.blocking",
     ),
 ]
 """Libraries, and what does without them. Of the first ones nothing else is loaded yet."""

@@ -12,8 +12,8 @@ from jetspark.codecs.ddl import check_fields
 from jetspark.codecs.decoding import Decoding, Format
 from jetspark.errors import ConfigError
 from jetspark.reserved_names import check_names, is_reserved, rejection_reason
+from jetspark.spark.derived_columns import FLAGS, derived_columns
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.made_columns import FLAGS, made_columns
 
 OURS = ["_jetspark_files", "_JetSpark_Files", "_jetſpark_files", "_jetspark", "_corrupt_record"]
 THEIRS = ["jetspark", "files", "_files", "x_jetspark_files", "data"]
@@ -78,7 +78,7 @@ def test_the_found_schema_of_json_leaves_reserved_fields_out() -> None:
 def test_no_derived_column_has_a_reserved_name() -> None:
     def made(items: list[str], rest: str | None) -> None:
         there = ["subject", "data"]
-        made_columns(items, rest, there=there, schema="a INT", said=FLAGS)
+        derived_columns(items, rest, there=there, schema="a INT", said=FLAGS)
 
     made(["site=subject[1]"], "others")
     for items, rest in ((["_jetspark_files=subject[1]"], None), ([], "_jetspark_files")):

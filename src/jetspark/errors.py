@@ -50,7 +50,7 @@
      ├─ PipelineError                      a Spark query that we ran failed
      ├─ TableError                         a commit to a Delta or Iceberg table that cannot be made
      │   ├─ CommitConflict                 another commit came first
-     │   └─ SchemaGrown                    it has new columns, with which the query begins again
+     │   └─ SchemaEvolved                    it has new columns, with which the query begins again
      ├─ SchemaNotFoundError                a registry does not have a schema of payloads
      ├─ RegistryError                      a registry is out of reach, or does not let us in
      └─ JetStreamError                     everything JetStream answers or implies
@@ -458,7 +458,7 @@ class CommitConflict(TableError):
     """Another commit to the table came first; this one changed nothing."""
 
 
-class SchemaGrown(TableError):
+class SchemaEvolved(TableError):
     """The table has got columns for new fields, and the batch is not written: its query is started
     again, with the columns of the table."""
 

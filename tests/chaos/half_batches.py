@@ -34,14 +34,14 @@ from jetspark.errors import JetsparkError
 from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import TableName
-from jetspark.spark.lakehouse import commits, listed, target
+from jetspark.spark.lakehouse import batch_commits, template_tables, writers
 from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
-from jetspark.spark.lakehouse.target import (
-    LakehouseStreamWriter,
-    TaskFiles,
-    Written,
-    prepare_for_query,
-)
+from jetspark.spark.lakehouse.table_preparation import prepare_for_query
+from jetspark.spark.lakehouse.target import Target
+from jetspark.spark.lakehouse.task_files import TaskFiles
+from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
+from jetspark.spark.table_rows import split_by_table
+from jetspark.spark.task_output import TaskCommit
 
 _QUERY = "00000000-0000-0000-0000-000000000001"
 _PER_BATCH = 12
@@ -187,11 +187,14 @@ class Scene:
             sink |= listed_option(tables)
         options = parse_lakehouse_options(self.format, sink).for_streaming()
         schema, rows = _rows(setup, batch)
-        with patch.object(target, "batch_of_query", lambda: (_QUERY, batch)):
+        with (
+            patch.object(template_tables, "batch_of_query", lambda: (_QUERY, batch)),
+            patch.object(writers, "batch_of_query", lambda: (_QUERY, batch)),
+        ):
             columns = [schema] * (1 + len(options.tables))
             prepared = prepare_for_query(options, columns)
-            answers: list[Any] = [Written(_QUERY, ())]
-            if prepared.completed is None:
+            answers: list[Any] = [TaskCommit(_QUERY)]
+            if prepared.completed_batch is None:
                 answers = [
                     _task(prepared, rows.take(list(range(task, rows.num_rows, setup.tasks))))
                     for task in range(setup.tasks)
@@ -225,14 +228,14 @@ class Scene:
             yield log.parent.name, open_table(self.format, TableName(path=str(log.parent)))
 
 
-def _task(prepared: target.Target, rows: pa.RecordBatch) -> Written:
+def _task(prepared: Target, rows: pa.RecordBatch) -> TaskCommit:
     files = TaskFiles(prepared)
     if tables := prepared.options.tables:
-        for number, part in listed.divided(rows, tables):
+        for number, part in split_by_table(rows, tables):
             files.write(part, number)
     else:
         files.write(rows)
-    return Written(_QUERY, files.close(), files.growth)
+    return TaskCommit(_QUERY, files.close())
 
 
 def _rows(setup: Setup, batch: int) -> tuple[pa.Schema, pa.RecordBatch]:
@@ -280,7 +283,10 @@ def _failing_after(number: int) -> Iterator[Callable[[], int]]:
         done += 1
         return real(*given, **named)
 
-    with patch.object(commits, "commit_batch", commit), patch.object(commits, "AT_A_TIME", 1):
+    with (
+        patch.object(batch_commits, "commit_batch", commit),
+        patch.object(batch_commits, "MAX_CONCURRENT_COMMITS", 1),
+    ):
         yield lambda: done
 
 

@@ -213,7 +213,7 @@ def test_ingest_follows_until_it_is_stopped_amid_its_batches_and_no_row_is_lost_
     assert code == 0, err
     assert column("delta", table, "seq") == once(count)
     query = read_checkpoint(str(checkpoint)).query
-    written = TableLedger(str(checkpoint), query or "").written
+    written = TableLedger(str(checkpoint), query or "").totals
     assert written is not None
     assert written.rows == count  # what Prometheus gets, over both runs
 

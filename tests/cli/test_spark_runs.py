@@ -138,7 +138,7 @@ def test_before_the_first_batch_is_done_the_line_says_what_is_under_way(
     query = Query(2, first=9)
     query.status = {"message": "Processing new data"}
     read = iter([0, 617])
-    monkeypatch.setattr(Watch, "_rows_under_way", lambda _, query: next(read))
+    monkeypatch.setattr(Watch, "_rows_in_progress", lambda _, query: next(read))
     run(query)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "planning the first batch"
@@ -150,7 +150,7 @@ def test_what_a_stopped_first_batch_had_read_is_said(monkeypatch: pytest.MonkeyP
         def check(self) -> None:
             raise StopRequested(signal.SIGINT)
 
-    monkeypatch.setattr(Watch, "_rows_under_way", lambda _, query: 617)
+    monkeypatch.setattr(Watch, "_rows_in_progress", lambda _, query: 617)
     watch = Watch(Outcome(quiet=True))
     assert watch.stop_sentence == "Stopped; the same command goes on from here."
     with pytest.raises(StopRequested):
@@ -168,7 +168,7 @@ def test_spark_is_not_asked_for_figures_that_nobody_sees(monkeypatch: pytest.Mon
     def ask(watch: Watch, query: object) -> int:
         pytest.fail("no line is due")
 
-    monkeypatch.setattr(Watch, "_rows_under_way", ask)
+    monkeypatch.setattr(Watch, "_rows_in_progress", ask)
     query = Query(5, first=9)
     query.status = {"message": "Processing new data"}
     run(query)

@@ -22,7 +22,7 @@ from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.field_names import FieldNames
 from jetspark.codecs.unknown_fields import known_fields, new_columns, rest_of
-from jetspark.spark.lakehouse.growth import Growth
+from jetspark.spark.lakehouse.schema_evolution import SchemaChange
 
 _ROWS = 100
 _DEEP = 5_000
@@ -84,11 +84,11 @@ def _wrong(
         reasons = found.column(REASON).to_pylist()
         wrong += [f"row {at}" for at in good if (numbers[at], reasons[at]) != (at, None)]
         known = known_fields(decoding.schema.text)
-        growth, shape = Growth(), Shape()
+        growth, shape = SchemaChange(), Shape()
         for row in rows:
             rest = rest_of(row, known)
             pa.array([rest], pa.string())
-            growth.note([new_columns(row, known, decoding.names)], FieldNames().taken)
+            growth.add_fields([new_columns(row, known, decoding.names)], FieldNames().taken)
             shape.add(row)
         if ddl := shape.schema()[0]:
             sample = Decoding.make("json", schema=ddl).decoder().of(batch.slice(0, 1))

@@ -20,8 +20,9 @@ from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.generated import Generated
 from jetspark.lakehouse.new_files import NewFile, write_files
 from jetspark.lakehouse.table import Table, TableName
+from jetspark.spark.lakehouse.dataframe_columns import written_schemas
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.target import check_columns, check_fit, rows_given
+from jetspark.spark.lakehouse.table_preparation import check_columns, check_fit
 
 START = datetime(1969, 12, 31, 22, 59, 59, 999999, tzinfo=UTC)
 GIVEN = pa.schema(
@@ -179,10 +180,10 @@ def test_rows_need_not_have_what_is_made_of_them(tmp_path: Path) -> None:
     rows = StructType().add("id", LongType()).add("name", StringType()).add("at", TimestampType())
     options = parse_lakehouse_options(Format.DELTA, {"path": str(tmp_path / "t")})
     check_columns(options, rows.names)
-    check_fit(options, rows_given(options, rows))
+    check_fit(options, written_schemas(options, rows))
     more = rows.add("day", DateType()).add("hour", IntegerType())
-    check_fit(options, rows_given(options, more))
-    with pytest.raises(ConfigError, match="has the column at, which these rows lack"):
+    check_fit(options, written_schemas(options, more))
+    with pytest.raises(ConfigError, match="The rows have no column at, as"):
         check_columns(options, ["id", "name"])
     merging = parse_lakehouse_options(Format.DELTA, {"path": str(tmp_path / "t"), "keys": "id"})
     with pytest.raises(ConfigError, match=r"generated columns \(day, .*does not merge"):

@@ -14,8 +14,9 @@ from tests.lakehouse.conftest import written
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.history import History
+from jetspark.spark.lakehouse.dataframe_columns import written_schemas
 from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
-from jetspark.spark.lakehouse.target import prepare, rows_given
+from jetspark.spark.lakehouse.table_preparation import prepare
 
 if TYPE_CHECKING:
     from tests.lakehouse.conftest import Place
@@ -77,7 +78,7 @@ def test_rows_of_another_kind_are_refused(place: Place, options: dict[str, str])
     def options_of(given: dict[str, str]) -> LakehouseOptions:
         return parse_lakehouse_options(place.format, given).for_batch()
 
-    columns = rows_given(options_of(same), rows)
+    columns = written_schemas(options_of(same), rows)
     prepare(options_of(same), columns)
     given = {"path": str(place.folder), **options}
     with pytest.raises(ConfigError, match="are a history of id"):

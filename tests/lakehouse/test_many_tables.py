@@ -18,7 +18,7 @@ from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.formats import Format, find_table
 from jetspark.lakehouse.table import Table
-from jetspark.spark.lakehouse import commits
+from jetspark.spark.lakehouse import batch_commits
 from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_what_an_attempt_has_committed_is_there_once_after_the_next(
         writer.commit([writer.write(iter([batch(*rows)])) for rows in TASKS])
 
     with monkeypatch.context() as patch:
-        patch.setattr(commits, "commit_batch", commit)
+        patch.setattr(batch_commits, "commit_batch", commit)
         with pytest.raises(TableError, match="cannot be written"):
             attempt()
     attempt()

@@ -47,8 +47,10 @@ from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.partitions import PartitionBy, join_partitions, parse_partitions
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.lakehouse.upserts import Upsert
+from jetspark.spark.lakehouse.dataframe_columns import written_schemas
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.target import TaskFiles, prepare, rows_given
+from jetspark.spark.lakehouse.table_preparation import prepare
+from jetspark.spark.lakehouse.task_files import TaskFiles
 
 ASC, DESC = SortDirection.ASC, SortDirection.DESC
 FIRST, LAST = NullOrder.NULLS_FIRST, NullOrder.NULLS_LAST
@@ -388,10 +390,10 @@ def test_a_delta_table_has_columns_in_place_of_days_and_hours(tmp_path: Path) ->
     options = {"path": str(tmp_path / "t"), "partitionBy": "day(at), hour(at), name"}
     parsed = parse_lakehouse_options(Format.DELTA, options)
     for number in range(2):
-        target = pickle.loads(pickle.dumps(prepare(parsed, rows_given(parsed, ROWS))))
+        target = pickle.loads(pickle.dumps(prepare(parsed, written_schemas(parsed, ROWS))))
         files = TaskFiles(target)
         files.write(batch(number * 10, number * 10 + 10).select(["n", "name", "at"]))
-        commit_files(open_table(Format.DELTA, parsed.name), files.close())
+        commit_files(open_table(Format.DELTA, parsed.name), files.close().files)
     table = open_table(Format.DELTA, parsed.name)
     assert table.partition_by == ("at_day", "at_hour", "name")
     found = by_duckdb("delta", tmp_path / "t", 'SELECT n, "at", at_day, at_hour FROM t ORDER BY n')

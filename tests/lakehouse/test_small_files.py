@@ -17,8 +17,11 @@ from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.delta import REWRITE_CLAIM
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.small_files import due_file_size, merge_small_files
+from jetspark.spark.lakehouse.dataframe_columns import written_schemas
 from jetspark.spark.lakehouse.options import parse_lakehouse_options, when_following
-from jetspark.spark.lakehouse.target import LakehouseStreamWriter, Written, prepare, rows_given
+from jetspark.spark.lakehouse.table_preparation import prepare
+from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
+from jetspark.spark.task_output import TaskCommit, TaskOutput
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,12 +125,12 @@ def test_a_query_merges_what_its_batches_have_added(place: Place, tmp_path: Path
     given = {"path": str(place.folder), "compactEvery": "4", "partitionBy": "kind"}
     options = parse_lakehouse_options(place.format, given).for_streaming()
     rows = StructType([StructField("n", LongType()), StructField("kind", StringType())])
-    target = prepare(options, rows_given(options, rows))
+    target = prepare(options, written_schemas(options, rows))
     for batch in range(12):
         files = written(place.open(), batch * 10, batch * 10 + 10)
         for _ in range(2):  # the second time it is there
             writer = LakehouseStreamWriter(options, target, replace=False)
-            writer.commit([Written("q", files)], batch)
+            writer.commit([TaskCommit("q", TaskOutput(tuple(files)))], batch)
     assert place.open().facts().files < 12
     assert place.column("n") == Counter(range(120))
 

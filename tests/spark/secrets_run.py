@@ -17,7 +17,7 @@ from urllib.request import urlopen
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from jetspark.spark import direct
+from jetspark.spark import task_writes
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.queries import start_query
 from jetspark.spark.session import close_session, local_session
@@ -100,7 +100,7 @@ def work(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
 
 def ingest(spark: SparkSession, folder: Path, options: dict[str, str], secret: str) -> None:
     """Into a table, whose tasks seal what they report with this secret."""
-    vars(direct)["make_secret"] = lambda: secret
+    vars(task_writes)["make_secret"] = lambda: secret
     options = options | {"startingOffsets": "earliest"}
     job = Ingest(options=options, to=str(folder.parent / "table"))
     query = job.start(spark)

@@ -16,8 +16,9 @@ from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.new_files import encode_new_file, write_files
 from jetspark.lakehouse.table import TableName
-from jetspark.spark.lakehouse.commits import BatchCommits, PendingBatch, PendingLetters
+from jetspark.spark.lakehouse.batch_commits import BatchCommits
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
+from jetspark.spark.lakehouse.pending_batch import PendingBatch, PendingDeadLetters
 
 pytestmark = pytest.mark.tables
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -33,7 +34,7 @@ def written(path: Path, rows: int) -> Any:
 
 
 def of_letters(batch: PendingBatch, victim: Path, files: Any) -> None:
-    batch.letters = PendingLetters(
+    batch.dead_letters = PendingDeadLetters(
         "stream:X",
         Format.DELTA,
         str(victim),

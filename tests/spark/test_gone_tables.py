@@ -16,9 +16,9 @@ from jetspark.errors import ConfigError, PipelineError, TableError
 from jetspark.lakehouse.formats import Format, find_table, open_or_create_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.lakehouse import commits, target
+from jetspark.spark.lakehouse import batch_commits, writers
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
-from jetspark.spark.lakehouse.target import LakehouseStreamWriter
+from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
 from jetspark.spark.pipeline import check_tables
 from jetspark.spark.pipeline_file import read_pipeline
 
@@ -59,7 +59,7 @@ class Query:
 
 @pytest.fixture
 def query(format_: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Query:
-    monkeypatch.setattr(target, "needed_query_id", lambda: "q")
+    monkeypatch.setattr(writers, "needed_query_id", lambda: "q")
     found = Query(format_, tmp_path)
     found.run(0)
     return found
@@ -115,7 +115,9 @@ def test_a_first_batch_that_is_run_again_creates_its_table_but_not_its_checkpoin
         shutil.rmtree(query.table)
     query.plan(0)
     shutil.rmtree(query.table)
-    with pytest.raises(TableError, match=r"_checkpoint has gone: .*lake, while this query used it"):
+    with pytest.raises(
+        TableError, match=r"_checkpoint no longer exists: .*lake, while this query used it"
+    ):
         query.writer()
     assert not query.table.exists()
 
@@ -139,7 +141,7 @@ def test_a_table_that_is_removed_while_its_library_works_has_gone(
         if fails:
             raise LookupError("_internal.DeltaError: no such file")
 
-    monkeypatch.setattr(commits, "commit_batch", commit)
+    monkeypatch.setattr(batch_commits, "commit_batch", commit)
     with pytest.raises(TableError, match=r"lake has gone with this query's batch 0: it was remov"):
         writer.commit([message], 1)
 

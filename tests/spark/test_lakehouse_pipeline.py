@@ -116,7 +116,7 @@ quarantineTable = "{folder}/{name}_aside"
         query.awaitTermination(300)
         done = Progress()
         done.update(query)
-        figures[one] = (done.rows, done.aside)
+        figures[one] = (done.rows, done.quarantined)
     assert figures == {"tasks": (91, 3), "noop": (94, 0)}
     columns = "SELECT seq, region, n, day, site, others FROM t ORDER BY 1"
     for table in ("eu", "us"):

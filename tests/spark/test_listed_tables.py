@@ -24,21 +24,22 @@ from tests.support.tasks import Task
 
 import jetspark.spark.pipeline as pipelines
 from jetspark.bulk import arrow
-from jetspark.errors import PipelineError, SchemaGrown, TableError
+from jetspark.errors import PipelineError, SchemaEvolved, TableError
 from jetspark.lakehouse import batches
 from jetspark.lakehouse.formats import Format
 from jetspark.server import NatsServer
 from jetspark.spark.checkpoints import CheckpointState
-from jetspark.spark.lakehouse import commits, target
-from jetspark.spark.lakehouse.growth import Growth
+from jetspark.spark.lakehouse import batch_commits, table_preparation
 from jetspark.spark.lakehouse.options import (
     LakehouseOptions,
     listed_option,
     parse_lakehouse_options,
 )
-from jetspark.spark.lakehouse.target import LakehouseStreamWriter, Written
+from jetspark.spark.lakehouse.schema_evolution import SchemaChange
+from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
 from jetspark.spark.query_progress import Progress
-from jetspark.spark.retry_quarantine import Tried
+from jetspark.spark.retry_quarantine import ReprocessResult
+from jetspark.spark.task_output import TaskCommit
 
 pytestmark = pytest.mark.tables
 
@@ -78,13 +79,13 @@ def test_a_batch_that_was_not_committed_to_the_second_table_adds_each_row_once(
             raise TableError("The storage is away.")
         return batches.commit_batch(table, *arguments, **named)
 
-    monkeypatch.setattr(commits, "commit_batch", fail_once)
+    monkeypatch.setattr(batch_commits, "commit_batch", fail_once)
 
     def attempt() -> None:
         """The tasks' part, too, as Spark runs a batch again."""
         task = Task(options)
         task.write(rows("a.x", "b.x", "c", "a.y"))
-        writer.commit([Written("query", task.files.close())], 0)
+        writer.commit([TaskCommit("query", task.files.close())], 0)
 
     with pytest.raises(TableError, match="is away"):
         attempt()
@@ -110,7 +111,7 @@ def test_tables_that_grow_get_each_row_once_wherever_the_batch_ends(
         task = Task(options)
         task.write(batch)
         writer = LakehouseStreamWriter(options, task.target, replace=False)
-        writer.commit([Written("query", task.files.close(), task.files.growth)], 0)
+        writer.commit([TaskCommit("query", task.files.close())], 0)
 
     def seqs(name: str) -> Counter[Any]:
         return column(format_, tmp_path / name, "seq")
@@ -118,7 +119,7 @@ def test_tables_that_grow_get_each_row_once_wherever_the_batch_ends(
     options = replace(options, rest=str(tmp_path / "rest"))
     away = ["grow", "commit"]
 
-    def apply(growth: Growth, table: Any) -> str:
+    def apply(growth: SchemaChange, table: Any) -> str:
         if str(table.name).endswith("b") and "grow" in away:
             away.remove("grow")
             raise TableError("The storage is away.")
@@ -130,12 +131,12 @@ def test_tables_that_grow_get_each_row_once_wherever_the_batch_ends(
             raise TableError("The storage is away.")
         return batches.commit_batch(table, *arguments, **named)
 
-    real = Growth.apply
-    monkeypatch.setattr(Growth, "apply", apply)
-    monkeypatch.setattr(commits, "commit_batch", commit)
+    real = SchemaChange.apply
+    monkeypatch.setattr(SchemaChange, "apply", apply)
+    monkeypatch.setattr(batch_commits, "commit_batch", commit)
     with pytest.raises(TableError, match="is away"):
         attempt()
-    with pytest.raises(SchemaGrown, match="/b: the columns more were added to it"):
+    with pytest.raises(SchemaEvolved, match="/b: the columns more were added to it"):
         attempt()
     assert (seqs("a"), seqs("b")) == (Counter(), Counter())
     with pytest.raises(TableError, match="is away"):
@@ -161,12 +162,12 @@ def test_a_table_that_has_lost_rows_is_not_made_anew(
 ) -> None:
     options = options_of("delta", tmp_path, checkpointLocation=str(tmp_path / "chk"))
     states = [CheckpointState("q", planned=0)]
-    monkeypatch.setattr(target, "read_checkpoint", lambda _: states[-1])
+    monkeypatch.setattr(table_preparation, "read_checkpoint", lambda _: states[-1])
     task = Task(options)
     (tmp_path / "chk").mkdir()
     task.write(rows("a.x"))
     writer = LakehouseStreamWriter(options, task.target, replace=False)
-    writer.commit([Written("q", task.files.close())], 0)
+    writer.commit([TaskCommit("q", task.files.close())], 0)
     states.append(CheckpointState("q", planned=1))
     shutil.rmtree(tmp_path / "b")  # it has lost nothing
     Task(options)
@@ -235,7 +236,7 @@ def test_one_reading_fills_tables_of_different_schemas(
     query.awaitTermination(300)
     done = Progress()
     done.update(query)
-    assert done.rows + done.aside == len(messages)
+    assert done.rows + done.quarantined == len(messages)
     found = {
         table: by_duckdb("delta", tmp_path / "tasks" / table, f"SELECT {columns} FROM t ORDER BY 1")
         for table, columns in {
@@ -267,8 +268,8 @@ path = "{tmp_path}/tasks/others"
     mended_pipeline = pipeline_of(admin.url, name, tmp_path, mended)
     aside = str(tmp_path / "tasks" / "aside")
     assert pipelines.sink_of_quarantine(mended_pipeline, aside) == "tasks"
-    tried = pipelines.try_again(mended_pipeline, "tasks")
-    assert tried == Tried(added=2, there=0, left=left - 2)
+    tried = pipelines.reprocess(mended_pipeline, "tasks")
+    assert tried == ReprocessResult(added=2, already_present=0, remaining=left - 2)
     assert column("delta", tmp_path / "tasks" / "others", "data") == Counter([b"{}"])
     (row,) = by_duckdb(
         "delta", tmp_path / "tasks" / "orders", "SELECT id, site, others FROM t WHERE seq = 41"

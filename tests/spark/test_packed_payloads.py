@@ -20,9 +20,9 @@ from tests.support.streams import Admin
 
 from jetspark.blocking import connect
 from jetspark.spark.infer_schema import infer
-from jetspark.spark.pipeline import check_queries, check_tables, start, try_again
+from jetspark.spark.pipeline import check_queries, check_tables, reprocess, start
 from jetspark.spark.replay import Replay
-from jetspark.spark.retry_quarantine import Tried
+from jetspark.spark.retry_quarantine import ReprocessResult
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 
@@ -110,7 +110,7 @@ def test_a_bad_record_is_the_message_as_it_came_and_becomes_a_row_later(lake: Pa
     mended = lake.job("mended", json_schema="id STRING", rest_column="rest", quarantine=aside)
     lake.ingest("mended", {"startingOffsets": "7"}, json_schema="id STRING", rest_column="rest")
     mended.check_rows()
-    assert mended.try_again() == Tried(added=4, there=0, left=1)
+    assert mended.reprocess() == ReprocessResult(added=4, already_present=0, remaining=1)
     found = [(row["id"], row["rest"]) for row in lake.rows("mended")]
     assert found == [
         ("two", '{"more":[1]}'), ("z", None), ("s", None), ("plain", None), ("7", '{"more":"x"}')
@@ -212,8 +212,8 @@ def test_tables_of_a_list_unpack_their_json_and_keep_messages_as_they_came(
     assert lake.as_sent(f"{sink}/aside") == left
     sinks = LIST.format(ddl="note STRING", **parts)
     mended = pipeline_of(lake.admin.url, name, lake.folder, sinks, options=options)
-    tried = try_again(mended, sink)
-    assert tried == Tried(added=1, there=0, left=1)
+    tried = reprocess(mended, sink)
+    assert tried == ReprocessResult(added=1, already_present=0, remaining=1)
     assert [row["note"] for row in lake.rows(f"{sink}/b")] == ["n"]
 
 

@@ -19,11 +19,11 @@ from tests.support.lake import Lake
 from tests.support.streams import Admin
 
 from jetspark.lakehouse.formats import Format
-from jetspark.spark.direct import DirectDataSource
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.retry_quarantine import Tried
+from jetspark.spark.retry_quarantine import ReprocessResult
 from jetspark.spark.source import JetStreamDataSource
-from jetspark.spark.table_rows import RowsOf
+from jetspark.spark.table_rows import RowSpec
+from jetspark.spark.task_writes import DirectDataSource
 from jetspark.spark.versions import HAS_LIMITS
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
@@ -82,7 +82,7 @@ def test_avro_becomes_the_same_rows_in_the_source_and_in_a_table(
     decode = {"decode": "avro", "schemaFile": str(tmp_path / "order.avsc")}
     aside = str(tmp_path / "bad")
     done = lake.ingest("direct", decode, quarantine=aside)
-    assert (done.rows, done.aside) == (17, 3)
+    assert (done.rows, done.quarantined) == (17, 3)
     good = [number for number in range(20) if number not in (7, 11, 15)]
     names = [*TYPES]
     found = [{name: row[name] for name in names} for row in lake.rows("direct")]
@@ -110,13 +110,13 @@ def test_what_was_put_aside_becomes_rows_with_a_mended_schema(lake: Lake, tmp_pa
     fill(lake, written(OLD, {"a": 1}), written(texts, {"b": "one"}), b"")
     aside = str(tmp_path / "aside")
     done = lake.ingest("rows", {"decode": "avro", "schema": json.dumps(OLD)}, quarantine=aside)
-    assert (done.rows, done.aside) == (1, 2)
+    assert (done.rows, done.quarantined) == (1, 2)
     options = {"stream": "retried", "decode": "avro", "schema": json.dumps(texts)}
     to = str(tmp_path / "rows")
     job = Ingest(options=options, to=to, quarantine=aside, merge_schema=True)
     job.check_rows()
     job.look_at_records()
-    assert job.try_again() == Tried(added=1, there=0, left=1)
+    assert job.reprocess() == ReprocessResult(added=1, already_present=0, remaining=1)
     found = [(row["seq"], row["a"], row["b"]) for row in lake.rows("rows")]
     assert sorted(found) == [(1, 1, None), (2, None, "one")]
 
@@ -144,7 +144,7 @@ def test_each_writer_s_version_comes_from_a_registry_and_the_table_has_the_lates
         "orders", decode | {"schemaName": "orders-value"}, quarantine=str(tmp_path / "others")
     )
     http.close()
-    assert (done.rows, done.aside) == (3, 1)
+    assert (done.rows, done.quarantined) == (3, 1)
     rows = [(row["b"], row["a"]) for row in lake.rows("orders")]
     assert rows == [("none", 1), ("x", 2), ("none", 1)]
     assert [row["reason"] for row in lake.rows("others")] == ["a is string, not long."]
@@ -214,7 +214,7 @@ def test_what_is_sent_to_tasks_can_be_sent_after_the_driver_has_used_it(
     source = JetStreamDataSource(given)
     table = {"path": str(tmp_path / "table"), "taskRows": f"[{source.schema().json()}]"}
     into = {f"into.sink.{name}": value for name, value in table.items()}
-    into |= {"into.format": "delta", "into.rows": RowsOf(("schema", None), {}).dump()}
+    into |= {"into.format": "delta", "into.rows": RowSpec("schema").dump()}
     into["into.sink.checkpointLocation"] = "s3://elsewhere/checkpoint"
     send: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
     for one in (source, DirectDataSource({**given, **into})):

@@ -1,4 +1,4 @@
-"""Records that were put aside become rows once, wherever a run is killed; no Spark is started."""
+"""Quarantined records become rows once, wherever a run is killed; no Spark is started."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import retry_quarantine, table_rows
 from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
-from jetspark.spark.lakehouse.target import prepare
+from jetspark.spark.lakehouse.table_preparation import prepare
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.retry_quarantine import Tried
-from jetspark.spark.table_rows import RowsOf
+from jetspark.spark.retry_quarantine import ReprocessResult
+from jetspark.spark.table_rows import RowSpec
 
 pytestmark = pytest.mark.tables
 
@@ -69,18 +69,20 @@ class Place:
             table, write_files(table.layout(10**8, "zstd"), table.storage, "part-1", [batch])
         )
 
-    def try_again(self, between: Callable[[], None] = lambda: None, **decode: str) -> Tried:
+    def reprocess(
+        self, between: Callable[[], None] = lambda: None, **decode: str
+    ) -> ReprocessResult:
         """`between`: while records are read; `decode`: further options of the source."""
         source, how = self._how(**decode)
 
-        def rows_by_table(*of: Any) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+        def build_rows(*of: Any) -> Iterator[tuple[int | None, pa.RecordBatch]]:
             between()
-            yield from table_rows.rows_by_table(*of)
+            yield from table_rows.build_rows(*of)
 
-        with patch.object(retry_quarantine, "rows_by_table", rows_by_table):
-            return retry_quarantine.try_again(self.options, source, how)
+        with patch.object(retry_quarantine, "build_rows", build_rows):
+            return retry_quarantine.reprocess(self.options, source, how)
 
-    def _how(self, **decode: str) -> tuple[SourceOptions, RowsOf]:
+    def _how(self, **decode: str) -> tuple[SourceOptions, RowSpec]:
         """How payloads become rows, in a list as each of its tables says."""
         given = {
             "stream": "retried",
@@ -90,7 +92,7 @@ class Place:
         } | decode
         if self.options.tables:
             given = {"stream": "retried"}
-        return parse_options(given), RowsOf(("json", given.get("schema")), {})
+        return parse_options(given), RowSpec("json", given.get("schema"))
 
     def found(self, name: str) -> list[dict[str, Any]]:
         return by_us(self.format, self.folder / name)
@@ -117,14 +119,14 @@ def test_what_fits_becomes_rows_and_the_rest_stays_with_its_new_reason(
     place = Place(tmp_path, format_)
     place.put_aside({"n": 1}, {"n": "two"}, {"n": 3, "site": "é"})
     place.put_aside({"n": 1})  # the same message, of another query
-    tried = place.try_again()
-    assert (tried.added, tried.there, tried.left) == (2, 0, 1)
+    tried = place.reprocess()
+    assert (tried.added, tried.already_present, tried.remaining) == (2, 0, 1)
     assert place.rows() == Counter([1, 3])
     assert [(row["n"], row["site"]) for row in place.found("rows")] == [(1, None), (3, "é")]
     assert place.aside() == {2: 'n: "two" is not a BIGINT.'}
     (left,) = place.found("aside")
     assert (left["data"], left["column"], left["subject"]) == (b'{"n": "two"}', "n", "s")
-    assert place.try_again() == Tried(0, 0, 1)
+    assert place.reprocess() == ReprocessResult(0, 0, 1)
     assert place.rows() == Counter([1, 3])
 
 
@@ -160,13 +162,13 @@ def test_a_run_that_is_killed_at_a_commit_adds_nothing_twice(
     lake = Place(tmp_path, format_, to)
     lake.put_aside(*({"n": index, "site": "ab"[index % 2]} for index in range(6)), {"n": "x"})
     with killed(monkeypatch, killed_at, after=bool(after)):
-        lake.try_again()
+        lake.reprocess()
     lake.put_aside({"n": 8, "site": "a"}, first=8)  # meanwhile, by the query
-    lake.try_again(framing="confluent")  # nothing fits
-    lake.try_again()
+    lake.reprocess(framing="confluent")  # nothing fits
+    lake.reprocess()
     assert lake.rows("rows", "all/a", "all/b") == Counter([*range(1, 7), 8])
     assert lake.aside() == {7: 'n: "x" is not a BIGINT.'}
-    assert lake.try_again() == Tried(0, 0, 1)
+    assert lake.reprocess() == ReprocessResult(0, 0, 1)
 
 
 def test_of_two_runs_at_the_same_time_one_adds_the_rows(tmp_path: Path, format_: Format) -> None:
@@ -174,10 +176,10 @@ def test_of_two_runs_at_the_same_time_one_adds_the_rows(tmp_path: Path, format_:
     place.put_aside({"n": 1}, {"n": 2})
 
     def other() -> None:
-        assert place.try_again().added == 2
+        assert place.reprocess().added == 2
 
-    with pytest.raises(TableError, match=r"Another run tries the records of .*aside"):
-        place.try_again(between=other)
+    with pytest.raises(TableError, match=r"Another run reprocesses the records of .*aside"):
+        place.reprocess(between=other)
     assert place.rows() == Counter([1, 2])
     assert place.aside() == {}
 
@@ -186,14 +188,14 @@ def test_rows_with_keys_are_merged_in_their_order(tmp_path: Path, format_: Forma
     place = Place(tmp_path, format_, keys="n", sequenceBy="seq")
     place.put_aside({"n": 1}, {"n": 2})
     place.put_aside({"n": 1}, first=3)
-    assert place.try_again().added == 3
+    assert place.reprocess().added == 3
     assert place.rows() == Counter([2, 3])
     place.put_aside({"n": 1}, first=1)
-    assert place.try_again().added == 1
+    assert place.reprocess().added == 1
     assert place.rows() == Counter([2, 3])
     unordered = Place(tmp_path / "other", format_, keys="n")
     with pytest.raises(ConfigError, match="'keys' needs 'sequenceBy'"):
-        unordered.try_again()
+        unordered.reprocess()
 
 
 KEYED: dict[str, dict[str, str]] = {
@@ -211,11 +213,11 @@ def test_records_are_written_as_the_table_says_that_its_rows_are(
 ) -> None:
     place = Place(tmp_path, format_, **KEYED[how])
     place.put_aside({"n": 1, "site": "here"}, {"n": 2, "site": "here"})
-    place.try_again()
+    place.reprocess()
     plain = {"path": str(tmp_path / "rows"), "quarantineTable": str(tmp_path / "aside")}
     place.options = retry_quarantine.as_written(parse_lakehouse_options(format_, plain))
     place.put_aside({"n": 1, "site": "gone"}, {"n": 3}, first=10)
-    assert place.try_again().added == 2
+    assert place.reprocess().added == 2
     found = sorted((row["n"], row["seq"], row.get("valid_from")) for row in place.found("rows"))
     first, last, third = (BEGIN + timedelta(seconds=seq) for seq in (1, 10, 11))
     second = first + timedelta(seconds=1)
@@ -235,17 +237,17 @@ def test_records_are_not_added_to_tables_of_a_template_whose_rows_replace_others
 ) -> None:
     place = Place(tmp_path, Format.DELTA, "lake/{site}", keys="n", sequenceBy="seq")
     place.put_aside({"n": 1, "site": "a"})
-    place.try_again()
+    place.reprocess()
     keyed = place.options
     plain = {"path": str(tmp_path / "lake/{site}"), "quarantineTable": str(tmp_path / "aside")}
     place.options = parse_lakehouse_options(Format.DELTA, plain)
     place.put_aside({"n": 1, "site": "a"}, {"n": 5, "site": "b"}, first=10)
     with pytest.raises(ConfigError, match="keys=n --table-option sequenceBy=seq"):
-        place.try_again()
+        place.reprocess()
     assert [row["seq"] for row in place.found("lake/a")] == [1]
     assert len(place.aside()) == 2
     place.options = keyed
-    assert place.try_again().added == 2
+    assert place.reprocess().added == 2
     assert [row["seq"] for row in place.found("lake/a")] == [10]
 
 
@@ -254,7 +256,7 @@ def test_a_record_with_a_new_field_is_added_when_its_table_has_the_column(
 ) -> None:
     place = Place(tmp_path, format_, evolveSchema="true")
     place.put_aside({"n": 1, "new": True}, {"n": "x"})
-    assert place.try_again() == Tried(added=1, there=0, left=1)
+    assert place.reprocess() == ReprocessResult(added=1, already_present=0, remaining=1)
     assert [(row["seq"], row["n"], row["new"]) for row in place.found("rows")] == [(1, 1, True)]
 
 
@@ -278,25 +280,25 @@ def test_records_of_a_list_become_rows_of_its_tables_also_when_it_was_mended_aft
     for first, subject in enumerate(("a", "b", "c")):
         lake.put_aside({"n": 1}, {"n": "x"}, first=2 * first + 1, subject=subject)
 
-    def try_again(*paths: str) -> Tried:
+    def reprocess(*paths: str) -> ReprocessResult:
         list_of(lake, **dict(zip("abc", paths, strict=False)))
-        return lake.try_again()
+        return lake.reprocess()
 
     with killed(monkeypatch, killed_at):
-        try_again("one", "two")
+        reprocess("one", "two")
     # The tables have changed places, and there is a third one.
-    tried = try_again("two", "one", "c")
-    assert tried.added + tried.there == 3
+    tried = reprocess("two", "one", "c")
+    assert tried.added + tried.already_present == 3
     assert lake.rows("one", "two", "c") == Counter([1, 3, 5])
     assert lake.aside() == dict.fromkeys((2, 4, 6), 'n: "x" is not a BIGINT.')
-    assert try_again("two", "one", "c") == Tried(0, 0, 3)
+    assert reprocess("two", "one", "c") == ReprocessResult(0, 0, 3)
 
 
 def test_a_record_of_a_subject_that_the_list_lacks_stays(tmp_path: Path) -> None:
     lake = Place(tmp_path, Format.DELTA)
     lake.put_aside({"n": 1}, subject="other")
     list_of(lake, a="a")
-    assert lake.try_again() == Tried(0, 0, 1)
+    assert lake.reprocess() == ReprocessResult(0, 0, 1)
     assert lake.aside() == {1: "No table of the list takes the subject other."}
 
 
@@ -307,4 +309,4 @@ def test_a_table_of_other_columns_holds_no_records(tmp_path: Path) -> None:
     given = {"path": str(tmp_path / "rows"), "quarantineTable": str(tmp_path / "other")}
     place.options = parse_lakehouse_options(Format.DELTA, given)
     with pytest.raises(ConfigError, match="has the columns a: it is no table of records"):
-        place.try_again()
+        place.reprocess()

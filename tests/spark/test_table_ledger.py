@@ -18,16 +18,14 @@ from jetspark.lakehouse.batches import commit_batch, commit_files
 from jetspark.lakehouse.formats import Format, open_or_create_table
 from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.spark.lakehouse import commits, target
-from jetspark.spark.lakehouse.commits import PendingBatch
-from jetspark.spark.lakehouse.ledger import NONE, TableLedger
+from jetspark.spark.lakehouse import batch_commits, template_tables, writers
+from jetspark.spark.lakehouse.ledger import NO_BATCH, TableLedger
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.target import (
-    LakehouseStreamWriter,
-    TaskFiles,
-    Written,
-    prepare_for_query,
-)
+from jetspark.spark.lakehouse.pending_batch import PendingBatch
+from jetspark.spark.lakehouse.table_preparation import prepare_for_query
+from jetspark.spark.lakehouse.task_files import TaskFiles
+from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
+from jetspark.spark.task_output import TaskCommit, TaskOutput
 
 ROWS = pa.schema([("site", pa.string()), ("n", pa.int64())])
 
@@ -38,7 +36,8 @@ TASK: list[tuple[str, int]] = []
 
 @pytest.fixture(autouse=True)
 def _task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "batch_of_query", lambda: TASK[-1])
+    for module in (template_tables, writers):
+        monkeypatch.setattr(module, "batch_of_query", lambda: TASK[-1])
 
 
 class Query:
@@ -56,7 +55,10 @@ class Query:
         TASK[:] = [("q", batch)]
         files = TaskFiles(into)
         files.write(pa.RecordBatch.from_pydict({"site": list(sites), "n": [batch] * len(sites)}))
-        answers: list[Any] = [Written("q", files.close(), retries=2), Written("q", (), retries=1)]
+        answers: list[Any] = [
+            TaskCommit("q", replace(files.close(), retries=2)),
+            TaskCommit("q", TaskOutput(retries=1)),
+        ]
         LakehouseStreamWriter(options, into, replace=False).commit(answers, batch)
 
     def plan(self, batch: int, offsets: str) -> None:
@@ -82,7 +84,7 @@ def query(request: pytest.FixtureRequest, tmp_path: Path) -> Query:
 def test_what_was_written_is_counted_once_however_often_a_batch_comes(query: Query) -> None:
     for batch, sites in ((0, "ab"), (0, "ab"), (1, "aac")):
         query.write(batch, sites)
-    written = TableLedger(str(query.checkpoint), "q").written
+    written = TableLedger(str(query.checkpoint), "q").totals
     assert written is not None
     assert (written.rows, written.files, written.commits) == (5, 4, 4)
     assert written.bytes > 0
@@ -128,12 +130,12 @@ def test_a_checkpoint_that_does_not_know_the_tables_refuses_none(tmp_path: Path)
     for content in (b"", b'{"query": "another", "tables": {"x": 5}}'):
         file.write_bytes(content)
         ledger = TableLedger(str(query.checkpoint), "q")
-        assert (ledger.last("x"), ledger.last(str(tmp_path / "a"))) == (NONE, NONE)
+        assert (ledger.last("x"), ledger.last(str(tmp_path / "a"))) == (NO_BATCH, NO_BATCH)
     shutil.rmtree(tmp_path / "a")
     query.write(1, "a")
     assert query.batches("a") == [1]
     shutil.rmtree(query.checkpoint)
-    with pytest.raises(TableError, match="does not have the note of this query's batch 1"):
+    with pytest.raises(TableError, match="does not have the record of this query's batch 1"):
         query.write(2, "a")
     query.write(2, "a", adoptTable="true")
     assert not query.checkpoint.exists()
@@ -187,7 +189,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, *sites: str) -> None:
             raise OSError("Input/output error")
         return commit_batch(table, *args, **kwargs)
 
-    monkeypatch.setattr(commits, "commit_batch", commit)
+    monkeypatch.setattr(batch_commits, "commit_batch", commit)
 
 
 def test_a_batch_is_completed_as_it_was_begun_whatever_another_attempt_would_write(

@@ -26,7 +26,7 @@ from jetspark.lakehouse.new_files import NewFile
 from jetspark.spark import task_output
 from jetspark.spark.debezium_schema import with_event_schema
 from jetspark.spark.failures import explain
-from jetspark.spark.lakehouse.growth import Growth
+from jetspark.spark.lakehouse.schema_evolution import SchemaChange
 from jetspark.spark.task_output import TaskOutput
 
 SECRET = task_output.make_secret()
@@ -57,7 +57,7 @@ def sealed(output: TaskOutput, secret: str = SECRET) -> pa.RecordBatch:
 @given(st.lists(VALUES), st.text())
 def test_an_output_arrives_as_it_was(values: list[Any], table: str) -> None:
     file = replace(FILE, partition=tuple(values), table=table)
-    output = TaskOutput((file, FILE), {table: Growth({"a": "BIGINT"}, {"b"})}, 2, 1)
+    output = TaskOutput((file, FILE), {table: SchemaChange({"a": "BIGINT"}, {"b"})}, 2, 1)
     found = task_output.outputs_in(sealed(output), SECRET)
     assert found == [output]
     assert list(map(type, found[0].files[0].partition)) == list(map(type, values))

@@ -55,7 +55,7 @@ class Lake:
             query = job.start(self.spark)
             with suppress(StreamingQueryException):
                 query.awaitTermination(120)
-            if not job.has_grown(query):
+            if not job.has_evolved(query):
                 assert query.exception() is None
                 return started
         raise AssertionError

@@ -5,16 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from jetspark.spark.lakehouse.dataframe_columns import written_schemas
 from jetspark.spark.lakehouse.options import LakehouseOptions
-from jetspark.spark.lakehouse.target import (
-    LakehouseBatchWriter,
-    TaskFiles,
-    prepare,
-    prepare_for_query,
-    rows_given,
-)
+from jetspark.spark.lakehouse.table_preparation import prepare, prepare_for_query
+from jetspark.spark.lakehouse.task_files import TaskFiles
+from jetspark.spark.lakehouse.writers import LakehouseBatchWriter
 from jetspark.spark.options import parse_options
-from jetspark.spark.table_rows import RowsOf, rows_by_table
+from jetspark.spark.table_rows import RowSpec, build_rows
 
 
 class Task:
@@ -23,10 +20,9 @@ class Task:
     def __init__(self, options: LakehouseOptions, **decode: str) -> None:
         """`decode`: options of the source, how payloads become columns."""
         source = parse_options({"stream": "S", **decode})
-        how = RowsOf(("json", decode.get("schema")), {}).into(options, source)
-        source = how.decoded_in(source)
-        self._options, self._columns = options, how.schemas(source)
-        self._makers = how.makers(source)
+        spec = RowSpec("json", decode.get("schema")).for_table(options, source)
+        self._options, self._columns = options, spec.schemas(source)
+        self._builders = spec.builders(source)
         self.prepare()
 
     def prepare(self) -> None:
@@ -36,11 +32,11 @@ class Task:
 
     def write(self, messages: pa.RecordBatch) -> None:
         """Write their rows."""
-        for number, rows in rows_by_table(self._makers, self._options.tables, messages):
-            self.files.write(rows, number)
+        for table_index, rows in build_rows(self._builders, self._options.tables, messages):
+            self.files.write(rows, table_index)
 
 
 def batch_writer(options: LakehouseOptions, schema: StructType) -> LakehouseBatchWriter:
     """What Spark gets for `df.write` of rows with this schema."""
-    target = prepare(options, rows_given(options, schema))
+    target = prepare(options, written_schemas(options, schema))
     return LakehouseBatchWriter(options, target, replace=False)

@@ -232,12 +232,12 @@ def ingest(
                     {to: query},
                     stop,
                     meanwhile=remove_gone_keys if follow else None,
-                    again=lambda ended: job.start(spark) if job.has_grown(ended) else None,
+                    again=lambda ended: job.start(spark) if job.has_evolved(ended) else None,
                 )
                 if not follow:
                     remove_gone_keys()
     rows, stopped = watch.rows.get(to, 0), watch.stopped
-    aside = watch.done[to].aside if to in watch.done else 0
+    aside = watch.done[to].quarantined if to in watch.done else 0
     left_out = watch.done[to].left_out if to in watch.done else 0
     sentence = watch.stop_sentence
     if stopped is None:

@@ -117,13 +117,13 @@ def run(
     sentences = [
         _result(name, pipeline.sinks[name], done, is_written=name in written)
         for name, done in watch.done.items()
-        if stopped is None or done.rows or done.aside
+        if stopped is None or done.rows or done.quarantined
     ]
     if check:
         sentences = ["Stopped before everything was checked; nothing was changed."]
     elif stopped is not None:
         sentences.append("Stopped; the same command goes on from here.")
-    aside = {name: done.aside for name, done in watch.done.items()}
+    aside = {name: done.quarantined for name, done in watch.done.items()}
     watch.report(*sentences, file=str(file), rows=watch.rows, aside=aside)
     is_normal_end = pipeline.follow and not check
     return stopped.exit_code if stopped is not None and not is_normal_end else None
@@ -135,8 +135,8 @@ def _result(name: str, sink: SinkTable, done: Progress, *, is_written: bool) -> 
     if done.rows:
         verb = "written" if is_written else "read"
         said = [f"{name}: {counted(done.rows, 'row')} {verb}."]
-    if done.aside and sink.table is not None:
-        aside = f"{counted(done.aside, 'message')} put aside in {sink.table.quarantine}."
+    if done.quarantined and sink.table is not None:
+        aside = f"{counted(done.quarantined, 'message')} put aside in {sink.table.quarantine}."
         said = [*said, aside] if done.rows else [f"{name}: {aside}"]
     if done.left_out:
         said.append(describe_left_out(done.left_out))

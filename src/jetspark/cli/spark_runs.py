@@ -26,7 +26,7 @@ from jetspark.cli.folders import temporary_folder
 from jetspark.cli.options import Repeated, pairs
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.errors import ConfigError, JetsparkError, PipelineError, SparkUnavailableError
-from jetspark.spark import rows_under_way
+from jetspark.spark import rows_in_progress
 from jetspark.wire.documents import decode_json
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from jetspark.connection.options import ConnectOptions
     from jetspark.spark.query_metrics import QueryMetrics
     from jetspark.spark.query_progress import Progress as QueryProgress
-    from jetspark.spark.scanned_rows import RowsUnderWay
+    from jetspark.spark.scanned_rows import RowsInProgress
 
 logger = logging.getLogger("jetspark.cli")
 
@@ -384,7 +384,7 @@ class Watch:
         self.stopped: StopRequested | None = None
         self._reports: Path | None = None
         """The folder where tasks of first batches tell their rows."""
-        self._under_way: dict[StreamingQuery, RowsUnderWay] = {}
+        self._under_way: dict[StreamingQuery, RowsInProgress] = {}
         self._began = time.monotonic()
         self._next_line = self._began + _LINE_SECONDS
         self._first_line_due = True
@@ -439,11 +439,11 @@ class Watch:
         with temporary_folder("jetspark-rows-") as folder:
             self._reports = folder / "rows"
             self._reports.mkdir()
-            os.environ[rows_under_way.VARIABLE] = str(self._reports)
+            os.environ[rows_in_progress.VARIABLE] = str(self._reports)
             try:
                 yield
             finally:
-                del os.environ[rows_under_way.VARIABLE]
+                del os.environ[rows_in_progress.VARIABLE]
 
     def report(self, *sentences: str, **facts: object) -> None:
         """Print the result: the sentences, or the facts with lag, losses, signal and seconds."""
@@ -542,7 +542,7 @@ class Watch:
                 # Said of a single table only: those of a pipeline are stopped at once.
                 if len(queries) == 1 and query.isActive and query.lastProgress is None:
                     with suppress(Py4JError, ConnectionError):
-                        self.unfinished += self._rows_under_way(query)
+                        self.unfinished += self._rows_in_progress(query)
                 query.stop()
                 self.done[name].update(query)
         stop.check()
@@ -574,7 +574,7 @@ class Watch:
         done = self.done[name]
         if query.lastProgress is None:
             reading = query.status["message"] == "Processing new data"
-            if reading and (rows := self._rows_under_way(query)):
+            if reading and (rows := self._rows_in_progress(query)):
                 return f"reading the first batch · {console.counted(rows, 'row')}"
             return f"{'reading' if reading else 'planning'} the first batch"
         rate = self._rate(name, time.monotonic(), done.rows)
@@ -590,11 +590,11 @@ class Watch:
         lines.append((now, rows))
         return (rows - lines[0][1]) / max(now - lines[0][0], 0.001)
 
-    def _rows_under_way(self, query: StreamingQuery) -> int:
-        from jetspark.spark.scanned_rows import RowsUnderWay
+    def _rows_in_progress(self, query: StreamingQuery) -> int:
+        from jetspark.spark.scanned_rows import RowsInProgress
 
         if query not in self._under_way:
-            self._under_way[query] = RowsUnderWay(query)
+            self._under_way[query] = RowsInProgress(query)
         return self._under_way[query].count()
 
 

@@ -33,7 +33,7 @@ from jetspark.errors import ConfigError
 
 if TYPE_CHECKING:
     from jetspark.lakehouse.table import Table
-    from jetspark.spark.retry_quarantine import Tried
+    from jetspark.spark.retry_quarantine import ReprocessResult
 
 _SHOWN = 10
 """Most names of kept files to print."""
@@ -223,34 +223,38 @@ def retry(
         job.check_rows()
         job.look_at_records()
         with stop_on_signals():
-            done = job.try_again()
+            done = job.reprocess()
     _report_retry(outcome, done, quarantine, to, table=to)
 
 
 def _retry_sink(outcome: Outcome, quarantine: str, file: Path) -> None:
     """Try the records of a pipeline's sink."""
     with signals_held():
-        from jetspark.spark.pipeline import sink_of_quarantine, try_again
+        from jetspark.spark.pipeline import reprocess, sink_of_quarantine
         from jetspark.spark.pipeline_file import read_pipeline
 
     pipeline = read_pipeline(file)
     sink = sink_of_quarantine(pipeline, quarantine)
     with stop_on_signals():
-        done = try_again(pipeline, sink)
+        done = reprocess(pipeline, sink)
     _report_retry(outcome, done, quarantine, f"the tables of {sink}", sink=sink)
 
 
-def _report_retry(outcome: Outcome, done: Tried, quarantine: str, to: str, **facts: str) -> None:
+def _report_retry(
+    outcome: Outcome, done: ReprocessResult, quarantine: str, to: str, **facts: str
+) -> None:
     sentences = [f"{counted(done.added, 'row')} added to {to}."]
-    if done.there:
-        was = "was" if done.there == 1 else "were"
-        sentences.append(f"{counted(done.there, 'row')} {was} there, of a run that was killed.")
-    sentences.append(f"{counted(done.left, 'message')} left in {quarantine}.")
+    if done.already_present:
+        was = "was" if done.already_present == 1 else "were"
+        sentences.append(
+            f"{counted(done.already_present, 'row')} {was} there, of a run that was killed."
+        )
+    sentences.append(f"{counted(done.remaining, 'message')} left in {quarantine}.")
     outcome.report(
         *sentences,
         quarantine=quarantine,
         **facts,
         rows=done.added,
-        there=done.there,
-        left=done.left,
+        there=done.already_present,
+        left=done.remaining,
     )

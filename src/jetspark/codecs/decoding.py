@@ -30,7 +30,7 @@ from jetspark.codecs.json_schema import columns_of, json_columns_of
 from jetspark.codecs.protobuf import ProtobufDecoder
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup, UnusableSchema, from_file
 from jetspark.codecs.tolerant import Decoder, TolerantDecoder
-from jetspark.errors import ConfigError, SchemaGrown, SchemaNotFoundError
+from jetspark.errors import ConfigError, SchemaEvolved, SchemaNotFoundError
 from jetspark.files import read_small
 from jetspark.reserved_names import check_names
 from jetspark.validation import check_whole
@@ -78,7 +78,6 @@ class Decoding:
         framing: str = "none",
         compression: str = "header",
         keep_payload: bool = False,
-        bare_payload: bool = False,
         schema_name: str | None = None,
         on_new_version: str = "ignore",
         unavailable_value: str | None = None,
@@ -103,7 +102,7 @@ class Decoding:
         with from_file(schema_file):
             names = FieldNames(rename or {})
             made = cls(
-                found, packed, tuple(fields), lookup, keep_payload, bare_payload, growing,
+                found, packed, tuple(fields), lookup, keep_payload, growing=growing,
                 names=names,
             )  # fmt: skip
             if unavailable_value is not None:
@@ -151,7 +150,7 @@ class Decoding:
         return found + (["seq"] if self.schema.format == "debezium" else [])
 
     def schema_of(self, key: SchemaKey) -> PayloadSchema:
-        """The schema of a payload's writer. Raises SchemaNotFoundError, and SchemaGrown where a
+        """The schema of a payload's writer. Raises SchemaNotFoundError, and SchemaEvolved where a
         newer version of the reader's is to be noticed."""
         if self.lookup is None or key == SchemaKey(message=key.message):
             return self.schema
@@ -167,7 +166,7 @@ class Decoding:
             found = lookup.by_id(key.number)
             newest = lookup.by_name(self.growing, None, format_).version if self.growing else 0
         if newest > self.schema.version:
-            raise SchemaGrown(
+            raise SchemaEvolved(
                 f"The schema {self.growing} has version {newest} now. The batch was not written: "
                 "start the query again."
             )

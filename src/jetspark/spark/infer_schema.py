@@ -21,12 +21,12 @@ from jetspark.bulk.sample import read_sample
 from jetspark.codecs.cloudevents import text_of_value
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.routes import TableTemplate
-from jetspark.spark.json_payloads import KEPT
+from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.positions import begin, ends
 from jetspark.spark.source_streams import streams_facts
 
-_COLUMNS = (*KEPT, "data")
+_COLUMNS = (*METADATA_COLUMNS, "data")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _divide(
     route: TableTemplate, batch: pa.RecordBatch, shapes: defaultdict[str | None, Shape]
 ) -> None:
     """By the tables that the messages go to; also by fields of payloads, which are columns then."""
-    fields = [one.column for one in route.values if one.column not in KEPT]
+    fields = [one.column for one in route.values if one.column not in METADATA_COLUMNS]
     payloads = batch.column("data").to_pylist()
     if fields:
         objects = [_object(payload) for payload in payloads]

@@ -33,7 +33,7 @@ from jetspark.lakehouse.routes import RowExpression, TableTemplate
 from jetspark.reserved_names import check_names
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import read_checkpoint
-from jetspark.spark.direct import flow_into, register_formats
+from jetspark.spark.derived_columns import DAY, FLAGS, OTHER_FIELDS, day_of, derived_columns
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import (
     check_only_schema,
@@ -43,8 +43,7 @@ from jetspark.spark.json_payloads import (
     times_of,
     with_json_options,
 )
-from jetspark.spark.lakehouse.growth import check_one_schema, check_versions, has_grown
-from jetspark.spark.lakehouse.letters import with_connection
+from jetspark.spark.lakehouse.dead_letter_sink import with_connection
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,
@@ -54,10 +53,10 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
     when_following,
 )
-from jetspark.spark.lakehouse.start import check_start
-from jetspark.spark.lakehouse.target import check_columns
+from jetspark.spark.lakehouse.schema_evolution import check_one_schema, check_versions, has_evolved
+from jetspark.spark.lakehouse.start_checks import check_start
+from jetspark.spark.lakehouse.table_preparation import check_columns
 from jetspark.spark.local_folders import local_path
-from jetspark.spark.made_columns import DAY, FLAGS, OTHER_FIELDS, day_of, made_columns
 from jetspark.spark.offsets import from_json
 from jetspark.spark.option_values import join_names
 from jetspark.spark.options import SourceOptions, parse_options
@@ -68,11 +67,12 @@ from jetspark.spark.queries import (
     source_options,
     start_writing,
 )
-from jetspark.spark.retry_quarantine import Tried, as_written, check_records, try_again
+from jetspark.spark.retry_quarantine import ReprocessResult, as_written, check_records, reprocess
 from jetspark.spark.sequence_order import check_order
 from jetspark.spark.source_streams import leaders, streams_facts
 from jetspark.spark.stream_identity import copies_found
-from jetspark.spark.table_rows import RowsOf
+from jetspark.spark.table_rows import RowSpec
+from jetspark.spark.task_writes import flow_into, register_formats
 from jetspark.validation import path_of
 from jetspark.wire.documents import decode_document
 
@@ -107,7 +107,7 @@ class Ingest:
     """Add columns that the table lacks."""
     evolve: bool = False
     """Add a column for each new field of the payloads, and widen types where the format allows it.
-    The query ends with SchemaGrown when the table has grown: start it again (`has_grown`)."""
+    The query ends with SchemaEvolved when the table has grown: start it again (`has_evolved`)."""
     columns: Sequence[str] = ()
     """Further columns: `name=subject[1]`, `name=header[Site]`, `name=hour(timestamp)`."""
     rest_column: str | None = None
@@ -196,8 +196,8 @@ class Ingest:
                 raise ConfigError(f"--to {self.to}: a bucket has one table; leave the braces out.")
             bucket_table.check_source(self.source)
             bucket_table.check_table_options(self.table_options)
-        if self.table.letters is not None:
-            self.table.letters.check_not_read(self.source)
+        if self.table.dead_letter_sink is not None:
+            self.table.dead_letter_sink.check_not_read(self.source)
         check_library(self.table.format)
 
     def look_ahead(self) -> None:
@@ -205,8 +205,8 @@ class Ingest:
         ConfigError when table, checkpoint and stream do not belong together."""
         self._check_start()
         self._check_columns()
-        if self.table.letters is not None:
-            self.table.letters.check()
+        if self.table.dead_letter_sink is not None:
+            self.table.dead_letter_sink.check()
 
     def _check_columns(self) -> None:
         names = [*self._columns(), *self._values]
@@ -215,20 +215,20 @@ class Ingest:
         check_columns(self.table, names)
 
     def look_at_records(self) -> None:
-        """As `look_ahead`, for `try_again`. Raises ConfigError."""
+        """As `look_ahead`, for `reprocess`. Raises ConfigError."""
         check_records(self.table)
         self.table = as_written(self.table)
         self._check_columns()
 
-    def try_again(self) -> Tried:
+    def reprocess(self) -> ReprocessResult:
         """Try the records of `quarantine` again: those that are rows now are added to the table,
         each once, and the others get their new reasons.
 
         It needs neither the stream nor the checkpoint, and a query may write the table meanwhile.
-        Raises as `look_at_records` and `retry_quarantine.try_again`, or PipelineError.
+        Raises as `look_at_records` and `retry_quarantine.reprocess`, or PipelineError.
         """
         self.look_at_records()
-        return try_again(self.table, self.source, self._rows())
+        return reprocess(self.table, self.source, self._rows())
 
     def _check_start(self) -> None:
         check_start(self.table, self.checkpoint_location)
@@ -281,10 +281,10 @@ class Ingest:
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
 
-    def has_grown(self, query: StreamingQuery) -> bool:
+    def has_evolved(self, query: StreamingQuery) -> bool:
         """Whether the query has ended since its table has got columns for new fields: `start` goes
         on with the same batch."""
-        return has_grown(query)
+        return has_evolved(query)
 
     @cached_property
     def _values(self) -> dict[str, RowExpression]:
@@ -292,7 +292,7 @@ class Ingest:
         rest = self.rest_column
         if rest is None and self.evolve and self._ddl is not None:
             rest = OTHER_FIELDS
-        found = made_columns(
+        found = derived_columns(
             self.columns,
             rest,
             there=self._columns(),
@@ -304,8 +304,8 @@ class Ingest:
             found[DAY] = day_of("timestamp" if self.source.bucket is None else "created")
         return found
 
-    def _rows(self) -> RowsOf:
-        return RowsOf(("--json", self._ddl), self._values)
+    def _rows(self) -> RowSpec:
+        return RowSpec("--json", self._ddl, self._values)
 
     def remove_gone_keys(self) -> int:
         """With `bucket`, remove the rows whose keys the bucket no longer has; returns their number.

@@ -22,12 +22,11 @@ from jetspark.codecs.json_fields import JsonFields
 from jetspark.codecs.json_schema import json_columns_of
 from jetspark.codecs.tolerant import CORRUPT, Decoder, TolerantDecoder, decode_in_parts
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.routes import RowExpression
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.versions import in_arrow, of_arrow
 
-KEPT = ("stream", "subject", "seq", "timestamp", "headers")
-"""Columns of a stream's rows that stay."""
+METADATA_COLUMNS = ("stream", "subject", "seq", "timestamp", "headers")
+"""Columns of a message that are not its payload."""
 _PAYLOADS = ("data", "value")
 """The payload's column in a stream's rows, and in a bucket's."""
 _OF_SCHEMA = ("decode", "schema", "schemafile", "schemaname", "schemaversion", "fields")
@@ -110,11 +109,6 @@ def _fields(options: SourceOptions) -> pa.Schema:
         return pa.schema([])
     found = options.decoding.decoder().schema(schema_of(("data",)))
     return pa.schema([one for one in found if one.name not in ("data", CORRUPT, REASON)])
-
-
-def needs_bare(made: Iterable[RowExpression]) -> bool:
-    """Whether columns that are made of others need payloads without compression and frame."""
-    return any(value.known is not None for value in made)
 
 
 def decode_json(source: DataFrame, ddl: str, option: str) -> DataFrame:

@@ -50,8 +50,8 @@ class Figures(NamedTuple):
     """The figures of one batch."""
 
     rows: int
-    aside: int
-    """Quarantined records."""
+    quarantined: int
+    """Records in the quarantine."""
     left_out: int
     """Messages that are no rows by their format."""
     rows_per_second: float
@@ -63,9 +63,9 @@ def figures_of(report: Mapping[str, Any]) -> Figures:
     found = (report.get("observedMetrics") or {}).get(WRITTEN)
     if found is None or not rows:
         return Figures(rows, 0, 0, float(report.get("processedRowsPerSecond") or 0.0))
-    rows, aside = found["rows"], found["aside"]
+    rows, quarantined = found["rows"], found["quarantined"]
     milliseconds = report["durationMs"].get("triggerExecution") or 1
-    return Figures(rows, aside, found["left_out"], 1000 * (rows + aside) / milliseconds)
+    return Figures(rows, quarantined, found["left_out"], 1000 * (rows + quarantined) / milliseconds)
 
 
 def streams_in(offset: Any) -> dict[str, Any]:

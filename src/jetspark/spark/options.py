@@ -187,7 +187,6 @@ _PAYLOADS: values.Table = {
     "decode": ("decode", values.name),
     "fields": ("fields", values.columns),
     "keepPayload": ("keep_payload", values.truth),
-    "barePayload": ("bare_payload", values.truth),
     "onNewVersion": ("on_new_version", values.word("ignore", "stop")),
     "unavailableValue": ("unavailable_value", values.name),
     "rename": ("rename", values.renames),

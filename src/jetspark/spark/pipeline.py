@@ -20,16 +20,16 @@ from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.routes import RowExpression
 from jetspark.nearest import check_column
 from jetspark.spark.checkpoints import read_checkpoint
-from jetspark.spark.direct import Flow, flow_into, register_formats
+from jetspark.spark.derived_columns import DAY, day_of
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import decode_json
-from jetspark.spark.lakehouse import letters
-from jetspark.spark.lakehouse.growth import has_grown
+from jetspark.spark.lakehouse.dataframe_columns import written_schemas
+from jetspark.spark.lakehouse.dead_letter_sink import STREAM_PREFIX
 from jetspark.spark.lakehouse.options import TABLES, when_following
-from jetspark.spark.lakehouse.start import check_start
-from jetspark.spark.lakehouse.target import check_fit, rows_given
+from jetspark.spark.lakehouse.schema_evolution import has_evolved
+from jetspark.spark.lakehouse.start_checks import check_start
+from jetspark.spark.lakehouse.table_preparation import check_fit
 from jetspark.spark.local_folders import check_way, local_path
-from jetspark.spark.made_columns import DAY, day_of
 from jetspark.spark.option_values import with_names_of_spark
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.pipeline_file import JETSTREAM, PipelineFile, SinkTable, SourceTable, meant_by
@@ -39,13 +39,14 @@ from jetspark.spark.queries import (
     start_writing,
     streaming_sources,
 )
-from jetspark.spark.retry_quarantine import Tried, check_records
-from jetspark.spark.retry_quarantine import try_again as try_records_again
+from jetspark.spark.retry_quarantine import ReprocessResult, check_records
+from jetspark.spark.retry_quarantine import reprocess as reprocess_records
 from jetspark.spark.sequence_order import check_order, ordered_tables
 from jetspark.spark.sink_options import SinkOptions, check_new_writer, look_at, register_name
 from jetspark.spark.source import check_written
 from jetspark.spark.source_streams import created, streams_facts
-from jetspark.spark.table_rows import RowsOf
+from jetspark.spark.table_rows import RowSpec
+from jetspark.spark.task_writes import Flow, flow_into, register_formats
 from jetspark.subjects import subjects_overlap
 
 # -- before Spark is started -------------------------------------------------------------------
@@ -60,7 +61,7 @@ def sink_of_quarantine(pipeline: PipelineFile, place: str) -> str:
         if sink.table is not None and sink.table.quarantine is not None
     }
     said = [place]
-    if not place.startswith(letters.PREFIX):
+    if not place.startswith(STREAM_PREFIX):
         said += [absolute_path(place), *(parse_catalog_name(place) or ())[1:]]
     names = [name for name, aside in found.items() if aside in said]
     if len(names) == 1:
@@ -103,9 +104,9 @@ def check_servers(pipeline: PipelineFile) -> ServerFacts:
         if isinstance(sink.parsed, SinkOptions):
             with _located(pipeline, "sinks", name):
                 missing += look_at(sink.parsed).missing
-        elif sink.table is not None and sink.table.letters is not None:
+        elif sink.table is not None and sink.table.dead_letter_sink is not None:
             with _located(pipeline, "sinks", name):
-                sink.table.letters.check()
+                sink.table.dead_letter_sink.check()
     return ServerFacts(messages, tuple(dict.fromkeys(missing)))
 
 
@@ -173,8 +174,8 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> dict[str, Flow
         if (table := sink.table) is not None:
             with _located(pipeline, "sinks", name):
                 for one in reads[name]:
-                    if table.letters is not None:
-                        table.letters.check_not_read(one)
+                    if table.dead_letter_sink is not None:
+                        table.dead_letter_sink.check_not_read(one)
                 if len(reads[name]) == 1:  # of several, a join may have the sequences of one
                     check_order(table, reads[name][0])
     taken: dict[tuple[str, ...], str] = {}
@@ -219,14 +220,14 @@ def start_again(
 ) -> StreamingQuery | None:
     """The query anew, which goes on with the same batch, if it has ended since its tables have got
     columns for new fields (`evolve`); else None. Otherwise as `start`."""
-    if not has_grown(query):
+    if not has_evolved(query):
         return None
     name = str(query.name)
     only = replace(pipeline, sinks={name: pipeline.sinks[name]})
     return start(only, spark)[name]
 
 
-def try_again(pipeline: PipelineFile, name: str) -> Tried:
+def reprocess(pipeline: PipelineFile, name: str) -> ReprocessResult:
     """Try the records again that the sink of this name has put aside, by the file as it is now:
     those that are rows are added to its tables, each once, and the others get their new reasons.
 
@@ -242,7 +243,7 @@ def try_again(pipeline: PipelineFile, name: str) -> Tried:
                 "and the table (jetspark table retry --to … --json …)."
             )
         table = replace(sink.table, checkpoint=_checkpoint(pipeline, name))
-        return try_records_again(table, source.parsed, _rows_of(sink, source))
+        return reprocess_records(table, source.parsed, _rows_of(sink, source))
 
 
 def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
@@ -333,9 +334,9 @@ def _flow(
         )
 
 
-def _rows_of(sink: SinkTable, source: SourceTable) -> RowsOf:
+def _rows_of(sink: SinkTable, source: SourceTable) -> RowSpec:
     tables = () if sink.table is None else sink.table.tables
-    return RowsOf(("json", source.json), _columns(sink, source)[1], tables)
+    return RowSpec("json", source.json, _columns(sink, source)[1], tables)
 
 
 def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str, RowExpression]]:
@@ -373,7 +374,7 @@ def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFr
             if isinstance(sink.parsed, SinkOptions):
                 check_written(sink.parsed, rows.schema)
             elif sink.table is not None:
-                check_fit(sink.table, rows_given(sink.table, rows.schema))
+                check_fit(sink.table, written_schemas(sink.table, rows.schema))
     with _located(pipeline, *where, "mode"):
         mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, sink.mode.capitalize())()
         checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker

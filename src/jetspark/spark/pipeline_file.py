@@ -28,6 +28,7 @@ from jetspark.lakehouse.routes import RowExpression
 from jetspark.lakehouse.table import TableName
 from jetspark.nearest import instead, nearest_name
 from jetspark.spark import option_values
+from jetspark.spark.derived_columns import DAY, KEYS, OTHER_FIELDS, day_of, derived_columns
 from jetspark.spark.json_payloads import (
     check_only_schema,
     decoded_columns,
@@ -36,8 +37,7 @@ from jetspark.spark.json_payloads import (
     times_of,
     with_json_options,
 )
-from jetspark.spark.lakehouse.growth import check_one_schema, check_versions
-from jetspark.spark.lakehouse.letters import with_connection
+from jetspark.spark.lakehouse.dead_letter_sink import with_connection
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,
@@ -50,7 +50,7 @@ from jetspark.spark.lakehouse.options import (
     of_one,
     parse_lakehouse_options,
 )
-from jetspark.spark.made_columns import DAY, KEYS, OTHER_FIELDS, day_of, made_columns
+from jetspark.spark.lakehouse.schema_evolution import check_one_schema, check_versions
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
 from jetspark.subjects import check_subscribe_subject, subjects_overlap
@@ -568,7 +568,7 @@ def _made(
         rest = part.said("rest_column", said["rest_column"])
     return part.checked(
         next(iter(said), None),
-        lambda: made_columns(items, rest, there=there, schema=schema, times=times, said=KEYS),
+        lambda: derived_columns(items, rest, there=there, schema=schema, times=times, said=KEYS),
     )
 
 

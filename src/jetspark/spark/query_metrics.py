@@ -32,12 +32,12 @@ from jetspark.errors import JetsparkError
 from jetspark.metrics.endpoint import Durations, Health, collected, family, serving
 from jetspark.spark.checkpoints import finished_offsets
 from jetspark.spark.lag import streams_in
-from jetspark.spark.lakehouse.ledger import TableLedger, Written
+from jetspark.spark.lakehouse.ledger import TableLedger, Totals
 from jetspark.spark.local_folders import local_path
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.queries import sources_in
 from jetspark.spark.query_progress import Progress
-from jetspark.spark.scanned_rows import RowsUnderWay
+from jetspark.spark.scanned_rows import RowsInProgress
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Followed:
     sources: list[SourceOptions]
     folder: str | None
     """Its checkpoint on this machine."""
-    under_way: RowsUnderWay
+    under_way: RowsInProgress
     interval: float
     """Seconds from one batch to the next, by its trigger."""
     restarts: int = 0
@@ -75,7 +75,7 @@ class _Followed:
     read: dict[str, int] = field(default_factory=dict)
     """A time since which all is unread, in nanoseconds, as far as that is known."""
     unreachable: str = ""
-    written: Written | None = None
+    totals: Totals | None = None
     durations: Durations = field(default_factory=Durations)
     longest: float = 0.0
     is_active: bool = True
@@ -121,7 +121,7 @@ class _Followed:
         if self.folder is None or (found := finished_offsets(self.folder)) is None:
             self.positions = dict(self.progress.ends)
             return
-        self.written = TableLedger(self.folder, str(self.query.id)).written
+        self.totals = TableLedger(self.folder, str(self.query.id)).totals
         batch, texts = found
         what = "start" if batch < 0 else "next"
         streams = {name: one for text in texts for name, one in streams_in(text).items()}
@@ -169,7 +169,7 @@ class QueryMetrics:
         self._spark: SparkSession | None = None
         self._followed: dict[str, _Followed] = {}
         self._session: Any = None  # the JVM's
-        self._batch: tuple[str, RowsUnderWay, int] | None = None
+        self._batch: tuple[str, RowsInProgress, int] | None = None
         """The name of a batch without a query, the session's rows, and those of before."""
         self._rows = 0
         self._tasks = 0, 0
@@ -186,7 +186,7 @@ class QueryMetrics:
             progress,
             list(sources_in(execution.analyzedPlan())),
             local_path(execution.resolvedCheckpointRoot()),
-            RowsUnderWay(query),
+            RowsInProgress(query),
             0.0 if interval is None else int(interval[1]) / 1000,
         )
         if before is not None:
@@ -203,7 +203,7 @@ class QueryMetrics:
     def batch(self, name: str, spark: SparkSession) -> Iterator[None]:
         """In the block, the session has one batch, which is no query's."""
         self._session = spark._jsparkSession
-        rows = RowsUnderWay(None, self._session)
+        rows = RowsInProgress(None, self._session)
         self._batch = name, rows, rows.count()
         try:
             yield
@@ -301,20 +301,22 @@ class QueryMetrics:
                 of_stream[metrics.LAG][name, stream] = lag
                 since = max(one.oldest.get(stream, now), one.read.get(stream, 0))
                 of_stream[metrics.LAG_TIME][name, stream] = max(0, now - since) / 1e9
-            written = one.written or Written(rows=one.progress.rows, aside=one.progress.aside)
+            totals = one.totals or Totals(
+                rows=one.progress.rows, quarantined=one.progress.quarantined
+            )
             of_table = (
-                (metrics.FILES, written.files),
-                (metrics.FILE_BYTES, written.bytes),
-                (metrics.COMMITS, written.commits),
-                (metrics.RETRIES, written.retries),
+                (metrics.FILES, totals.files),
+                (metrics.FILE_BYTES, totals.bytes),
+                (metrics.COMMITS, totals.commits),
+                (metrics.RETRIES, totals.retries),
             )
             for metric, value in (
                 (metrics.ACTIVE, one.is_active),
                 (metrics.REACHABLE, not one.unreachable),
                 (metrics.RESTARTS, one.restarts),
-                (metrics.ROWS, written.rows),
-                (metrics.QUARANTINED, written.aside),
-                *(of_table if one.written else ()),
+                (metrics.ROWS, totals.rows),
+                (metrics.QUARANTINED, totals.quarantined),
+                *(of_table if one.totals else ()),
             ):
                 of_query.setdefault(metric, {})[name,] = float(value)
             one.durations.give(batches, [name])

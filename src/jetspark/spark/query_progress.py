@@ -23,7 +23,7 @@ class Progress:
     """Rows per second of the last batch with rows."""
     lag: int | None = None
     """Sequences in the stream after the last batch, at that time."""
-    aside: int = 0
+    quarantined: int = 0
     """Records quarantined since the start."""
     left_out: int = 0
     """Messages since the start that are no rows by their format, such as heartbeats of Debezium."""
@@ -45,7 +45,7 @@ class Progress:
             self.batches += 1
             figures = figures_of(report)
             self.rows += figures.rows
-            self.aside += figures.aside
+            self.quarantined += figures.quarantined
             self.left_out += figures.left_out
             self.rows_per_second = figures.rows_per_second
             self.seconds.append(report.get("durationMs", {}).get("triggerExecution", 0) / 1000)

@@ -19,9 +19,8 @@ from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, format_of, parse_catalog_name
 from jetspark.nearest import meant
-from jetspark.spark.direct import register_formats
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import KEPT
+from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,
@@ -30,6 +29,7 @@ from jetspark.spark.lakehouse.options import (
 )
 from jetspark.spark.local_folders import local_path
 from jetspark.spark.sink_options import parse_sink_options
+from jetspark.spark.task_writes import register_formats
 from jetspark.validation import path_of
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ class Replay:
             return _expression(table, "--data", self.data)
         if "data" in table.columns:
             return F.col("data")
-        own = [name for name in table.columns if name not in KEPT and name != CORRUPT]
+        own = [name for name in table.columns if name not in METADATA_COLUMNS and name != CORRUPT]
         if not own:
             raise ConfigError("The table has no column that could be a payload; say it with data.")
         json = F.to_json(F.struct(*(F.col(f"`{name}`") for name in own)), _WITH_MICROSECONDS)

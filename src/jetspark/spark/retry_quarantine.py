@@ -1,9 +1,10 @@
-"""Tries quarantined records again, with a mended schema.
+"""Reprocesses quarantined records, for example after the schema was fixed.
 
-Rows that fit are added to their tables, a commit for each; then one commit removes their records
+Records that are rows now are added to their tables, a commit for each; then one commit removes them
 from the quarantine, and gives the others their new reasons. A run that was killed in between has
-begun (a number in the quarantine) and not ended (another one): then the tables show which records
-they have. A table's number proves that nobody has added records since it was looked at.
+begun (a transaction version of the quarantine) and not ended (another one): then the tables show
+which records they have. A table's transaction version proves that nobody has added records since it
+was looked at.
 """
 
 from __future__ import annotations
@@ -11,56 +12,57 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from jetspark.errors import ConfigError, SchemaGrown, TableError
+from jetspark.errors import ConfigError, SchemaEvolved, TableError
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import append, commit_files
 from jetspark.lakehouse.formats import find_table, open_table
 from jetspark.lakehouse.new_files import NewFile, files_by_table
 from jetspark.lakehouse.table import Changes, Table, TxnVersions
 from jetspark.lakehouse.upserts import description_flags, read_description, remove_staged_files
-from jetspark.spark.lakehouse import listed
-from jetspark.spark.lakehouse.growth import grow
 from jetspark.spark.lakehouse.options import LakehouseOptions
-from jetspark.spark.lakehouse.target import Target, TaskFiles, prepare
+from jetspark.spark.lakehouse.rejections import ReasonOf
+from jetspark.spark.lakehouse.schema_evolution import evolve_tables
+from jetspark.spark.lakehouse.table_preparation import prepare
+from jetspark.spark.lakehouse.target import Target
+from jetspark.spark.lakehouse.task_files import TaskFiles
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.table_rows import RowMaker, RowsOf, rows_by_table
+from jetspark.spark.table_rows import RowBuilder, RowSpec, build_rows
 
 _KEY: Final = ("stream", "seq", "timestamp")
 """Identifies a message, even in a stream that was deleted and recreated."""
-_ROWS = 10_000
+_RECORDS_PER_BATCH = 10_000
 """Records decoded at a time."""
 
 Key: TypeAlias = tuple[str, int, datetime]
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What became of the records."""
+class ReprocessResult:
+    """Counts of the records of a quarantine."""
 
     added: int
-    there: int
-    """In the table already, from a run that was killed before it could say so."""
-    left: int
+    already_present: int
+    """Records whose rows a run had added before it was killed."""
+    remaining: int
 
 
 def check_records(options: LakehouseOptions) -> None:
-    """Check that the records are there, and a table that is not made by its first row. Raises
+    """Check that the quarantine exists, and the table if it is not created by its first row. Raises
     ConfigError."""
     assert options.quarantine is not None  # noqa: S101
-    if options.letters is not None:
+    if (sink := options.dead_letter_sink) is not None:
         raise ConfigError(
-            f"{options.quarantine} is a stream of dead letters: {options.letters.replay} publishes "
-            "its messages again, to be read with the mended schema."
+            f"{options.quarantine} is a stream of dead letters: {sink.replay_command} publishes "
+            "its messages again, to be read with the fixed schema."
         )
-    aside = options.of_table(options.quarantine)
-    one = options.route is None and not options.tables
-    for table in (aside, options) if one else (aside,):
+    records = options.of_table(options.quarantine)
+    has_one_table = options.route is None and not options.tables
+    for table in (records, options) if has_one_table else (records,):
         open_table(table.format, table.name)
 
 
@@ -71,57 +73,56 @@ def as_written(options: LakehouseOptions) -> LakehouseOptions:
     if options.route is not None or options.tables:
         return options
     table = find_table(options.format, options.name)
-    described = None if table is None else read_description(table)
-    if described is None:
+    description = None if table is None else read_description(table)
+    if description is None:
         return options
     if options.keys is None:
-        return replace(options, **described)
-    _check_written_as(options, described)
+        return replace(options, **description)
+    _check_written_as(options, description)
     return options
 
 
-def _check_written_as(options: LakehouseOptions, described: Mapping[str, Any]) -> None:
+def _check_written_as(options: LakehouseOptions, description: Mapping[str, Any]) -> None:
     """Raise ConfigError unless the options write a table as its description says."""
-    if {name: getattr(options, name) for name in described} != described:
+    if {name: getattr(options, name) for name in description} != description:
         raise ConfigError(
             f"The rows of {options.name} replace others by their keys: give the options of the "
-            f"query that writes it ({description_flags(described)}, …), or --pipeline with its "
+            f"query that writes it ({description_flags(description)}, …), or --pipeline with its "
             "file."
         )
 
 
-def try_again(options: LakehouseOptions, source: SourceOptions, how: RowsOf) -> Tried:
-    """Add the records to their tables that have become rows; again after a kill.
+def reprocess(options: LakehouseOptions, source: SourceOptions, spec: RowSpec) -> ReprocessResult:
+    """Add the records that are rows now to their tables; again after a kill.
 
-    `source`, `how`: how messages become rows. Raises as `check_records`; ConfigError for a table
+    `source`, `spec`: how messages become rows. Raises as `check_records`; ConfigError for a table
     whose rows replace others without an order; TableError if somebody else does the same.
     """
     check_records(options)
     options = as_written(options)
-    if source.decoding is not None:
-        source = replace(source, decoding=replace(source.decoding, keep_payload=True))
     while True:
-        now = how.into(options, source)
-        given = now.decoded_in(source)
-        target = prepare(options, now.schemas(given), numbered=True)
+        current = spec.for_table(options, source)
+        target = prepare(options, current.schemas(source), idempotent=True)
         try:
-            return _Attempt(target, now.makers(given)).run()
-        except SchemaGrown:
+            return _Attempt(target, current.builders(source)).run()
+        except SchemaEvolved:
             pass  # the tables have got columns for new fields
 
 
 class _Attempt:
-    def __init__(self, target: Target, makers: Sequence[RowMaker]) -> None:
+    """One pass over the records; another one follows if the tables get columns."""
+
+    def __init__(self, target: Target, builders: Sequence[RowBuilder]) -> None:
         options = target.options
         assert options.quarantine is not None  # noqa: S101
-        aside = options.of_table(options.quarantine)
+        records = options.of_table(options.quarantine)
         self._target = target
-        self._makers = makers
-        self._records = open_table(aside.format, aside.name)
+        self._builders = builders
+        self._records = open_table(records.format, records.name)
         if set(self._records.schema.names) != set(quarantine.SCHEMA.names):
             raise ConfigError(
-                f"{aside.name} has the columns {', '.join(self._records.schema.names)}: it is no "
-                "table of records that --quarantine has put aside."
+                f"{records.name} has the columns {', '.join(self._records.schema.names)}: it is "
+                "no table of records that --quarantine has written."
             )
         if options.keys and options.sequence_by is None:
             raise ConfigError(
@@ -129,249 +130,194 @@ class _Attempt:
                 "would replace a row of now."
             )
         self._records.check_txn_versions_retained()
-        # A list may be mended, too, before a run that was killed is repeated.
-        to = "a list" if options.tables else options.name
-        self._begun = f"jetspark.retry.begun.{to}"
-        self._ended = f"jetspark.retry.ended.{to}"
-        self._number = f"jetspark.retry.{aside.name}"
-        """In the tables that get the rows."""
-        ended = self._records.txn_version(self._ended) or 0
-        self._was_killed = (self._records.txn_version(self._begun) or 0) > ended
-        self._this = (self._records.txn_version(self._begun) or 0) + 1
-        self._seen: dict[str, int | None] = {}
-        """The numbers of the tables that get rows."""
-        self._has: dict[str, frozenset[Key]] = {}
-        self._done: set[Key] = set()
-        self._there = 0
-        self._left: dict[Key, quarantine.Reason] = {}
-        """With the reason of now, and below, the rows of those that had another one."""
-        self._changed: list[pa.RecordBatch] = []
+        # A list may be changed, too, before a run that was killed is repeated.
+        destination = "a list" if options.tables else options.name
+        self._begun_id = f"jetspark.retry.begun.{destination}"
+        self._ended_id = f"jetspark.retry.ended.{destination}"
+        self._table_id = f"jetspark.retry.{records.name}"
+        """The transaction id in the tables that get the rows."""
+        ended = self._records.txn_version(self._ended_id) or 0
+        self._was_killed = (self._records.txn_version(self._begun_id) or 0) > ended
+        self._run_number = (self._records.txn_version(self._begun_id) or 0) + 1
+        self._seen_versions: dict[str, int | None] = {}
+        """Transaction versions of the tables that get rows."""
+        self._keys_in_tables: dict[str, frozenset[Key]] = {}
+        self._settled: set[Key] = set()
+        """Records whose rows the tables have, or get."""
+        self._already_present = 0
+        self._reasons: dict[Key, quarantine.Reason] = {}
+        """Reasons in the quarantine, of the records that were read."""
+        self._remaining: set[Key] = set()
+        self._with_new_reason: list[pa.RecordBatch] = []
 
-    def run(self) -> Tried:
-        self._commit(self._records, self._begun, self._this - 1, ())
-        self._records.refresh()  # what is read now is what was there when others were told
-        files = TaskFiles(self._target)
+    @property
+    def _has_one_table(self) -> bool:
+        return self._target.options.route is None and not self._target.options.tables
+
+    def run(self) -> ReprocessResult:
+        self._commit(self._records, self._begun_id, self._run_number - 1, ())
+        self._records.refresh()  # what is read now is what others saw when this run began
+        files = TaskFiles(self._target, admit=self._admit, leave=self._leave)
         try:
             for batch in self._batches():
-                self._try(batch, files)
-            written = files.close()
+                self._write(batch, files)
+            output = files.close()
         except BaseException:
             files.discard()
             raise
-        if files.growth:
+        if output.schema_changes:
             if not self._was_killed:  # nothing was added, which the next attempt need not prove
-                self._commit(self._records, self._ended, self._this - 1, ())
-            grow({name: one.options for name, one in self._target.each.items()}, files.growth)
-        self._add(written)
+                self._commit(self._records, self._ended_id, self._run_number - 1, ())
+            tables = {name: target.options for name, target in self._target.by_name.items()}
+            evolve_tables(tables, output.schema_changes)
+        self._add(output.files)
         self._clean_up()
-        return Tried(len(self._done) - self._there, self._there, len(self._left))
+        return ReprocessResult(
+            len(self._settled) - self._already_present, self._already_present, len(self._remaining)
+        )
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for piece in self._records.scan_tasks(quarantine.SCHEMA.names, None, 1):
             for batch in piece.batches():
-                for start in range(0, batch.num_rows, _ROWS):
-                    yield batch.slice(start, _ROWS)
+                for start in range(0, batch.num_rows, _RECORDS_PER_BATCH):
+                    yield batch.slice(start, _RECORDS_PER_BATCH)
 
-    def _try(self, batch: pa.RecordBatch, files: TaskFiles) -> None:
-        """The rows of some records."""
-        target, options = self._target, self._target.options
-        reasons = dict(zip(_keys(batch), _reasons(batch), strict=True))
-        if options.route is None and not options.tables:
-            batch = self._new(batch, "")
+    def _write(self, batch: pa.RecordBatch, files: TaskFiles) -> None:
+        """Write the rows of some records."""
+        self._reasons.update(zip(_keys(batch), _reasons(batch), strict=True))
+        if self._has_one_table:  # a row in the table is there, whatever the record is now
+            batch = self._without_present("", batch)
         messages = batch.select(quarantine.MESSAGE)
-        for number, rows in rows_by_table(self._makers, options.tables, messages):
-            if options.tables:
-                self._try_listed(number, rows, files, reasons)
-                continue
-            rows = self._fitting(target, rows, reasons)
-            if options.route is None:
-                rows = self._holdable(target, "", rows, files, reasons)
-                self._add_rows(rows, files.write)
-                continue
-            for name, part in options.route.divide(rows):
-                why = options.route.lacking if name is None else files.why_not_into(name)
-                if why is not None and options.rest is None:
-                    self._leave(part, why, reasons)
-                else:
-                    into = name if name is not None and why is None else ""
-                    part = self._holdable(target, into, part, files, reasons)
-                    self._add_rows(self._new(part, name or ""), files.write)
+        for table_index, rows in build_rows(self._builders, self._target.options.tables, messages):
+            files.write(rows, table_index)
 
-    def _try_listed(
-        self,
-        number: int | None,
-        rows: pa.RecordBatch,
-        files: TaskFiles,
-        reasons: Mapping[Key, quarantine.Reason],
-    ) -> None:
-        """The same, for one table of a list, or for rows without one."""
-        target, name = self._target, ""
-        if number is None and target.options.rest is None:
-            self._leave(rows, listed.no_table, reasons)
-            return
-        if number is not None:
-            one = target.listed[number]
-            name = str(one.options.name)
-            rows = self._holdable(one, name, self._fitting(one, rows, reasons), files, reasons)
-        self._add_rows(self._new(rows, name), partial(files.write, number=number))
+    def _admit(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of a table that are to be added to it, or to the default one in its place."""
+        rows = self._without_present(table, rows)
+        self._settled.update(_keys(rows))
+        return rows
 
-    def _add_rows(self, rows: pa.RecordBatch, write: Callable[[pa.RecordBatch], None]) -> None:
-        if rows.num_rows:
-            write(rows)
-            self._done.update(_keys(rows))
+    def _leave(self, rejected: pa.RecordBatch, reason_of: ReasonOf) -> None:
+        """Leave rejected records in the quarantine, with the reasons that they have now."""
+        records = quarantine.quarantine_rows(rejected, reason_of)
+        is_new = []
+        for key, reason in zip(_keys(records), _reasons(records), strict=True):
+            is_new.append(key not in self._remaining and self._reasons[key] != reason)
+            self._remaining.add(key)
+        self._with_new_reason.append(records.filter(pa.array(is_new, pa.bool_())))
 
-    def _fitting(
-        self, target: Target, rows: pa.RecordBatch, reasons: Mapping[Key, quarantine.Reason]
-    ) -> pa.RecordBatch:
-        """Those that are rows now; the others are left."""
-        refused = target.refused(rows)
-        self._leave(rows.filter(refused), target.why_not, reasons)
-        return rows.filter(pc.invert(refused))
+    # -- what the tables have ----------------------------------------------------------------
 
-    def _holdable(
-        self,
-        target: Target,
-        name: str,
-        rows: pa.RecordBatch,
-        files: TaskFiles,
-        reasons: Mapping[Key, quarantine.Reason],
-    ) -> pa.RecordBatch:
-        """The rows that the table can hold; the others are left."""
-        if not rows.num_rows:
-            return rows
-        mask, why = files.misfits(target, name, rows)
-        self._leave(rows.filter(mask), why, reasons)
-        return rows.filter(pc.invert(mask))
-
-    def _leave(
-        self,
-        rows: pa.RecordBatch,
-        why: Callable[[pa.RecordBatch], quarantine.Reason],
-        before: Mapping[Key, quarantine.Reason],
-    ) -> None:
-        """Records that stay where they are; `before`: their reasons so far."""
-        if not rows.num_rows:
-            return
-        found = quarantine.quarantine_rows(rows, why)
-        changed = []
-        for key, reason in zip(_keys(found), _reasons(found), strict=True):
-            changed.append(key not in self._left and before[key] != reason)
-            self._left[key] = reason
-        self._changed.append(found.filter(pa.array(changed, pa.bool_())))
-
-    # -- what the tables have already -------------------------------------------------------
-
-    def _new(self, rows: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """The records that the table lacks, each once; the others are done."""
-        has = self._keys_in(name)
-        taken = set(self._done)
-        chosen = []
+    def _without_present(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out rows that the table has, from a run that was killed, or that come twice."""
+        present = self._keys_in(table)
+        known_keys = set(self._settled)
+        is_new = []
         for key in _keys(rows):
-            chosen.append(key not in has and key not in taken)
-            taken.add(key)
-            if key in has and key not in self._done:
-                self._there += 1
-                self._done.add(key)
-        return rows.filter(pa.array(chosen, pa.bool_()))
+            is_new.append(key not in present and key not in known_keys)
+            known_keys.add(key)
+            if key in present and key not in self._settled:
+                self._already_present += 1
+                self._settled.add(key)
+        return rows.filter(pa.array(is_new, pa.bool_()))
 
-    def _keys_in(self, name: str) -> frozenset[Key]:
-        """Those of the records that a table has, or the one for the rest in its place; or that any
-        of a list has, since a list that was mended may give them to another one."""
-        if self._target.options.tables:
-            name = ""
-        if name not in self._has:
-            places = [str(one.options.name) for one in self._target.options.tables]
-            places += [name] if name else []
-            places += [one for one in (self._target.options.rest,) if one is not None]
-            found = [self._looked_up(self._options(one)) for one in places or [""]]
-            self._has[name] = frozenset().union(*found)
-        return self._has[name]
+    def _keys_in(self, table: str) -> frozenset[Key]:
+        """Keys of the records that a table has, or the default one in its place; in a list that any
+        of its tables has, since a list that was changed may give them to another one."""
+        options = self._target.options
+        if options.tables:
+            table = ""
+        if table not in self._keys_in_tables:
+            names = [str(listed_table.options.name) for listed_table in options.tables]
+            names += [name for name in (table, options.rest) if name]
+            keys = [self._find_records(self._options(name)) for name in names or [""]]
+            self._keys_in_tables[table] = frozenset().union(*keys)
+        return self._keys_in_tables[table]
 
-    def _looked_up(self, options: LakehouseOptions) -> frozenset[Key]:
+    def _find_records(self, options: LakehouseOptions) -> frozenset[Key]:
+        """Keys of the records that a table has, if a run was killed."""
         table = find_table(options.format, options.name)
-        self._seen[str(options.name)] = None if table is None else table.txn_version(self._number)
-        if table is None or not self._was_killed:
+        version = None if table is None else table.txn_version(self._table_id)
+        self._seen_versions[str(options.name)] = version
+        if table is None or not self._was_killed or not self._all_keys:
             return frozenset()
-        wanted = self._wanted
-        if not wanted:
-            return frozenset()
-        first, last = (end(key[1] for key in wanted) for end in (min, max))
-        return wanted.intersection(_keys_of(table, f"seq >= {first} AND seq <= {last}"))
+        first, last = (end(key[1] for key in self._all_keys) for end in (min, max))
+        return self._all_keys.intersection(_keys_of(table, f"seq >= {first} AND seq <= {last}"))
 
     @cached_property
-    def _wanted(self) -> frozenset[Key]:
+    def _all_keys(self) -> frozenset[Key]:
         return frozenset(_keys_of(self._records))
 
-    def _options(self, name: str) -> LakehouseOptions:
+    def _options(self, table: str) -> LakehouseOptions:
         options = self._target.options
-        return options.of_table(name) if name else options
+        return options.of_table(table) if table else options
 
     # -- commits ----------------------------------------------------------------------------
 
     def _add(self, files: Sequence[NewFile]) -> None:
         groups = [(self._options(name), group) for name, group in files_by_table(files).items()]
         for options, _ in groups:
-            described = read_description(open_table(options.format, options.name))
-            if described is not None:
-                _check_written_as(options, described)
+            description = read_description(open_table(options.format, options.name))
+            if description is not None:
+                _check_written_as(options, description)
         for options, group in groups:
             table = open_table(options.format, options.name)
             self._records.refresh()
-            if self._records.txn_version(self._begun) != self._this:
-                raise self._not_alone()
-            seen = self._seen.get(str(options.name))
-            self._commit(table, self._number, seen, group, options.upsert or append)
+            if self._records.txn_version(self._begun_id) != self._run_number:
+                raise self._concurrent_run()
+            seen = self._seen_versions.get(str(options.name))
+            self._commit(table, self._table_id, seen, group, options.upsert or append)
             if options.upsert is not None:
                 remove_staged_files(table.storage, group)
 
     def _commit(
         self,
         table: Table,
-        name: str,
+        txn_id: str,
         seen: int | None,
         files: Sequence[NewFile],
         change: Callable[[Table, Sequence[NewFile], TxnVersions], None] = append,
     ) -> None:
-        """One commit that sets a number, which nobody else has set since it was seen."""
+        """Commit with a transaction version that nobody else has set since it was seen."""
 
-        def checked(table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
-            if (table.txn_version(name) or 0) != (seen or 0):
-                raise self._not_alone()
-            change(table, files, {**txn_versions, name: self._this})
+        def change_if_unchanged(
+            table: Table, files: Sequence[NewFile], txn_versions: TxnVersions
+        ) -> None:
+            if (table.txn_version(txn_id) or 0) != (seen or 0):
+                raise self._concurrent_run()
+            change(table, files, {**txn_versions, txn_id: self._run_number})
 
-        commit_files(table, files, checked)
+        commit_files(table, files, change_if_unchanged)
 
     def _clean_up(self) -> None:
         """Remove the records that have become rows."""
         # Which table another record went to, in the run that was killed, is not known.
-        options = self._target.options
-        one = options.route is None and not options.tables
-        settled = not self._was_killed or one or not self._left
-        txn_versions = {self._ended: self._this} if settled else {}
+        is_settled = not self._was_killed or self._has_one_table or not self._remaining
+        txn_versions = {self._ended_id: self._run_number} if is_settled else {}
 
         def change(table: Table, files: Sequence[NewFile], _: TxnVersions) -> None:
-            if table.txn_version(self._begun) != self._this:
-                raise self._not_alone()
+            if table.txn_version(self._begun_id) != self._run_number:
+                raise self._concurrent_run()
             table.merge(self._changes(frozenset(_keys_of(table))), txn_versions)
 
         commit_files(self._records, (), change)
 
-    def _changes(self, there: frozenset[Key]) -> Changes:
-        """For those that are there; a merge would add others."""
+    def _changes(self, existing: frozenset[Key]) -> Changes:
+        """The changes to existing records; a merge would add others."""
         schema = quarantine.SCHEMA
-        done = [dict(zip(_KEY, key, strict=True)) for key in self._done & there]
-        rows = [pa.Table.from_pylist(done, schema)]
-        for batch in self._changed:
-            chosen = pa.array([key in there for key in _keys(batch)], pa.bool_())
-            rows.append(pa.Table.from_batches([batch.filter(chosen)]))
-        found = pa.concat_tables(rows)
-        deleted = pa.array([index < len(done) for index in range(found.num_rows)], pa.bool_())
-        return Changes(found, pa.chunked_array([deleted]), _KEY, None)
+        deleted = [dict(zip(_KEY, key, strict=True)) for key in self._settled & existing]
+        tables = [pa.Table.from_pylist(deleted, schema)]
+        for batch in self._with_new_reason:
+            mask = pa.array([key in existing for key in _keys(batch)], pa.bool_())
+            tables.append(pa.Table.from_batches([batch.filter(mask)]))
+        rows = pa.concat_tables(tables)
+        is_deleted = pa.array([row < len(deleted) for row in range(rows.num_rows)], pa.bool_())
+        return Changes(rows, pa.chunked_array([is_deleted]), _KEY, None)
 
-    def _not_alone(self) -> TableError:
+    def _concurrent_run(self) -> TableError:
         return TableError(
-            f"Another run tries the records of {self._records.name} at the same time: let it end, "
-            "and run this again."
+            f"Another run reprocesses the records of {self._records.name} at the same time: let it "
+            "end, and run this again."
         )
 
 

@@ -1,6 +1,6 @@
 """Counts the rows that a running batch has read so far.
 
-They come from what its tasks report (`rows_under_way`), or else from the figures of Spark's user
+They come from what its tasks report (`rows_in_progress`), or else from the figures of Spark's user
 interface. Executors report the rows of running tasks with their heartbeats, every ten seconds by
 default (`spark.executor.heartbeatInterval`). The bytes that Spark shows beside them are no use:
 with several partitions it adds up running totals.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from jetspark.spark.rows_under_way import rows_under_way
+from jetspark.spark.rows_in_progress import rows_in_progress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -24,7 +24,7 @@ _ROWS = "number of output rows"
 _SCANS = "MicroBatchScan", "BatchScan"
 
 
-class RowsUnderWay:
+class RowsInProgress:
     """The rows that a query's first batch has read so far, or without a query all that a session,
     the JVM's, has read, also of files. Not for Spark Connect."""
 
@@ -40,7 +40,7 @@ class RowsUnderWay:
 
     def count(self) -> int:
         """0 before the batch has begun."""
-        if rows := rows_under_way(self._query):
+        if rows := rows_in_progress(self._query):
             return rows
         with suppress(Py4JJavaError):  # what Spark has just dropped
             for one in _items(self._store.executionsList()):

@@ -1,7 +1,6 @@
-"""How messages become the rows of a table, or of each table of a list, in Arrow.
+"""Messages become the rows of a table, or of each table of a list, in Arrow.
 
-Whoever writes a table of messages uses it: the tasks of a query (`spark.direct`), and the retry of
-records in a quarantine.
+The tasks of a query use it (`spark.task_writes`), and the retry of records in a quarantine.
 """
 
 from __future__ import annotations
@@ -11,165 +10,200 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jetspark.bulk.arrow import schema_of
 from jetspark.codecs.decoder import REASON
+from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.tolerant import Decoder, decode_in_parts
 from jetspark.lakehouse.routes import RowExpression
 from jetspark.reserved_names import BARE_PAYLOAD
-from jetspark.spark.json_payloads import (
-    json_decoder,
-    names_beside,
-    needs_bare,
-    payload_of,
-)
-from jetspark.spark.lakehouse import listed
-from jetspark.spark.lakehouse.growth import fields_by_now, without
+from jetspark.spark.json_payloads import json_decoder, names_beside, payload_of
 from jetspark.spark.lakehouse.options import LakehouseOptions, ListedTable
+from jetspark.spark.lakehouse.schema_evolution import evolved_ddl, for_known_fields
 from jetspark.spark.options import SourceOptions
+from jetspark.subjects import subject_matches
 
 
 @dataclass(frozen=True)
-class RowsOf:
-    """How the messages of a source become rows, as data that can be sent to tasks."""
+class RowSpec:
+    """The payloads' schema and the derived columns of a table's rows, as data for tasks."""
 
-    json: tuple[str, str | None]
-    """Name of the schema of JSON payloads for messages, and the schema in DDL or None."""
-    made: Mapping[str, RowExpression]
-    """Columns that are made of others."""
+    option: str
+    """The name of the option with the schema, for messages to users."""
+    ddl: str | None = None
+    """The schema of JSON payloads, as Spark DDL; None for other formats."""
+    derived: Mapping[str, RowExpression] = field(default_factory=dict)
+    """Derived columns, and the values that they have."""
     tables: tuple[ListedTable, ...] = ()
-    """In a list each has its own schema and columns."""
+    """The tables of a list, each of which has its own schema and columns."""
+    keep_payload: bool = False
+    """Keep the payload of each row: it may turn out to lack its key, or its table."""
 
-    def into(self, table: LakehouseOptions, source: SourceOptions) -> RowsOf:
-        """The same for this table: where new fields become columns, with those that are columns by
-        now, and the one for further ones."""
-        (name, ddl), made, decoding = self.json, self.made, source.decoding
+    def for_table(self, table: LakehouseOptions, source: SourceOptions) -> RowSpec:
+        """The rows that this table gets now.
+
+        Where new fields become columns, the schema has those that are columns by now, and there is
+        a column for further ones. Raises ConfigError.
+        """
+        ddl, derived, decoding = self.ddl, self.derived, source.decoding
         if ddl is not None and decoding is not None:
-            ddl = fields_by_now(table, ddl, name, made, decoding.names) or ddl
-            new = table.evolve and table.route is None
-            made = without(ddl, made, new=new, names=decoding.names)
-        return RowsOf((name, ddl), made, tuple(map(_by_now, table.tables)))
+            ddl = evolved_ddl(table, ddl, self.option, derived, decoding.names) or ddl
+            evolves = table.evolve and table.route is None
+            derived = for_known_fields(derived, ddl, collect_unknown=evolves, names=decoding.names)
+        tables = tuple(map(_evolved, table.tables))
+        return RowSpec(self.option, ddl, derived, tables, table.quarantine is not None)
 
-    @property
-    def needs_bare(self) -> bool:
-        """Whether rows need their payload without compression and frame."""
-        return needs_bare(self.made.values())
-
-    def decoded_in(self, source: SourceOptions) -> SourceOptions:
-        """The source, whose payloads are decoded as these rows need them."""
-        decoding = source.decoding
-        if decoding is None:
-            return source
-        if decoding.is_json:
-            decoding = decoding.with_json_fields(self.json[1] or "")
-        return replace(source, decoding=replace(decoding, bare_payload=self.needs_bare))
-
-    def makers(self, source: SourceOptions) -> list[RowMaker]:
-        """What makes the rows, of a list for each table. Raises ConfigError."""
+    def builders(self, source: SourceOptions) -> list[RowBuilder]:
+        """The builder of the rows, in a list one for each table. Raises ConfigError."""
         if self.tables:
-            return [RowMaker(_decoder_of(one, source), one.made) for one in self.tables]
+            return [RowBuilder(_decoder_of(table, source), table.made) for table in self.tables]
+        return [RowBuilder(self._decoder(source), self.derived)]
+
+    def _decoder(self, source: SourceOptions) -> Decoder | None:
         if source.decoding is not None:
-            return [RowMaker(source.decoder, self.made)]
-        name, ddl = self.json
-        if ddl is None:
-            return [RowMaker(None, self.made)]
-        payload, others = payload_of(source.columns, name)
-        decoder = json_decoder(ddl, name, names_beside(payload, others), payload)
-        return [RowMaker(decoder, self.made)]
+            return self._decoding(source.decoding).decoder()
+        if self.ddl is None:
+            return None
+        payload, columns = payload_of(source.columns, self.option)
+        return json_decoder(self.ddl, self.option, names_beside(payload, columns), payload)
+
+    def _decoding(self, decoding: Decoding) -> Decoding:
+        """The decoding of the source, with the schema and the columns that these rows need."""
+        if decoding.is_json:
+            decoding = decoding.with_json_fields(self.ddl or "")
+        keep_payload = self.keep_payload or decoding.keep_payload
+        needs_bare = _need_bare_payload(self.derived)
+        return replace(decoding, keep_payload=keep_payload, bare_payload=needs_bare)
 
     def schemas(self, source: SourceOptions) -> list[pa.Schema]:
-        """The columns of the rows; of a list those of messages without a table, and those of the
+        """The columns of the rows; in a list those of messages without a table, and those of the
         rows of each table. Raises ConfigError."""
         columns = schema_of(source.columns)
-        found = [maker.schema(columns) for maker in self.makers(source)]
-        return [columns, *found] if self.tables else found
+        schemas = [builder.schema(columns) for builder in self.builders(source)]
+        return [columns, *schemas] if self.tables else schemas
 
     def dump(self) -> str:
         """The schemas and the columns as JSON."""
-        of_tables = [(one.json, one.made) for one in self.tables]
-        return json.dumps(
-            [
-                [ddl, {name: value.said for name, value in made.items()}]
-                for ddl, made in [(self.json[1], self.made), *of_tables]
-            ]
-        )
+        of_tables = [(table.json, table.made) for table in self.tables]
+        specs = [
+            [ddl, {name: value.said for name, value in derived.items()}]
+            for ddl, derived in [(self.ddl, self.derived), *of_tables]
+        ]
+        return json.dumps([self.keep_payload, specs])
 
     @classmethod
-    def parse(cls, text: str, table: LakehouseOptions) -> RowsOf:
-        """From what `dump` says, and the options of the table."""
-        (ddl, made), *of_tables = (
-            (ddl, {name: RowExpression.parse(name, said) for name, said in made.items()})
-            for ddl, made in json.loads(text)
+    def parse(cls, text: str, table: LakehouseOptions) -> RowSpec:
+        """Parse the text of `dump`, for a table with these options."""
+        keep_payload, specs = json.loads(text)
+        (ddl, derived), *of_tables = (
+            (
+                ddl,
+                {
+                    name: RowExpression.parse(name, expression)
+                    for name, expression in columns.items()
+                },
+            )
+            for ddl, columns in specs
         )
         tables = [
-            replace(one, json=ddl, made=made)
-            for one, (ddl, made) in zip(table.tables, of_tables, strict=True)
+            replace(listed_table, json=of_table[0], made=of_table[1])
+            for listed_table, of_table in zip(table.tables, of_tables, strict=True)
         ]
-        return cls(("the schema", ddl), made, tuple(tables))
+        return cls("the schema", ddl, derived, tuple(tables), keep_payload)
 
 
-def _by_now(one: ListedTable) -> ListedTable:
-    """A table of a list, as `RowsOf.into`."""
-    ddl = fields_by_now(one.options, one.json, one.option, one.made, one.names)
+def _evolved(table: ListedTable) -> ListedTable:
+    """A table of a list, as `RowSpec.for_table`."""
+    ddl = evolved_ddl(table.options, table.json, table.option, table.made, table.names)
     if ddl is None:
-        return one
-    made = without(ddl, one.made, new=one.options.evolve, names=one.names)
-    return replace(one, json=ddl, made=made)
+        return table
+    derived = for_known_fields(
+        table.made, ddl, collect_unknown=table.options.evolve, names=table.names
+    )
+    return replace(table, json=ddl, made=derived)
 
 
-def _decoder_of(one: ListedTable, source: SourceOptions) -> Decoder | None:
-    """What makes columns of the payloads of a table of a list."""
-    if one.json is None:
+def _decoder_of(table: ListedTable, source: SourceOptions) -> Decoder | None:
+    """The decoder of the payloads of a table of a list."""
+    if table.json is None:
         return None
     return json_decoder(
-        one.json,
-        one.option,
-        one.names,
+        table.json,
+        table.option,
+        table.names,
         framing=source.around,
-        keep_payload=one.options.quarantine is not None,
-        keep_bare=needs_bare(one.made.values()),
+        keep_payload=table.options.quarantine is not None,
+        keep_bare=_need_bare_payload(table.made),
     )
 
 
+def _need_bare_payload(derived: Mapping[str, RowExpression]) -> bool:
+    """Whether derived columns need payloads without compression and frame."""
+    return any(value.known is not None for value in derived.values())
+
+
 @dataclass(frozen=True)
-class RowMaker:
-    """Makes the rows of one table from messages, or from the entries of a bucket."""
+class RowBuilder:
+    """Builds the rows of one table from messages, or from the entries of a bucket."""
 
     decoder: Decoder | None
-    """What makes columns of payloads."""
-    made: Mapping[str, RowExpression] = field(default_factory=dict)
-    """Further columns, and what they are made of."""
+    """The decoder of the payloads; None keeps them as they are."""
+    derived: Mapping[str, RowExpression] = field(default_factory=dict)
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The columns of the rows, for messages with these columns."""
-        found = columns if self.decoder is None else self.decoder.schema(columns)
-        found = self._with_made(pa.RecordBatch.from_pylist([], found)).schema
-        return pa.schema([one for one in found if one.name not in (REASON, BARE_PAYLOAD)])
+        decoded = columns if self.decoder is None else self.decoder.schema(columns)
+        rows = self._with_derived(pa.RecordBatch.from_pylist([], decoded))
+        hidden = (REASON, BARE_PAYLOAD)
+        return pa.schema([column for column in rows.schema if column.name not in hidden])
 
-    def parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows, with further columns for those that turn out to be none. They may be less than
-        the messages: those of some formats have messages that are no rows."""
-        parts = [batch] if self.decoder is None else decode_in_parts(self.decoder, [batch])
-        yield from map(self._with_made, parts)
+    def build(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows, with further columns for those that are rejected. They may be less than the
+        messages: those of some formats have messages that are no rows."""
+        if self.decoder is None:
+            yield self._with_derived(messages)
+        else:
+            yield from map(self._with_derived, decode_in_parts(self.decoder, [messages]))
 
-    def _with_made(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        for name, value in self.made.items():
+    def _with_derived(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        for name, value in self.derived.items():
             rows = rows.append_column(name, value.of(rows))
         return rows
 
 
-def rows_by_table(
-    makers: Sequence[RowMaker], tables: Sequence[ListedTable], batch: pa.RecordBatch
+def build_rows(
+    builders: Sequence[RowBuilder], tables: Sequence[ListedTable], messages: pa.RecordBatch
 ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """The rows of messages with the numbers of their tables in a list; those of one table have 0.
-    Messages without a table have None, and stay as they are."""
+    """(index of the table in the list, its rows) of messages; a single table has 0. Messages
+    without a table have None, and stay as they are."""
     if not tables:
-        for part in makers[0].parts(batch):
-            yield 0, part
+        for rows in builders[0].build(messages):
+            yield 0, rows
         return
-    for number, messages in listed.divided(batch, tables):
-        if number is None:
-            yield None, messages
+    for index, of_table in split_by_table(messages, tables):
+        if index is None:
+            yield None, of_table
         else:
-            for part in makers[number].parts(messages):
-                yield number, part
+            for rows in builders[index].build(of_table):
+                yield index, rows
+
+
+def split_by_table(
+    messages: pa.RecordBatch, tables: Sequence[ListedTable]
+) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """(index of the table in the list, its messages) by their subjects; the index is None for
+    messages without a table."""
+    subjects = messages.column("subject").dictionary_encode()
+    of_subjects = [_table_index(subject, tables) for subject in subjects.dictionary.to_pylist()]
+    indices = pa.array(of_subjects, pa.int32()).take(subjects.indices)
+    for index in pc.unique(indices).to_pylist():
+        chosen = pc.is_null(indices) if index is None else pc.equal(indices, index)
+        yield index, messages.filter(chosen)
+
+
+def _table_index(subject: str, tables: Sequence[ListedTable]) -> int | None:
+    for index, table in enumerate(tables):
+        if any(subject_matches(pattern, subject) for pattern in table.subjects):
+            return index
+    return None

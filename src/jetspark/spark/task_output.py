@@ -1,8 +1,10 @@
-"""What a task that writes a table's files itself reports to the sink: files, figures, new fields.
+"""The result of a task that writes a table's files, on its way to the driver: files, figures, and
+fields that the table lacks.
 
-Spark gives the tasks of a source no way to the driver but their rows. So the report travels as one
-row with one hidden column, `COLUMN`. A column can come from anybody, for example from an event that
-has a field of this name. Therefore
+The task of a sink returns it as Spark's commit message. The task of a source has no way to the
+driver but its rows, so the result travels as one row with one hidden column, `COLUMN`, to the sink,
+which passes it on. A column can come from anybody, for example from an event that has a field of
+this name. Therefore
 
 - the report is data (MessagePack of known classes), and decoding it cannot run anything;
 - it is sealed with a secret that the driver makes for each start of a query. Only the query's own
@@ -18,32 +20,33 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import types
+from pyspark.sql import Column, types
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import WriterCommitMessage
 
 from jetspark.errors import TableError
 from jetspark.lakehouse.new_files import NewFile, decode_new_file, encode_new_file
 from jetspark.reserved_names import PREFIX
-from jetspark.spark.lakehouse.growth import Growths
+from jetspark.spark.lakehouse.schema_evolution import SchemaChanges, combine_changes
 from jetspark.spark.versions import in_arrow
 
+_FIGURES: Final = ("rows", "quarantined", "left_out")
 COLUMN: Final = types.StructField(
     f"{PREFIX}_task_output",
     types.StructType(
         [
-            types.StructField("rows", types.LongType(), nullable=False),
-            types.StructField("aside", types.LongType(), nullable=False),
-            types.StructField("left_out", types.LongType(), nullable=False),
+            *(types.StructField(name, types.LongType(), nullable=False) for name in _FIGURES),
             types.StructField("sealed", types.BinaryType(), nullable=False),
         ]
     ),
 )
-"""The hidden column: how many rows the files have, how many quarantine records, how many messages
-were left out (all for Spark's figures), and the sealed report."""
+"""The hidden column: the figures of the task for Spark's reports, and the sealed result."""
 _FIELD: pa.Field = in_arrow(types.StructType([COLUMN])).field(0)
 _DIGEST: Final = "sha256"
 _DIGEST_BYTES: Final = 32
@@ -51,16 +54,46 @@ _DIGEST_BYTES: Final = 32
 
 @dataclass(frozen=True)
 class TaskOutput:
-    """What a task of a source has written itself."""
+    """The files that tasks have written, and what else the driver has to know of their rows."""
 
-    files: tuple[NewFile, ...]
-    growth: Growths
-    retries: int
-    """Attempts to read that it made again."""
-    aside: int = 0
-    """How many rows of the files are quarantine records."""
+    files: tuple[NewFile, ...] = ()
+    schema_changes: SchemaChanges = field(default_factory=dict)
+    """Columns that the tables lack. If there are any, the files are not committed."""
+    retries: int = 0
+    """Attempts to read that failed and were repeated."""
+    quarantined: int = 0
+    """Rows of the files that are quarantine records."""
     left_out: int = 0
-    """How many messages are no rows by their format, such as heartbeats of Debezium."""
+    """Messages that are no rows by their format, such as heartbeats of Debezium."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files that are no quarantine records."""
+        return sum(file.rows for file in self.files) - self.quarantined
+
+
+@dataclass
+class TaskCommit(WriterCommitMessage):
+    """A sink task's message to the driver."""
+
+    writer_id: str
+    """The query's id; empty in a batch write."""
+    output: TaskOutput = TaskOutput()
+
+
+def combine(outputs: Iterable[TaskOutput]) -> TaskOutput:
+    """The output of several tasks as one."""
+    every = tuple(outputs)
+    return TaskOutput(
+        tuple(file for output in every for file in output.files),
+        combine_changes(output.schema_changes for output in every),
+        retries=sum(output.retries for output in every),
+        quarantined=sum(output.quarantined for output in every),
+        left_out=sum(output.left_out for output in every),
+    )
+
+
+# -- the hidden column ---------------------------------------------------------------------------
 
 
 def make_secret() -> str:
@@ -70,10 +103,14 @@ def make_secret() -> str:
 
 def report(output: TaskOutput, secret: str | None) -> pa.RecordBatch:
     """One row that has nothing but the hidden column with the sealed output."""
-    count = sum(one.rows for one in output.files) - output.aside
-    figures = {"rows": count, "aside": output.aside, "left_out": output.left_out}
-    found = {**figures, "sealed": _seal(output, _needed(secret))}
-    return pa.RecordBatch.from_pylist([{COLUMN.name: found}], pa.schema([_FIELD]))
+    figures = {name: getattr(output, name) for name in _FIGURES}
+    row = {**figures, "sealed": _seal(output, _checked(secret))}
+    return pa.RecordBatch.from_pylist([{COLUMN.name: row}], pa.schema([_FIELD]))
+
+
+def observed_figures() -> list[Column]:
+    """Sums of the figures over all reports, for `DataFrame.observe`."""
+    return [F.sum(f"{COLUMN.name}.{name}").alias(name) for name in _FIGURES]
 
 
 def outputs_in(batch: pa.RecordBatch, secret: str | None) -> list[TaskOutput]:
@@ -83,14 +120,14 @@ def outputs_in(batch: pa.RecordBatch, secret: str | None) -> list[TaskOutput]:
     """
     if COLUMN.name not in batch.schema.names:
         return []
-    return [_open(one, _needed(secret)) for one in batch.column(COLUMN.name).to_pylist()]
+    return [_open(row, _checked(secret)) for row in batch.column(COLUMN.name).to_pylist()]
 
 
-def _needed(secret: str | None) -> bytes:
+def _checked(secret: str | None) -> bytes:
     if not secret:
         raise TableError(
-            f"The column {COLUMN.name} is jetspark's own, and this query has no use for it: leave "
-            "it out of the rows."
+            f"The column {COLUMN.name} is reserved for jetspark, and this query has no use for it: "
+            "leave it out of the rows."
         )
     return secret.encode()
 
@@ -101,8 +138,8 @@ def _seal(output: TaskOutput, secret: bytes) -> bytes:
     return hmac.digest(secret, content, _DIGEST) + content
 
 
-def _open(report: Any, secret: bytes) -> TaskOutput:
-    sealed = report.get("sealed") if isinstance(report, dict) else None
+def _open(row: Mapping[str, Any] | None, secret: bytes) -> TaskOutput:
+    sealed = row.get("sealed") if isinstance(row, dict) else None
     sealed = bytes(sealed) if isinstance(sealed, bytes | bytearray) else b""
     digest, content = sealed[:_DIGEST_BYTES], sealed[_DIGEST_BYTES:]
     if not hmac.compare_digest(digest, hmac.digest(secret, content, _DIGEST)):

@@ -37,7 +37,7 @@ MODULES = (
     "pyspark.sql.worker.write_into_data_source",
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.pandas.types",
-    "jetspark.spark.direct",
+    "jetspark.spark.task_writes",
     "jetspark.lakehouse.delta",
 )
 """Modules to import; some may be missing, with another Spark or without an extra."""

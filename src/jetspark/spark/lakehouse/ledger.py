@@ -1,4 +1,4 @@
-"""Which tables a query has written, its last batch in each, and how much: a file in its checkpoint.
+"""A file in the checkpoint of a query: its last batch in each table, and how much it has written.
 
 One of many tables does not get every batch, so the checkpoint alone does not tell which batches it
 has to have. The file is written when the tables have a batch, and is therefore never ahead of them:
@@ -18,40 +18,40 @@ from jetspark.lakehouse.new_files import NewFile
 from jetspark.spark.local_folders import local_path
 
 _NAME = ".jetspark.tables"
-NONE = -1
-"""In place of a batch."""
+NO_BATCH = -1
+"""The number before the first batch."""
 
 
-class Written(msgspec.Struct):
-    """What a query has written since its first batch."""
+class Totals(msgspec.Struct):
+    """Figures of all batches that a query has committed."""
 
-    batch: int = NONE
-    """The last one that is counted."""
+    batch: int = NO_BATCH
+    """The last batch that is counted."""
     rows: int = 0
-    aside: int = 0
-    """Records put aside."""
+    quarantined: int = msgspec.field(default=0, name="aside")
+    """Records in the quarantine."""
     files: int = 0
     bytes: int = 0
     commits: int = 0
     retries: int = 0
-    """Attempts that tasks made again."""
+    """Attempts to read that tasks repeated."""
 
-    def count(self, files: Sequence[NewFile], quarantine: str | None, retries: int) -> None:
-        """Add the files of a batch."""
-        aside = sum(one.rows for one in files if one.table and one.table == quarantine)
-        self.rows += sum(one.rows for one in files) - aside
-        self.aside += aside
+    def add(self, files: Sequence[NewFile], quarantine: str | None, retries: int) -> None:
+        """Count the files of a batch."""
+        quarantined = sum(file.rows for file in files if file.table and file.table == quarantine)
+        self.rows += sum(file.rows for file in files) - quarantined
+        self.quarantined += quarantined
         self.files += len(files)
-        self.bytes += sum(one.size for one in files)
-        self.commits += len({one.table for one in files})
+        self.bytes += sum(file.size for file in files)
+        self.commits += len({file.table for file in files})
         self.retries += retries
 
 
 class _Content(msgspec.Struct):
     query: str
     tables: dict[str, int]
-    written: Written | None = None
-    """None in a file of before."""
+    totals: Totals | None = msgspec.field(default=None, name="written")
+    """None in a file of a version that did not count."""
 
 
 class TableLedger:
@@ -60,25 +60,25 @@ class TableLedger:
     def __init__(self, checkpoint: str | None, query: str) -> None:
         folder = None if checkpoint is None else local_path(checkpoint)
         self._path = None if folder is None else Path(folder, _NAME)
-        self._found = _Content(query, {})
+        self._content = _Content(query, {})
         if self._path is not None:
             try:
-                found = msgspec.json.decode(self._path.read_bytes(), type=_Content)
+                content = msgspec.json.decode(self._path.read_bytes(), type=_Content)
             except (OSError, ValueError):  # none yet, or one that was cut off
                 return
-            if found.query == query:
-                self._found = found
+            if content.query == query:
+                self._content = content
 
     def last(self, table: str) -> int:
-        """The query's last batch in a table, as far as is known; or NONE."""
-        return self._found.tables.get(table, NONE)
+        """The query's last batch in a table, as far as is known; or NO_BATCH."""
+        return self._content.tables.get(table, NO_BATCH)
 
     @property
-    def written(self) -> Written | None:
-        """What the query has written, as far as is known."""
-        return self._found.written
+    def totals(self) -> Totals | None:
+        """The figures of the query, as far as is known."""
+        return self._content.totals
 
-    def note(
+    def record_committed(
         self,
         batch: int,
         tables: Iterable[str],
@@ -86,15 +86,15 @@ class TableLedger:
         quarantine: str | None,
         retries: int,
     ) -> None:
-        """These tables have this batch, whose tasks wrote these files."""
-        self._found.tables.update(dict.fromkeys(tables, batch))
-        found = self._found.written = self._found.written or Written()
-        if batch > found.batch:  # else it was counted
-            found.batch = batch
-            found.count(files, quarantine, retries)
+        """Record that tables have a batch, whose tasks wrote these files."""
+        self._content.tables.update(dict.fromkeys(tables, batch))
+        totals = self._content.totals = self._content.totals or Totals()
+        if batch > totals.batch:  # else it was counted
+            totals.batch = batch
+            totals.add(files, quarantine, retries)
         # A path that is not here may be on a file system that only Spark knows.
         if self._path is None or not self._path.parent.is_dir():
             return
         new = self._path.with_name(f"{_NAME}.new")
-        new.write_bytes(msgspec.json.encode(self._found))
+        new.write_bytes(msgspec.json.encode(self._content))
         os.replace(new, self._path)

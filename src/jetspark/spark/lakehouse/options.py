@@ -28,8 +28,11 @@ from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Deletes, Upsert
 from jetspark.nearest import meant
 from jetspark.spark import option_values as values
-from jetspark.spark.lakehouse import letters
-from jetspark.spark.lakehouse.letters import LetterStream
+from jetspark.spark.lakehouse.dead_letter_sink import (
+    CONNECTION_PREFIX,
+    STREAM_PREFIX,
+    DeadLetterSink,
+)
 from jetspark.spark.local_folders import place
 from jetspark.spark.versions import in_arrow
 
@@ -142,7 +145,7 @@ class LakehouseOptions:
     """The table for rows without one."""
     quarantine: str | None = None
     """The table for records that do not become rows (`lakehouse.quarantine`), or stream:NAME."""
-    letters: LetterStream | None = None
+    dead_letter_sink: DeadLetterSink | None = None
     """The stream in its place."""
     on_bad_record: str | None = None
     """`STOP`: the first one ends the write; else they are in `_corrupt_record`."""
@@ -219,7 +222,9 @@ class LakehouseOptions:
             if catalog is None
             else replace(self.name, identifier=found)
         )
-        one = replace(self, name=name, route=None, quarantine=None, letters=None, tables=())
+        one = replace(
+            self, name=name, route=None, quarantine=None, dead_letter_sink=None, tables=()
+        )
         if self.tables or self.is_quarantine(one):
             one = replace(one, keys=None, sequence_by=None, deletes=None, partition_by=None)
             one = replace(one, truncates=None, history_by=None)
@@ -391,7 +396,7 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
             "Give either the option 'quarantineTable', where records go that do not become rows, "
             "or the option 'onBadRecord'."
         )
-    if route is not None and route.in_catalog and "letters" in found:
+    if route is not None and route.in_catalog and "dead_letter_sink" in found:
         raise ConfigError(
             f"Option 'quarantineTable' (--quarantine) {aside}: with a template of a catalog's "
             f"tables name a table of the catalog {target.catalog}."
@@ -401,19 +406,19 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
 
 def _add_letters(options: Mapping[str, str], found: dict[str, Any]) -> None:
     """The stream that `quarantine` names, with its connection."""
-    prefix = letters.OPTIONS
+    prefix = CONNECTION_PREFIX
     given = {
         name[len(prefix) :]: value
         for name, value in options.items()
         if name.casefold().startswith(prefix)
     }
     aside = found.get("quarantine", "").strip()
-    if aside.startswith(letters.PREFIX):
+    if aside.startswith(STREAM_PREFIX):
         found["quarantine"] = aside
-        found["letters"] = LetterStream.parse(aside.removeprefix(letters.PREFIX), given)
+        found["dead_letter_sink"] = DeadLetterSink.parse(aside.removeprefix(STREAM_PREFIX), given)
     elif given:
         raise ConfigError(
-            f"Options {prefix}… go with the option 'quarantineTable', as {letters.PREFIX}NAME."
+            f"Options {prefix}… go with the option 'quarantineTable', as {STREAM_PREFIX}NAME."
         )
 
 
@@ -444,7 +449,7 @@ def _values(
         elif folded == TASK_ROWS.casefold():
             columns = map(StructType.fromJson, json.loads(value))
             found["task_rows"] = tuple(map(in_arrow, columns))
-        elif folded not in _OF_SPARK and not folded.startswith(letters.OPTIONS):
+        elif folded not in _OF_SPARK and not folded.startswith(CONNECTION_PREFIX):
             raise ConfigError(_unknown(format_, given, list(dict.fromkeys(known.values()))))
     return where, properties, found
 
@@ -500,7 +505,7 @@ def _others(target: TableName, found: Mapping[str, Any]) -> dict[str, str]:
     return {
         attribute: _beside(target, option, found[attribute])
         for attribute, option in options.items()
-        if attribute in found and not (attribute == "quarantine" and "letters" in found)
+        if attribute in found and not (attribute == "quarantine" and "dead_letter_sink" in found)
     }
 
 

@@ -17,15 +17,10 @@ from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import ScanTask, Table
 from jetspark.nearest import instead
 from jetspark.spark.failures import without_traceback
+from jetspark.spark.lakehouse.dataframe_columns import arrow_schema, written_schemas
 from jetspark.spark.lakehouse.options import PREFIX, LakehouseOptions, parse_lakehouse_options
-from jetspark.spark.lakehouse.target import (
-    LakehouseBatchWriter,
-    LakehouseStreamWriter,
-    arrow_schema,
-    prepare,
-    prepare_for_query,
-    rows_given,
-)
+from jetspark.spark.lakehouse.table_preparation import prepare, prepare_for_query
+from jetspark.spark.lakehouse.writers import LakehouseBatchWriter, LakehouseStreamWriter
 
 # -------------------------------------------------------------------------------------------------
 # spark.read of a Delta or Iceberg table: its library plans, tasks read Parquet as Arrow.
@@ -115,7 +110,7 @@ class _LakehouseDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> LakehouseBatchWriter:
         """The batch writer. Raises ConfigError, before a row is written."""
         options = self._parsed.for_batch()
-        rows = rows_given(options, schema)
+        rows = written_schemas(options, schema)
         if overwrite and options.upsert is not None:
             raise ConfigError(
                 "Option 'keys' merges rows into those that are there: write with mode('append')."
@@ -126,7 +121,7 @@ class _LakehouseDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> LakehouseStreamWriter:
         """The streaming writer. Raises ConfigError and TableError, before a row is written."""
         options = self._parsed.for_streaming()
-        rows = rows_given(options, schema)
+        rows = written_schemas(options, schema)
         if overwrite:
             raise ConfigError(
                 "outputMode 'complete' would replace the table with every batch; use 'append', or "

@@ -16,12 +16,17 @@ from jetspark.bulk.arrow import SCHEMA
 from jetspark.codecs.ddl import check_fields, with_types
 from jetspark.codecs.field_names import FieldNames
 from jetspark.codecs.unknown_fields import new_columns
-from jetspark.errors import ConfigError, SchemaGrown
+from jetspark.errors import ConfigError, SchemaEvolved
 from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.table import TableName
-from jetspark.spark.lakehouse import growth
-from jetspark.spark.lakehouse.growth import Growth, fields_by_now, grow, grown
+from jetspark.spark.lakehouse import schema_evolution
 from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.lakehouse.schema_evolution import (
+    SchemaChange,
+    evolve_tables,
+    evolved_ddl,
+    extend_ddl,
+)
 
 
 def needed(row: dict[str, Any]) -> str | None:
@@ -31,8 +36,8 @@ def needed(row: dict[str, Any]) -> str | None:
 
 def added(*rows: dict[str, Any], taken: tuple[str, ...] = ()) -> dict[str, str]:
     """The columns that these need."""
-    found = Growth()
-    found.note(map(needed, rows), taken)
+    found = SchemaChange()
+    found.add_fields(map(needed, rows), taken)
     return found.added
 
 
@@ -54,7 +59,7 @@ def test_no_column_comes_of_nulls_and_of_names_that_are_there_or_that_readers_re
 
 
 def test_a_table_gets_no_more_columns_than_readers_bear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "MOST_COLUMNS", 3)
+    monkeypatch.setattr(schema_evolution, "MAX_COLUMNS", 3)
     found = added({"b": 1, "c": 1, "d": 1}, {"b": 2.5}, taken=("a",))
     assert found == {"b": "DOUBLE", "c": "BIGINT"}
     assert added({"b": 1}, taken=("x", "y", "z")) == {}
@@ -62,11 +67,11 @@ def test_a_table_gets_no_more_columns_than_readers_bear(monkeypatch: pytest.Monk
 
 @given(st.permutations([1, 2.5, True, "x", 3]))
 def test_the_order_of_tasks_does_not_matter(values: list[Any]) -> None:
-    whole = Growth()
+    whole = SchemaChange()
     for value in values:
-        one = Growth()
-        one.note([needed({"a": value, "n": value if type(value) is not str else 1})], ())
-        whole.update(one)
+        one = SchemaChange()
+        one.add_fields([needed({"a": value, "n": value if type(value) is not str else 1})], ())
+        whole.merge(one)
     assert whole.added == {"a": "STRING", "n": "STRING"}
 
 
@@ -93,12 +98,14 @@ def test_a_table_that_has_grown_says_so_and_one_that_another_writer_has_changed(
 ) -> None:
     name = TableName(path=str(tmp_path / "t"))
     open_or_create_table(Format.ICEBERG, name, pa.schema([("n", pa.int32())]), ())
-    need = {"": Growth({"a": "BIGINT", "b": "STRING"}, {"n"})}
+    need = {"": SchemaChange({"a": "BIGINT", "b": "STRING"}, {"n"})}
     tables = {"": LakehouseOptions(format=Format.ICEBERG, name=name)}
-    with pytest.raises(SchemaGrown, match=r"columns a, b were added to it and its columns n have"):
-        grow(tables, need)
-    with pytest.raises(SchemaGrown, match="its columns are those of another writer"):
-        grow(tables, need)
+    with pytest.raises(
+        SchemaEvolved, match=r"columns a, b were added to it and its columns n have"
+    ):
+        evolve_tables(tables, need)
+    with pytest.raises(SchemaEvolved, match="its columns are those of another writer"):
+        evolve_tables(tables, need)
 
 
 @pytest.mark.tables
@@ -111,17 +118,17 @@ def test_what_a_history_has_for_itself_is_no_field_of_the_payloads(tmp_path: Pat
     assert options.upsert is not None
     has = options.upsert.table_schema(pa.schema([*columns, pa.field("new", pa.string())]))
     open_or_create_table(Format.DELTA, options.name, has, ())
-    assert fields_by_now(options, "id BIGINT", "--json", ["timestamp"]) == "id BIGINT, `new` string"
+    assert evolved_ddl(options, "id BIGINT", "--json", ["timestamp"]) == "id BIGINT, `new` string"
 
 
 def test_whole_numbers_that_are_too_large_for_a_small_column_widen_it() -> None:
     columns = pa.schema([("n", pa.int32()), ("m", pa.int64()), ("s", pa.string())])
-    found = Growth()
+    found = SchemaChange()
     texts = ['{"n": 1, "s": 2}', '{"n": "x"}', "[", None, '{"n": 9e9}']
     texts.append('{"m": 99999999999999999999}')
-    found.note_refused(texts, columns)
+    found.add_larger_integers(texts, columns)
     assert not found
-    found.note_refused(['{"n": 3000000000}'], columns)
+    found.add_larger_integers(['{"n": 3000000000}'], columns)
     assert found.widened == {"n"}
 
 
@@ -130,7 +137,7 @@ def test_the_schema_has_the_fields_that_were_given_and_those_of_the_table() -> N
         [("seq", pa.int64()), ("n", pa.int64()), ("x", pa.float32()), ("new one", pa.bool_()),
          ("at", pa.timestamp("us", tz="UTC")), ("raw", pa.binary())]
     )  # fmt: skip
-    found = grown(
+    found = extend_ddl(
         "n INT, x DOUBLE, tags ARRAY<STRUCT<a: INT, b: STRING>>", "--json", table, ["seq"]
     )
     assert found == (
@@ -160,9 +167,9 @@ def test_a_column_that_somebody_adds_meanwhile_is_one_of_the_rows(
     messages = pa.RecordBatch.from_pylist([message], SCHEMA)
     task.prepare()
     task.write(messages)
-    with pytest.raises(SchemaGrown, match="its columns are those of another writer"):
-        grow({"": options}, task.files.growth)
+    with pytest.raises(SchemaEvolved, match="its columns are those of another writer"):
+        evolve_tables({"": options}, task.files.schema_changes)
     restarted = Task(options, **how)
     restarted.write(messages)
-    assert not restarted.files.growth
-    assert "new" in restarted.target.rows.names
+    assert not restarted.files.schema_changes
+    assert "new" in restarted.target.schema.names

@@ -39,7 +39,7 @@ def reporting(query: str | None) -> Iterator[Callable[[int], None]]:
             os.close(file)
 
 
-def rows_under_way(query: str) -> int:
+def rows_in_progress(query: str) -> int:
     """The rows of a query so far, also those of attempts that failed."""
     try:
         found = Path(os.environ.get(VARIABLE, ""), query).read_bytes()

@@ -1,4 +1,4 @@
-"""Records put aside into a stream: a letter each, wherever a run is killed; without Spark."""
+"""Dead letters of bad records: one for each, wherever a run is killed; without Spark."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ from jetspark.errors import BrokenSocketError, ConfigError, TableError
 from jetspark.lakehouse import batches
 from jetspark.lakehouse.formats import Format
 from jetspark.letter_rules import subject_of_letter
-from jetspark.spark.lakehouse import commits, letters, target
+from jetspark.spark.lakehouse import batch_commits, dead_letter_sink
 from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
-from jetspark.spark.lakehouse.target import LakehouseStreamWriter, TaskFiles, Written
+from jetspark.spark.lakehouse.table_preparation import prepare_for_query
+from jetspark.spark.lakehouse.task_files import TaskFiles
+from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
 from jetspark.spark.options import parse_options
+from jetspark.spark.task_output import TaskCommit
 from jetspark.wire import js_api
 
 pytestmark = [pytest.mark.server, pytest.mark.tables]
@@ -72,13 +75,13 @@ class Query:
             prepared, files = task.target, task.files
             write: Callable[[pa.RecordBatch], None] = task.write
         else:
-            prepared = target.prepare_for_query(self.options, [ROWS])
+            prepared = prepare_for_query(self.options, [ROWS])
             files = TaskFiles(prepared)
             write = files.write
         for one in rows or (self.batch(),):
             write(one)
         writer = LakehouseStreamWriter(self.options, prepared, replace=False)
-        writer.commit([Written(QUERY, files.close())], number)
+        writer.commit([TaskCommit(QUERY, files.close())], number)
 
     def seqs(self, *names: str) -> Counter[int]:
         """Of rows of these tables."""
@@ -149,7 +152,7 @@ def test_a_batch_that_is_killed_anywhere_leaves_each_record_in_one_letter(
         if killed_at[-1] == where:
             raise BrokenSocketError("killed", server="s")
 
-    store = letters.LetterStream.store
+    store = dead_letter_sink.DeadLetterSink.store
 
     def half_stored(self: Any, writer: str, records: Any) -> None:
         found = list(records)
@@ -163,8 +166,8 @@ def test_a_batch_that_is_killed_anywhere_leaves_each_record_in_one_letter(
         die("table")
         return done
 
-    monkeypatch.setattr(letters.LetterStream, "store", half_stored)
-    monkeypatch.setattr(commits, "commit_batch", commit_batch)
+    monkeypatch.setattr(dead_letter_sink.DeadLetterSink, "store", half_stored)
+    monkeypatch.setattr(batch_commits, "commit_batch", commit_batch)
     for where in ("letters", "first", "table", "", ""):
         killed_at.append(where)
         with suppress(BrokenSocketError):
@@ -197,20 +200,20 @@ def test_a_letter_without_room_for_the_payload_has_none(query: Query, admin: Adm
 def test_letters_go_to_a_stream_of_letters_that_nobody_reads_for_the_same_table(
     query: Query, admin: Admin
 ) -> None:
-    assert query.options.letters is not None
-    query.options.letters.check()
+    assert query.options.dead_letter_sink is not None
+    query.options.dead_letter_sink.check()
     admin.create(query.aside, "other.>")
     with pytest.raises(ConfigError, match="is not a stream of dead letters, whose only subject"):
-        query.options.letters.check()
+        query.options.dead_letter_sink.check()
     admin.call(
         f"STREAM.UPDATE.{query.aside}",
         {"name": query.aside, "subjects": [f"_dead.{query.aside}.>"], "no_ack": True},
     )
     with pytest.raises(ConfigError, match="does not keep each letter"):
-        query.options.letters.check()
+        query.options.dead_letter_sink.check()
     for read in ({"stream": query.aside}, {"streamPattern": f"{query.stream}.*"}):
         with pytest.raises(ConfigError, match="without an end"):
-            query.options.letters.check_not_read(parse_options(read))
+            query.options.dead_letter_sink.check_not_read(parse_options(read))
 
 
 def test_options_of_a_stream_for_letters(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 format("jetspark-direct") reads as format("jetstream") does, with the same offsets, batches and
 partitions. A task decodes its range, writes the rows into new files of the table (`into.…`: the
-options of the table's sink), and returns one row that describes these files; the sink adds them to
-the batch's commit (`spark.lakehouse.target`).
+options of the table's sink), and returns one row that describes these files (`task_output`); the
+sink adds them to the batch's commit (`lakehouse.writers`).
 
 Spark may run a task again: files of an attempt that failed are in no commit, and `vacuum` removes
 them.
@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -36,16 +35,24 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
-from jetspark.spark.lakehouse.target import Target, TaskFiles, check_fit, prepare_for_query
+from jetspark.spark.lakehouse.table_preparation import check_fit, prepare_for_query
+from jetspark.spark.lakehouse.target import Target
+from jetspark.spark.lakehouse.task_files import TaskFiles
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.partitions import RangePartition, read_partition
-from jetspark.spark.rows_under_way import reporting
+from jetspark.spark.rows_in_progress import reporting
 from jetspark.spark.sequence_order import ordered_tables
 from jetspark.spark.sink_tasks import query_id
 from jetspark.spark.source import JetStreamDataSource
 from jetspark.spark.stream_reader import JetStreamStreamReader
-from jetspark.spark.table_rows import RowMaker, RowsOf, rows_by_table
-from jetspark.spark.task_output import COLUMN, TaskOutput, make_secret, report
+from jetspark.spark.table_rows import RowBuilder, RowSpec, build_rows
+from jetspark.spark.task_output import (
+    COLUMN,
+    TaskOutput,
+    make_secret,
+    observed_figures,
+    report,
+)
 from jetspark.spark.versions import of_arrow, register, stream_reader
 
 FORMAT = "jetspark-direct"
@@ -67,67 +74,64 @@ def flow_into(
     options: Mapping[str, str],
     table: LakehouseOptions,
     sink: Mapping[str, str],
-    how: RowsOf,
+    spec: RowSpec,
 ) -> Flow:
-    """The reports of tasks that write a stream into a table. Writes nothing.
+    """Plan the tasks that write a stream into a table; the rows are their reports. Writes nothing.
 
-    `options`: of format jetstream; `table`, `sink`: of the table, and as given, with the query's
-    checkpoint. Raises ConfigError, and Spark's errors.
+    `options`: of format jetstream; `table`, `sink`: options of the table, parsed and as given, with
+    the query's checkpoint; `spec`: the rows of the table. Raises ConfigError, and Spark's errors.
     """
     if ordered_tables(table):
         options = {**options, "ordersBySeq": "true"}
     source = parse_options(options)
-    how = how.into(table, source)
-    options = _with_schema(options, source, table, how)
-    source = parse_options(options)
-    schemas = how.schemas(source)
+    spec = spec.for_table(table, source)
+    options = _with_fixed_schema(options, source, table, spec)
+    schemas = spec.schemas(parse_options(options))
     check_fit(table, schemas)
-    columns = json.dumps([of_arrow(one).jsonValue() for one in schemas])
+    columns = json.dumps([of_arrow(schema).jsonValue() for schema in schemas])
     secrets = {TASK_SECRET: make_secret(), TASK_ROWS: columns}
     into = {f"{_SINK}{name}": value for name, value in {**sink, **secrets}.items()}
-    into |= {f"{_PREFIX}format": table.format, f"{_PREFIX}rows": how.dump()}
+    into |= {f"{_PREFIX}format": table.format, f"{_PREFIX}rows": spec.dump()}
     reports = spark.readStream.format(FORMAT).options(**options, **into).load()
-    figures = [F.sum(COLUMN.name + "." + one).alias(one) for one in ("rows", "aside", "left_out")]
-    return Flow(reports.observe(WRITTEN, *figures), secrets)
+    return Flow(reports.observe(WRITTEN, *observed_figures()), secrets)
 
 
-def _with_schema(
-    options: Mapping[str, str], source: SourceOptions, table: LakehouseOptions, how: RowsOf
+def _with_fixed_schema(
+    options: Mapping[str, str], source: SourceOptions, table: LakehouseOptions, spec: RowSpec
 ) -> dict[str, str]:
-    """The options of the source, by which its tasks decode as the driver has decided."""
-    found, decoding = dict(options), source.decoding
-    if decoding is not None and decoding.is_json:
-        found = with_json_options(found, how.json[1] or "")
-    elif decoding is not None and table.evolve:
-        found["onNewVersion"] = "stop"
-    if decoding is not None and not decoding.is_json and decoding.schema.version:
-        # Not another one that the registry gets before tasks read these options.
-        found["schemaVersion"] = str(decoding.schema.version)
-    if decoding is not None and table.quarantine is not None:
-        found["keepPayload"] = "true"  # a row may turn out to lack its key, or table
-    if how.needs_bare:
-        found["barePayload"] = "true"
-    return found
+    """The options of the source with the schema that the driver has decided on, in place of the one
+    that a registry may have when tasks are planned."""
+    decoding = source.decoding
+    if decoding is None:
+        return dict(options)
+    if decoding.is_json:
+        return with_json_options(options, spec.ddl or "")
+    fixed = dict(options)
+    if decoding.schema.version:
+        fixed["schemaVersion"] = str(decoding.schema.version)
+    if table.evolve:
+        fixed["onNewVersion"] = "stop"
+    return fixed
 
 
 @dataclass(frozen=True)
 class Into:
-    """The table into which tasks write, and how messages become its rows."""
+    """The table into which tasks write, and its rows."""
 
     options: LakehouseOptions
-    how: RowsOf
+    spec: RowSpec
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Into:
+    def parse(cls, options: Mapping[str, str]) -> Into:
         """Parse what `flow_into` adds to the options of the source."""
         sink = {
             name.removeprefix(_SINK): value
-            for name, value in given.items()
+            for name, value in options.items()
             if name.startswith(_SINK)
         }
-        format_ = Format(given[f"{_PREFIX}format"])
-        options = parse_lakehouse_options(format_, sink).for_streaming()
-        return cls(options, RowsOf.parse(given[f"{_PREFIX}rows"], options))
+        format_ = Format(options[f"{_PREFIX}format"])
+        table = parse_lakehouse_options(format_, sink).for_streaming()
+        return cls(table, RowSpec.parse(options[f"{_PREFIX}rows"], table))
 
 
 class DirectPartition(RangePartition):
@@ -146,9 +150,9 @@ class DirectReader(JetStreamStreamReader):
         self._into = into
 
     @cached_property
-    def _makers(self) -> list[RowMaker]:
-        """In a task: libraries have parts that are not sent."""
-        return self._into.how.makers(self._options)
+    def _builders(self) -> list[RowBuilder]:
+        """Builders of the rows, made in each task, since libraries have parts that are not sent."""
+        return self._into.spec.builders(self._options)
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
@@ -160,7 +164,7 @@ class DirectReader(JetStreamStreamReader):
         if not parts:
             return []
         target = prepare_for_query(self._into.options, self._into.options.task_rows)
-        if target.completed is not None:
+        if target.completed_batch is not None:
             return []
         return [DirectPartition(part.ranges, target) for part in parts]
 
@@ -168,27 +172,29 @@ class DirectReader(JetStreamStreamReader):
         """Write the rows of one partition; runs on an executor."""
         if not isinstance(partition, DirectPartition):
             return
+        output = self._write(partition)
+        if output.files or output.schema_changes or output.left_out:
+            yield report(output, self._into.options.task_secret)
+
+    def _write(self, partition: DirectPartition) -> TaskOutput:
         files = TaskFiles(partition.target)
         options, tables = self._options, self._into.options.tables
-        # Messages of a list of tables are divided by their subjects before they are unpacked.
+        # Messages of a list of tables are split by their subjects before they are decompressed.
         source = options.as_stored() if tables else options.without_decoder()
-        before = Retry.repeated
+        left_out, retries_before = 0, Retry.repeated
         try:
-            with reporting(query_id()) as note:
-                for batch in read_partition(source, partition):
-                    files.left_out += batch.num_rows
-                    for number, rows in rows_by_table(self._makers, tables, batch):
-                        files.left_out -= rows.num_rows
-                        files.write(rows, number)
-                    note(batch.num_rows)
-            written = files.close()
+            with reporting(query_id()) as report_rows:
+                for messages in read_partition(source, partition):
+                    left_out += messages.num_rows
+                    for table_index, rows in build_rows(self._builders, tables, messages):
+                        left_out -= rows.num_rows
+                        files.write(rows, table_index)
+                    report_rows(messages.num_rows)
+            output = files.close()
         except BaseException:
             files.discard()
             raise
-        if written or files.growth or files.left_out:
-            retries = Retry.repeated - before
-            output = TaskOutput(tuple(written), files.growth, retries, files.aside, files.left_out)
-            yield report(output, self._into.options.task_secret)
+        return replace(output, retries=Retry.repeated - retries_before, left_out=left_out)
 
 
 class DirectDataSource(JetStreamDataSource):
@@ -201,8 +207,9 @@ class DirectDataSource(JetStreamDataSource):
 
     @cached_property
     def _parsed(self) -> SourceOptions:
-        own = {name: one for name, one in self.options.items() if not name.startswith(_PREFIX)}
-        return parse_options(own)
+        return parse_options(
+            {name: value for name, value in self.options.items() if not name.startswith(_PREFIX)}
+        )
 
     @cached_property
     def _into(self) -> Into:
@@ -220,7 +227,7 @@ class DirectDataSource(JetStreamDataSource):
 
 
 def register_formats(spark: SparkSession) -> None:
-    """All of this package, also for a Spark whose executors find it but whose driver does not
-    search for it."""
-    for one in (JetStreamDataSource, DirectDataSource, DeltaDataSource, IcebergDataSource):
-        register(spark, one)
+    """Register all formats of this package, also for a Spark whose executors find it but whose
+    driver does not search for it."""
+    for source in (JetStreamDataSource, DirectDataSource, DeltaDataSource, IcebergDataSource):
+        register(spark, source)

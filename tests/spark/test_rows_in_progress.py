@@ -15,15 +15,15 @@ from jetspark.bulk.retry import Retry
 from jetspark.errors import BrokenSocketError
 from jetspark.lakehouse.formats import Format
 from jetspark.retries import Backoff
-from jetspark.spark import direct
-from jetspark.spark.direct import DirectPartition, DirectReader, Into
+from jetspark.spark import task_writes
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.target import prepare
+from jetspark.spark.lakehouse.table_preparation import prepare
 from jetspark.spark.options import parse_options
-from jetspark.spark.rows_under_way import VARIABLE, reporting, rows_under_way
-from jetspark.spark.scanned_rows import RowsUnderWay
-from jetspark.spark.table_rows import RowsOf
+from jetspark.spark.rows_in_progress import VARIABLE, reporting, rows_in_progress
+from jetspark.spark.scanned_rows import RowsInProgress
+from jetspark.spark.table_rows import RowSpec
 from jetspark.spark.task_output import outputs_in
+from jetspark.spark.task_writes import DirectPartition, DirectReader, Into
 
 
 def test_what_tasks_report_is_added_up_for_each_query(
@@ -35,7 +35,11 @@ def test_what_tasks_report_is_added_up_for_each_query(
         another(7)
         one(1)
         other(2**40)
-    assert (rows_under_way("a"), rows_under_way("b"), rows_under_way("c")) == (10_008, 2**40, 0)
+    assert (rows_in_progress("a"), rows_in_progress("b"), rows_in_progress("c")) == (
+        10_008,
+        2**40,
+        0,
+    )
 
 
 def test_nobody_who_listens_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +50,7 @@ def test_nobody_who_listens_is_no_error(tmp_path: Path, monkeypatch: pytest.Monk
     with reporting("a") as one, reporting(None) as other:
         one(1)
         other(1)
-    assert rows_under_way("a") == 0
+    assert rows_in_progress("a") == 0
 
 
 def test_a_task_that_writes_files_reports_each_of_its_batches_and_how_often_it_tried_again(
@@ -60,15 +64,15 @@ def test_a_task_that_writes_files_reports_each_of_its_batches_and_how_often_it_t
             yield pa.RecordBatch.from_pydict(
                 {"seq": list(range(count))}, pa.schema([SCHEMA.field("seq")])
             )
-            seen.append(rows_under_way("a"))
+            seen.append(rows_in_progress("a"))
             Retry(60, Backoff(0, 0)).again(BrokenSocketError("lost"))
 
-    monkeypatch.setattr(direct, "read_partition", batches)
-    monkeypatch.setattr(direct, "query_id", lambda: "a")
+    monkeypatch.setattr(task_writes, "read_partition", batches)
+    monkeypatch.setattr(task_writes, "query_id", lambda: "a")
     given = {"path": str(tmp_path / "table"), "taskSecret": "s"}
     table = parse_lakehouse_options(Format.DELTA, given)
     source = parse_options({"stream": "S", "columns": "seq,data"})
-    reader = DirectReader(source, Into(table, RowsOf(("json", None), {})))
+    reader = DirectReader(source, Into(table, RowSpec("json")))
     target = prepare(table, [pa.schema([SCHEMA.field("seq")])])
     (done,) = reader.read(DirectPartition((), target))
     assert seen == [3, 7]
@@ -76,4 +80,4 @@ def test_a_task_that_writes_files_reports_each_of_its_batches_and_how_often_it_t
     state = SimpleNamespace(statusStore=lambda: None)
     session = SimpleNamespace(sharedState=lambda: state)
     java = SimpleNamespace(sparkSession=lambda: session)
-    assert RowsUnderWay(cast("Any", SimpleNamespace(id="a", runId="b", _jsq=java))).count() == 7
+    assert RowsInProgress(cast("Any", SimpleNamespace(id="a", runId="b", _jsq=java))).count() == 7

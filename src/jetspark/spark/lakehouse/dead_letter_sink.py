@@ -1,4 +1,4 @@
-"""Records that do not become rows, put aside into a stream, as dead letters (`letter_rules`).
+"""A stream of dead letters in place of a quarantine table (`letter_rules` has their form).
 
 Contract: a letter is stored once, and needs neither a ledger nor a duplicate window. Its subject
 has the query's id, and the stream, sequence and time of its message, and it is stored only while
@@ -26,47 +26,52 @@ from jetspark.spark.options import SourceOptions
 from jetspark.subjects import check_name
 from jetspark.timestamps import datetime_to_ns, format_isotime
 
-PREFIX: Final = "stream:"
-"""Before the name of a stream, in place of a table."""
-OPTIONS: Final = "quarantine."
-"""Prefix of the options of its connection."""
+STREAM_PREFIX: Final = "stream:"
+"""Begins the option of a quarantine that is a stream."""
+CONNECTION_PREFIX: Final = "quarantine."
+"""Begins the options of the stream's connection."""
 _TIMEOUT = 60.0
+"""Seconds for one request or one batch of letters."""
 
 
 def with_connection(sink: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
-    """A sink's options, with those of its source's connection for the letters, unless it has its
-    own."""
+    """Add the connection of the source to a sink's options, for its dead letters, unless it has a
+    connection of its own for them."""
     folded = {name.casefold(): value for name, value in sink.items()}
-    given = dict(sink)
-    if not folded.get("quarantinetable", "").strip().startswith(PREFIX):
-        return given
-    if not any(name.startswith(OPTIONS) for name in folded):
+    options = dict(sink)
+    if not folded.get("quarantinetable", "").strip().startswith(STREAM_PREFIX):
+        return options
+    if not any(name.startswith(CONNECTION_PREFIX) for name in folded):
         names = {name.casefold() for name in CONNECTION}
-        given |= {
-            f"{OPTIONS}{name}": one for name, one in source.items() if name.casefold() in names
+        options |= {
+            f"{CONNECTION_PREFIX}{name}": value
+            for name, value in source.items()
+            if name.casefold() in names
         }
-    return given
+    return options
 
 
 @dataclass(frozen=True)
-class LetterStream:
-    """A stream of dead letters; it is made for its first one."""
+class DeadLetterSink:
+    """A stream of dead letters; it is created for its first one."""
 
     name: str
     connection: ConnectOptions = field(repr=False)
 
     @classmethod
-    def parse(cls, name: str, given: Mapping[str, str]) -> LetterStream:
-        """`given`: options of the connection. Raises ConfigError."""
+    def parse(cls, name: str, options: Mapping[str, str]) -> DeadLetterSink:
+        """The stream of this name. `options`: those of its connection. Raises ConfigError."""
         try:
-            connection = connection_options(read_options(given, CONNECTION, elsewhere={}))
+            connection = connection_options(read_options(options, CONNECTION, elsewhere={}))
         except ConfigError as error:
-            raise ConfigError(f"Options {OPTIONS}…, of the stream for letters: {error}") from None
+            raise ConfigError(
+                f"Options {CONNECTION_PREFIX}…, of the stream for letters: {error}"
+            ) from None
         return cls(check_name("stream", name), connection)
 
     @property
-    def replay(self) -> str:
-        """The command that tries its records again."""
+    def replay_command(self) -> str:
+        """The command that publishes its messages again."""
         return f"jetspark dead-letters replay {self.name}"
 
     def check(self) -> None:
@@ -74,7 +79,7 @@ class LetterStream:
 
         Raises ConfigError for one of another kind, and the errors of `Leaders.call`.
         """
-        self._leaders(at_once=True).call(self._looked_at)
+        self._leaders(at_once=True).call(self._existing_config)
 
     def check_not_read(self, source: SourceOptions) -> None:
         """Raise ConfigError for a stream that is read for the same table: its letters would become
@@ -93,25 +98,28 @@ class LetterStream:
         ConfigError for a record that no message is known of, and TableError for a message of
         somebody else in the place of a letter.
         """
-        largest: int | None = None
+        max_bytes: int | None = None
         for batch in records:
-            if largest is None:
-                largest = self._make(batch.column("stream")[0].as_py())
-            messages = list(self._letters(writer, batch, largest))
+            if max_bytes is None:
+                max_bytes = self._create(batch.column("stream")[0].as_py())
+            messages = list(self._encode(writer, batch, max_bytes))
             while messages:
                 with StreamPublisher(
                     self.connection, self.name, timeout=_TIMEOUT, once=True
                 ) as publisher:
                     publisher.send(messages)
                 # What was taken out in this moment is stored again: nobody knows what it was.
-                messages = [one for one in publisher.refused if not self._has(one)]
+                messages = [letter for letter in publisher.refused if not self._has(letter)]
 
-    def _letters(self, writer: str, batch: pa.RecordBatch, most: int) -> Iterator[EncodedMessage]:
+    def _encode(
+        self, writer: str, batch: pa.RecordBatch, max_bytes: int
+    ) -> Iterator[EncodedMessage]:
         for row in batch.to_pylist():
             if None in (row["stream"], row["subject"], row["seq"], row["timestamp"]):
                 raise ConfigError(
                     "A record that does not become a row lacks its stream, subject, sequence or "
-                    f"time, which name its letter: name a table in place of {PREFIX}{self.name}."
+                    "time, which name its letter: name a table in place of "
+                    f"{STREAM_PREFIX}{self.name}."
                 )
             of_message = [
                 (pair["key"], pair["value"] or "") for pair in row["headers"] or () if pair
@@ -124,7 +132,7 @@ class LetterStream:
                 block = header_block([*rules.kept(of_message), *own])
             except BadHeaderError:
                 block = None
-            if block is None or len(block) + len(payload) > most:
+            if block is None or len(block) + len(payload) > max_bytes:
                 # The original stays, since its payload is nowhere else.
                 block, payload = header_block([*own, (rules.MISSING, rules.TOO_LARGE)]), b""
             yield subject, block, payload
@@ -134,20 +142,20 @@ class LetterStream:
         subject, _, payload = message
         leaders = self._leaders()
         with leaders.linearizable_reads():
-            found = leaders.message(self.name, last_by_subj=subject.decode())
-        if found is not None and found.data != payload:
+            stored = leaders.message(self.name, last_by_subj=subject.decode())
+        if stored is not None and stored.data != payload:
             raise TableError(
                 f"Stream {self.name!r} has a message of somebody else on {subject.decode()}, where "
-                f"a letter goes: remove message {found.seq}, and run this again."
+                f"a letter goes: remove message {stored.seq}, and run this again."
             )
-        return found is not None
+        return stored is not None
 
-    def _make(self, source: str) -> int:
-        """Make the stream if it is not there, as durable as the stream of the records; returns the
-        most bytes of a message."""
+    def _create(self, source: str) -> int:
+        """Create the stream if it does not exist, as durable as the stream of the records; returns
+        the maximum size of a message in bytes."""
 
-        def question(api: StreamAPI) -> int:
-            config = self._looked_at(api)
+        def create(api: StreamAPI) -> int:
+            config = self._existing_config(api)
             if config is None:
                 like = api.config_if_any(source) or {}  # it may be on other servers
                 config = api.create(
@@ -159,12 +167,12 @@ class LetterStream:
                     }
                 )
             limit = int(config.get("max_msg_size", -1))
-            most = int(api.link.info.max_payload)
-            return min(most, limit) if limit >= 0 else most
+            max_payload = int(api.link.info.max_payload)
+            return min(max_payload, limit) if limit >= 0 else max_payload
 
-        return self._leaders().call(question)
+        return self._leaders().call(create)
 
-    def _looked_at(self, api: StreamAPI) -> dict[str, Any] | None:
+    def _existing_config(self, api: StreamAPI) -> dict[str, Any] | None:
         config = api.config_if_any(self.name)
         if config is None:
             return None

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.streams import Admin
 
-from jetspark.spark.scanned_rows import RowsUnderWay
+from jetspark.spark.scanned_rows import RowsInProgress
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +37,7 @@ def test_rows_of_the_first_batch_are_counted_while_it_runs(
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
     try:
-        seen = RowsUnderWay(query)
+        seen = RowsInProgress(query)
         deadline = time.monotonic() + _SECONDS
         while not (under_way := seen.count()):
             assert query.exception() is None

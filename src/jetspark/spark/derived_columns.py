@@ -37,7 +37,7 @@ FLAGS: Final = Said("--column", "--rest-column", "--json")
 KEYS: Final = Said("columns", "rest_column", "json")
 
 
-def made_columns(
+def derived_columns(
     items: Sequence[str],
     rest: str | None,
     *,

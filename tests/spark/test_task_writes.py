@@ -21,10 +21,11 @@ from jetspark.lakehouse.formats import Format
 from jetspark.spark.failures import explain
 from jetspark.spark.infer_schema import infer
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.json_payloads import KEPT
+from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.target import TaskFiles, prepare
-from jetspark.spark.retry_quarantine import Tried
+from jetspark.spark.lakehouse.table_preparation import prepare
+from jetspark.spark.lakehouse.task_files import TaskFiles
+from jetspark.spark.retry_quarantine import ReprocessResult
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 
@@ -178,9 +179,9 @@ def test_no_value_of_a_row_takes_a_table_that_is_not_the_querys(lake: Lake) -> N
     assert [row["n"] for row in lake.rows("lake/orders")] == [1]
     (record,) = lake.rows("aside")
     assert (record["seq"], "did not write" in record["reason"]) == (3, True)
-    for adopt, tried in ((False, Tried(0, 0, 1)), (True, Tried(1, 0, 0))):
+    for adopt, tried in ((False, ReprocessResult(0, 0, 1)), (True, ReprocessResult(1, 0, 0))):
         job = lake.job("lake/{subject[2]}", quarantine=aside, adopt=adopt, **template)
-        assert job.try_again() == tried
+        assert job.reprocess() == tried
     lake.fill(("b.orders", b'{"n": 4}'))
     lake.ingest("lake/{subject[2]}", quarantine=aside, adopt=True, **template)
     lake.fill(("b.orders", b'{"n": 5}'))  # it is one of the query's now
@@ -221,7 +222,7 @@ def test_what_does_not_become_a_row_is_put_aside_with_its_reason(lake: Lake) -> 
         (3, b'{"n": 3}', "subject", "The row has no subject[2], which names its table."),
         (4, b"\xff{", None, "The payload is not UTF-8: byte 0 is 0xff."),
     ]
-    assert (done.rows, done.aside) == (1, 3)
+    assert (done.rows, done.quarantined) == (1, 3)
 
 
 @pytest.mark.full
@@ -229,7 +230,7 @@ def test_bad_records_become_letters_of_a_stream(lake: Lake) -> None:
     lake.fill(("s.a", b'{"n": 1}'), ("s", b"{}"), ("s.b", b"\xff{"), ("s.a", b'{"n": [2]}'))
     how: dict[str, Any] = {"quarantine": f"stream:{lake.stream}_bad"}
     done = lake.ingest("lake/{subject[2]}", **how)
-    assert (done.rows, done.aside) == (1, 3)
+    assert (done.rows, done.quarantined) == (1, 3)
     with connect(lake.admin.url) as nc:
         letters = nc.jetstream().dead_letters(f"{lake.stream}_bad").letters().all()
     found = {(one.stream_seq, one.data, one.column) for one in letters}
@@ -327,7 +328,7 @@ def test_a_table_in_which_bad_records_were_kept_gets_them_put_aside_or_stops_at_
 ) -> None:
     options = parse_lakehouse_options(Format.DELTA, {"path": str(tmp_path / "table")})
     how: dict[str, Any] = {"to": str(tmp_path / "table"), "json_schema": "n LONG", "adopt": True}
-    kept = [one for one in MESSAGE if one.name in KEPT]
+    kept = [one for one in MESSAGE if one.name in METADATA_COLUMNS]
     prepare(options, [pa.schema([*kept, ("n", pa.int64()), (CORRUPT, pa.string())])])
     for more in ({"quarantine": str(tmp_path / "aside")}, {"on_bad_record": "stop"}, {}):
         Ingest(options={"stream": "S"}, **{**how, **more}).look_ahead()
@@ -390,7 +391,7 @@ def test_records_that_were_put_aside_become_rows_when_the_schema_is_mended(lake:
     assert [row["seq"] for row in lake.rows("aside")] == [3, 4, 5]
     mended = "name STRING, ok BOOLEAN, at TIMESTAMP, x DOUBLE, tags ARRAY<STRING>"
     job = lake.job(**how, json_schema=mended, merge_schema=True)
-    assert job.try_again() == Tried(added=1, there=0, left=2)
+    assert job.reprocess() == ReprocessResult(added=1, already_present=0, remaining=2)
     (row,) = lake.rows("lake/b")
     assert (row["seq"], row["name"], row["tags"]) == (5, "5", ["q", "r"])
     assert (row["site"], row["others"]) == ("z", '{"n":5.5}')
@@ -399,4 +400,4 @@ def test_records_that_were_put_aside_become_rows_when_the_schema_is_mended(lake:
         (3, "subject", "The row has no subject[2], which names its table."),
         (4, None, "The payload is not one JSON object: it ends too early."),
     ]  # fmt: skip
-    assert job.try_again() == Tried(added=0, there=0, left=2)
+    assert job.reprocess() == ReprocessResult(added=0, already_present=0, remaining=2)
