@@ -125,14 +125,16 @@ def _backlog(most: float) -> float:
     """Returns the seconds of planning for one partition, from the largest backlog."""
     from jetspark.bulk.ranges import SequenceRange
     from jetspark.spark.options import DEFAULT_RECORDS_PER_PARTITION, parse_options
-    from jetspark.spark.partitions import plan
+    from jetspark.spark.partitions import plan_partitions
 
     print(f"{'backlog':>8} {'partitions':>11} {'plan s':>8} {'MB of partitions':>17}")
     options = parse_options({"stream": "S"})
     backlog, slope = 10**6, 0.0
     while backlog <= most:
         begun = time.perf_counter()
-        parts = plan(options, [SequenceRange("S", 1, backlog + 1, "2026-01-01T00:00:00Z")])
+        parts = plan_partitions(
+            options, [SequenceRange("S", 1, backlog + 1, "2026-01-01T00:00:00Z")]
+        )
         size = sum(len(pickle.dumps(part)) for part in parts)
         seconds = time.perf_counter() - begun
         slope = seconds / len(parts)

@@ -278,7 +278,7 @@ def _alone(source: dict[str, str], last: int) -> dict[str, float]:
     from jetspark.bulk.ranges import SequenceRange
     from jetspark.bulk.reader import read_range
     from jetspark.spark.options import parse_options
-    from jetspark.spark.source_streams import streams_facts
+    from jetspark.spark.source_streams import fetch_source_facts
 
     options = parse_options(source)
 
@@ -286,11 +286,11 @@ def _alone(source: dict[str, str], last: int) -> dict[str, float]:
         wanted = SequenceRange(STREAM, last, last + 1, created)
         return sum(batch.num_rows for batch in read_range(options.connection, wanted))
 
-    created = streams_facts(options, running=True)[STREAM].created
+    created = fetch_source_facts(options, running=True)[STREAM].created
     if read() != 1:
         raise AssertionError("the last message was not read")
     return {
-        "ask": _median(lambda: streams_facts(options, running=True)),
+        "ask": _median(lambda: fetch_source_facts(options, running=True)),
         "read one": _median(read),
     }
 

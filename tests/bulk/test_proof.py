@@ -169,11 +169,11 @@ def test_planning_doubts_what_only_a_leader_that_was_replaced_would_say() -> Non
     def offset(following: int, created: str = facts["S"].created) -> dict[str, StreamOffset]:
         return {"S": StreamOffset(created, following, 1)}
 
-    assert not planning.in_doubt(facts, offset(1))
-    assert not planning.in_doubt(facts, offset(NEW + 1)), "merely behind, perhaps"
-    assert planning.in_doubt(facts, offset(NEW + 2))
-    assert planning.in_doubt(facts, offset(1, "2025-01-01T00:00:00Z"))
-    assert planning.in_doubt({}, offset(1))
+    assert not planning.may_be_outdated(facts, offset(1))
+    assert not planning.may_be_outdated(facts, offset(NEW + 1)), "merely behind, perhaps"
+    assert planning.may_be_outdated(facts, offset(NEW + 2))
+    assert planning.may_be_outdated(facts, offset(1, "2025-01-01T00:00:00Z"))
+    assert planning.may_be_outdated({}, offset(1))
 
 
 class Scripted(Leaders):

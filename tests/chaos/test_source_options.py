@@ -31,5 +31,5 @@ def test_the_oracle_notices_what_is_removed_unread_or_missing(
     if without == "claims":
         monkeypatch.setattr(claims.Claims, "make", lambda *_: None)
         monkeypatch.setattr(claims.Claims, "is_in", lambda *_: True)
-        monkeypatch.setattr(claims, "lost_claim", lambda *_: None)
+        monkeypatch.setattr(claims, "report_lost_claim", lambda *_: None)
     assert run(20, seed=7).wrong

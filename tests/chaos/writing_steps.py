@@ -22,7 +22,7 @@ from jetspark.bulk.batch_copier import BatchCopier
 from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.spark.source import JetStreamDataSource
-from jetspark.spark.stream_sink import JetStreamBatchWriter, JetStreamStreamWriter, Written
+from jetspark.spark.stream_sink import JetStreamBatchWriter, JetStreamStreamWriter, WriteReport
 
 W = TypeVar("W", bound="_Stopping")
 
@@ -161,9 +161,9 @@ class _Stopping:
 
     folder = ""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
         _stops.use(self.folder)
-        written: Written = super().write(iterator)  # type: ignore[misc]
+        written: WriteReport = super().write(iterator)  # type: ignore[misc]
         return written
 
     def commit(self, *arguments: Any) -> None:

@@ -20,7 +20,7 @@ from jetspark.cli.acl import acl
 from jetspark.errors import PermissionsError
 from jetspark.spark.options import parse_options
 from jetspark.spark.sink_options import look_at, parse_sink_options, prepare
-from jetspark.spark.source_streams import streams_facts
+from jetspark.spark.source_streams import fetch_source_facts
 
 ROLES = [
     name.replace("_", "-")
@@ -145,7 +145,7 @@ def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
     options = {"servers": server.url, "user": "u", "password": "u"}
     for name in ("ORDERS", "RETURNS"):
         source = parse_options(options | {"stream": name})
-        facts = streams_facts(source)[name]
+        facts = fetch_source_facts(source)[name]
         wanted = SequenceRange(name, 1, 2, facts.created)
         assert sum(len(one) for one in read_range(source.connection, wanted)) == 1
     sink = parse_sink_options(

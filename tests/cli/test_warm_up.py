@@ -33,7 +33,9 @@ Command = Callable[..., tuple[int, str, str]]
 def test_archive_is_made_and_removed(
     monkeypatch: pytest.MonkeyPatch, warm_up: Command, folder: Path
 ) -> None:
-    monkeypatch.setattr(class_archive, "_train", lambda file: file.write_text("classes") and "")
+    monkeypatch.setattr(
+        class_archive, "_run_training", lambda file: file.write_text("classes") and ""
+    )
     code, out, err = warm_up()
     (archive,) = folder.glob("*.jsa")
     assert (code, out, err) == (app.DONE, f"Spark starts faster with {archive}.\n", "")
@@ -51,7 +53,7 @@ def test_remove_reports_an_archive_that_another_process_creates(
         told.append(warm_up("--remove"))
         return "" if file.write_text("classes") else "nothing written"
 
-    monkeypatch.setattr(class_archive, "_train", train)
+    monkeypatch.setattr(class_archive, "_run_training", train)
     assert warm_up()[0] == app.DONE
     says = "Another process is creating an archive: run this again afterwards.\n"
     assert told == [(app.FAILED, "", says)]
@@ -59,7 +61,7 @@ def test_remove_reports_an_archive_that_another_process_creates(
 
 @pytest.mark.spark
 def test_failure_is_one_sentence(monkeypatch: pytest.MonkeyPatch, warm_up: Command) -> None:
-    monkeypatch.setattr(class_archive, "_train", lambda _file: "Traceback\nno space left")
+    monkeypatch.setattr(class_archive, "_run_training", lambda _file: "Traceback\nno space left")
     assert warm_up() == (app.FAILED, "", "Spark does not start faster: no space left\n")
 
 
@@ -67,7 +69,7 @@ def test_failure_is_one_sentence(monkeypatch: pytest.MonkeyPatch, warm_up: Comma
 def test_a_full_disk_is_told_with_its_folder_and_no_archive_is_begun(
     monkeypatch: pytest.MonkeyPatch, warm_up: Command, folder: Path
 ) -> None:
-    monkeypatch.setattr(class_archive, "_train", lambda _file: pytest.fail("begun"))
+    monkeypatch.setattr(class_archive, "_run_training", lambda _file: pytest.fail("begun"))
     free = SimpleNamespace(free=50_331_648)
     monkeypatch.setattr("shutil.disk_usage", lambda place: free if place == folder else None)
     says = (
@@ -81,7 +83,9 @@ def test_a_full_disk_is_told_with_its_folder_and_no_archive_is_begun(
     assert not archive.make_later()
     assert not list(folder.glob("spark-*"))
     free.free = 10**9  # the user has freed some
-    monkeypatch.setattr(class_archive, "_train", lambda file: file.write_text("classes") and "")
+    monkeypatch.setattr(
+        class_archive, "_run_training", lambda file: file.write_text("classes") and ""
+    )
     assert warm_up()[0] == app.DONE
 
 

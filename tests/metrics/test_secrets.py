@@ -17,7 +17,7 @@ from jetspark.cli import app
 from jetspark.metrics.endpoint import Health, serving
 from jetspark.spark.options import parse_options
 from jetspark.spark.query_metrics import QueryMetrics, _Followed
-from jetspark.spark.query_progress import Progress
+from jetspark.spark.query_progress import QueryProgress
 
 if TYPE_CHECKING:
     from tests.conftest import MakeServer
@@ -98,7 +98,7 @@ def probed(options: dict[str, str]) -> str:
     query: Any = SimpleNamespace(isActive=True, recentProgress=[], lastProgress=None)
     nothing: Any = SimpleNamespace(count=int)
     metrics = QueryMetrics()
-    one = _Followed(query, Progress(), [parse_options(options)], None, nothing, 0.0)
+    one = _Followed(query, QueryProgress(), [parse_options(options)], None, nothing, 0.0)
     one.look()
     metrics._followed["q"] = one
     with serving("127.0.0.1:0", Health(metrics.not_ready)) as port, metrics.looking():

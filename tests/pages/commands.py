@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from jetspark.cli import app
 from jetspark.spark import session
-from jetspark.spark.jvm import activate
+from jetspark.spark.jvm import activate_session
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -57,7 +57,7 @@ def _sessions() -> Iterator[None]:
         spark = of_the_prompt.newSession()
         for name, value in _SETTINGS.items():
             spark.conf.set(name, value)
-        activate(spark)
+        activate_session(spark)
         return spark
 
     with mock.patch.multiple(session, local_session=local_session, close_session=mock.DEFAULT):
@@ -65,7 +65,7 @@ def _sessions() -> Iterator[None]:
             yield
         finally:
             for spark in opened:
-                activate(spark)
+                activate_session(spark)
 
 
 def run(folder: Path) -> int:

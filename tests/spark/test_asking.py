@@ -23,7 +23,7 @@ from jetspark.server import NatsServer
 from jetspark.spark import source_streams
 from jetspark.spark.options import parse_options
 from jetspark.spark.source import JetStreamDataSource
-from jetspark.spark.source_streams import streams_facts
+from jetspark.spark.source_streams import fetch_source_facts
 from jetspark.spark.stream_reader import JetStreamStreamReader
 
 
@@ -50,36 +50,40 @@ def test_a_stream_of_a_pattern_may_go_while_its_leader_is_proven(
             return confirmed_facts(api, names)
 
         monkeypatch.setattr(source_streams, "confirmed_facts", proof)
-        assert list(streams_facts(options, running=True, sure=True)) == ["N0", "N1", "N3"]
+        assert list(fetch_source_facts(options, running=True, linearizable=True)) == [
+            "N0",
+            "N1",
+            "N3",
+        ]
         named = parse_options({"servers": nats_server.url, "streams": "N0,N1"})
         going.append("N1")
         with pytest.raises(StreamNotFoundError):
-            streams_facts(named, sure=True)
+            fetch_source_facts(named, linearizable=True)
 
 
 def test_a_question_goes_on_after_a_restart_and_waits_for_a_server_that_is_down(
     nats_server: NatsServer,
 ) -> None:
     options = parse_options(_filled(nats_server))
-    streams_facts(options)
+    fetch_source_facts(options)
     nats_server.restart()
-    assert streams_facts(options)["S"].last_seq == 3
+    assert fetch_source_facts(options)["S"].last_seq == 3
     nats_server.stop()
     starting = threading.Timer(0.5, nats_server.start)
     starting.start()
     try:
-        assert streams_facts(options)["S"].last_seq == 3
+        assert fetch_source_facts(options)["S"].last_seq == 3
     finally:
         starting.join()
 
 
 def test_a_question_waits_no_longer_than_the_read_timeout(nats_server: NatsServer) -> None:
     options = parse_options({**_filled(nats_server), "readTimeout": "0.3"})
-    streams_facts(options)
+    fetch_source_facts(options)
     nats_server.stop()
     with pytest.raises(ServerRefusedError):
         for _ in range(2):  # the first may only find out that its link is gone
-            streams_facts(options)
+            fetch_source_facts(options)
 
 
 def test_first_question_to_a_stopped_server_raises_at_once(nats_server: NatsServer) -> None:
@@ -87,7 +91,7 @@ def test_first_question_to_a_stopped_server_raises_at_once(nats_server: NatsServ
     nats_server.stop()
     began = time.monotonic()
     with pytest.raises(ServerRefusedError):
-        streams_facts(options)
+        fetch_source_facts(options)
     assert time.monotonic() - began < 10
 
 
@@ -98,7 +102,7 @@ async def test_a_link_that_is_cut_is_no_wrong_address(nats_server: NatsServer, a
         fault = proxy.arm(answer, "cut", wanted=lambda frame: b"stream_info_response" in frame)
         options = parse_options({**filled, "servers": f"nats://127.0.0.1:{proxy.port}"})
         for _ in range(2):
-            facts = await asyncio.to_thread(streams_facts, options, sure=True)
+            facts = await asyncio.to_thread(fetch_source_facts, options, linearizable=True)
             assert facts["S"].last_seq == 3
             pool.close()
     assert fault.hit is not None
@@ -140,8 +144,8 @@ def test_credentials_that_were_revoked_are_reported_at_once(
     conf.write_text("")
     server = make_server(config=conf, jetstream=True, host="127.0.0.1", port=0)
     options = parse_options(_filled(server))
-    streams_facts(options)
+    fetch_source_facts(options)
     conf.write_text("authorization { user: a, password: b }")
     server.restart()
     with pytest.raises(AuthError):
-        streams_facts(options)
+        fetch_source_facts(options)

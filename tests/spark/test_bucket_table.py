@@ -96,7 +96,7 @@ def test_a_row_that_was_replaced_in_the_meantime_stays(
         bucket.ingest().start(bucket.spark).awaitTermination(300)
         return []
 
-    monkeypatch.setattr("jetspark.spark.bucket_table._keys", keys_and_another_run)
+    monkeypatch.setattr("jetspark.spark.bucket_table._fetch_keys", keys_and_another_run)
     assert bucket.ingest().remove_gone_keys() == 2
     assert bucket.rows("revision") == Counter([3])
 

@@ -175,7 +175,7 @@ def test_bucket_entries_with_wrong_keys_or_operations_are_refused() -> None:
     def encode(key: str | None, value: str | None, operation: str | None = None) -> list[Any]:
         row = {"key": key, "value": value, "operation": operation}
         batch = pa.RecordBatch.from_pylist([row], pa.schema(dict.fromkeys(row, pa.string())))
-        return list(EntryEncoder("B", largest=5).messages([batch]))
+        return list(EntryEncoder("B", max_bytes=5).messages([batch]))
 
     assert encode("a.b", "v") == [(b"$KV.B.a.b", None, b"v")]
     assert encode("a", "v", "DEL") == [(b"$KV.B.a", b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n", b"")]

@@ -23,7 +23,7 @@ from tests.support.table_readers import by_duckdb
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format
-from jetspark.spark.debezium_schema import with_event_schema
+from jetspark.spark.debezium_schema import add_event_schema
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 
@@ -52,7 +52,7 @@ def test_a_run_makes_the_table_of_the_database(lake: Lake) -> None:
     options = lake.options | how
     for begin, end in pairwise((0, len(messages) // 2, len(messages))):
         lake.admin.fill(messages[begin:end])
-        source = with_event_schema(options)
+        source = add_event_schema(options)
         left_out = run(lake, source, "direct/{__table}")
         assert left_out == (2 if begin == 0 else 0)  # a tombstone and a heartbeat
         run(lake, source, "history", format="iceberg", history=True)
@@ -85,11 +85,11 @@ def test_the_schema_is_that_of_the_newest_event_or_has_to_be_given(admin: Admin)
     stream = admin.stream(under=".>")
     options = {"servers": admin.url, "stream": stream, "decode": "debezium"}
     with pytest.raises(ConfigError, match="there is no event that carries its schema"):
-        with_event_schema(options)
+        add_event_schema(options)
     database = Database(random.Random(1))
     database.change(truncates=0)
     admin.fill([(f"{stream}.a", database.log[0].payload("mysql"))])
-    assert json.loads(with_event_schema(options)["schema"]) == ENVELOPE_SCHEMA
+    assert json.loads(add_event_schema(options)["schema"]) == ENVELOPE_SCHEMA
     number = [{"type": "int64", "field": 5}]
     incomplete: list[Any] = [
         {
@@ -103,6 +103,6 @@ def test_the_schema_is_that_of_the_newest_event_or_has_to_be_given(admin: Admin)
     ]
     newer = [json.dumps(one).encode() for one in incomplete]
     admin.fill([(f"{stream}.a", one) for one in (*newer, b"", b"{", *[b""] * 300)])
-    assert json.loads(with_event_schema(options)["schema"]) == ENVELOPE_SCHEMA
+    assert json.loads(add_event_schema(options)["schema"]) == ENVELOPE_SCHEMA
     named = {**options, "schemaFile": "orders.json"}
-    assert with_event_schema(named) is named
+    assert add_event_schema(named) is named

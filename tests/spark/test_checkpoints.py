@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.support.lake import Lake
 
-from jetspark.spark.local_folders import held_in
+from jetspark.spark.local_folders import enclosing_table_or_checkpoint
 from jetspark.spark.queries import BY_FILE_SYSTEM, SETTING, with_quick_checkpoint
 
 pytestmark = pytest.mark.spark
@@ -72,7 +72,7 @@ def test_pythons_workers_are_reached_without_tcp(spark: SparkSession) -> None:
 )  # fmt: skip
 def test_a_folder_within_a_table_of_any_kind_is_known_as_such(tmp_path: Path, mark: str) -> None:
     table = tmp_path / "table"
-    assert held_in(str(table / "data" / "new")) is None
+    assert enclosing_table_or_checkpoint(str(table / "data" / "new")) is None
     (table / mark).parent.mkdir(parents=True)
     (table / mark).touch()
-    assert held_in(str(table / "data" / "new")) == str(table)
+    assert enclosing_table_or_checkpoint(str(table / "data" / "new")) == str(table)

@@ -40,7 +40,7 @@ def training(monkeypatch: pytest.MonkeyPatch) -> None:
         file.write_bytes(b"classes" * 1000)
         return ""
 
-    monkeypatch.setattr(class_archive, "_train", train)
+    monkeypatch.setattr(class_archive, "_run_training", train)
 
 
 def made(folder: Path, version: str = JAVA_VERSION) -> ClassArchive:
@@ -121,7 +121,7 @@ def test_failure_is_reported_and_retried_after_a_day(
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **_: started.append(a))
     archive = ClassArchive(folder, JAVA, JAVA_VERSION)
     with monkeypatch.context() as patch:
-        patch.setattr(class_archive, "_train", lambda _file: "Traceback\nno space left")
+        patch.setattr(class_archive, "_run_training", lambda _file: "Traceback\nno space left")
         with pytest.raises(SparkUnavailableError, match=r"^no space left$"):
             archive.make()
     assert not archive.make_later()
@@ -176,7 +176,7 @@ def test_archive_that_is_being_made_is_neither_removed_nor_made_twice(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(class_archive.VARIABLE, str(folder))
-    monkeypatch.setattr(class_archive, "_MAKING_SECONDS", 0.0)
+    monkeypatch.setattr(class_archive, "_CREATION_TIMEOUT_SECONDS", 0.0)
     seen = []
     of_another_java = made(folder, "21")
 
@@ -191,7 +191,7 @@ def test_archive_that_is_being_made_is_neither_removed_nor_made_twice(
         file.write_bytes(b"classes")
         return ""
 
-    monkeypatch.setattr(class_archive, "_train", train)
+    monkeypatch.setattr(class_archive, "_run_training", train)
     assert made(folder).sound()
     assert seen == [False]
 

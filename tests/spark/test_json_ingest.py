@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.lake import Lake
 
-from jetspark.spark.infer_schema import infer
+from jetspark.spark.infer_schema import infer_schemas
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 
@@ -84,7 +84,7 @@ def test_a_sample_of_anything_has_a_schema_that_its_objects_fit(lake: Lake) -> N
         ("a", b'{"id": 2, "at": "0001-01-01T00:00:00+10:00", "timestamp": "2026-01-31T12:00:00Z"}'),
         ("a", b'{"id": %s}' % (b"1" * 5000)),
     )
-    (found,) = infer(lake.options, None, 100)
+    (found,) = infer_schemas(lake.options, None, 100)
     assert "at STRING, timestamp TIMESTAMP" in found.schema
     lake.ingest("table", json_schema=found.schema, quarantine=str(lake.folder / "bad"))
     assert [row["seq"] for row in lake.rows("table")] == [1, 3]

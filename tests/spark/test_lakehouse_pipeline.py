@@ -18,7 +18,7 @@ from tests.support.table_readers import by_duckdb, column
 from jetspark.errors import ConfigError, PipelineError
 from jetspark.spark.pipeline import check_queries, check_tables, start
 from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
-from jetspark.spark.query_progress import Progress
+from jetspark.spark.query_progress import QueryProgress
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ quarantineTable = "{folder}/{name}_aside"
     figures = {}
     for one, query in start(pipeline, spark, flows).items():
         query.awaitTermination(300)
-        done = Progress()
+        done = QueryProgress()
         done.update(query)
         figures[one] = (done.rows, done.quarantined)
     assert figures == {"tasks": (91, 3), "noop": (94, 0)}

@@ -37,7 +37,7 @@ from jetspark.spark.lakehouse.options import (
 )
 from jetspark.spark.lakehouse.schema_evolution import SchemaChange
 from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
-from jetspark.spark.query_progress import Progress
+from jetspark.spark.query_progress import QueryProgress
 from jetspark.spark.retry_quarantine import ReprocessResult
 from jetspark.spark.task_output import TaskCommit
 
@@ -234,7 +234,7 @@ def test_one_reading_fills_tables_of_different_schemas(
     assert not (tmp_path / "tasks").exists()
     (query,) = pipelines.start(pipeline, spark, flows).values()
     query.awaitTermination(300)
-    done = Progress()
+    done = QueryProgress()
     done.update(query)
     assert done.rows + done.quarantined == len(messages)
     found = {

@@ -19,7 +19,7 @@ from jetspark.errors import ConfigError
 from jetspark.spark.json_payloads import payload_ddl
 from jetspark.spark.option_values import columns, join_names
 from jetspark.spark.options import Positions, parse_options
-from jetspark.spark.source import BUCKET_SCHEMA, SCHEMA, check_schema, schema_of
+from jetspark.spark.source import BUCKET_SCHEMA, SCHEMA, check_schema, source_schema
 from jetspark.spark.versions import in_arrow
 
 BASE = {"stream": "ORDERS"}
@@ -154,8 +154,8 @@ def test_spark_and_arrow_agree_on_the_schema() -> None:
 
 
 def test_a_schema_of_ones_own_is_refused() -> None:
-    check_schema(SCHEMA, schema_of(parse_options(BASE)))
-    some = schema_of(parse_options(BASE | {"columns": "seq, data"}))
+    check_schema(SCHEMA, source_schema(parse_options(BASE)))
+    some = source_schema(parse_options(BASE | {"columns": "seq, data"}))
     check_schema(some, some)
     with pytest.raises(ConfigError, match="fixed schema"):
         check_schema(StructType([StructField("seq", LongType())]), SCHEMA)
@@ -257,7 +257,7 @@ def test_options_of_payloads_are_sent_to_tasks_without_secrets() -> None:
     options = parse_options(BASE | {"decode": "avro", "schema": AVRO, **of_registry})
     assert "s3c" not in repr(options)
     assert pickle.loads(pickle.dumps(options)) == options
-    assert schema_of(options).names[-3:] == ["id", "_corrupt_record", "_corrupt_reason"]
+    assert source_schema(options).names[-3:] == ["id", "_corrupt_record", "_corrupt_reason"]
 
 
 def test_a_schema_of_json_is_ddl_or_a_json_schema(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_fields_named_as_columns_of_the_message_have_other_columns(decode: str) 
         of_avro = [{"name": one, "type": "int"} for one in fields]
         schema = json.dumps({"type": "record", "name": "R", "fields": of_avro})
     options = BASE | {"decode": decode, "schema": schema, "rename": "timestamp=sent_at"}
-    names = schema_of(parse_options(options)).names[-6:-1]
+    names = source_schema(parse_options(options)).names[-6:-1]
     assert names == ["sent_at", "payload_SEQ", "payload_data", "id", "_corrupt_record"]
     for rename in ("timestamp=seq", "timestamp=ID", "id", "id=a,id=b", "id=_jetspark_x"):
         with pytest.raises(ConfigError):

@@ -19,7 +19,7 @@ from tests.support.pipelines import pipeline_of
 from tests.support.streams import Admin
 
 from jetspark.blocking import connect
-from jetspark.spark.infer_schema import infer
+from jetspark.spark.infer_schema import infer_schemas
 from jetspark.spark.pipeline import check_queries, check_tables, reprocess, start
 from jetspark.spark.replay import Replay
 from jetspark.spark.retry_quarantine import ReprocessResult
@@ -147,7 +147,7 @@ def test_frames_and_a_compression_that_no_header_names_stay_around_bad_records(
 
 def test_a_schema_is_inferred_of_what_is_in_payloads(lake: Packed) -> None:
     lake.send((packed(confluent(1, b'{"id": 1}')), GZIP), (packed(confluent(1, b"{}")), GZIP))
-    (inferred,) = infer(lake.options | {"framing": "confluent"}, None, 10)
+    (inferred,) = infer_schemas(lake.options | {"framing": "confluent"}, None, 10)
     assert inferred.schema == "id BIGINT"
 
 

@@ -11,7 +11,7 @@ from jetspark.errors import ConfigError
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.pipeline import check_no_loop
 from jetspark.spark.sink_options import SinkOptions, parse_sink_options
-from jetspark.spark.source_streams import created
+from jetspark.spark.source_streams import fetch_creation_time
 
 
 def source(**options: str) -> SourceOptions:
@@ -87,8 +87,10 @@ def test_a_stream_is_recognised_under_another_address_and_for_another_user(
     reads = source(servers=here)
     for options in ({"servers": f"nats://localhost:{server.port}"}, {"servers": here, **user}):
         with pytest.raises(ConfigError, match="come back without an end"):
-            check_no_loop("s", {"s": sink("A", **options)}, {"s": [reads]}, created)
+            check_no_loop("s", {"s": sink("A", **options)}, {"s": [reads]}, fetch_creation_time)
     elsewhere = sink("A", servers=f"nats://127.0.0.1:{another.port}", **user)
-    check_no_loop("s", {"s": elsewhere}, {"s": [reads]}, created)
+    check_no_loop("s", {"s": elsewhere}, {"s": [reads]}, fetch_creation_time)
     missing = sink("B", servers=f"nats://localhost:{server.port}")
-    check_no_loop("s", {"s": missing}, {"s": [source(stream="B", servers=here)]}, created)
+    check_no_loop(
+        "s", {"s": missing}, {"s": [source(stream="B", servers=here)]}, fetch_creation_time
+    )

@@ -38,7 +38,7 @@ def next_offset(facts: StreamFacts, offset: StreamOffset, **how: Any) -> StreamO
     """Of a query on one stream."""
     if (target := how.pop("target", None)) is not None:
         how["targets"] = {facts.name: target}
-    return planning.next_offsets({facts.name: facts}, {facts.name: offset}, **how)[facts.name]
+    return planning.plan_next_offsets({facts.name: facts}, {facts.name: offset}, **how)[facts.name]
 
 
 # -- the whole life of a query ---------------------------------------------------------------
@@ -84,15 +84,15 @@ class Engine:
     def batch(self, limits: dict[str, Any], *, crash: bool = False) -> None:
         if self.done == len(self.logged):
             start = self.logged[-1] if self.logged else self.initial
-            end = planning.next_offsets(self.facts, start, **limits)
+            end = planning.plan_next_offsets(self.facts, start, **limits)
             if end == start:
                 return
             self.logged.append(through_json(end))
             for name, offset in end.items():
                 self.first.setdefault(name, offset.start)
         start = self.logged[self.done - 1] if self.done else self.initial
-        ranges = planning.batch_ranges(start, self.logged[self.done])
-        parts = partitions.split_all(ranges, min_partitions=3, max_records=4)
+        ranges = planning.plan_ranges(start, self.logged[self.done])
+        parts = partitions.split_ranges(ranges, min_partitions=3, max_records=4)
         if crash:
             self.restart()
             return
@@ -133,7 +133,7 @@ def test_every_sequence_exactly_once_over_crashes(
 def test_a_limit_is_divided_completely_and_no_share_exceeds_its_stream(
     limit: int, backlog: dict[str, int]
 ) -> None:
-    shares = planning.share(limit, backlog)
+    shares = planning.divide_limit(limit, backlog)
     assert sum(shares.values()) == min(limit, sum(backlog.values()))
     assert all(0 <= shares[name] <= count for name, count in backlog.items())
     assert shares.keys() == backlog.keys()
@@ -142,10 +142,10 @@ def test_a_limit_is_divided_completely_and_no_share_exceeds_its_stream(
 def test_bytes_are_estimated_from_the_stream() -> None:
     facts = {"S": dataclasses.replace(stream(1, 100), bytes=10_000)}
     offsets = {"S": StreamOffset(CREATED, 1, 1)}
-    assert planning.next_offsets(facts, offsets, max_bytes=2_000)["S"].next == 21
-    assert planning.next_offsets(facts, offsets, max_bytes=1)["S"].next == 2
-    assert planning.next_offsets(facts, offsets, max_bytes=2_000, max_offsets=5)["S"].next == 6
-    assert planning.next_offsets(facts, offsets, max_bytes=10**9)["S"].next == 101
+    assert planning.plan_next_offsets(facts, offsets, max_bytes=2_000)["S"].next == 21
+    assert planning.plan_next_offsets(facts, offsets, max_bytes=1)["S"].next == 2
+    assert planning.plan_next_offsets(facts, offsets, max_bytes=2_000, max_offsets=5)["S"].next == 6
+    assert planning.plan_next_offsets(facts, offsets, max_bytes=10**9)["S"].next == 101
 
 
 def test_fewer_than_the_minimum_wait_unless_nothing_is_logged_yet() -> None:
@@ -160,32 +160,34 @@ def test_a_stream_that_is_gone_stops_the_query_unless_allowed() -> None:
     offsets = {"A": StreamOffset(CREATED, 5, 1), "B": StreamOffset(CREATED, 5, 1)}
     facts = {"B": stream(1, 10, name="B")}
     with pytest.raises(StreamNotFoundError, match='"A" is gone'):
-        planning.next_offsets(facts, offsets)
-    ends = planning.next_offsets(facts, offsets, fail_on_data_loss=False)
-    assert (ends["A"], ends["B"].next) == (dataclasses.replace(offsets["A"], gone=True), 11)
+        planning.plan_next_offsets(facts, offsets)
+    ends = planning.plan_next_offsets(facts, offsets, fail_on_data_loss=False)
+    assert (ends["A"], ends["B"].next) == (dataclasses.replace(offsets["A"], missing=True), 11)
 
 
 def test_what_was_accepted_as_gone_stays_so_and_is_not_read_again_when_it_comes_back() -> None:
     offsets = {"A": StreamOffset(CREATED, 5, 1)}
-    assert planning.in_doubt({}, offsets)
-    ends = from_json(to_json(planning.next_offsets({}, offsets, fail_on_data_loss=False)))
-    assert not planning.in_doubt({}, ends)
-    assert planning.next_offsets({}, ends) == ends
-    assert planning.batch_range("A", offsets["A"], ends["A"]).start == 5
-    back = planning.next_offsets({"A": stream(1, 4, name="A")}, ends)
+    assert planning.may_be_outdated({}, offsets)
+    ends = from_json(to_json(planning.plan_next_offsets({}, offsets, fail_on_data_loss=False)))
+    assert not planning.may_be_outdated({}, ends)
+    assert planning.plan_next_offsets({}, ends) == ends
+    assert planning.plan_range("A", offsets["A"], ends["A"]).start == 5
+    back = planning.plan_next_offsets({"A": stream(1, 4, name="A")}, ends)
     assert back == offsets
     with pytest.raises(StreamNotFoundError, match="if anything"):
-        planning.next_offsets({}, back)
-    assert planning.next_offsets({"A": stream(1, 9, name="A")}, ends)["A"].next == 10
+        planning.plan_next_offsets({}, back)
+    assert planning.plan_next_offsets({"A": stream(1, 9, name="A")}, ends)["A"].next == 10
     with pytest.raises(StreamRecreatedError):
-        planning.next_offsets({"A": stream(1, 9, created="2031-01-01T00:00:00Z", name="A")}, ends)
+        planning.plan_next_offsets(
+            {"A": stream(1, 9, created="2031-01-01T00:00:00Z", name="A")}, ends
+        )
 
 
 def test_a_stream_that_comes_after_the_freeze_waits_for_the_next_run() -> None:
     facts = {"A": stream(1, 10, name="A"), "B": stream(1, 10, name="B")}
     offsets = {"A": StreamOffset(CREATED, 5, 1)}
-    assert planning.next_offsets(facts, offsets, targets={"A": 11}).keys() == {"A"}
-    assert planning.next_offsets(facts, offsets)["B"].next == 11
+    assert planning.plan_next_offsets(facts, offsets, targets={"A": 11}).keys() == {"A"}
+    assert planning.plan_next_offsets(facts, offsets)["B"].next == 11
 
 
 # -- splitting -------------------------------------------------------------------------------
@@ -202,7 +204,7 @@ def test_partitions_cover_the_range_once(
     start: int, length: int, min_partitions: int, max_records: int, earliest: bool
 ) -> None:
     wanted = SequenceRange("S", start, start + length, CREATED, ("a",), earliest)
-    parts = partitions.split(wanted, min_partitions=min_partitions, max_records=max_records)
+    parts = partitions.split_range(wanted, min_partitions=min_partitions, max_records=max_records)
     position = wanted.start
     for part in parts:
         assert part.start == position
@@ -221,9 +223,9 @@ def test_several_ranges_share_the_partitions_by_length() -> None:
     small = SequenceRange("A", 1, 11, CREATED)
     large = SequenceRange("B", 1, 91, CREATED)
     none = SequenceRange("C", 1, 1, CREATED)
-    parts = partitions.split_all([small, large, none], min_partitions=10, max_records=10**9)
+    parts = partitions.split_ranges([small, large, none], min_partitions=10, max_records=10**9)
     assert [part.stream for part in parts] == ["A"] + ["B"] * 9
-    assert partitions.split_all([none], min_partitions=4, max_records=10) == []
+    assert partitions.split_ranges([none], min_partitions=4, max_records=10) == []
 
 
 @given(
@@ -235,7 +237,7 @@ def test_small_ranges_share_a_partition(
     lengths: list[int], min_partitions: int, max_records: int
 ) -> None:
     parts = [SequenceRange(str(n), 1, 1 + length, CREATED) for n, length in enumerate(lengths)]
-    shared = partitions.shared(parts, min_partitions=min_partitions, max_records=max_records)
+    shared = partitions.group_ranges(parts, min_partitions=min_partitions, max_records=max_records)
     assert [one for ranges in shared for one in ranges] == parts
     assert len(shared) >= min(len(parts), min_partitions)
     assert all(sum(map(len, ranges)) <= max_records for ranges in shared)
@@ -252,10 +254,10 @@ def test_the_first_offset_is_logged_even_when_there_is_nothing() -> None:
     initial = planning.initial_offset(stream(1, 10), "latest")
     logged = next_offset(stream(1, 10), initial)
     assert logged != initial
-    assert len(planning.batch_range("S", initial, logged)) == 0
+    assert len(planning.plan_range("S", initial, logged)) == 0
     assert next_offset(stream(1, 10), logged) == logged  # idle
     later = next_offset(stream(1, 15), logged)
-    assert planning.batch_range("S", logged, later).start == 11
+    assert planning.plan_range("S", logged, later).start == 11
 
 
 @pytest.mark.parametrize(
@@ -292,7 +294,7 @@ def test_lost_sequences_stop_the_query_unless_allowed() -> None:
 def test_the_head_may_move_while_nothing_was_read_from_earliest() -> None:
     offset = planning.initial_offset(stream(1, 20), "earliest")
     end = next_offset(stream(10, 20), offset)
-    assert planning.batch_range("S", offset, end).from_earliest
+    assert planning.plan_range("S", offset, end).from_earliest
     assert end.next == 21
 
 
@@ -309,7 +311,7 @@ def test_a_recreated_stream_stops_the_query_or_begins_anew() -> None:
     with pytest.raises(StreamRecreatedError):
         next_offset(again, offset)
     end = next_offset(again, offset, fail_on_data_loss=False)
-    wanted = planning.batch_range("S", offset, end)
+    wanted = planning.plan_range("S", offset, end)
     assert (wanted.start, wanted.end, wanted.created) == (1, 21, again.created)
 
 
@@ -353,8 +355,8 @@ def test_offset_documents_have_one_order() -> None:
 
 def test_a_gap_of_any_length_makes_no_more_partitions_than_can_be_planned() -> None:
     wanted = SequenceRange("S", 6, 2**62, CREATED)
-    parts = partitions.split(wanted, min_partitions=4, max_records=250_000)
-    assert len(parts) == partitions.MAX_PARTS
+    parts = partitions.split_range(wanted, min_partitions=4, max_records=250_000)
+    assert len(parts) == partitions.MAX_PARTITIONS_OF_RANGE
     assert (parts[0].start, parts[-1].end) == (6, 2**62)
     assert all(one.end == after.start for one, after in pairwise(parts))
 

@@ -22,7 +22,7 @@ from jetspark.metrics.endpoint import collected
 from jetspark.spark import query_metrics
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.query_metrics import QueryMetrics, _Followed
-from jetspark.spark.query_progress import Progress
+from jetspark.spark.query_progress import QueryProgress
 
 
 def values(stream: str, query: str = "orders") -> dict[str, float | None]:
@@ -73,7 +73,7 @@ def test_what_a_batch_has_is_not_old_any_more_though_no_server_answers(tmp_path:
         (tmp_path / folder).mkdir()
     query: Any = SimpleNamespace(id="q")
     under_way: Any = None
-    one = _Followed(query, Progress(), [], str(tmp_path), under_way, 0.0)
+    one = _Followed(query, QueryProgress(), [], str(tmp_path), under_way, 0.0)
     one.ends["AGED"], one.oldest["AGED"] = 20, time.time_ns() - 40_000_000_000
     one.is_active = True
     metrics = QueryMetrics()
@@ -108,7 +108,7 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
 
     def followed(metrics: QueryMetrics) -> StreamingQuery:
         query = job.start(spark)
-        metrics.follow("orders", query, progress := Progress())
+        metrics.follow("orders", query, progress := QueryProgress())
         eventually(lambda: progress.update(query) or progress.batches > 0, within=90)
         return query
 

@@ -26,14 +26,14 @@ def batch(**columns: Any) -> pa.RecordBatch:
 
 
 def messages(rows: pa.RecordBatch, largest: int = 100) -> list[Any]:
-    encoder = RowEncoder("S", ["s.*", "t.>"], subject=None, largest=largest)
+    encoder = RowEncoder("S", ["s.*", "t.>"], subject=None, max_bytes=largest)
     return list(encoder.messages([rows]))
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
 def test_text_and_bytes_are_payloads_and_null_is_an_empty_one(kind: pa.DataType) -> None:
     data = pa.array(["ä", None, ""]).cast(kind)
-    encoder = RowEncoder("S", ["s.*"], subject="s.a", largest=100)
+    encoder = RowEncoder("S", ["s.*"], subject="s.a", max_bytes=100)
     rows = list(encoder.messages([batch(data=data)]))
     assert rows == [(b"s.a", None, "ä".encode()), (b"s.a", None, b""), (b"s.a", None, b"")]
 

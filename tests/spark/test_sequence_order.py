@@ -21,7 +21,7 @@ from jetspark.lakehouse.new_files import FileWriter
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
-from jetspark.spark.partitions import plan, read_partition
+from jetspark.spark.partitions import plan_partitions, read_partition
 from jetspark.spark.pipeline import check_queries
 from jetspark.spark.pipeline_file import read_pipeline
 from jetspark.spark.queries import streaming_sources
@@ -57,7 +57,9 @@ class Changes:
         """What a run has left: all rows of the stream."""
         options = parse_options({"servers": self.admin.url, "stream": self.name})
         facts = self.admin.facts(self.name)
-        [part] = plan(options, [SequenceRange(self.name, 1, facts.last_seq + 1, facts.created)])
+        [part] = plan_partitions(
+            options, [SequenceRange(self.name, 1, facts.last_seq + 1, facts.created)]
+        )
         batches = list(read_partition(options, part))
         table = open_or_create_table(format_, TableName(path=str(place)), batches[0].schema, ())
         files = FileWriter(table.layout(1 << 20, "zstd"), table.storage, "part")

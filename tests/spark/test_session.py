@@ -19,7 +19,7 @@ from tests.support.processes import ended
 
 from jetspark.errors import ConfigError
 from jetspark.spark.queries import _opened_by_the_jvm, is_in_use, locked
-from jetspark.spark.session import end_without_waiting, short_job
+from jetspark.spark.session import short_job_options, stop_without_waiting
 
 # In processes of their own: a program has one JVM, and here that may be the other tests'.
 _SECOND_SESSIONS = """
@@ -181,12 +181,12 @@ def test_a_short_job_has_one_compiler_and_one_collector(monkeypatch: pytest.Monk
     for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
         monkeypatch.delenv(name, raising=False)
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    assert short_job({}) == options
-    assert short_job({"spark.driver.extraJavaOptions": "-Dx=UseG1GC"}) == options
+    assert short_job_options({}) == options
+    assert short_job_options({"spark.driver.extraJavaOptions": "-Dx=UseG1GC"}) == options
     chosen = {"spark.driver.extraJavaOptions": "-Dx=1 -XX:+UseG1GC"}
-    assert short_job(chosen) == options[:1]
+    assert short_job_options(chosen) == options[:1]
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseZGC")
-    assert short_job({}) == options[:1]
+    assert short_job_options({}) == options[:1]
 
 
 def test_the_end_does_not_wait_for_pysparks_server_of_accumulators(
@@ -200,7 +200,7 @@ def test_the_end_does_not_wait_for_pysparks_server_of_accumulators(
             link.sendall(b"token" + bytes(4))  # no updates
             assert link.recv(1) == b"\x01"
             before = time.monotonic()
-            end_without_waiting(server)
+            stop_without_waiting(server)
             server.shutdown()
             return time.monotonic() - before
 

@@ -21,7 +21,7 @@ from tests.support.ports import free_port
 from tests.support.streams import Admin, numbered
 
 from jetspark.spark.failures import explain
-from jetspark.spark.lag import LagListener, QueryLag, lag_of
+from jetspark.spark.lag import LagListener, QueryLag, total_lag
 from jetspark.spark.queries import start_query
 from jetspark.spark.versions import HAS_LIMITS
 
@@ -254,7 +254,7 @@ def test_the_progress_shows_the_lag_and_a_listener_follows_it(
     spark.streams.addListener(listener)
     try:
         batches = query.run(maxOffsetsPerTrigger="400")
-        assert [lag_of(progress) for progress in batches] == [600, 200, 0]
+        assert [total_lag(progress) for progress in batches] == [600, 200, 0]
         deadline = time.monotonic() + 120
         while len(told) < 3 or listener.latest:  # events come from a thread of Spark's
             assert time.monotonic() < deadline

@@ -12,7 +12,7 @@ from tests.support.streams import Admin
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 from jetspark.spark.options import parse_options
-from jetspark.spark.source_streams import streams_facts
+from jetspark.spark.source_streams import fetch_source_facts
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def begin(shared_server: NatsServer) -> Callable[..., None]:
     """`begin(stream="S", subjects="a")`: as a read or a new query begins."""
 
     def begin(**options: str) -> None:
-        streams_facts(parse_options({"servers": shared_server.url, **options}))
+        fetch_source_facts(parse_options({"servers": shared_server.url, **options}))
 
     return begin
 

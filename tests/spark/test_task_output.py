@@ -24,7 +24,7 @@ from tests.support.lake import Lake
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse.new_files import NewFile
 from jetspark.spark import task_output
-from jetspark.spark.debezium_schema import with_event_schema
+from jetspark.spark.debezium_schema import add_event_schema
 from jetspark.spark.failures import explain
 from jetspark.spark.lakehouse.schema_evolution import SchemaChange
 from jetspark.spark.task_output import TaskOutput
@@ -171,5 +171,5 @@ def test_a_field_of_a_publisher_is_no_report(lake: Lake) -> None:
     event = json.dumps({"schema": schema, "payload": payload}).encode()
     lake.fill(("a", event), ("a", event))
     with suppress(ConfigError, StreamingQueryException):
-        lake.ingest("table", with_event_schema({**lake.options, "decode": "debezium"}))
+        lake.ingest("table", add_event_schema({**lake.options, "decode": "debezium"}))
     assert not marker.exists()

@@ -19,7 +19,7 @@ from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError, PipelineError
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.failures import explain
-from jetspark.spark.infer_schema import infer
+from jetspark.spark.infer_schema import infer_schemas
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
@@ -113,7 +113,7 @@ def test_the_schema_of_a_sample_takes_every_message_of_it(lake: Lake) -> None:
         {"in": {"select": []}, "mixed": {"a": [1]}, "a b`": [], "n": -(2**63), "o": {}},
     ]
     lake.fill(*(("x", json.dumps(one).encode()) for one in objects))
-    (found,) = infer(lake.options, None, 100)
+    (found,) = infer_schemas(lake.options, None, 100)
     lake.ingest("table", json_schema=found.schema)
     rows = lake.rows("table")
     assert [row["_corrupt_record"] for row in rows] == [None] * 4

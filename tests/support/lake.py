@@ -15,7 +15,7 @@ from tests.support.table_readers import rows_of
 
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.query_progress import Progress
+from jetspark.spark.query_progress import QueryProgress
 
 
 class Lake:
@@ -40,12 +40,14 @@ class Lake:
         job.look_ahead()
         return job
 
-    def ingest(self, to: str, options: Mapping[str, str] | None = None, **how: Any) -> Progress:
+    def ingest(
+        self, to: str, options: Mapping[str, str] | None = None, **how: Any
+    ) -> QueryProgress:
         """Until the end of the stream."""
         job = self.job(to, options, **how)
         query = job.start(self.spark)
         query.awaitTermination(120)
-        done = Progress()
+        done = QueryProgress()
         done.update(query)
         return done
 

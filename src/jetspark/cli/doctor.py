@@ -136,7 +136,7 @@ def _python_and_spark() -> Iterator[Finding]:
 
     try:
         java = spark_java.find_java()
-        yield _tested("Java", spark_java.version_text(java).split('"')[1], f" ({java})")
+        yield _tested("Java", spark_java.read_version_text(java).split('"')[1], f" ({java})")
     except SparkUnavailableError as error:
         yield Finding("Java", _PROBLEM, str(error))
     python = os.environ.get("PYSPARK_PYTHON") or sys.executable

@@ -170,9 +170,9 @@ def ingest(
             source["subjects"] = subjects
         source |= table.payloads.options() | further
         if table.payloads.decode == "debezium":
-            from jetspark.spark.debezium_schema import with_event_schema
+            from jetspark.spark.debezium_schema import add_event_schema
 
-            source = dict(with_event_schema(source))
+            source = dict(add_event_schema(source))
         if to is None or infer:
             show_schemas(outcome, source, to, infer_messages or _SAMPLE)
             return None
@@ -267,9 +267,9 @@ def _given(options: Mapping[str, str], names: Sequence[str]) -> str | None:
 
 def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messages: int) -> None:
     """The schema of a sample, for each table: what goes behind --json is on standard output."""
-    from jetspark.spark.infer_schema import infer
+    from jetspark.spark.infer_schema import infer_schemas
 
-    found = infer(source, to, messages)
+    found = infer_schemas(source, to, messages)
     if outcome.as_json:
         outcome.report(schemas=[asdict(one) for one in found])
         return
@@ -322,9 +322,9 @@ def check_source(source: dict[str, str], *, is_new: bool) -> None:
     """
     from jetspark.spark.options import parse_options
     from jetspark.spark.positions import check_start
-    from jetspark.spark.source_streams import streams_facts
+    from jetspark.spark.source_streams import fetch_source_facts
 
     options = parse_options(source).for_streaming()
-    streams_facts(options)
+    fetch_source_facts(options)
     if is_new:
         check_start(options)

@@ -17,7 +17,7 @@ from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
 
 if TYPE_CHECKING:
     from jetspark.spark.pipeline_file import SinkTable
-    from jetspark.spark.query_progress import Progress
+    from jetspark.spark.query_progress import QueryProgress
 
 _NOT_CHECKED = (
     "Not checked: the rows themselves, and whether folders of other machines are writable."
@@ -129,7 +129,7 @@ def run(
     return stopped.exit_code if stopped is not None and not is_normal_end else None
 
 
-def _result(name: str, sink: SinkTable, done: Progress, *, is_written: bool) -> str:
+def _result(name: str, sink: SinkTable, done: QueryProgress, *, is_written: bool) -> str:
     """What one query has done."""
     said = [f"{name}: nothing new."]
     if done.rows:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from jetspark.cli.signals import Stop
     from jetspark.connection.options import ConnectOptions
     from jetspark.spark.query_metrics import QueryMetrics
-    from jetspark.spark.query_progress import Progress as QueryProgress
+    from jetspark.spark.query_progress import QueryProgress as QueryProgress
     from jetspark.spark.scanned_rows import RowsInProgress
 
 logger = logging.getLogger("jetspark.cli")
@@ -258,8 +258,8 @@ def quiet_spark(
         from pyspark.errors import AnalysisException, PySparkException
 
         from jetspark.spark.failures import explain
-        from jetspark.spark.jvm import WrongSettingError, last_words
-        from jetspark.spark.session import close_session, local_session, short_job
+        from jetspark.spark.jvm import WrongSettingError, read_end_reason
+        from jetspark.spark.session import close_session, local_session, short_job_options
         from jetspark.spark.warm_up_job import warm_up
 
     master, quiet = flags.master, flags.quiet
@@ -272,7 +272,7 @@ def quiet_spark(
             **(settings or {}),
         }
         short = messages is not None and messages <= _SHORT_JOB_MESSAGES
-        options = short_job(conf) if short else []
+        options = short_job_options(conf) if short else []
         try:
             with _logs_in(log):
                 with spinner("starting Spark …", quiet=quiet):
@@ -287,7 +287,7 @@ def quiet_spark(
                     yield spark
                 except (PySparkException, Py4JError, ConnectionError) as error:
                     ended = isinstance(error, Py4JNetworkError | ConnectionError)
-                    reason = (ended and last_words(log)) or str(explain(error))
+                    reason = (ended and read_end_reason(log)) or str(explain(error))
                     raise PipelineError(f"Spark ended: {reason}" if ended else reason) from error
                 finally:
                     with spinner("stopping Spark …", quiet=quiet):
@@ -486,7 +486,7 @@ class Watch:
         from pyspark.errors import StreamingQueryException
 
         from jetspark.spark.failures import explain
-        from jetspark.spark.query_progress import Progress as QueryProgress
+        from jetspark.spark.query_progress import QueryProgress as QueryProgress
 
         self.done = {name: QueryProgress() for name in queries}
         failure = None

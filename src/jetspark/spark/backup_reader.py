@@ -16,7 +16,7 @@ from jetspark.bulk.backup import Backup, Part, open_backup
 from jetspark.bulk.fixed_range import Position, fixed_range, resolve_position
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.options import Positions, SourceOptions
-from jetspark.spark.partitions import decoded
+from jetspark.spark.partitions import decode_payloads
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -50,14 +50,14 @@ class JetStreamBackupReader(DataSourceReader):
         backup = open_backup(options.backup or "")
         start = self._position(backup, options.batch_start, end=False)
         end = self._position(backup, options.ending, end=True)
-        wanted = fixed_range(backup.facts, start, end)
+        sequence_range = fixed_range(backup.facts, start, end)
         if isinstance(start, int):
-            backup.check_head(wanted.start, fail=options.fail_on_data_loss)
+            backup.check_head(sequence_range.start, fail=options.fail_on_data_loss)
         backup.check_subjects("Option 'subjects'", options.subjects)
         backup.check_removed(fail=options.fail_on_data_loss)
-        share = -(-min(len(wanted), backup.messages) // options.min_partitions)
-        most = max(1, min(options.max_records_per_partition, share))
-        parts = backup.parts(wanted.start, wanted.end, most=most)
+        share = -(-min(len(sequence_range), backup.messages) // options.min_partitions)
+        max_messages = max(1, min(options.max_records_per_partition, share))
+        parts = backup.parts(sequence_range.start, sequence_range.end, most=max_messages)
         return [BackupPartition(replace(backup), part) for part in parts]
 
     def _position(self, backup: Backup, positions: Positions, *, end: bool) -> Position:
@@ -80,4 +80,4 @@ class JetStreamBackupReader(DataSourceReader):
             columns=options.columns,
             limits=options.limits(),
         )
-        return decoded(options, batches)
+        return decode_payloads(options, batches)

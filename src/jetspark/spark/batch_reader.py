@@ -16,14 +16,14 @@ from jetspark.spark.failures import without_traceback
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.partitions import (
     RangePartition,
-    backfilled,
-    plan,
+    choose_snapshot,
+    plan_bucket,
+    plan_partitions,
     read_current_values,
     read_partition,
-    snapshot,
 )
 from jetspark.spark.positions import resolve_positions
-from jetspark.spark.source_streams import leaders, streams_facts
+from jetspark.spark.source_streams import fetch_source_facts, leaders
 
 
 class JetStreamBatchReader(DataSourceReader):
@@ -38,19 +38,19 @@ class JetStreamBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[RangePartition]:
-        """The range in parts. Raises as `streams_facts`, `Claims` and `resolve_positions`."""
+        """The range in parts. Raises as `fetch_source_facts`, `Claims` and `resolve_positions`."""
         options = self._options
-        facts = streams_facts(options, sure=True)
+        facts = fetch_source_facts(options, linearizable=True)
         if options.sole_reader:
             leaders(options).call(lambda api: Claims(api, options).check(facts))
         if options.is_snapshot:
-            return [snapshot(options, one) for one in facts.values()]
+            return [plan_bucket(options, stream_facts) for stream_facts in facts.values()]
         start = resolve_positions(options, options.batch_start, facts, end=False)
         end = resolve_positions(options, options.ending, facts, end=True)
-        return plan(
+        return plan_partitions(
             options,
             [
-                backfilled(
+                choose_snapshot(
                     options,
                     fixed_range(facts[name], start[name], end[name], options.subjects),
                 )

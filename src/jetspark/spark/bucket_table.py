@@ -26,7 +26,7 @@ from jetspark.spark.source_streams import leaders
 
 _BUCKET, _KEY, _REVISION = "bucket", "key", "revision"
 _COLUMNS = (_BUCKET, _KEY, _REVISION)
-_NEEDED = (*_COLUMNS, "operation")
+_NEEDED_COLUMNS = (*_COLUMNS, "operation")
 TABLE_OPTIONS: Mapping[str, str] = {
     "keys": _KEY,
     "sequenceBy": _REVISION,
@@ -35,11 +35,11 @@ TABLE_OPTIONS: Mapping[str, str] = {
 """Options of the table."""
 
 
-def check_table_options(given: Mapping[str, str]) -> None:
+def check_table_options(options: Mapping[str, str]) -> None:
     """Raise ConfigError for options that would make it another kind of table."""
-    for name in given:
-        for own, value in TABLE_OPTIONS.items():
-            if name.casefold() == own.casefold():
+    for name in options:
+        for option, value in TABLE_OPTIONS.items():
+            if name.casefold() == option.casefold():
                 raise ConfigError(
                     f"--table-option {name}: with --bucket it is {value!r}. For a table with other "
                     "keys write a program with readStream and writeStream."
@@ -48,10 +48,10 @@ def check_table_options(given: Mapping[str, str]) -> None:
 
 def check_source(options: SourceOptions) -> None:
     """Raise ConfigError for options with which the table would not be the bucket's."""
-    missing = [name for name in _NEEDED if name not in options.columns]
+    missing = [name for name in _NEEDED_COLUMNS if name not in options.columns]
     if missing:
         raise ConfigError(
-            f"--option columns: the table of a bucket needs {', '.join(_NEEDED)}; "
+            f"--option columns: the table of a bucket needs {', '.join(_NEEDED_COLUMNS)}; "
             f"{', '.join(missing)} would be missing."
         )
     if options.batch_start.all() != ["earliest"]:
@@ -65,7 +65,7 @@ def check_source(options: SourceOptions) -> None:
         )
 
 
-def check_choice(to: LakehouseOptions, checkpoint: str) -> None:
+def check_key_choice(to: LakehouseOptions, checkpoint: str) -> None:
     """Raises ConfigError if the table was begun with another choice of keys, which is a part of the
     writer's name: keys that were left out so far come only when they change."""
     folder = local_path(checkpoint)
@@ -90,42 +90,46 @@ def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
     table = find_table(to.format, to.name)
     if table is None or not set(_COLUMNS) <= set(table.schema.names):
         return 0
-    rows = _rows(table, str(options.bucket))
+    rows = _read_rows(table, str(options.bucket))
     if not rows.num_rows:
         return 0
     # Read the table first: then a key that the bucket gets later is not missing.
-    there = leaders(options).call(lambda api: _keys(api, options.streams[0]))
-    rows = rows.filter(pc.invert(pc.is_in(rows[_KEY], value_set=pa.array(there, pa.string()))))
+    keys = leaders(options).call(lambda api: _fetch_keys(api, options.streams[0]))
+    rows = rows.filter(pc.invert(pc.is_in(rows[_KEY], value_set=pa.array(keys, pa.string()))))
     if rows.num_rows:
         upsert = Upsert((_KEY,), _REVISION)
         commit_files(
-            table, (), lambda now, _, numbers: upsert.merge(now, _gone(now, rows), numbers)
+            table,
+            (),
+            lambda current, _, txn_versions: upsert.merge(
+                current, _deletes(current, rows), txn_versions
+            ),
         )
     return int(rows.num_rows)
 
 
-def _rows(table: Table, bucket: str) -> pa.Table:
+def _read_rows(table: Table, bucket: str) -> pa.Table:
     """Keys and revisions of the bucket's rows."""
-    batches = [batch for one in table.scan_tasks(_COLUMNS, None, 1) for batch in one.batches()]
+    batches = [batch for piece in table.scan_tasks(_COLUMNS, None, 1) for batch in piece.batches()]
     if not batches:
         return pa.table({})
     rows = pa.Table.from_batches(batches)
     return rows.filter(pc.equal(rows[_BUCKET], bucket)).select([_KEY, _REVISION])
 
 
-def _keys(api: StreamAPI, stream: str) -> list[str]:
+def _fetch_keys(api: StreamAPI, stream: str) -> list[str]:
     """The keys that have a value or a marker."""
     subjects = linearizable_read(api, [stream], lambda api: api.subjects(stream, ">"))
     return [subject.split(".", 2)[-1] for subject in subjects]  # a mirror's have its origin's name
 
 
-def _gone(table: Table, rows: pa.Table) -> Changes:
+def _deletes(table: Table, rows: pa.Table) -> Changes:
     """The changes that remove the rows' keys."""
     columns = {
-        one.name: rows[one.name].cast(one.type)
-        if one.name in rows.schema.names
-        else pa.nulls(rows.num_rows, one.type)
-        for one in table.schema
+        field.name: rows[field.name].cast(field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in table.schema
     }
     deleted = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
     return Changes(pa.table(columns), deleted, (_KEY,), _REVISION)

@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 
 from jetspark.errors import ConfigError
-from jetspark.spark.local_folders import held_in
+from jetspark.spark.local_folders import enclosing_table_or_checkpoint
 
-_BATCH = re.compile(r"\d+")
+_BATCH_FILE = re.compile(r"\d+")
 _LOGS = ("offsets", "commits")
-_OWN = frozenset({"metadata", *_LOGS, "state", "sources"})
+_CHECKPOINT_FILES = frozenset({"metadata", *_LOGS, "state", "sources"})
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class CheckpointState:
     query: str | None = None
     planned: int | None = None
     committed: int | None = None
-    others: tuple[str, ...] = ()
+    other_files: tuple[str, ...] = ()
     """Other files in the folder of a new checkpoint."""
-    within: str | None = None
+    enclosed_by: str | None = None
     """The table or checkpoint whose folder contains that of a new checkpoint."""
     lost: int | None = None
     """The batch before the last planned one, if the checkpoint lacks it; Spark needs it."""
@@ -40,7 +40,7 @@ class CheckpointState:
         """Whether no query has planned a batch with it."""
         return self.planned is None and self.committed is None
 
-    def check_whole(self, name: str, advice: str) -> None:
+    def check_complete(self, name: str, advice: str) -> None:
         """Raises ConfigError for a checkpoint that was removed while a query used it, and has only
         what was planned since. `advice`: what to remove beside it, or to do in place of that."""
         if self.lost is not None:
@@ -54,16 +54,25 @@ def read_checkpoint(checkpoint: str) -> CheckpointState:
     """The state of a checkpoint in a folder of this machine."""
     folder = Path(checkpoint)
     batches = {
-        log: [int(one) for one in _names(folder / log) if _BATCH.fullmatch(one)] for log in _LOGS
+        log: [int(name) for name in _list_folder(folder / log) if _BATCH_FILE.fullmatch(name)]
+        for log in _LOGS
     }
     planned, committed = (max(batches[log], default=None) for log in _LOGS)
     try:
-        query = query_id((folder / "metadata").read_bytes())
+        query = parse_query_id((folder / "metadata").read_bytes())
     except OSError:
         query = None
     if planned is None and committed is None:
-        others = (one for one in sorted(_names(folder)) if one not in _OWN and one[0] not in "._")
-        return CheckpointState(query, others=tuple(others), within=held_in(checkpoint))
+        other_files = (
+            name
+            for name in sorted(_list_folder(folder))
+            if name not in _CHECKPOINT_FILES and name[0] not in "._"
+        )
+        return CheckpointState(
+            query,
+            other_files=tuple(other_files),
+            enclosed_by=enclosing_table_or_checkpoint(checkpoint),
+        )
     lost = planned - 1 if planned and planned - 1 not in batches["offsets"] else None
     return CheckpointState(query, planned, committed, lost=lost)
 
@@ -88,7 +97,7 @@ def planned_offsets(checkpoint: str, batch: int) -> list[str] | None:
         return None
 
 
-def _names(folder: Path) -> list[str]:
+def _list_folder(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:
@@ -99,7 +108,7 @@ class _Metadata(msgspec.Struct):
     id: str
 
 
-def query_id(metadata: bytes) -> str | None:
+def parse_query_id(metadata: bytes) -> str | None:
     """The id; also None for an incompletely written file."""
     try:
         return msgspec.json.decode(metadata, type=_Metadata).id

@@ -36,11 +36,13 @@ logger = logging.getLogger("jetspark.spark")
 
 SOLE_READER = "jetspark-sole-reader"
 """The claim in a work queue."""
-_OF_CLAIM = "jetspark: the claim of the Spark query that reads this stream; nobody reads from it"
-_TOKEN, _SUBJECTS = "jetspark-query", "jetspark-subjects"
-_NO_MESSAGE = "_jetspark.claim"
+_CLAIM_DESCRIPTION = (
+    "jetspark: the claim of the Spark query that reads this stream; nobody reads from it"
+)
+_TOKEN_KEY, _SUBJECTS_KEY = "jetspark-query", "jetspark-subjects"
+_FILTER_OF_NO_MESSAGE = "_jetspark.claim"
 _PAUSED_UNTIL = "2200-01-01T00:00:00Z"
-_TAKEN = {
+_NAME_TAKEN_ERRORS = {
     err_codes.CONSUMER_EXISTS,
     err_codes.CONSUMER_NAME_IN_USE,
     err_codes.WORK_QUEUE_OVERLAP,
@@ -71,32 +73,32 @@ class Claims:
         `offsets`: the query's, new or logged by Spark with the token. Also raises the errors of
         `check_nothing_skipped`.
         """
-        for stream, one in facts.items():
+        for stream, stream_facts in facts.items():
             offset = (offsets or {}).get(stream)
-            claimed = self._has(stream, _claimed(one, self._token, offset))
+            claimed = self._has(stream, _earlier_claim(stream_facts, self._token, offset))
             if offset is not None and offset.initial and self._options.sole_reader and not claimed:
                 check_nothing_skipped(self._api, self._options, stream, offset.next)
 
-    def make(
+    def create(
         self,
         facts: Mapping[str, StreamFacts],
         start: Mapping[str, StreamOffset],
         end: Mapping[str, StreamOffset],
         logged: str | None,
     ) -> None:
-        """Make the missing claims of a batch, of which nothing has been read yet.
+        """Create the missing claims of a batch, of which nothing has been read yet.
 
         `logged`: the token in the start. Raises the errors of `check`.
         """
-        for stream, one in facts.items():
+        for stream, stream_facts in facts.items():
             offset = end.get(stream)
-            if offset is None or offset.gone or offset.created != one.created:
+            if offset is None or offset.missing or offset.created != stream_facts.created:
                 continue  # nothing is read, or reading it raises the error
-            claimed = _claimed(one, logged, start.get(stream))
+            claimed = _earlier_claim(stream_facts, logged, start.get(stream))
             if not self._has(stream, claimed) and self._token is not None:
                 if self._options.sole_reader:
                     check_nothing_skipped(self._api, self._options, stream, offset.start)
-                self._make(stream, self._token)
+                self._create(stream, self._token)
 
     def is_in(self, stream: str) -> bool:
         """Whether the query has its claim in this stream."""
@@ -106,51 +108,52 @@ class Claims:
         """Whether the stream has the claim. `claimed`: the offset, if the query made it before."""
         name, options = self._name, self._options
         # A new query need not wait for a late answer: the first one to create the claim has it.
-        patience = {} if claimed else {"not_found_for": 0.0}
-        info = self._api.consumer(stream, name, **patience)
+        retries = {} if claimed else {"not_found_for": 0.0}
+        info = self._api.consumer(stream, name, **retries)
         if info is None:
             if claimed is not None and options.sole_reader:
-                lost_claim(options, stream, claimed)
+                report_lost_claim(options, stream, claimed)
             return False
         metadata: dict[str, str] = info["config"].get("metadata") or {}
-        if self._token is None or metadata.get(_TOKEN) != self._token:
+        if self._token is None or metadata.get(_TOKEN_KEY) != self._token:
             raise ConfigError(self._another_query(stream))
-        before, now = metadata.get(_SUBJECTS, ""), _chosen(options)
-        if before != now:
-            why = (
-                f"with {_named(now)} it would remove messages that it has not read"
+        old_subjects, new_subjects = metadata.get(_SUBJECTS_KEY, ""), _subjects_text(options)
+        if old_subjects != new_subjects:
+            consequence = (
+                f"with {_subjects_in_words(new_subjects)} it would remove unread messages"
                 if options.sole_reader
-                else f"what has come under others was not kept for it, so with {_named(now)} it "
-                "would leave out messages"
+                else f"what has come under others was not kept for it, so with "
+                f"{_subjects_in_words(new_subjects)} it would leave out messages"
             )
             raise ConfigError(
-                f"The query has read the stream {stream!r} with {_named(before)} until now, and "
-                f"{why}: give the same 'subjects' as before, or begin a new query with a new "
-                f"checkpoint, after nats consumer rm {stream} {name}."
+                f"The query has read the stream {stream!r} with "
+                f"{_subjects_in_words(old_subjects)} until now, and {consequence}: give the same "
+                "'subjects' as before, or begin a new query with a new checkpoint, after "
+                f"nats consumer rm {stream} {name}."
             )
         return True
 
-    def _make(self, stream: str, token: str) -> None:
+    def _create(self, stream: str, token: str) -> None:
         config: dict[str, Any] = {
             "name": self._name,
             "durable_name": self._name,
-            "description": _OF_CLAIM,
-            "metadata": {_TOKEN: token, _SUBJECTS: _chosen(self._options)},
+            "description": _CLAIM_DESCRIPTION,
+            "metadata": {_TOKEN_KEY: token, _SUBJECTS_KEY: _subjects_text(self._options)},
             "ack_policy": "explicit",
             "deliver_policy": "all",
             "replay_policy": "instant",
             "pause_until": _PAUSED_UNTIL,
         }
         if self._options.interest_consumer is not None:
-            config["filter_subject"] = _NO_MESSAGE
+            config["filter_subject"] = _FILTER_OF_NO_MESSAGE
         try:
             self._api.create_consumer(stream, config, ())
         except APIError as error:
-            if error.err_code not in _TAKEN:
+            if error.err_code not in _NAME_TAKEN_ERRORS:
                 raise
             # It may be ours, if an answer was lost.
             if not self._has(stream, None):
-                raise ConfigError(other_readers(stream)) from None
+                raise ConfigError(other_readers_message(stream)) from None
 
     def _another_query(self, stream: str) -> str:
         name, interest = self._name, self._options.interest_consumer
@@ -169,7 +172,7 @@ class Claims:
         )
 
 
-def _claimed(
+def _earlier_claim(
     facts: StreamFacts, token: str | None, offset: StreamOffset | None
 ) -> StreamOffset | None:
     """The offset, if the query made its claim in this stream before."""
@@ -189,7 +192,9 @@ def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, s
     if waiting is not None and waiting < start:
         few = len(options.subjects) < 2
         chosen = (
-            "".join(f" --subject '{one}'" for one in options.subjects) if few else " --subject …"
+            "".join(f" --subject '{subject}'" for subject in options.subjects)
+            if few
+            else " --subject …"
         )
         raise ConfigError(
             f"Messages wait in the work queue {stream!r} from sequence {waiting} on, and a query "
@@ -199,18 +204,18 @@ def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, s
         )
 
 
-def lost_claim(options: SourceOptions, stream: str, offset: StreamOffset) -> None:
+def report_lost_claim(options: SourceOptions, stream: str, offset: StreamOffset) -> None:
     """The claim in a work queue is gone: raise DataLossError, or log it."""
     lost = (
         f"The consumer {SOLE_READER!r}, which kept other readers out of the work queue {stream!r}, "
         f"is gone: they may have taken messages from sequence {offset.next} on."
     )
     if options.fail_on_data_loss:
-        raise DataLossError(stream, offset.next, offset.known, f"{lost} {GO_ON}")
+        raise DataLossError(stream, offset.next, offset.last_known, f"{lost} {CONTINUE_ADVICE}")
     report_loss(logger, lost, Loss(stream, lost, "the claim"))
 
 
-def other_readers(stream: str) -> str:
+def other_readers_message(stream: str) -> str:
     """The error for a work queue with other consumers."""
     return (
         f"Other consumers read the work queue {stream!r}, so this query is not its sole reader: "
@@ -218,12 +223,12 @@ def other_readers(stream: str) -> str:
     )
 
 
-GO_ON = "Set failOnDataLoss to false to go on with what there is."
+CONTINUE_ADVICE = "Set failOnDataLoss to false to go on with what there is."
 
 
-def _chosen(options: SourceOptions) -> str:
+def _subjects_text(options: SourceOptions) -> str:
     return ",".join(sorted(options.subjects))
 
 
-def _named(subjects: str) -> str:
+def _subjects_in_words(subjects: str) -> str:
     return f"the subjects {subjects}" if subjects else "all subjects"

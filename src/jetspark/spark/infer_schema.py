@@ -23,83 +23,88 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.routes import TableTemplate
 from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.positions import begin, ends
-from jetspark.spark.source_streams import streams_facts
+from jetspark.spark.positions import resolve_ends, resolve_start
+from jetspark.spark.source_streams import fetch_source_facts
 
 _COLUMNS = (*METADATA_COLUMNS, "data")
 
 
 @dataclass(frozen=True)
-class Inferred:
+class InferredSchema:
     """The schema for the rows of a table."""
 
     table: str | None
     """None for rows that lack a value of the template."""
     messages: int
     schema: str
-    """In Spark's DDL; empty if there is no field."""
+    """Columns in Spark's DDL; empty if there is no field."""
     remarks: list[str]
 
 
-def infer(given: Mapping[str, str], to: str | None, messages: int) -> list[Inferred]:
+def infer_schemas(
+    source_options: Mapping[str, str], to: str | None, messages: int
+) -> list[InferredSchema]:
     """The schemas for a table, or for each one of a template, by its name.
 
-    `given`: options of the source; `messages`: how many to look at, at most. Raises ConfigError,
-    and as a read.
+    `source_options`: options of the source. `messages`: the size of the sample, at most. Raises
+    ConfigError, and the errors of a read.
     """
-    options = parse_options(given).for_streaming()
+    options = parse_options(source_options).for_streaming()
     if options.bucket is not None:
         raise ConfigError("--infer is for streams: leave --bucket out.")
     route = None if to is None else TableTemplate.parse("--to", to)
     shapes: defaultdict[str | None, Shape] = defaultdict(Shape)
-    for batch in _sample(options, messages):
+    for batch in _read_sample(options, messages):
         if route is None:
             for payload in batch.column("data").to_pylist():
                 shapes[to].add(payload)
         else:
-            _divide(route, batch, shapes)
-    found = []
-    for table in sorted(shapes, key=lambda one: (one is None, one or "")):
+            _add_by_table(route, batch, shapes)
+    inferred = []
+    for table in sorted(shapes, key=lambda name: (name is None, name or "")):
         schema, remarks = shapes[table].schema()
-        found.append(Inferred(table, shapes[table].messages, schema, remarks))
-    return found
+        inferred.append(InferredSchema(table, shapes[table].messages, schema, remarks))
+    return inferred
 
 
-def _divide(
+def _add_by_table(
     route: TableTemplate, batch: pa.RecordBatch, shapes: defaultdict[str | None, Shape]
 ) -> None:
-    """By the tables that the messages go to; also by fields of payloads, which are columns then."""
-    fields = [one.column for one in route.values if one.column not in METADATA_COLUMNS]
+    """Add the payloads to the shapes of the tables that they go to.
+
+    A table may depend on fields of payloads, which are columns then.
+    """
+    fields = [value.column for value in route.values if value.column not in METADATA_COLUMNS]
     payloads = batch.column("data").to_pylist()
     if fields:
-        objects = [_object(payload) for payload in payloads]
+        objects = [_parse_object(payload) for payload in payloads]
         for name in dict.fromkeys(fields):
-            texts = [text_of_value(one.get(name)) for one in objects]
+            texts = [text_of_value(value.get(name)) for value in objects]
             batch = batch.append_column(name, pa.array(texts, pa.string()))
-    place = "_jetspark_place"
-    batch = batch.append_column(place, pa.array(range(batch.num_rows)))
+    index_column = "_jetspark_place"
+    batch = batch.append_column(index_column, pa.array(range(batch.num_rows)))
     for table, rows in route.divide(batch):
-        for at in rows.column(place).to_pylist():
-            shapes[table].add(payloads[at])
+        for index in rows.column(index_column).to_pylist():
+            shapes[table].add(payloads[index])
 
 
-def _object(payload: bytes) -> dict[str, Any]:
+def _parse_object(payload: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(payload)
+        document = json.loads(payload)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
-def _sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBatch]:
-    facts = streams_facts(options, sure=True)
-    starts, behind = begin(options, facts), ends(options, facts)
-    for name, one in facts.items():
+def _read_sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBatch]:
+    facts = fetch_source_facts(options, linearizable=True)
+    starts, ends = resolve_start(options, facts), resolve_ends(options, facts)
+    for name, stream_facts in facts.items():
         share = max(messages // len(facts), 1)
-        first = max(one.first_seq, starts[name].next, 1)
-        end = max(behind[name], first)
-        wanted = SequenceRange(
-            name, first, end, one.created, options.subjects, direct=options.removes
+        first = max(stream_facts.first_seq, starts[name].next, 1)
+        end = max(ends[name], first)
+        sequence_range = SequenceRange(
+            name, first, end, stream_facts.created, options.subjects, direct=options.removes
         )
-        batches = read_sample(options.connection, wanted, share, _COLUMNS)
+        batches = read_sample(options.connection, sequence_range, share, _COLUMNS)
         yield from chain.from_iterable(map(options.around.bare, batches))

@@ -60,7 +60,7 @@ from jetspark.spark.local_folders import local_path
 from jetspark.spark.offsets import from_json
 from jetspark.spark.option_values import join_names
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.positions import ends
+from jetspark.spark.positions import resolve_ends
 from jetspark.spark.queries import (
     CHECKPOINT_IN_TABLE,
     is_in_use,
@@ -69,8 +69,8 @@ from jetspark.spark.queries import (
 )
 from jetspark.spark.retry_quarantine import ReprocessResult, as_written, check_records, reprocess
 from jetspark.spark.sequence_order import check_order
-from jetspark.spark.source_streams import leaders, streams_facts
-from jetspark.spark.stream_identity import copies_found
+from jetspark.spark.source_streams import fetch_source_facts, leaders
+from jetspark.spark.stream_identity import find_older_copies
 from jetspark.spark.table_rows import RowSpec
 from jetspark.spark.task_writes import flow_into, register_formats
 from jetspark.validation import path_of
@@ -234,11 +234,12 @@ class Ingest:
         check_start(self.table, self.checkpoint_location)
         check_order(self.table, self.source)
         if self.source.bucket is not None:
-            bucket_table.check_choice(self.table, self.checkpoint_location)
+            bucket_table.check_key_choice(self.table, self.checkpoint_location)
 
     def has_nothing_new(self) -> bool:
         """Whether the checkpoint certainly has all that the stream holds, so that a run would read
-        nothing. Not for buckets and streams that the query empties. Raises as `streams_facts`."""
+        nothing. Not for buckets and streams that the query empties. Raises as
+        `fetch_source_facts`."""
         folder = local_path(self.checkpoint_location)
         if folder is None or self.source.bucket is not None or self.source.removes:
             return False
@@ -249,13 +250,13 @@ class Ingest:
         if lines[0] != "v1" or len(lines) != 3:
             return False
         read = from_json(decode_document(lines[2], "offset"))
-        facts = streams_facts(self.source.for_streaming(), sure=True)
-        end = ends(self.source, facts)
+        facts = fetch_source_facts(self.source.for_streaming(), linearizable=True)
+        end = resolve_ends(self.source, facts)
         done = read.keys() == facts.keys() and all(
             read[name].created == one.created and end[name] <= read[name].next <= tail(one)
             for name, one in facts.items()
         )
-        return done and not leaders(self.source).call(lambda api: copies_found(api, read, ""))
+        return done and not leaders(self.source).call(lambda api: find_older_copies(api, read, ""))
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises as `look_ahead`, or PipelineError with Spark's reason."""

@@ -24,7 +24,7 @@ from jetspark.bulk.standing_consumer import StandingConsumer
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.errors import DataLossError, RequestTimeoutError
-from jetspark.spark.claims import GO_ON
+from jetspark.spark.claims import CONTINUE_ADVICE
 from jetspark.spark.offsets import StreamOffset
 
 logger = logging.getLogger("jetspark.spark")
@@ -33,64 +33,68 @@ logger = logging.getLogger("jetspark.spark")
 DESCRIPTION = "jetspark: keeps messages for a Spark query until they are in its checkpoint"
 
 
-def begin(
-    api: StreamAPI, name: str, offsets: Mapping[str, StreamOffset], made: set[str]
+def start_at_consumers(
+    api: StreamAPI, name: str, offsets: Mapping[str, StreamOffset], created: set[str]
 ) -> dict[str, StreamOffset]:
-    """Where a new query begins: at these offsets, or at its existing consumer's position.
+    """Create missing consumers; return the offsets at which a new query begins.
 
-    From now on the streams keep messages for it. `made`: gets the streams whose consumer was
+    These are the given offsets, or the positions of existing consumers.
+
+    From now on the streams keep messages for it. `created`: gets the streams whose consumer was
     missing. Raises ConfigError for a consumer of another purpose, and the errors of
     `StreamAPI.call`.
     """
-    found = {}
+    starts = {}
     for stream, offset in offsets.items():
         consumer = _consumer(api, stream, name)
         position = consumer.position()
         if position is None:
-            made.add(stream)
+            created.add(stream)
             consumer.make(None if offset.earliest else offset.next)
             position = consumer.position() or offset.next
-        if stream in made:  # messages from before the consumer are not stored
+        if stream in created:  # messages from before the consumer are not stored
             position = max(position, head(api.stream(stream)))
-        found[stream] = replace(offset, next=position, start=position)
-    return found
+        starts[stream] = replace(offset, next=position, start=position)
+    return starts
 
 
-def hold(
+def ensure_consumers(
     api: StreamAPI,
     name: str,
     facts: Mapping[str, StreamFacts],
     offsets: Mapping[str, StreamOffset],
     *,
     fail_on_data_loss: bool,
-    made: set[str],
+    created: set[str],
 ) -> None:
-    """Make sure that each stream has its consumer, at the position that the query needs.
+    """Ensure that each stream has its consumer, at the position that the query needs.
 
-    `made`: gets the streams whose consumer was missing. Raises DataLossError when a consumer is
-    gone, or has moved past unread messages; and the errors of `begin`.
+    `created`: gets the streams whose consumer was missing. Raises DataLossError when a consumer is
+    gone, or has moved past unread messages; and the errors of `start_at_consumers`.
     """
-    for stream, one in facts.items():
+    for stream, stream_facts in facts.items():
         consumer = _consumer(api, stream, name)
         position, offset = consumer.position(), offsets.get(stream)
         # In a stream that is new, or was recreated, nothing can have been missed.
-        if offset is not None and not offset.initial and offset.created == one.created:
-            lost = _loss(stream, name, position, offset)
-            if lost is not None and fail_on_data_loss:
-                raise DataLossError(stream, offset.next, one.last_seq, f"{lost} {GO_ON}")
-            if lost is not None:
-                report_loss(logger, lost, Loss(stream, lost))
+        if offset is not None and not offset.initial and offset.created == stream_facts.created:
+            problem = _describe_loss(stream, name, position, offset)
+            if problem is not None and fail_on_data_loss:
+                raise DataLossError(
+                    stream, offset.next, stream_facts.last_seq, f"{problem} {CONTINUE_ADVICE}"
+                )
+            if problem is not None:
+                report_loss(logger, problem, Loss(stream, problem))
         if position is None:
-            made.add(stream)
+            created.add(stream)
             consumer.make()
 
 
-def release(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
+def release_messages(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
     """Release all messages before a sequence, which the checkpoint covers. Raises as
     `StreamAPI.call`."""
     consumer = _consumer(api, stream, name)
     try:
-        if consumer.position() is not None:  # `hold` reports a missing consumer
+        if consumer.position() is not None:  # `ensure_consumers` reports a missing consumer
             consumer.reset(sequence)
     except RequestTimeoutError as error:  # such as an election: the next batch releases this, too
         logger.warning("Stream %s keeps its messages a batch longer: %s", stream, error)
@@ -100,7 +104,9 @@ def _consumer(api: StreamAPI, stream: str, name: str) -> StandingConsumer:
     return StandingConsumer(api, stream, name, option="interestConsumer", description=DESCRIPTION)
 
 
-def _loss(stream: str, name: str, position: int | None, offset: StreamOffset) -> str | None:
+def _describe_loss(
+    stream: str, name: str, position: int | None, offset: StreamOffset
+) -> str | None:
     if position is None:
         return (
             f"The consumer {name!r}, which kept messages of stream {stream!r} for this query, is "

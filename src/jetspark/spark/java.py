@@ -11,28 +11,28 @@ from pathlib import Path
 
 from jetspark.errors import SparkUnavailableError
 
-OLDEST_JAVA = 17
+MIN_JAVA_VERSION = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def find_java() -> Path:
     """The java for Spark. Raises SparkUnavailableError when it is missing or too old."""
     home = os.environ.get("JAVA_HOME")
-    found = Path(home, "bin", "java") if home else shutil.which("java")
-    advice = f"Spark needs Java {OLDEST_JAVA} or newer: install it and put it on PATH (or set \
+    java = Path(home, "bin", "java") if home else shutil.which("java")
+    advice = f"Spark needs Java {MIN_JAVA_VERSION} or newer: install it and put it on PATH (or set \
 JAVA_HOME)."
-    if found is None or not os.access(found, os.X_OK):
-        where = f"there is no java in JAVA_HOME ({home})" if home else "no java was found"
-        raise SparkUnavailableError(f"{advice} Now {where}.")
-    match = _VERSION.search(version_text(Path(found)))
-    if match is None or int(match[1]) < OLDEST_JAVA:
+    if java is None or not os.access(java, os.X_OK):
+        problem = f"there is no java in JAVA_HOME ({home})" if home else "no java was found"
+        raise SparkUnavailableError(f"{advice} Now {problem}.")
+    match = _VERSION.search(read_version_text(Path(java)))
+    if match is None or int(match[1]) < MIN_JAVA_VERSION:
         is_now = f"version {match[1]}" if match else "not a working Java"
-        raise SparkUnavailableError(f"{advice} {found} is {is_now}.")
-    return Path(found)
+        raise SparkUnavailableError(f"{advice} {java} is {is_now}.")
+    return Path(java)
 
 
 @cache
-def version_text(java: Path) -> str:
+def read_version_text(java: Path) -> str:
     """The output of `java -version`, from standard error."""
     ran = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     return ran.stderr

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     pass
 
 
-_EXIT_SECONDS = 20.0
-_VARIABLE = "SPARK_SUBMIT_OPTS"
+_EXIT_TIMEOUT_SECONDS = 20.0
+_OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"
 # A JVM's messages about its own end, and log4j's errors.
-_LAST_WORDS = re.compile(
+_END_REASON = re.compile(
     r"^(?:Exception in thread \S+ [\w.$]+: |Error: |\S+ \S+ ERROR \w+: "
     r"|(?=Invalid|Unrecognized))(.+)$",
     re.MULTILINE,
 )
 
 
-started: subprocess.Popen[bytes] | None = None
+last_jvm: subprocess.Popen[bytes] | None = None
 """The last started JVM, also while it starts or ends and PySpark has no link to it."""
 
 
@@ -88,26 +88,26 @@ class SessionStart:
             wait([self._started])
             failure = self._started.exception()
             if failure is None:
-                activate(self._started.result())
+                activate_session(self._started.result())
         except BaseException:
             with self._lock:
                 self._is_wanted = False
             if self._jvm is not None:
-                kill(self._jvm)
-            wait([self._started], _EXIT_SECONDS)
-            forget()
+                kill_jvm(self._jvm)
+            wait([self._started], _EXIT_TIMEOUT_SECONDS)
+            forget_gateway()
             raise
         if failure is None:
             return self._started.result()
         code = None if self._jvm is None else self._jvm.poll()
         # Spark's own message, or the log's if the JVM ended before it could send one.
         ended = self._jvm is None or code is not None
-        said = (ended and last_words(self._log_file, self._log_start)) or explain(failure)
-        reason = f"Spark did not start: {said}"
+        message = (ended and read_end_reason(self._log_file, self._log_start)) or explain(failure)
+        reason = f"Spark did not start: {message}"
         blamed = blamed_setting(failure, reason, self._settings)
-        forget()  # while the JVM exists
+        forget_gateway()  # while the JVM exists
         if self._jvm is not None:
-            kill(self._jvm)
+            kill_jvm(self._jvm)
         if blamed is not None:
             raise WrongSettingError(*blamed) from failure
         if code is not None:
@@ -118,7 +118,7 @@ class SessionStart:
         try:
             with (
                 open_log(self._log_file) as log,
-                _popen(lambda *arguments, **options: self._launch(log, arguments, options)),
+                _replace_popen(lambda *arguments, **options: self._launch(log, arguments, options)),
             ):
                 session = self._builder.getOrCreate()
             session.sparkContext.setLogLevel("WARN")
@@ -136,22 +136,22 @@ class SessionStart:
         if self._options:
             # Spark's script passes this variable to the JVM, before the configuration's options.
             quoted = [f'"{option}"' for option in self._options]
-            before = options["env"].get(_VARIABLE, "")
-            options["env"][_VARIABLE] = " ".join([before, *quoted]).strip()
+            before = options["env"].get(_OPTIONS_VARIABLE, "")
+            options["env"][_OPTIONS_VARIABLE] = " ".join([before, *quoted]).strip()
         # PySpark's function, to ignore SIGINT, would run in a fork of this process, in which
         # handlers of libraries may crash. Signals of the terminal reach no other process group.
         options.pop("preexec_fn", None)
         if os.name == "posix":
             options["process_group"] = 0
-        command, *others = arguments
-        command = _with_settings_in_file(command, self._folder / "settings")
-        jvm: subprocess.Popen[bytes] = subprocess.Popen(command, *others, **options)  # noqa: S603
-        global started
+        command, *positional = arguments
+        command = _move_settings_to_file(command, self._folder / "settings")
+        jvm: subprocess.Popen[bytes] = subprocess.Popen(command, *positional, **options)  # noqa: S603
+        global last_jvm
         with self._lock:
-            self._jvm = started = jvm
+            self._jvm = last_jvm = jvm
             is_wanted = self._is_wanted
         if not is_wanted:
-            kill(jvm)
+            kill_jvm(jvm)
         return jvm
 
 
@@ -162,47 +162,49 @@ def open_log(log_file: Path | None) -> AbstractContextManager[IO[bytes] | None]:
     return open(log_file, "ab", opener=partial(os.open, mode=0o600))
 
 
-def _with_settings_in_file(command: Sequence[str], file: Path) -> list[str]:
+def _move_settings_to_file(command: Sequence[str], file: Path) -> list[str]:
     """Spark's command with its settings in a file, which only this user can read: whoever is on the
     machine sees the arguments of all processes."""
-    arguments, left, settings = iter(command), list[str](), list[str]()
-    for one in arguments:
-        if one == "--conf":
+    arguments, remaining, settings = iter(command), list[str](), list[str]()
+    for argument in arguments:
+        if argument == "--conf":
             settings.append(next(arguments))
         else:
-            left.append(one)
-    if not settings or "--properties-file" in left:  # which would replace this one
+            remaining.append(argument)
+    if not settings or "--properties-file" in remaining:  # which would replace this one
         return list(command)
     with open(file, "w", encoding="utf-8", opener=partial(os.open, mode=0o600)) as properties:
-        properties.writelines(map(_property, settings))
-    return [left[0], "--properties-file", str(file), "--load-spark-defaults", *left[1:]]
+        properties.writelines(map(_property_line, settings))
+    return [remaining[0], "--properties-file", str(file), "--load-spark-defaults", *remaining[1:]]
 
 
-def _property(setting: str) -> str:
+def _property_line(setting: str) -> str:
     """NAME=VALUE as a line of a file of Java's properties."""
     name, _, value = setting.partition("=")
-    return f"{_escaped(name)}={_escaped(value)}\n"
+    return f"{_escape_property(name)}={_escape_property(value)}\n"
 
 
-def _escaped(text: str) -> str:
-    return re.sub(r"[^\w.\-/\U00010000-\U0010ffff]", lambda one: f"\\u{ord(one[0]):04x}", text)
+def _escape_property(text: str) -> str:
+    return re.sub(
+        r"[^\w.\-/\U00010000-\U0010ffff]", lambda character: f"\\u{ord(character[0]):04x}", text
+    )
 
 
-def last_words(log_file: Path | None, start: int = 0) -> str:
+def read_end_reason(log_file: Path | None, start: int = 0) -> str:
     """Why a JVM ended, from this byte of its log on; empty if the log has no reason."""
     if log_file is None or not log_file.exists():
         return ""
-    found = _LAST_WORDS.search(log_file.read_bytes()[start:].decode("utf-8", "replace"))
-    return found[1].strip() if found else ""
+    match = _END_REASON.search(log_file.read_bytes()[start:].decode("utf-8", "replace"))
+    return match[1].strip() if match else ""
 
 
-def activate(session: SparkSession) -> None:
+def activate_session(session: SparkSession) -> None:
     """Make the session active, since Spark finds Python's formats through the thread's session."""
     jvm: Any = session._jvm
     jvm.SparkSession.setActiveSession(session._jsparkSession)
 
 
-def forget() -> None:
+def forget_gateway() -> None:
     """Drop PySpark's link to the JVM before that ends."""
     if SparkContext._gateway is not None:
         # Py4J's thread for garbage sends commands, and prints a traceback when one fails.
@@ -213,7 +215,7 @@ def forget() -> None:
     SparkSession._instantiatedSession = None
 
 
-def kill(jvm: subprocess.Popen[bytes]) -> None:
+def kill_jvm(jvm: subprocess.Popen[bytes]) -> None:
     """End the JVM and everything that it started, if it is running."""
     if jvm.poll() is None:
         with suppress(ProcessLookupError):
@@ -225,7 +227,7 @@ def kill(jvm: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _popen(function: Any) -> Iterator[None]:
+def _replace_popen(function: Any) -> Iterator[None]:
     """PySpark starts its JVM with this function, which is the only access to the process."""
     module: Any = java_gateway
     before, module.Popen = module.Popen, function

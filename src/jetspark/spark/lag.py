@@ -23,52 +23,54 @@ logger = logging.getLogger("jetspark.spark")
 def lag_by_stream(report: Mapping[str, Any]) -> dict[str, int] | None:
     """Lag in sequences by stream of one progress report; None if the report does not have it."""
     lag: dict[str, int] = {}
-    told = False
+    has_lag = False
     for source in report["sources"]:
-        end, latest = streams_in(source["endOffset"]), streams_in(source["latestOffset"])
+        end, latest = parse_streams(source["endOffset"]), parse_streams(source["latestOffset"])
         if not end or not latest:
             continue
-        told = True
-        for name, one in latest.items():
+        has_lag = True
+        for name, stream in latest.items():
             # The lag of a stream that a pattern just found is its whole content.
             read = end[name]["next"] if name in end else 1
-            lag[name] = lag.get(name, 0) + max(0, one["next"] - read)
-    return lag if told else None
+            lag[name] = lag.get(name, 0) + max(0, stream["next"] - read)
+    return lag if has_lag else None
 
 
-def lag_of(report: Mapping[str, Any]) -> int | None:
+def total_lag(report: Mapping[str, Any]) -> int | None:
     """Lag in sequences of one progress report, all streams together."""
     lag = lag_by_stream(report)
     return None if lag is None else sum(lag.values())
 
 
-WRITTEN = "jetspark written"
+WRITTEN_METRIC = "jetspark written"
 """The observed metric of queries of `ingest`, whose tasks return files, not rows."""
 
 
-class Figures(NamedTuple):
+class BatchFigures(NamedTuple):
     """The figures of one batch."""
 
     rows: int
     quarantined: int
-    """Records in the quarantine."""
+    """Records in the quarantine table."""
     left_out: int
     """Messages that are no rows by their format."""
     rows_per_second: float
 
 
-def figures_of(report: Mapping[str, Any]) -> Figures:
+def read_figures(report: Mapping[str, Any]) -> BatchFigures:
     """The figures of one progress report."""
     rows = report["numInputRows"]
-    found = (report.get("observedMetrics") or {}).get(WRITTEN)
-    if found is None or not rows:
-        return Figures(rows, 0, 0, float(report.get("processedRowsPerSecond") or 0.0))
-    rows, quarantined = found["rows"], found["quarantined"]
+    metrics = (report.get("observedMetrics") or {}).get(WRITTEN_METRIC)
+    if metrics is None or not rows:
+        return BatchFigures(rows, 0, 0, float(report.get("processedRowsPerSecond") or 0.0))
+    rows, quarantined = metrics["rows"], metrics["quarantined"]
     milliseconds = report["durationMs"].get("triggerExecution") or 1
-    return Figures(rows, quarantined, found["left_out"], 1000 * (rows + quarantined) / milliseconds)
+    return BatchFigures(
+        rows, quarantined, metrics["left_out"], 1000 * (rows + quarantined) / milliseconds
+    )
 
 
-def streams_in(offset: Any) -> dict[str, Any]:
+def parse_streams(offset: Any) -> dict[str, Any]:
     """The streams of an offset, as JSON or its text; none of another format's."""
     if isinstance(offset, str):
         try:
@@ -123,13 +125,19 @@ class LagListener(listener.StreamingQueryListener):
         if lag is None:
             return
         name = report.get("name") or report["id"]
-        figures = figures_of(report)
-        one = QueryLag(name, report["batchId"], figures.rows, figures.rows_per_second, lag)
-        self._latest[name] = one
-        logger.info("%s: batch %d, %d rows, lag %d", name, one.batch, one.rows, sum(lag.values()))
+        figures = read_figures(report)
+        query_lag = QueryLag(name, report["batchId"], figures.rows, figures.rows_per_second, lag)
+        self._latest[name] = query_lag
+        logger.info(
+            "%s: batch %d, %d rows, lag %d",
+            name,
+            query_lag.batch,
+            query_lag.rows,
+            sum(lag.values()),
+        )
         if self._callback is not None:
             try:
-                self._callback(one)
+                self._callback(query_lag)
             except Exception:
                 logger.exception("The lag callback failed")
 

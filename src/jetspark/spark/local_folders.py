@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from jetspark.errors import ConfigError
 
-_TABLES = ("_delta_log", "_spark_metadata")
+_TABLE_LOGS = ("_delta_log", "_spark_metadata")
 
 # -- folders -----------------------------------------------------------------------------------
 
@@ -22,36 +22,36 @@ def local_path(uri: str) -> str | None:
     return uri if not parts.scheme and "HADOOP_CONF_DIR" not in os.environ else None
 
 
-def place(folder: str) -> str:
+def canonical_path(folder: str) -> str:
     """A canonical form, so that a folder has only one text, as far as possible."""
     path = folder.removeprefix("file://").removeprefix("file:")
     return path if "://" in path else os.path.abspath(path)
 
 
-def check_way(what: str, name: str) -> None:
+def check_writable(purpose: str, name: str) -> None:
     """Raise ConfigError if a folder of this machine cannot be created or written."""
-    here = local_path(name)
-    if here is None:
+    path = local_path(name)
+    if path is None:
         return
-    there = next(part for part in (Path(here), *Path(here).absolute().parents) if part.exists())
-    if there.is_file():
-        which = "" if there == Path(here) else f"{name} cannot be made: "
-        shown = there if which else name
-        raise ConfigError(f"{which}{shown} is a file: name a folder for the {what}.")
-    if not os.access(there, os.W_OK | os.X_OK):
+    existing = next(part for part in (Path(path), *Path(path).absolute().parents) if part.exists())
+    if existing.is_file():
+        prefix = "" if existing == Path(path) else f"{name} cannot be made: "
+        shown_path = existing if prefix else name
+        raise ConfigError(f"{prefix}{shown_path} is a file: name a folder for the {purpose}.")
+    if not os.access(existing, os.W_OK | os.X_OK):
         reason = "is not writable for this user"
-        if os.name == "posix" and os.statvfs(there).f_flag & os.ST_RDONLY:
+        if os.name == "posix" and os.statvfs(existing).f_flag & os.ST_RDONLY:
             reason = "is on a read-only file system"
         raise ConfigError(
-            f"{name} cannot be written: {there} {reason}; name another folder for the {what}."
+            f"{name} cannot be written: {existing} {reason}; name another folder for the {purpose}."
         )
 
 
-def held_in(folder: str) -> str | None:
+def enclosing_table_or_checkpoint(folder: str) -> str | None:
     """The nearest parent folder on this machine that is a table or a checkpoint."""
-    for above in Path(place(folder)).parents:
+    for above in Path(canonical_path(folder)).parents:
         if (
-            any((above / log).is_dir() for log in _TABLES)
+            any((above / log).is_dir() for log in _TABLE_LOGS)
             or next(above.glob("metadata/*.metadata.json*"), None) is not None
             or ((above / "metadata").is_file() and (above / "offsets").is_dir())
         ):

@@ -8,8 +8,8 @@ then on no crash or restart can move the start.
 
 A query that removes messages that it has read has a token, which `claims` explains.
 
-Each end also has the stream's last message at that time, which shows whether the stream was
-replaced by another copy of itself.
+Each end also has the stream's last message at that time, by which `stream_identity` finds a stream
+that was replaced by another copy of itself.
 
 Spark compares offsets as JSON text, so the keys have one canonical order.
 """
@@ -33,46 +33,49 @@ class StreamOffset:
     next: int
     """The first sequence not yet read."""
     start: int
-    """Where this query began in this stream."""
+    """The sequence at which this query began in this stream."""
     earliest: bool = False
     """Whether the start was resolved from "earliest"."""
     initial: bool = False
-    """Whether it was just resolved, and is not in Spark's log yet."""
+    """True while the offset was only resolved, and is not in Spark's log yet."""
     last: LastMessage | None = None
     """The stream's last message when this offset was planned; None in a checkpoint of before."""
-    gone: bool = False
+    missing: bool = False
     """The stream was gone, and the query continued without it (`failOnDataLoss=false`).
 
     The offset stays, so that a stream that was only out of reach is not read again.
     """
     witness: Witness | None = None
-    """Of a stream in which newer messages replace older ones: the first one not yet read when this
-    offset was planned, or else the last one."""
+    """A known message, by which "replaced by a newer one" is told apart from "deleted".
+
+    Only for streams in which newer messages replace older ones: the first message not yet read
+    when this offset was planned, or else the last one.
+    """
 
     @property
-    def known(self) -> int:
+    def last_known(self) -> int:
         """The last sequence that the stream is known to have had."""
         return max(self.next - 1, self.last.seq if self.last else 0)
 
 
 def to_json(offsets: dict[str, StreamOffset], token: str | None = None) -> dict[str, Any]:
-    """The document for Spark, in canonical order at every level."""
-    streams = {name: _one_to_json(offset) for name, offset in sorted(offsets.items())}
+    """Encode offsets for Spark, in canonical order at every level."""
+    streams = {name: _offset_to_json(offset) for name, offset in sorted(offsets.items())}
     of_query = {} if token is None else {"query": token}
     return of_query | {"streams": streams, "version": _VERSION}
 
 
-def token_of(document: dict[str, Any]) -> str | None:
+def query_token(document: dict[str, Any]) -> str | None:
     """The token in a document; None if it has none."""
     return document.get("query")
 
 
-def _one_to_json(offset: StreamOffset) -> dict[str, Any]:
+def _offset_to_json(offset: StreamOffset) -> dict[str, Any]:
     """An offset without false fields, since Spark logs every stream in each batch."""
     document: dict[str, Any] = {"created": offset.created}
     if offset.earliest:
         document["earliest"] = True
-    if offset.gone:
+    if offset.missing:
         document["gone"] = True
     if offset.initial:
         document["initial"] = True
@@ -85,7 +88,7 @@ def _one_to_json(offset: StreamOffset) -> dict[str, Any]:
 
 
 def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
-    """From the document in a checkpoint. Raises ConfigError for any other document or version."""
+    """Decode the document of a checkpoint. Raises ConfigError for any other document or version."""
     if not isinstance(document, dict) or document.get("version") != _VERSION:
         raise ConfigError(
             "The checkpoint was not written by this version of the jetstream source: "
@@ -94,18 +97,18 @@ def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
     try:
         return {
             name: StreamOffset(
-                created=str(one["created"]),
-                next=int(one["next"]),
-                start=int(one["start"]),
-                earliest=bool(one.get("earliest", False)),
-                initial=bool(one.get("initial", False)),
-                last=LastMessage(*map(int, one["last"])) if "last" in one else None,
-                gone=bool(one.get("gone", False)),
-                witness=Witness(int((seen := one["witness"])[0]), str(seen[1]))
-                if "witness" in one
+                created=str(offset["created"]),
+                next=int(offset["next"]),
+                start=int(offset["start"]),
+                earliest=bool(offset.get("earliest", False)),
+                initial=bool(offset.get("initial", False)),
+                last=LastMessage(*map(int, offset["last"])) if "last" in offset else None,
+                missing=bool(offset.get("gone", False)),
+                witness=Witness(int((seen := offset["witness"])[0]), str(seen[1]))
+                if "witness" in offset
                 else None,
             )
-            for name, one in document["streams"].items()
+            for name, offset in document["streams"].items()
         }
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ConfigError(f"The checkpoint's offset cannot be read: {error!r}.") from None

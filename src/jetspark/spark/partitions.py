@@ -20,48 +20,55 @@ from jetspark.spark.options import SourceOptions
 # -- offsets of one stream -------------------------------------------------------------------
 
 
-MAX_PARTS = 10_000
-"""Of a range."""
+MAX_PARTITIONS_OF_RANGE = 10_000
+"""Limit for one range, however long it is."""
 
 
-def split(wanted: SequenceRange, *, min_partitions: int, max_records: int) -> list[SequenceRange]:
-    """`min_partitions` of nearly equal length, none of them empty; more where one would have more
-    than `max_records` sequences, but at most `MAX_PARTS`: a purge can leave a gap of any length."""
-    length = len(wanted)
-    count = min(length, max(min_partitions, min(-(-length // max_records), MAX_PARTS)))
+def split_range(
+    sequence_range: SequenceRange, *, min_partitions: int, max_records: int
+) -> list[SequenceRange]:
+    """Split a range into `min_partitions` of nearly equal length, none of them empty.
+
+    There are more where one would have more than `max_records` sequences, but at most
+    `MAX_PARTITIONS_OF_RANGE`, since a purge can leave a gap of any length.
+    """
+    length = len(sequence_range)
+    count = min(
+        length, max(min_partitions, min(-(-length // max_records), MAX_PARTITIONS_OF_RANGE))
+    )
     return [
         replace(
-            wanted,
-            start=wanted.start + length * index // count,
-            end=wanted.start + length * (index + 1) // count,
+            sequence_range,
+            start=sequence_range.start + length * index // count,
+            end=sequence_range.start + length * (index + 1) // count,
             # Only the head of the first partition may have been removed without a loss.
-            from_earliest=wanted.from_earliest and index == 0,
-            witness=None if index else wanted.witness,
+            from_earliest=sequence_range.from_earliest and index == 0,
+            witness=None if index else sequence_range.witness,
         )
         for index in range(count)
     ]
 
 
-def split_all(
+def split_ranges(
     ranges: Iterable[SequenceRange], *, min_partitions: int, max_records: int
 ) -> list[SequenceRange]:
-    """Partitions of several ranges, each getting its share of `min_partitions` by length."""
-    filled = [one for one in ranges if len(one)]
-    total = sum(map(len, filled))
+    """Split several ranges, each into its share of `min_partitions` by length."""
+    non_empty = [sequence_range for sequence_range in ranges if len(sequence_range)]
+    total = sum(map(len, non_empty))
     return [
         part
-        for one in filled
-        for part in split(
-            one,
-            min_partitions=max(1, -(-min_partitions * len(one) // total)),
+        for sequence_range in non_empty
+        for part in split_range(
+            sequence_range,
+            min_partitions=max(1, -(-min_partitions * len(sequence_range) // total)),
             max_records=max_records,
         )
     ]
 
 
-_RANGE_COST = 1_000
+_MESSAGES_OF_RANGE_SETUP = 1_000
 """A range costs about as much as so many messages: its consumer and its checks, 1 ms."""
-TASK_COST = 64_000
+MESSAGES_OF_TASK = 64_000
 """Partitions get about this many messages, since each Spark task costs 15 to 60 ms.
 
 A range of fewer sequences does not use a snapshot, which would save about 40 ms for so many
@@ -69,25 +76,32 @@ messages, but needs a task of its own.
 """
 
 
-def shared(
+def group_ranges(
     parts: Iterable[SequenceRange], *, min_partitions: int, max_records: int
 ) -> list[tuple[SequenceRange, ...]]:
-    """Ranges by partition: small neighbours share one, of at most `max_records` sequences, while
-    there are at least `min_partitions`."""
+    """Group ranges by partition: small neighbours share one, of at most `max_records` sequences.
+
+    There are at least `min_partitions`, unless there are fewer ranges.
+    """
     parts = list(parts)
-    total = sum(len(one) + _RANGE_COST for one in parts)
-    most = min(TASK_COST, total // min_partitions)
+    total = sum(len(sequence_range) + _MESSAGES_OF_RANGE_SETUP for sequence_range in parts)
+    max_cost = min(MESSAGES_OF_TASK, total // min_partitions)
     partitions: list[tuple[SequenceRange, ...]] = []
     cost = records = 0
-    for number, one in enumerate(parts):
-        cost += len(one) + _RANGE_COST
-        records += len(one)
-        missing = min_partitions - len(partitions)
-        if partitions and cost <= most and records <= max_records and len(parts) - number > missing:
-            partitions[-1] += (one,)
+    for index, sequence_range in enumerate(parts):
+        cost += len(sequence_range) + _MESSAGES_OF_RANGE_SETUP
+        records += len(sequence_range)
+        missing_partitions = min_partitions - len(partitions)
+        if (
+            partitions
+            and cost <= max_cost
+            and records <= max_records
+            and len(parts) - index > missing_partitions
+        ):
+            partitions[-1] += (sequence_range,)
         else:
-            partitions.append((one,))
-            cost, records = len(one) + _RANGE_COST, len(one)
+            partitions.append((sequence_range,))
+            cost, records = len(sequence_range) + _MESSAGES_OF_RANGE_SETUP, len(sequence_range)
     return partitions
 
 
@@ -99,41 +113,48 @@ class RangePartition(InputPartition):
         self.ranges = ranges
 
     def __repr__(self) -> str:
-        ranges = ", ".join(f"{one.stream} {one.start}..{one.end - 1}" for one in self.ranges)
+        ranges = ", ".join(f"{part.stream} {part.start}..{part.end - 1}" for part in self.ranges)
         return f"RangePartition({ranges})"
 
 
-def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:
+def plan_partitions(
+    options: SourceOptions, sequence_ranges: Iterable[SequenceRange]
+) -> list[RangePartition]:
     """The partitions of one batch.
 
     Every partition of a range with snapshot takes its own, so there are at most `minPartitions`.
     """
-    ranges = [replace(one, direct=options.removes) for one in wanted]
-    parts = split_all(
-        (one for one in ranges if not one.snapshot),
+    ranges = [replace(sequence_range, direct=options.removes) for sequence_range in sequence_ranges]
+    parts = split_ranges(
+        (sequence_range for sequence_range in ranges if not sequence_range.snapshot),
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
-    grouped = shared(
+    groups = group_ranges(
         parts,
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
-    backlog = split_all(
-        (one for one in ranges if one.snapshot),
+    backlog = split_ranges(
+        (sequence_range for sequence_range in ranges if sequence_range.snapshot),
         min_partitions=options.min_partitions,
         max_records=max(map(len, ranges), default=1),
     )
-    return [*map(RangePartition, backlog), *(RangePartition(*one) for one in grouped)]
+    return [
+        *map(RangePartition, backlog),
+        *(RangePartition(*group) for group in groups),
+    ]
 
 
-def backfilled(options: SourceOptions, wanted: SequenceRange) -> SequenceRange:
-    """The range, with snapshot if the options say so and it is long enough."""
-    worth = options.by_snapshot and len(wanted) >= TASK_COST
-    return replace(wanted, snapshot=worth, blocking=worth and options.blocks_deletes)
+def choose_snapshot(options: SourceOptions, sequence_range: SequenceRange) -> SequenceRange:
+    """Read the range by a snapshot, if the options say so and it is long enough."""
+    takes_snapshot = options.by_snapshot and len(sequence_range) >= MESSAGES_OF_TASK
+    return replace(
+        sequence_range, snapshot=takes_snapshot, blocking=takes_snapshot and options.blocks_deletes
+    )
 
 
-def snapshot(options: SourceOptions, facts: StreamFacts) -> RangePartition:
+def plan_bucket(options: SourceOptions, facts: StreamFacts) -> RangePartition:
     """The one partition of a bucket's current values."""
     return RangePartition(
         SequenceRange(
@@ -161,11 +182,13 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
         columns=options.columns,
         fail_on_data_loss=options.fail_on_data_loss,
     )
-    yield from decoded(options, chain.from_iterable(map(read, partition.ranges)))
+    yield from decode_payloads(options, chain.from_iterable(map(read, partition.ranges)))
 
 
-def decoded(options: SourceOptions, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, with the fields of payloads if the options have any."""
+def decode_payloads(
+    options: SourceOptions, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Add the fields of payloads to the batches, if the options have any."""
     if options.framing is not None:
         batches = chain.from_iterable(map(options.framing.bare, batches))
     decoder = options.decoder

@@ -29,7 +29,7 @@ from jetspark.spark.lakehouse.options import TABLES, when_following
 from jetspark.spark.lakehouse.schema_evolution import has_evolved
 from jetspark.spark.lakehouse.start_checks import check_start
 from jetspark.spark.lakehouse.table_preparation import check_fit
-from jetspark.spark.local_folders import check_way, local_path
+from jetspark.spark.local_folders import check_writable, local_path
 from jetspark.spark.option_values import with_names_of_spark
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.pipeline_file import JETSTREAM, PipelineFile, SinkTable, SourceTable, meant_by
@@ -41,10 +41,10 @@ from jetspark.spark.queries import (
 )
 from jetspark.spark.retry_quarantine import ReprocessResult, check_records
 from jetspark.spark.retry_quarantine import reprocess as reprocess_records
-from jetspark.spark.sequence_order import check_order, ordered_tables
+from jetspark.spark.sequence_order import check_order, tables_ordered_by_seq
 from jetspark.spark.sink_options import SinkOptions, check_new_writer, look_at, register_name
-from jetspark.spark.source import check_written
-from jetspark.spark.source_streams import created, streams_facts
+from jetspark.spark.source import check_written_columns
+from jetspark.spark.source_streams import fetch_creation_time, fetch_source_facts
 from jetspark.spark.table_rows import RowSpec
 from jetspark.spark.task_writes import Flow, flow_into, register_formats
 from jetspark.subjects import subjects_overlap
@@ -97,7 +97,7 @@ def check_servers(pipeline: PipelineFile) -> ServerFacts:
     for name, source in pipeline.sources.items():
         if source.parsed is not None:
             with _located(pipeline, "sources", name):
-                facts = streams_facts(source.parsed)
+                facts = fetch_source_facts(source.parsed)
             if not source.static:
                 messages += sum(one.messages for one in facts.values())
     for name, sink in pipeline.sinks.items():
@@ -129,7 +129,7 @@ def check_tables(pipeline: PipelineFile) -> None:
     Raises PipelineError that names the part of the file.
     """
     with _located(pipeline, "checkpoint"):
-        check_way("checkpoint", pipeline.checkpoint)
+        check_writable("checkpoint", pipeline.checkpoint)
     for name, sink in pipeline.sinks.items():
         checkpoint = _checkpoint(pipeline, name)
         with _located(pipeline, "sinks", name):
@@ -137,7 +137,7 @@ def check_tables(pipeline: PipelineFile) -> None:
                 check_start(replace(sink.table, adopt=pipeline.adopt), checkpoint)
             elif (folder := local_path(checkpoint)) is not None:
                 state = read_checkpoint(folder)
-                state.check_whole(checkpoint, "and what the query has written")
+                state.check_complete(checkpoint, "and what the query has written")
 
 
 def checkpoints(pipeline: PipelineFile) -> list[str]:
@@ -189,7 +189,7 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> dict[str, Flow
     }
     for name in writes:
         with _located(pipeline, "sinks", name):
-            check_no_loop(name, writes, reads, created)
+            check_no_loop(name, writes, reads, fetch_creation_time)
     return flows
 
 
@@ -266,7 +266,7 @@ def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSe
         if source.format == JETSTREAM and not source.static:
             options = source_options(options, follow=pipeline.follow)
             views = (one for one in pipeline.sinks.values() if pipeline.stream_of(one) is None)
-            if any(one.table is not None and ordered_tables(one.table) for one in views):
+            if any(one.table is not None and tables_ordered_by_seq(one.table) for one in views):
                 options["ordersBySeq"] = "true"
         decoding = None if source.parsed is None else source.parsed.decoding
         rows = reader.format(source.format).options(**options).load()
@@ -372,7 +372,7 @@ def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFr
         _check_partition_by(pipeline, name, sink, rows.columns)
         with _located(pipeline, *where):
             if isinstance(sink.parsed, SinkOptions):
-                check_written(sink.parsed, rows.schema)
+                check_written_columns(sink.parsed, rows.schema)
             elif sink.table is not None:
                 check_fit(sink.table, written_schemas(sink.table, rows.schema))
     with _located(pipeline, *where, "mode"):
@@ -392,7 +392,7 @@ def _check_taken(
     from which is removed what was read. `taken`: the sinks by their streams."""
     for source in sources:
         consumer = source.interest_consumer or ""
-        for one in streams_facts(source).values() if source.removes else ():
+        for one in fetch_source_facts(source).values() if source.removes else ():
             key = (one.name, one.created, consumer)
             if (other := taken.get(key)) is not None:
                 twice = (
@@ -418,7 +418,7 @@ def check_no_loop(
     name: str,
     writes: Mapping[str, SinkOptions],
     reads: Mapping[str, Iterable[SourceOptions]],
-    created: Created,
+    fetch_creation_time: Created,
 ) -> None:
     """Raises ConfigError if the sink `name` reads what it writes, also by way of other sinks: its
     rows would be read and written without an end.
@@ -429,7 +429,9 @@ def check_no_loop(
     while waiting:
         sink = waiting.pop()
         for other, sources in reads.items():
-            source = next((one for one in sources if _feeds(writes[sink], one, created)), None)
+            source = next(
+                (one for one in sources if _feeds(writes[sink], one, fetch_creation_time)), None
+            )
             if source is not None and other == name:
                 way = "" if sink == name else f", by way of the sink {sink}"
                 what, chosen = ("bucket", "keys") if source.bucket else ("stream", "subjects")
@@ -443,7 +445,7 @@ def check_no_loop(
                 waiting.append(other)
 
 
-def _feeds(sink: SinkOptions, source: SourceOptions, created: Created) -> bool:
+def _feeds(sink: SinkOptions, source: SourceOptions, fetch_creation_time: Created) -> bool:
     """Whether a source reads what a sink writes, as far as options and servers show."""
     pattern = source.stream_pattern
     if sink.stream not in source.streams and not (
@@ -460,8 +462,8 @@ def _feeds(sink: SinkOptions, source: SourceOptions, created: Created) -> bool:
     if set(there.urls()) & set(here.urls()) and replace(there, servers=here.servers) == here:
         return True
     # The same server may have another name, the cluster another server, the account another user.
-    when = created(there, sink.stream)
-    return bool(when) and when == created(here, sink.stream)
+    when = fetch_creation_time(there, sink.stream)
+    return bool(when) and when == fetch_creation_time(here, sink.stream)
 
 
 def _sink_options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[str, str]:

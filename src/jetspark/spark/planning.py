@@ -17,7 +17,7 @@ from jetspark.spark.offsets import StreamOffset
 
 
 def initial_offset(facts: StreamFacts, start: Position) -> StreamOffset:
-    """Where a query begins. Raises ConfigError for a sequence that does not exist yet."""
+    """The offset of a new query. Raises ConfigError for a sequence that does not exist yet."""
     if start == "earliest":
         first = head(facts)
         return StreamOffset(facts.created, first, first, earliest=True, initial=True)
@@ -32,7 +32,7 @@ class Backlog:
     """The part of a stream to be read, from an offset on."""
 
     offset: StreamOffset
-    """Where it begins: the given offset, or the first one of a recreated stream."""
+    """The offset at which it begins: the query's, or the first one of a recreated stream."""
     first: int
     """The first sequence that may still be stored; those before it are lost or were replaced."""
     end: StreamOffset
@@ -46,7 +46,7 @@ class Backlog:
         return replace(self.end, next=self.first + count if count else self.offset.next)
 
 
-def backlog(
+def plan_backlog(
     facts: StreamFacts,
     offset: StreamOffset,
     *,
@@ -58,8 +58,8 @@ def backlog(
     With `fail_on_data_loss` it raises StreamRecreatedError or DataLossError; otherwise lost
     messages are left out.
     """
-    if offset.gone:
-        offset = replace(offset, gone=False)
+    if offset.missing:
+        offset = replace(offset, missing=False)
     if facts.created != offset.created:
         if fail_on_data_loss:
             raise facts.another_than(
@@ -69,13 +69,13 @@ def backlog(
             )
         offset = initial_offset(facts, "earliest")
     begin = offset.next
-    if fail_on_data_loss and facts.last_seq < offset.known:
+    if fail_on_data_loss and facts.last_seq < offset.last_known:
         does = "wait until the stream has caught up" if tail(facts) < begin else "go on without"
         raise DataLossError(
             facts.name,
             tail(facts),
-            offset.known,
-            f"{_shorter(facts, offset)} Set failOnDataLoss to false to {does}.",
+            offset.last_known,
+            f"{_shorter_message(facts, offset)} Set failOnDataLoss to false to {does}.",
         )
     if tail(facts) < begin:
         return Backlog(offset, begin, offset)
@@ -100,19 +100,19 @@ def backlog(
     return Backlog(offset, begin, after)
 
 
-def _shorter(facts: StreamFacts, offset: StreamOffset) -> str:
-    how = "read" if offset.known < offset.next else "stored"
+def _shorter_message(facts: StreamFacts, offset: StreamOffset) -> str:
+    verb = "read" if offset.last_known < offset.next else "stored"
     return (
-        f"Stream {facts.name!r} ends at sequence {facts.last_seq}, but {offset.known} was {how} "
-        "before: the server has lost acknowledged messages."
+        f"Stream {facts.name!r} ends at sequence {facts.last_seq}, but {offset.last_known} was "
+        f"{verb} before: the server has lost acknowledged messages."
     )
 
 
-def _gone(stream: str) -> str:
+def _missing_message(stream: str) -> str:
     return f'Stream "{stream}" is gone, with what was not read of it, if anything'
 
 
-def check_same(
+def check_not_recreated(
     facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset], advice: str
 ) -> None:
     """Raise StreamRecreatedError with this advice for a stream that was recreated."""
@@ -121,40 +121,46 @@ def check_same(
             raise facts[name].another_than(offset.created, advice)
 
 
-def check_not_older(
+def check_not_shorter(
     facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset], advice: str
 ) -> None:
     """Raise DataLossError with this advice for a stream that is shorter than it was."""
     for name, offset in offsets.items():
-        one = facts.get(name)
-        if one is not None and one.created == offset.created and one.last_seq < offset.known:
-            said = f"{_shorter(one, offset)} {advice}"
-            raise DataLossError(name, tail(one), offset.known, said)
+        stream = facts.get(name)
+        if (
+            stream is not None
+            and stream.created == offset.created
+            and stream.last_seq < offset.last_known
+        ):
+            problem = f"{_shorter_message(stream, offset)} {advice}"
+            raise DataLossError(name, tail(stream), offset.last_known, problem)
 
 
-def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> Loss | None:
-    """What a query with `failOnDataLoss=false` skips; None for nothing."""
+def describe_loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> Loss | None:
+    """The loss that a query with `failOnDataLoss=false` accepts; None if there is none."""
     if facts is None:
-        said = f"{_gone(stream)}; the query continues without it."
-        return None if offset.gone else Loss(stream, said, f"gone {offset.created}")
+        problem = f"{_missing_message(stream)}; the query continues without it."
+        return None if offset.missing else Loss(stream, problem, f"gone {offset.created}")
     if facts.created != offset.created:
         advice = "It is read from its first message, without what was not read of the old one."
-        said = str(facts.another_than(offset.created, advice))
-        return Loss(stream, said, f"made {facts.created}")
-    if facts.last_seq < offset.known:
+        problem = str(facts.another_than(offset.created, advice))
+        return Loss(stream, problem, f"made {facts.created}")
+    if facts.last_seq < offset.last_known:
         until = f"What is stored meanwhile up to sequence {offset.next - 1} is not read."
         # The end changes while the stream grows.
-        return Loss(stream, f"{_shorter(facts, offset)} {until}", f"short of {offset.known}")
+        return Loss(
+            stream, f"{_shorter_message(facts, offset)} {until}", f"short of {offset.last_known}"
+        )
     return None  # the reader reports a missing head, since it knows its own position
 
 
-def in_doubt(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]) -> bool:
+def may_be_outdated(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]) -> bool:
     """Whether a stream is gone, was recreated or is shorter than it was: the facts may come from a
     leader that was replaced. A head that has moved is true in any case."""
     return any(
-        not offset.gone
+        not offset.missing
         if name not in facts
-        else facts[name].created != offset.created or facts[name].last_seq < offset.known
+        else facts[name].created != offset.created or facts[name].last_seq < offset.last_known
         for name, offset in offsets.items()
     )
 
@@ -162,7 +168,7 @@ def in_doubt(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffse
 # -- offsets of all streams ------------------------------------------------------------------
 
 
-def next_offsets(
+def plan_next_offsets(
     facts: Mapping[str, StreamFacts],
     offsets: Mapping[str, StreamOffset],
     *,
@@ -180,44 +186,45 @@ def next_offsets(
     all there is nothing to read. A stream that appeared after the query began is read from its
     earliest message; with `targets`, the end of an AvailableNow run, it waits for the next run
     unless it is among them. A stream that is gone gets a mark, so that no later run asks about it.
-    Raises the errors of `backlog`, and StreamNotFoundError for a stream that is gone without the
-    mark.
+    Raises the errors of `plan_backlog`, and StreamNotFoundError for a stream that is gone without
+    the mark.
     """
     backlogs: dict[str, Backlog] = {}
-    gone: dict[str, StreamOffset] = {}
+    missing: dict[str, StreamOffset] = {}
     for name, offset in offsets.items():
         if name in facts:
             target = None if targets is None else targets.get(name, offset.next)
-            backlogs[name] = backlog(
+            backlogs[name] = plan_backlog(
                 facts[name], offset, target=target, fail_on_data_loss=fail_on_data_loss
             )
-        elif fail_on_data_loss and not offset.gone:
+        elif fail_on_data_loss and not offset.missing:
             raise StreamNotFoundError(
                 404,
                 STREAM_NOT_FOUND,
                 "stream not found",
-                f"{_gone(name)}. Set failOnDataLoss to false for one run to continue without it.",
+                f"{_missing_message(name)}. Set failOnDataLoss to false for one run to continue "
+                "without it.",
             )
         else:
-            gone[name] = replace(offset, gone=True)
+            missing[name] = replace(offset, missing=True)
     for name in facts.keys() - offsets.keys():
         if targets is None or name in targets:
             fresh = initial_offset(facts[name], "earliest")
             target = None if targets is None else targets[name]
-            backlogs[name] = backlog(facts[name], fresh, target=target)
-    lengths = {name: len(one) for name, one in backlogs.items()}
+            backlogs[name] = plan_backlog(facts[name], fresh, target=target)
+    lengths = {name: len(unread) for name, unread in backlogs.items()}
     total = sum(lengths.values())
     first_time = any(offset.initial for offset in offsets.values())
     if min_offsets is not None and total < min_offsets and not first_time:
         return dict(offsets)
-    limit = _limit(facts, lengths, max_offsets, max_bytes)
+    limit = _limit_in_messages(facts, lengths, max_offsets, max_bytes)
     if limit is None or limit >= total:
-        return gone | {name: one.end for name, one in backlogs.items()}
-    shares = share(limit, lengths)
-    return gone | {name: one.cut(shares[name]) for name, one in backlogs.items()}
+        return missing | {name: unread.end for name, unread in backlogs.items()}
+    shares = divide_limit(limit, lengths)
+    return missing | {name: unread.cut(shares[name]) for name, unread in backlogs.items()}
 
 
-def _limit(
+def _limit_in_messages(
     facts: Mapping[str, StreamFacts],
     lengths: Mapping[str, int],
     max_offsets: int | None,
@@ -235,15 +242,15 @@ def _limit(
     return by_bytes if max_offsets is None else min(by_bytes, max_offsets)
 
 
-def share(limit: int, lengths: Mapping[str, int]) -> dict[str, int]:
+def divide_limit(limit: int, lengths: Mapping[str, int]) -> dict[str, int]:
     """Divide `limit` in proportion to `lengths`; no share exceeds its length."""
     total = sum(lengths.values())
     if total <= limit:
         return dict(lengths)
     shares = {name: limit * count // total for name, count in lengths.items()}
-    rest = limit - sum(shares.values())
+    remainder = limit - sum(shares.values())
     by_remainder = sorted(lengths, key=lambda name: (-(limit * lengths[name] % total), name))
-    for name in by_remainder[:rest]:
+    for name in by_remainder[:remainder]:
         shares[name] += 1
     return shares
 
@@ -251,7 +258,7 @@ def share(limit: int, lengths: Mapping[str, int]) -> dict[str, int]:
 # -- ranges ----------------------------------------------------------------------------------
 
 
-def batch_range(
+def plan_range(
     stream: str,
     start: StreamOffset | None,
     end: StreamOffset,
@@ -275,10 +282,10 @@ def batch_range(
     )
 
 
-def batch_ranges(
+def plan_ranges(
     start: Mapping[str, StreamOffset],
     end: Mapping[str, StreamOffset],
     subjects: tuple[str, ...] = (),
 ) -> list[SequenceRange]:
     """The ranges between two offsets, in the order of the streams' names."""
-    return [batch_range(name, start.get(name), end[name], subjects) for name in sorted(end)]
+    return [plan_range(name, start.get(name), end[name], subjects) for name in sorted(end)]

@@ -13,61 +13,71 @@ from jetspark.spark import planning
 from jetspark.spark.claims import Claims
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import Positions, SourceOptions
-from jetspark.spark.source_streams import leaders, streams_facts
+from jetspark.spark.source_streams import fetch_source_facts, leaders
 
 
 def resolve_positions(
     options: SourceOptions, positions: Positions, streams: Iterable[str], *, end: bool
 ) -> dict[str, Position]:
-    """Positions by stream, without times. Raises ConfigError, and the errors of `Leaders.call`."""
+    """Resolve times and names of positions, by stream.
+
+    Raises ConfigError, and the errors of `Leaders.call`.
+    """
     positions.check(streams := list(streams))
-    wanted = {stream: positions.of(stream) for stream in streams}
+    by_stream = {stream: positions.of(stream) for stream in streams}
     strategy_is_latest = end or options.strategy == "latest"
 
-    def question(api: StreamAPI) -> dict[str, Position]:
+    def resolve(api: StreamAPI) -> dict[str, Position]:
         return {
             stream: resolve_position(
-                one, stream, api.sequence_at, none_is_latest=strategy_is_latest
+                position, stream, api.sequence_at, none_is_latest=strategy_is_latest
             )
-            for stream, one in wanted.items()
+            for stream, position in by_stream.items()
         }
 
-    by_time = [stream for stream, one in wanted.items() if isinstance(one, AtTime)]
-    return leaders(options).call(lambda api: linearizable_read(api, by_time, question))
+    by_time = [stream for stream, position in by_stream.items() if isinstance(position, AtTime)]
+    return leaders(options).call(lambda api: linearizable_read(api, by_time, resolve))
 
 
-def ends(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str, int]:
-    """Where a query ends that reads what there is, from proven facts: before these sequences.
+def resolve_ends(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str, int]:
+    """The sequences before which a query ends that reads what there is, from proven facts.
 
     Raises as `resolve_positions`, and ConfigError for a position behind the end of a stream.
     """
     if not options.ending.option:
-        return {name: tail(one) for name, one in facts.items()}
-    found: dict[str, int] = {}
+        return {name: tail(stream_facts) for name, stream_facts in facts.items()}
+    sequences: dict[str, int] = {}
     for name, end in resolve_positions(options, options.ending, facts, end=True).items():
-        found[name] = end if isinstance(end, int) else tail(facts[name])
-        check_exists(facts[name], found[name], options.ending.option)
-    return found
+        sequences[name] = end if isinstance(end, int) else tail(facts[name])
+        check_exists(facts[name], sequences[name], options.ending.option)
+    return sequences
 
 
-def begin(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str, StreamOffset]:
-    """Where a new streaming query begins, from proven facts. Raises as `ends`, and ConfigError for
-    an end before it."""
+def resolve_start(
+    options: SourceOptions, facts: Mapping[str, StreamFacts]
+) -> dict[str, StreamOffset]:
+    """The offsets at which a new streaming query begins, from proven facts.
+
+    Raises as `resolve_ends`, and ConfigError for an end before the start.
+    """
     start = resolve_positions(options, options.streaming_start, facts, end=False)
-    offsets = {name: planning.initial_offset(one, start[name]) for name, one in facts.items()}
+    offsets = {
+        name: planning.initial_offset(stream_facts, start[name])
+        for name, stream_facts in facts.items()
+    }
     if options.ending.option:
         names = options.streaming_start.option, options.ending.option
-        for name, end in ends(options, facts).items():
+        for name, end in resolve_ends(options, facts).items():
             first = offsets[name].next if start[name] == "latest" else start[name]
             fixed_range.fixed_range(facts[name], first, end, names=names)
     return offsets
 
 
 def check_start(options: SourceOptions) -> None:
-    """Check that a query could begin. Raises as `streams_facts`, `begin`, `Claims`."""
-    fixed = set(options.streaming_start.all()) - {"earliest", "latest"}
-    if options.removes or options.ending.option or fixed:
-        facts = streams_facts(options, sure=True)
-        offsets = begin(options, facts)
+    """Check that a query could begin. Raises as `fetch_source_facts`, `resolve_start`, `Claims`."""
+    given_positions = set(options.streaming_start.all()) - {"earliest", "latest"}
+    if options.removes or options.ending.option or given_positions:
+        facts = fetch_source_facts(options, linearizable=True)
+        offsets = resolve_start(options, facts)
         if options.removes:
             leaders(options).call(lambda api: Claims(api, options).check(facts, offsets))

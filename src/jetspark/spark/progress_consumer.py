@@ -39,24 +39,24 @@ class ProgressConsumer:
     def __init__(self, options: SourceOptions, name: str) -> None:
         self._options = options
         self._name = name
-        self._shown: dict[str, tuple[str, int]] = {}
+        self._positions: dict[str, tuple[str, int]] = {}
         self._not_before = -math.inf
 
     def show(self, offsets: Mapping[str, StreamOffset]) -> None:
         """Move them to the query's position. JetsparkError and OSError are only logged."""
-        new = {
+        moved = {
             stream: offset
             for stream, offset in offsets.items()
-            if self._shown.get(stream) != (offset.created, offset.next)
+            if self._positions.get(stream) != (offset.created, offset.next)
         }
-        if not new or time.monotonic() < self._not_before:
+        if not moved or time.monotonic() < self._not_before:
             return
         try:
             with pool.link(self._options.connection) as link:
                 api = StreamAPI(link, timeout=_CALL_SECONDS)
-                for stream, offset in new.items():
+                for stream, offset in moved.items():
                     self._move(api, stream, offset.next)
-                    self._shown[stream] = (offset.created, offset.next)
+                    self._positions[stream] = (offset.created, offset.next)
         except (errors.JetsparkError, OSError) as error:
             self._not_before = time.monotonic() + _PAUSE_SECONDS
             logger.warning("The progress consumer %s was not moved: %s", self._name, error)
@@ -66,7 +66,7 @@ class ProgressConsumer:
             api, stream, self._name, option="progressConsumer", description=DESCRIPTION
         )
         position = consumer.position()
-        if position is not None and position < self._shown.get(stream, ("", 0))[1]:
+        if position is not None and position < self._positions.get(stream, ("", 0))[1]:
             self._not_before = math.inf
             logger.warning(
                 "The progress consumer %s shows another query, which is behind this one. For each "
@@ -77,7 +77,7 @@ class ProgressConsumer:
             consumer.make(sequence, self._options.subjects)
         # Recreated the first time, since an earlier run may have had other subjects, and to move it
         # back, since a reset to before its start is refused.
-        elif stream in self._shown and position <= sequence and api.link.info.at_least(2, 14):
+        elif stream in self._positions and position <= sequence and api.link.info.at_least(2, 14):
             consumer.reset(sequence)
         else:
             consumer.delete()

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from jetspark.errors import ConfigError
-from jetspark.spark.checkpoints import query_id, remove_incomplete_start
+from jetspark.spark.checkpoints import parse_query_id, remove_incomplete_start
 from jetspark.spark.failures import NO_WORKER, explain
 from jetspark.spark.local_folders import local_path
 from jetspark.spark.options import ENDINGS, SourceOptions, parse_options
@@ -152,7 +152,7 @@ def query_of(spark: SparkSession, checkpoint: str) -> str | None:
         return None
     stream = files.open(path)
     try:
-        return query_id(bytes(stream.readAllBytes()))
+        return parse_query_id(bytes(stream.readAllBytes()))
     finally:
         stream.close()
 

@@ -31,12 +31,12 @@ from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.errors import JetsparkError
 from jetspark.metrics.endpoint import Durations, Health, collected, family, serving
 from jetspark.spark.checkpoints import finished_offsets
-from jetspark.spark.lag import streams_in
+from jetspark.spark.lag import parse_streams
 from jetspark.spark.lakehouse.ledger import TableLedger, Totals
 from jetspark.spark.local_folders import local_path
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.queries import sources_in
-from jetspark.spark.query_progress import Progress
+from jetspark.spark.query_progress import QueryProgress
 from jetspark.spark.scanned_rows import RowsInProgress
 from jetspark.timestamps import parse_isotime
 
@@ -59,7 +59,7 @@ class _Followed:
     """One query: what is known of it."""
 
     query: StreamingQuery
-    progress: Progress
+    progress: QueryProgress
     sources: list[SourceOptions]
     folder: str | None
     """Its checkpoint on this machine."""
@@ -110,8 +110,8 @@ class _Followed:
                 yield name, max(0, end - position)
 
     def _count_batches(self) -> None:
-        taken = self.progress.seconds[:]
-        del self.progress.seconds[: len(taken)]
+        taken = self.progress.durations[:]
+        del self.progress.durations[: len(taken)]
         for one in taken:
             self.durations.add(one)
             self.longest = one
@@ -124,7 +124,7 @@ class _Followed:
         self.totals = TableLedger(self.folder, str(self.query.id)).totals
         batch, texts = found
         what = "start" if batch < 0 else "next"
-        streams = {name: one for text in texts for name, one in streams_in(text).items()}
+        streams = {name: one for text in texts for name, one in parse_streams(text).items()}
         self.positions = {name: one[what] for name, one in streams.items()}
         # The stream's last message when the batch was planned, as far as the batch has it.
         lasts = {name: one.get("last", (0, 0)) for name, one in streams.items()}
@@ -176,7 +176,7 @@ class QueryMetrics:
         self._asked, self._looked, self._stop = (threading.Event() for _ in range(3))
         self._new_until = 0.0
 
-    def follow(self, name: str, query: StreamingQuery, progress: Progress) -> None:
+    def follow(self, name: str, query: StreamingQuery, progress: QueryProgress) -> None:
         """From now on, or in place of the query of this name that has ended."""
         execution: Any = query._jsq.streamingQuery()
         before = self._followed.get(name)
@@ -262,7 +262,7 @@ class QueryMetrics:
             before = self._followed.get(name)
             if before is None or before.query.runId != query.runId:
                 try:
-                    self.follow(name, query, Progress())
+                    self.follow(name, query, QueryProgress())
                 except Py4JError:  # it has just ended
                     continue
             self._followed[name].progress.update(query)

@@ -36,18 +36,18 @@ from jetspark.nearest import nearest_name
 from jetspark.subjects import check_publish_subject, subject_matches
 
 _MSG_ID = "Nats-Msg-Id"
-_OF_SERVER = "nats-"
-_NO_HEADER = {"key": None, "value": None}
+_SERVER_HEADER_PREFIX = "nats-"
+_NULL_HEADER = {"key": None, "value": None}
 
 
-def with_payloads(
+def encode_payloads(
     encoding: Codec, batches: Iterable[pa.RecordBatch], *, subject: str | None, msg_id: bool
 ) -> Iterator[pa.RecordBatch]:
     """Batches with a column `data`. Raises ConfigError for a row that does not fit."""
-    own = {"headers", *["subject"] * (subject is None), *["msg_id"] * msg_id}
+    not_payload = {"headers", *["subject"] * (subject is None), *["msg_id"] * msg_id}
     encode = encoding.encoder()
     for batch in batches:
-        fields = [one for one in batch.schema.names if one not in own]
+        fields = [name for name in batch.schema.names if name not in not_payload]
         if not fields:
             raise ConfigError("No column is left for the payload, which the option 'encode' makes.")
         data = pa.array(encode(batch.select(fields)), pa.large_binary())
@@ -59,7 +59,7 @@ def check_columns(schema: StructType, *, subject: str | None, msg_id: bool) -> N
 
     `msg_id`: whether the column of that name is required; otherwise it is refused.
     """
-    _check_columns(schema, "stream", _MESSAGE, ("stream", "seq", "timestamp"))
+    _check_columns(schema, "stream", _MESSAGE_COLUMNS, ("stream", "seq", "timestamp"))
     names = schema.fieldNames()
     if "data" not in names:
         raise ConfigError("A column 'data' (binary or string) is required: the payload.")
@@ -79,20 +79,20 @@ def check_columns(schema: StructType, *, subject: str | None, msg_id: bool) -> N
 
 def check_bucket_columns(schema: StructType) -> None:
     """Raise ConfigError for a DataFrame that cannot be written to a bucket."""
-    _check_columns(schema, "bucket", _ENTRY, ("bucket", "revision", "created"))
+    _check_columns(schema, "bucket", _ENTRY_COLUMNS, ("bucket", "revision", "created"))
     for name in ("key", "value"):
         if name not in schema.fieldNames():
             raise ConfigError(f"A column {name!r} is required to write to a bucket.")
 
 
 def _check_columns(
-    schema: StructType, target: str, written: Mapping[str, Kind], ignored: Sequence[str]
+    schema: StructType, target: str, written: Mapping[str, ColumnRule], ignored: Sequence[str]
 ) -> None:
     for field in schema:
         if field.name in ignored:
             continue
         if field.name not in written:
-            near = _OTHER_NAMES.get(field.name) if target == "stream" else None
+            near = _KAFKA_NAMES.get(field.name) if target == "stream" else None
             near = near or nearest_name(field.name, written)
             hint = f" Did you mean {near}?" if near else ""
             example = " For example: select('subject', to_json(struct('*')).alias('data'))."
@@ -100,10 +100,10 @@ def _check_columns(
                 f"The column {field.name!r} cannot be written to a {target}; the columns are "
                 f"{', '.join(written)}.{hint}{example if target == 'stream' else ''}"
             )
-        fits, wanted = written[field.name]
+        fits, type_names = written[field.name]
         if not fits(field.dataType):
-            found = field.dataType.simpleString()
-            raise ConfigError(f"The column {field.name!r} must be {wanted}, not {found}.")
+            type_name = field.dataType.simpleString()
+            raise ConfigError(f"The column {field.name!r} must be {type_names}, not {type_name}.")
 
 
 def _is_headers(kind: DataType) -> bool:
@@ -117,17 +117,17 @@ def _is_headers(kind: DataType) -> bool:
     )
 
 
-Kind: TypeAlias = tuple[Callable[[DataType], bool], str]
-_TEXT: Kind = lambda kind: isinstance(kind, StringType), "string"
-_PAYLOAD: Kind = lambda kind: isinstance(kind, BinaryType | StringType), "binary or string"
-_MESSAGE: Mapping[str, Kind] = {
+ColumnRule: TypeAlias = tuple[Callable[[DataType], bool], str]
+_TEXT: ColumnRule = lambda kind: isinstance(kind, StringType), "string"
+_PAYLOAD: ColumnRule = lambda kind: isinstance(kind, BinaryType | StringType), "binary or string"
+_MESSAGE_COLUMNS: Mapping[str, ColumnRule] = {
     "subject": _TEXT,
     "data": _PAYLOAD,
     "headers": (_is_headers, "map<string,string> or array<struct<key:string,value:string>>"),
     "msg_id": _TEXT,
 }
-_ENTRY: Mapping[str, Kind] = {"key": _TEXT, "value": _PAYLOAD, "operation": _TEXT}
-_OTHER_NAMES = {"value": "data", "topic": "subject", "key": "msg_id"}
+_ENTRY_COLUMNS: Mapping[str, ColumnRule] = {"key": _TEXT, "value": _PAYLOAD, "operation": _TEXT}
+_KAFKA_NAMES = {"value": "data", "topic": "subject", "key": "msg_id"}
 """Kafka's names of our columns."""
 
 
@@ -140,16 +140,16 @@ class RowEncoder:
         subjects: Iterable[str],
         *,
         subject: str | None,
-        largest: int,
+        max_bytes: int,
         headers: Pairs = (),
     ) -> None:
-        """`subjects`: the stream's. `largest`: maximum bytes of a message. `headers`: of all."""
+        """`subjects`: the stream's. `max_bytes`: maximum bytes of a message. `headers`: of all."""
         self._headers = headers
         self._stream = stream
         self._patterns = tuple(subjects)
         self._constant = subject
-        self._largest = largest
-        self._known: dict[str | None, bytes] = {}
+        self._largest = max_bytes
+        self._encoded_subjects: dict[str | None, bytes] = {}
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         """A message for each row, in order. Raises ConfigError, BadSubjectError, BadHeaderError."""
@@ -159,7 +159,7 @@ class RowEncoder:
     def _batch(self, batch: pa.RecordBatch) -> Iterator[EncodedMessage]:
         names = batch.schema.names
         rows = batch.num_rows
-        known = self._known
+        checked_subjects = self._encoded_subjects
         subjects: Iterable[str | None] = (
             batch.column("subject").to_pylist()
             if self._constant is None
@@ -168,8 +168,10 @@ class RowEncoder:
         blocks: Iterable[bytes | None] = (None,) * rows
         if "headers" in names or "msg_id" in names or self._headers:
             blocks = self._blocks(batch)
-        for subject, block, data in zip(subjects, blocks, payloads(batch, "data"), strict=True):
-            target = known.get(subject) or self._checked(subject)
+        for subject, block, data in zip(
+            subjects, blocks, column_as_bytes(batch, "data"), strict=True
+        ):
+            target = checked_subjects.get(subject) or self._checked(subject)
             payload = data or b""
             size = len(payload) + (0 if block is None else len(block))
             if size > self._largest:
@@ -188,9 +190,11 @@ class RowEncoder:
                 f"The subject {subject!r} does not belong to the stream {self._stream!r}, which "
                 f"listens to {', '.join(self._patterns)}."
             )
-        if len(self._known) > 100_000:  # bounds the memory for subjects that do not recur
-            self._known.clear()
-        encoded = self._known[subject] = subject.encode()
+        if (
+            len(self._encoded_subjects) > 100_000
+        ):  # bounds the memory for subjects that do not recur
+            self._encoded_subjects.clear()
+        encoded = self._encoded_subjects[subject] = subject.encode()
         return encoded
 
     def _blocks(self, batch: pa.RecordBatch) -> Iterator[bytes | None]:
@@ -201,35 +205,40 @@ class RowEncoder:
         for of_row, msg_id in zip(pairs, ids, strict=True):
             if "msg_id" in names and not msg_id:
                 raise ConfigError("A row has no msg_id (null or empty).")
-            yield _block(of_row, msg_id, self._headers)
+            yield _encode_headers(of_row, msg_id, self._headers)
 
 
-def payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
+def column_as_bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
     """The values of a binary or string column as bytes."""
     column: Any = batch.column(name)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         column = column.cast(pa.large_binary())
-    found: list[bytes | None] = column.to_pylist()
-    return found
+    values: list[bytes | None] = column.to_pylist()
+    return values
 
 
-def _block(pairs: list[Any] | None, msg_id: str | None, more: Pairs) -> bytes | None:
+def _encode_headers(
+    pairs: list[Any] | None, msg_id: str | None, extra_headers: Pairs
+) -> bytes | None:
     """A row's header block: empty for an empty array; None for null, or when no header is left."""
-    kept = [*more]
-    replaced = [name.casefold() for name, _ in more]
+    headers = [*extra_headers]
+    extra_names = [name.casefold() for name, _ in extra_headers]
     for pair in pairs or ():
         # PyArrow gives a struct as a dict, and an entry of a map as a tuple.
-        name, value = pair if isinstance(pair, tuple) else (pair or _NO_HEADER).values()
+        name, value = pair if isinstance(pair, tuple) else (pair or _NULL_HEADER).values()
         if name is None:
             raise ConfigError("A row has a header without a key (null).")
-        if not name.casefold().startswith(_OF_SERVER) and name.casefold() not in replaced:
-            kept.append((name, value or ""))
+        if (
+            not name.casefold().startswith(_SERVER_HEADER_PREFIX)
+            and name.casefold() not in extra_names
+        ):
+            headers.append((name, value or ""))
     if msg_id is not None:
-        kept.append((_MSG_ID, msg_id))
-    return header_block(kept) if kept or pairs == [] else None
+        headers.append((_MSG_ID, msg_id))
+    return header_block(headers) if headers or pairs == [] else None
 
 
-_BLOCKS = {
+_HEADERS_OF_OPERATION = {
     Operation.PUT: None,
     Operation.DEL: header_block([(OPERATION, Operation.DEL)]),
     Operation.PURGE: header_block([(OPERATION, Operation.PURGE), ("Nats-Rollup", "sub")]),
@@ -239,19 +248,21 @@ _BLOCKS = {
 class EntryEncoder:
     """Encodes the rows of one task as entries."""
 
-    def __init__(self, bucket: str, *, largest: int) -> None:
-        """`largest`: maximum bytes of a value, including headers."""
+    def __init__(self, bucket: str, *, max_bytes: int) -> None:
+        """`max_bytes`: maximum bytes of a value, including headers."""
         self._bucket = bucket
-        self._largest = largest
+        self._largest = max_bytes
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         """An entry for each row, in order. Raises ConfigError, and BadNameError for a key."""
         for batch in batches:
             keys = batch.column("key").to_pylist()
-            said: list[str | None] = [None] * batch.num_rows
+            operations: list[str | None] = [None] * batch.num_rows
             if "operation" in batch.schema.names:
-                said = batch.column("operation").to_pylist()
-            for key, value, operation in zip(keys, payloads(batch, "value"), said, strict=True):
+                operations = batch.column("operation").to_pylist()
+            for key, value, operation in zip(
+                keys, column_as_bytes(batch, "value"), operations, strict=True
+            ):
                 yield self._message(key, value, operation)
 
     def _message(
@@ -260,15 +271,21 @@ class EntryEncoder:
         if key is None:
             raise ConfigError("A row has no key (null).")
         check_key(key)
-        done = operation or (Operation.DEL if value is None else Operation.PUT)
-        if done not in _BLOCKS:
-            raise ConfigError(f"The operation of key {key!r} is {done!r}, not PUT, DEL or PURGE.")
-        if done == Operation.PUT and value is None:
+        applied = operation or (Operation.DEL if value is None else Operation.PUT)
+        if applied not in _HEADERS_OF_OPERATION:
+            raise ConfigError(
+                f"The operation of key {key!r} is {applied!r}, not PUT, DEL or PURGE."
+            )
+        if applied == Operation.PUT and value is None:
             raise ConfigError(f"The row for key {key!r} is a PUT without a value (null).")
-        payload = value if done == Operation.PUT and value is not None else b""
+        payload = value if applied == Operation.PUT and value is not None else b""
         if len(payload) > self._largest:
             raise ConfigError(
                 f"The value of key {key!r} has {len(payload)} bytes; the bucket takes "
                 f"{self._largest} at most."
             )
-        return f"$KV.{self._bucket}.{key}".encode(), _BLOCKS[Operation(done)], payload
+        return (
+            f"$KV.{self._bucket}.{key}".encode(),
+            _HEADERS_OF_OPERATION[Operation(applied)],
+            payload,
+        )

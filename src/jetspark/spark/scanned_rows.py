@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-_ROWS = "number of output rows"
-_SCANS = "MicroBatchScan", "BatchScan"
+_OUTPUT_ROWS_METRIC = "number of output rows"
+_SCAN_NODES = "MicroBatchScan", "BatchScan"
 
 
 class RowsInProgress:
@@ -34,7 +34,7 @@ class RowsInProgress:
         self._store: Any = session.sharedState().statusStore()
         self._query = "" if query is None else str(query.id)
         self._run = "" if query is None else f"runId = {query.runId}"
-        self._names = (*_SCANS, "Scan ") if query is None else _SCANS
+        self._names = (*_SCAN_NODES, "Scan ") if query is None else _SCAN_NODES
         self._scans: dict[int, list[int]] = {}
         """The accumulators of scanned rows, by execution; a batch has several executions."""
 
@@ -43,9 +43,9 @@ class RowsInProgress:
         if rows := rows_in_progress(self._query):
             return rows
         with suppress(Py4JJavaError):  # what Spark has just dropped
-            for one in _items(self._store.executionsList()):
-                if self._run in one.description():
-                    rows += self._rows_of(one.executionId())
+            for execution in _items(self._store.executionsList()):
+                if self._run in execution.description():
+                    rows += self._rows_of(execution.executionId())
         return rows
 
     def _rows_of(self, execution: int) -> int:
@@ -55,11 +55,13 @@ class RowsInProgress:
                 for node in _items(self._store.planGraph(execution).allNodes())
                 if node.name().startswith(self._names)
                 for metric in _items(node.metrics())
-                if metric.name() == _ROWS
+                if metric.name() == _OUTPUT_ROWS_METRIC
             ]
-        found = self._store.executionMetrics(execution)
-        values = map(found.get, self._scans[execution])
-        return sum(int(one.get().replace(",", "")) for one in values if one.isDefined())
+        metrics = self._store.executionMetrics(execution)
+        values = map(metrics.get, self._scans[execution])
+        return sum(
+            int(execution.get().replace(",", "")) for execution in values if execution.isDefined()
+        )
 
 
 def _items(sequence: Any) -> Iterator[Any]:

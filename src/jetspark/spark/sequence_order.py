@@ -19,34 +19,34 @@ from jetspark.lakehouse.formats import find_table
 from jetspark.lakehouse.table import Table
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.source_streams import streams_facts
-from jetspark.spark.stream_identity import ORDER_BY_TIME, goes_on
+from jetspark.spark.source_streams import fetch_source_facts
+from jetspark.spark.stream_identity import ORDER_BY_TIME, sequences_continue
 from jetspark.timestamps import parse_isotime
 
 _COLUMNS = ("seq", "timestamp", "stream")
 
 
-def ordered_tables(options: LakehouseOptions) -> list[LakehouseOptions]:
-    """Those of the tables that are ordered by `seq`."""
-    every = (options, *(one.options for one in options.tables))
-    return [one for one in every if one.sequence_by == "seq"]
+def tables_ordered_by_seq(options: LakehouseOptions) -> list[LakehouseOptions]:
+    """The tables that are ordered by `seq`."""
+    tables = (options, *(table.options for table in options.tables))
+    return [table for table in tables if table.sequence_by == "seq"]
 
 
 def check_order(options: LakehouseOptions, source: SourceOptions) -> None:
     """Raise ConfigError if changes would be left out of a table as older than those of another
-    stream, or of an earlier one of the same name; and as `streams_facts`."""
-    there: list[tuple[Table, bool]] = []
-    for one in ordered_tables(options):
-        apart = "stream" in (one.keys or ())
-        if not apart and len(source.streams) != 1:
+    stream, or of an earlier one of the same name; and as `fetch_source_facts`."""
+    existing: list[tuple[Table, bool]] = []
+    for table_options in tables_ordered_by_seq(options):
+        streams_apart = "stream" in (table_options.keys or ())
+        if not streams_apart and len(source.streams) != 1:
             raise ConfigError(
-                f"{one.name} is ordered by seq, but has many streams. {ORDER_BY_TIME}"
+                f"{table_options.name} is ordered by seq, but has many streams. {ORDER_BY_TIME}"
             )
-        there += [(table, apart) for table in _there(one)]
-    streams = streams_facts(source, sure=True).values() if there else ()  # asked once
-    for (table, apart), facts in product(there, streams):
-        *last, stream = _last_of_others(table, facts, apart=apart)
-        if stream and not goes_on(source, facts, LastMessage(*last)):
+        existing += [(table, streams_apart) for table in _existing_tables(table_options)]
+    streams = fetch_source_facts(source, linearizable=True).values() if existing else ()
+    for (table, streams_apart), facts in product(existing, streams):
+        *last, stream = _last_row_of_others(table, facts, streams_apart=streams_apart)
+        if stream and not sequences_continue(source, facts, LastMessage(*last)):
             whose = "an earlier one" if stream == facts.name else f"the stream {stream}"
             raise ConfigError(
                 f"{table.name} is ordered by seq, and has rows up to sequence {last[0]} that are "
@@ -55,21 +55,29 @@ def check_order(options: LakehouseOptions, source: SourceOptions) -> None:
             )
 
 
-def _there(options: LakehouseOptions) -> Iterator[Table]:
+def _existing_tables(options: LakehouseOptions) -> Iterator[Table]:
     """The tables that are known before the rows, and have the columns that identify a message."""
-    places = [options]
+    candidates = [options]
     if options.route is not None:
-        found = iglob("*".join(map(escape, options.route.texts)))
-        places = [options.of_table(one) for one in found if options.name.path is not None]
-    for one in places:
-        table = find_table(one.format, one.name)
+        paths = iglob("*".join(map(escape, options.route.texts)))
+        candidates = [
+            options.of_table(table_options)
+            for table_options in paths
+            if options.name.path is not None
+        ]
+    for table_options in candidates:
+        table = find_table(table_options.format, table_options.name)
         if table is not None and {*_COLUMNS} <= {*table.schema.names}:
             yield table
 
 
-def _last_of_others(table: Table, facts: StreamFacts, *, apart: bool) -> tuple[int, int, str]:
-    """Sequence, time and stream of the last row that is older than this stream or, unless streams
-    are kept `apart`, of another one."""
+def _last_row_of_others(
+    table: Table, facts: StreamFacts, *, streams_apart: bool
+) -> tuple[int, int, str]:
+    """Sequence, time and stream of the last row of an earlier stream.
+
+    Unless the table keeps streams apart (`streams_apart`), rows of other streams count, too.
+    """
     last = (0, 0, "")
     unlike = f"timestamp < '{facts.created}' OR stream <> '{facts.name}'"
     for piece in table.scan_tasks(_COLUMNS, unlike, 1):
@@ -78,7 +86,7 @@ def _last_of_others(table: Table, facts: StreamFacts, *, apart: bool) -> tuple[i
             rows = pa.table([batch["seq"], times, batch["stream"]], _COLUMNS)
             older = pc.field("timestamp") < parse_isotime(facts.created) // 1000
             own = pc.field("stream") == facts.name
-            rows = rows.filter(own & older if apart else ~own | older)
+            rows = rows.filter(own & older if streams_apart else ~own | older)
             for seq, us, stream in zip(*rows.sort_by("seq")[-1:].to_pydict().values(), strict=True):
                 last = max(last, (seq, us * 1000, stream))
     return last

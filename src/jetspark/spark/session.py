@@ -30,42 +30,57 @@ from jetspark.spark.failures import explain
 from jetspark.spark.fast_start.class_archive import class_archive
 from jetspark.spark.fast_start.workers import ForkServer, start_fork_server
 from jetspark.spark.java import find_java
-from jetspark.spark.jvm import SessionStart, WrongSettingError, activate, forget, kill, open_log
+from jetspark.spark.jvm import (
+    SessionStart,
+    WrongSettingError,
+    activate_session,
+    forget_gateway,
+    kill_jvm,
+    open_log,
+)
 
 if TYPE_CHECKING:
     pass
 
 
-_JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+_JAVA_OPTIONS_VARIABLES = (
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "SPARK_SUBMIT_OPTS",
+)
 """Environment variables with options for each JVM."""
 
-_STOP_SECONDS = 60.0
-_SOCKET_NAME, _LONGEST_SOCKET = 45, 100
+_STOP_TIMEOUT_SECONDS = 60.0
+_SOCKET_NAME_BYTES, _MAX_SOCKET_PATH_BYTES = 45, 100
 """Most bytes of a socket's name in its folder, and of a path on every system."""
 
 
 @dataclass(frozen=True)
-class _Open:
+class _OpenSession:
     session: SparkSession
     arguments: Mapping[str, object]
     """All arguments but the settings, which a running session cannot change."""
     settings: Mapping[str, str]
     fork_server: ForkServer | None
     served: ExitStack
-    """Its metrics, and its folder."""
+    """Closes the endpoint of metrics, and removes the folder."""
 
 
-_open: _Open | None = None
+_open_session: _OpenSession | None = None
 """The session that `local_session` started last."""
 
 
-def short_job(conf: Mapping[str, str]) -> list[str]:
+def short_job_options(conf: Mapping[str, str]) -> list[str]:
     """JVM options for short jobs, where compiling and preparing cost more than slow code.
 
     One thread collects garbage, unless the user chose a collector.
     """
-    given = [conf.get("spark.driver.extraJavaOptions", ""), *map(os.environ.get, _JAVA_OPTIONS)]
-    collector = re.search(r"-XX:[+]Use\w+GC\b", " ".join(filter(None, given)))
+    texts = [
+        conf.get("spark.driver.extraJavaOptions", ""),
+        *map(os.environ.get, _JAVA_OPTIONS_VARIABLES),
+    ]
+    collector = re.search(r"-XX:[+]Use\w+GC\b", " ".join(filter(None, texts)))
     return ["-XX:TieredStopAtLevel=1", *([] if collector else ["-XX:+UseSerialGC"])]
 
 
@@ -90,7 +105,7 @@ def local_session(
     setting `conf`. Raises ConfigError for other arguments, and for settings that it can no longer
     change: first end it with `close_session`.
     """
-    global _open
+    global _open_session
     arguments = {
         "app_name": app_name,
         "master": master,
@@ -100,9 +115,9 @@ def local_session(
     }
     conf = dict(conf or {})
     if _is_running():
-        return _running(arguments, conf)
+        return _reuse_session(arguments, conf)
     find_java()
-    folder = _private_folder()
+    folder = _name_private_folder()
     archive = class_archive()
     if archive is not None:
         jvm_options = [*archive.jvm_options(), *jvm_options]
@@ -130,7 +145,7 @@ def local_session(
             # Otherwise Spark's ports serve every user of this machine, and unpickle, in Java's
             # way, what they send. Spark makes the secret.
             settings["spark.authenticate"] = "true"
-        if os.name == "posix" and _takes_sockets(folder):
+        if os.name == "posix" and _has_room_for_sockets(folder):
             # Over TCP the first packets of each task wait 40 ms for a delayed ACK. Such a socket
             # has no secret: whoever can open it is served.
             settings["spark.python.unix.domain.socket.enabled"] = "true"
@@ -143,12 +158,12 @@ def local_session(
             from jetspark.spark import query_metrics
 
             figures = served.enter_context(query_metrics.served(metrics))
-        with _forked_workers(folder, master, conf, log_file) as fork_server:
+        with _start_workers(folder, master, conf, log_file) as fork_server:
             session = SessionStart(builder, log_file, jvm_options, conf, folder).session()
         if metrics is not None:
             figures.follow_all(session)
         served.callback(shutil.rmtree, folder, ignore_errors=True)
-        _open = _Open(session, arguments, conf, fork_server, served.pop_all())
+        _open_session = _OpenSession(session, arguments, conf, fork_server, served.pop_all())
     return session
 
 
@@ -160,52 +175,57 @@ def _is_running() -> bool:
     jvm: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if context is not None and (jvm is None or jvm.poll() is None):
         return True
-    _end(gateway)
+    _end_jvm(gateway)
     return False
 
 
-def _running(arguments: Mapping[str, object], conf: Mapping[str, str]) -> SparkSession:
+def _reuse_session(arguments: Mapping[str, object], conf: Mapping[str, str]) -> SparkSession:
     """The open session, with these settings. Raises ConfigError, WrongSettingError."""
-    if _open is None or SparkContext._active_spark_context is not _open.session.sparkContext:
+    if (
+        _open_session is None
+        or SparkContext._active_spark_context is not _open_session.session.sparkContext
+    ):
         raise ConfigError(
             "A Spark session that local_session has not started is open in this program: use it, "
             "or end it first with close_session(spark)."
         )
-    other = [name for name, value in arguments.items() if value != _open.arguments[name]]
-    for name, value in conf.items() if not other else ():
+    different = [
+        name for name, value in arguments.items() if value != _open_session.arguments[name]
+    ]
+    for name, value in conf.items() if not different else ():
         try:
-            _open.session.conf.set(name, value)
+            _open_session.session.conf.set(name, value)
         except PySparkException as error:
             if not (error.getCondition() or "").startswith("CANNOT_MODIFY"):
                 raise WrongSettingError(name, str(explain(error))) from error
-            if _open.settings.get(name) != value:
-                other.append(name)
-    if other:
+            if _open_session.settings.get(name) != value:
+                different.append(name)
+    if different:
         raise ConfigError(
-            f"A session is open already, which cannot take another {', '.join(other)}: end it "
+            f"A session is open already, which cannot take another {', '.join(different)}: end it "
             "first with close_session(spark), or give what it was started with."
         )
-    activate(_open.session)
-    return _open.session
+    activate_session(_open_session.session)
+    return _open_session.session
 
 
-def _private_folder() -> Path:
+def _name_private_folder() -> Path:
     """The name of a new folder for a session's sockets and its warehouse, which only this user can
     open; in a place where sockets have room, if there is one."""
     name = f"jetspark-{secrets.token_hex(6)}"
-    places = [Path(one, name) for one in (tempfile.gettempdir(), "/tmp")]  # noqa: S108
-    return next(filter(_takes_sockets, places), places[0])
+    folders = [Path(parent, name) for parent in (tempfile.gettempdir(), "/tmp")]  # noqa: S108
+    return next(filter(_has_room_for_sockets, folders), folders[0])
 
 
-def _takes_sockets(folder: Path) -> bool:
-    return len(os.fsencode(folder)) + _SOCKET_NAME <= _LONGEST_SOCKET
+def _has_room_for_sockets(folder: Path) -> bool:
+    return len(os.fsencode(folder)) + _SOCKET_NAME_BYTES <= _MAX_SOCKET_PATH_BYTES
 
 
 @contextmanager
-def _forked_workers(
+def _start_workers(
     folder: Path, master: str, conf: Mapping[str, str], log_file: Path | None
 ) -> Iterator[ForkServer | None]:
-    """For a new JVM: its private folder, and its Python, which imports while Java starts."""
+    """Create the private folder of a new JVM, and its Python, which imports while Java starts."""
     # Named before it is created: a signal may raise its exception between any two steps.
     server = None
     try:
@@ -232,41 +252,41 @@ def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
         return  # already closed; there may be a new one
     # This thread's own connection may still be busy with a call that a signal interrupted, and the
     # JVM would handle the next one only after it.
-    stopping = threading.Thread(target=_stop, args=(session,), daemon=True)
+    stopping = threading.Thread(target=_stop_session, args=(session,), daemon=True)
     stopping.start()
-    stopping.join(_STOP_SECONDS)
-    _end(gateway, 0.0 if stopping.is_alive() else exit_seconds)
+    stopping.join(_STOP_TIMEOUT_SECONDS)
+    _end_jvm(gateway, 0.0 if stopping.is_alive() else exit_seconds)
 
 
-def _end(gateway: Any, exit_seconds: float = 20.0) -> None:
+def _end_jvm(gateway: Any, exit_seconds: float = 20.0) -> None:
     """End the JVM, or kill it after these seconds."""
-    global _open
-    if _open is not None:
-        _open.served.close()
-        if _open.fork_server is not None:
-            _open.fork_server.stop()
-    _open = None
+    global _open_session
+    if _open_session is not None:
+        _open_session.served.close()
+        if _open_session.fork_server is not None:
+            _open_session.fork_server.stop()
+    _open_session = None
     jvm: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if jvm is None:
         return
     if exit_seconds > 0:
-        forget()
+        forget_gateway()
         if jvm.stdin is not None:
             jvm.stdin.close()  # to the JVM its Python has ended
         with suppress(subprocess.TimeoutExpired):
             jvm.wait(exit_seconds)
-    kill(jvm)
-    forget()
+    kill_jvm(jvm)
+    forget_gateway()
 
 
-def _stop(session: SparkSession) -> None:
+def _stop_session(session: SparkSession) -> None:
     if session.sparkContext._accumulatorServer is not None:  # already stopped
-        end_without_waiting(session.sparkContext._accumulatorServer)
+        stop_without_waiting(session.sparkContext._accumulatorServer)
     with suppress(Exception):  # the JVM has ended already
         session.stop()
 
 
-def end_without_waiting(server: Any) -> None:
+def stop_without_waiting(server: Any) -> None:
     """Keep the session's end from waiting for PySpark's accumulator server.
 
     That server checks once a second whether to end. Its connection ends with the JVM, which is not

@@ -19,7 +19,7 @@ from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.nearest import meant
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import read_checkpoint
-from jetspark.spark.local_folders import place
+from jetspark.spark.local_folders import canonical_path
 from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
 from jetspark.spark.options import OF_SCHEMA, READING_ONLY, with_lookup
 from jetspark.subjects import check_name, subject_matches, subjects_overlap
@@ -91,7 +91,7 @@ class SinkOptions:
         """
         if self.writer_name is not None or self.checkpoint is None:
             return self.writer_name
-        return f"the query with the checkpoint {place(self.checkpoint)}"
+        return f"the query with the checkpoint {canonical_path(self.checkpoint)}"
 
     def for_batch(self) -> SinkOptions:
         """These options for df.write. Raises ConfigError."""

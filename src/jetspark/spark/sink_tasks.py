@@ -36,7 +36,7 @@ from jetspark.errors import PipelineError
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
-Answer = TypeVar("Answer", bound=WriterCommitMessage)
+TaskMessage = TypeVar("TaskMessage", bound=WriterCommitMessage)
 
 
 def query_id() -> str | None:
@@ -52,7 +52,7 @@ def batch_of_query() -> tuple[str, int] | None:
     return None if query is None or not batch else (query, int(batch))
 
 
-def needed_query_id() -> str:
+def require_query_id() -> str:
     """The query's id. Raises PipelineError if Spark does not provide it."""
     query = query_id()
     if query is None:
@@ -62,9 +62,11 @@ def needed_query_id() -> str:
     return query
 
 
-def all_answers(messages: Sequence[WriterCommitMessage | None], kind: type[Answer]) -> list[Answer]:
+def collect_task_messages(
+    messages: Sequence[WriterCommitMessage | None], kind: type[TaskMessage]
+) -> list[TaskMessage]:
     """The commit messages of all tasks, at least one. Raises PipelineError if one is missing."""
-    answers = [one for one in messages if isinstance(one, kind)]
-    if len(answers) < len(messages) or not answers:
+    reports = [message for message in messages if isinstance(message, kind)]
+    if len(reports) < len(messages) or not reports:
         raise PipelineError("Spark commits a batch although not all of its tasks have reported.")
-    return answers
+    return reports

@@ -19,7 +19,7 @@ from jetspark.spark.backup_reader import JetStreamBackupReader
 from jetspark.spark.batch_reader import JetStreamBatchReader
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.row_encoders import check_bucket_columns, check_columns, with_payloads
+from jetspark.spark.row_encoders import check_bucket_columns, check_columns, encode_payloads
 from jetspark.spark.sink_options import (
     Guarantee,
     SinkOptions,
@@ -37,24 +37,24 @@ BUCKET_SCHEMA = of_arrow(arrow.BUCKET_SCHEMA)
 """The rows of a Key-Value bucket."""
 
 
-def schema_of(options: SourceOptions) -> StructType:
+def source_schema(options: SourceOptions) -> StructType:
     """The columns of these options, in their order, then the fields of payloads."""
     columns = arrow.schema_of(options.columns)
     decoder = options.decoder
     return of_arrow(columns if decoder is None else decoder.schema(columns))
 
 
-def check_schema(asked: StructType, fixed: StructType) -> None:
-    """Raise ConfigError for a schema other than the fixed one."""
+def check_schema(schema: StructType, expected: StructType) -> None:
+    """Raise ConfigError for a schema other than the expected one."""
     # A catalog table may have made columns nullable.
-    if _shape(asked) != _shape(fixed):
+    if _names_and_types(schema) != _names_and_types(expected):
         raise ConfigError(
-            f"format jetstream has a fixed schema ({', '.join(fixed.names)}): leave .schema(…) out "
-            "and use the options columns, or decode and schema for fields of payloads."
+            f"format jetstream has a fixed schema ({', '.join(expected.names)}): leave .schema(…) "
+            "out and use the options columns, or decode and schema for fields of payloads."
         )
 
 
-def _shape(schema: StructType) -> list[tuple[str, str]]:
+def _names_and_types(schema: StructType) -> list[tuple[str, str]]:
     return [(field.name, field.dataType.typeName()) for field in schema]
 
 
@@ -78,7 +78,7 @@ class JetStreamDataSource(DataSource):
     @without_traceback
     def schema(self) -> StructType:
         """The columns of the options. Spark asks for them on load, which checks the options."""
-        return schema_of(self._parsed)
+        return source_schema(self._parsed)
 
     @without_traceback
     def reader(self, schema: StructType) -> JetStreamBatchReader | JetStreamBackupReader:
@@ -95,13 +95,13 @@ class JetStreamDataSource(DataSource):
             check_schema(schema, self.schema())
             return stream_reader(JetStreamStreamReader(self._parsed))
         except ConfigError as error:
-            return Refusal(error)
+            return FailingStreamReader(error)
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> JetStreamBatchWriter:
         """The batch writer."""
         options = parse_sink_options(self.options).for_batch()
-        return JetStreamBatchWriter(options, _checked(options, schema, overwrite))
+        return JetStreamBatchWriter(options, _prepare_target(options, schema, overwrite))
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
@@ -109,12 +109,15 @@ class JetStreamDataSource(DataSource):
         options = parse_sink_options(self.options).for_streaming()
         # Spark asks again, in another process, for each batch and commit.
         pool.known.add(options.connection)
-        return JetStreamStreamWriter(options, _checked(options, schema, overwrite))
+        return JetStreamStreamWriter(options, _prepare_target(options, schema, overwrite))
 
 
-class Refusal(DataSourceStreamReader):
-    """In place of a reader. An error while the reader is made would end as an UnboundLocalError, in
-    PySpark's attempt to stop it."""
+class FailingStreamReader(DataSourceStreamReader):
+    """A reader whose calls raise an error.
+
+    An error while the real reader is created would end as an UnboundLocalError, in PySpark's
+    attempt to stop it.
+    """
 
     def __init__(self, error: ConfigError) -> None:
         self._error = error
@@ -126,18 +129,18 @@ class Refusal(DataSourceStreamReader):
     initialOffset = latestOffset = read = _refuse  # type: ignore[assignment]
 
 
-def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkTarget:
+def _prepare_target(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkTarget:
     if overwrite:
         raise ConfigError(
             "A stream can only be appended to: use mode('append') or outputMode('append'). Write "
             "rows that change later, such as totals, with foreachBatch and in it mode('append'). "
             "To replace the stream's content, purge it yourself."
         )
-    check_written(options, schema)
+    check_written_columns(options, schema)
     return prepare(options)
 
 
-def check_written(options: SinkOptions, schema: StructType) -> None:
+def check_written_columns(options: SinkOptions, schema: StructType) -> None:
     """Raise ConfigError for columns that are not those of messages, or of a bucket's entries."""
     if options.bucket is not None:
         check_bucket_columns(schema)
@@ -145,7 +148,11 @@ def check_written(options: SinkOptions, schema: StructType) -> None:
         msg_id = options.guarantee is Guarantee.EFFECTIVELY_ONCE
         if options.encoding is not None:
             rows = [pa.RecordBatch.from_pylist([], in_arrow(schema))]
-            batches = with_payloads(options.encoding, rows, subject=options.subject, msg_id=msg_id)
-            *left, _ = next(batches).schema.names
-            schema = StructType([one for one in schema if one.name in left]).add("data", "binary")
+            batches = encode_payloads(
+                options.encoding, rows, subject=options.subject, msg_id=msg_id
+            )
+            *remaining, _ = next(batches).schema.names
+            schema = StructType([field for field in schema if field.name in remaining]).add(
+                "data", "binary"
+            )
         check_columns(schema, subject=options.subject, msg_id=msg_id)

@@ -16,18 +16,18 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.nearest import instead
-from jetspark.spark.claims import SOLE_READER, other_readers
+from jetspark.spark.claims import SOLE_READER, other_readers_message
 from jetspark.spark.options import SourceOptions
 
-_NAMED = 20  # streams in a message
+_MAX_NAMES_IN_ERROR = 20
 
 
 def leaders(options: SourceOptions) -> Leaders:
-    """The streams' leaders, for questions from the driver."""
+    """The leaders of the streams, for requests of the driver."""
     return Leaders(options.connection, options.read_timeout, at_once_if_new=True)
 
 
-def created(connection: ConnectOptions, stream: str) -> str:
+def fetch_creation_time(connection: ConnectOptions, stream: str) -> str:
     """The stream's creation time, which identifies it; "" without one. Raises as `Leaders.call`."""
     try:
         return Leaders(connection, 5.0, at_once_if_new=True).call(
@@ -37,58 +37,63 @@ def created(connection: ConnectOptions, stream: str) -> str:
         return ""
 
 
-def streams_facts(
-    options: SourceOptions, *, running: bool = False, sure: bool = False
+def fetch_source_facts(
+    options: SourceOptions, *, running: bool = False, linearizable: bool = False
 ) -> dict[str, StreamFacts]:
     """The facts of the chosen streams, by name; for a `running` query, of those that still exist.
 
-    `sure`: from leaders that are proven to lead. Otherwise they may be slightly outdated, which is
-    enough where the next batch reads the rest. Raises StreamNotFoundError for a stream that the
-    options name; ConfigError for a pattern that matches nothing, for subjects that cannot occur,
-    and for retentions under which reading would remove messages; UnsupportedByServerError; and the
-    errors of `Leaders.call`.
+    `linearizable`: from leaders that are proven to lead. Otherwise they may be slightly outdated,
+    which is enough where the next batch reads the rest.
+
+    Raises StreamNotFoundError for a stream that the options name; ConfigError for a pattern that
+    matches nothing, for subjects that cannot occur, and for retentions under which reading would
+    remove messages; UnsupportedByServerError; and the errors of `Leaders.call`.
     """
     try:
-        return leaders(options).call(lambda api: _facts(options, api, running, sure))
+        return leaders(options).call(lambda api: _fetch_facts(options, api, running, linearizable))
     except ConfigError:
-        if sure:
+        if linearizable:
             raise
-        return streams_facts(options, running=running, sure=True)
+        return fetch_source_facts(options, running=running, linearizable=True)
 
 
-def _facts(
-    options: SourceOptions, api: StreamAPI, running: bool, sure: bool
+def _fetch_facts(
+    options: SourceOptions, api: StreamAPI, running: bool, linearizable: bool
 ) -> dict[str, StreamFacts]:
     names: Iterable[str] = options.streams
     if options.stream_pattern is not None:
-        every = sorted(api.all_stream_names() if sure else api.stream_names())
-        names = [name for name in every if re.fullmatch(options.stream_pattern, name)]
+        all_names = sorted(api.all_stream_names() if linearizable else api.stream_names())
+        names = [name for name in all_names if re.fullmatch(options.stream_pattern, name)]
         if not names and not running:
+            unnamed = len(all_names) - _MAX_NAMES_IN_ERROR
+            more = f" and {unnamed:,} more" if unnamed > 0 else ""
             raise ConfigError(
                 f"No stream matches streamPattern {options.stream_pattern!r}, a regular expression "
                 "for the whole name (M.*, not M*); there are "
-                f"{', '.join(every[:_NAMED]) or 'none'}"
-                f"{f' and {len(every) - _NAMED:,} more' if len(every) > _NAMED else ''}."
+                f"{', '.join(all_names[:_MAX_NAMES_IN_ERROR]) or 'none'}{more}."
             )
-    # A caller in doubt asks again with `sure`.
-    patience = 0.0 if running and not sure else NOT_FOUND_SECONDS
-    facts, missing = fetch_stream_facts(api, names, not_found_for=patience)
+    # A caller in doubt asks again with `linearizable`.
+    retry_seconds = 0.0 if running and not linearizable else NOT_FOUND_SECONDS
+    facts, missing = fetch_stream_facts(api, names, not_found_for=retry_seconds)
     must_exist = not running and options.stream_pattern is None
     for error in missing.values() if must_exist else ():
-        raise error if options.bucket is None else _no_bucket(options.bucket, api)
-    while sure:
+        raise error if options.bucket is None else _bucket_not_found(options.bucket, api)
+    while linearizable:
         try:
             facts = confirmed_facts(api, facts)
             break
         except StreamNotFoundError:
             # Deleted since; treated like those missing before.
-            facts, missing = fetch_stream_facts(api, facts, not_found_for=patience)
+            facts, missing = fetch_stream_facts(api, facts, not_found_for=retry_seconds)
             if must_exist or not missing:
                 raise
     if options.present_values:
-        facts = {name: replace(one, keeps_last_per_subject=True) for name, one in facts.items()}
-    for one in facts.values():
-        _check_stream(options, one, api)
+        facts = {
+            name: replace(stream_facts, keeps_last_per_subject=True)
+            for name, stream_facts in facts.items()
+        }
+    for stream_facts in facts.values():
+        _check_stream(options, stream_facts, api)
     if options.by_snapshot and not options.blocks_deletes and not api.link.info.at_least(2, 15):
         raise UnsupportedByServerError(
             "Option 'backfill' with the value 'snapshot' (older servers refuse deletes meanwhile; "
@@ -101,15 +106,15 @@ def _facts(
     return facts
 
 
-def _no_bucket(bucket: str, api: StreamAPI) -> ConfigError:
+def _bucket_not_found(bucket: str, api: StreamAPI) -> ConfigError:
     buckets = [
         name.removeprefix(STREAM_PREFIX)
         for name in api.stream_names()
         if name.startswith(STREAM_PREFIX)
     ]
-    without = bucket.removeprefix(STREAM_PREFIX)
-    said = without if without in buckets else bucket
-    return ConfigError(f"Bucket {bucket!r} not found{instead(said, buckets)}")
+    name = bucket.removeprefix(STREAM_PREFIX)
+    asked_name = name if name in buckets else bucket
+    return ConfigError(f"Bucket {bucket!r} not found{instead(asked_name, buckets)}")
 
 
 def check_subjects(
@@ -134,15 +139,15 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
             f"Bucket {options.bucket!r} is a mirror, whose keys cannot be chosen by the server: "
             "read it without 'keys', or its origin."
         )
-    for option, asked, needed in (
+    for option, is_set, required_retention in (
         ("soleReader", options.sole_reader, "workqueue"),
         ("interestConsumer", options.interest_consumer is not None, "interest"),
     ):
-        if asked and retention != needed:
+        if is_set and retention != required_retention:
             keeps = " and keeps what is read" if retention == "limits" else ""
             raise ConfigError(
-                f"Option {option!r} is for streams with retention {needed!r}; {name!r} has "
-                f"{retention!r}{keeps}."
+                f"Option {option!r} is for streams with retention {required_retention!r}; "
+                f"{name!r} has {retention!r}{keeps}."
             )
     if retention == "interest" and options.interest_consumer is None:
         raise ConfigError(
@@ -165,7 +170,7 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
     if options.sole_reader and (
         facts.consumers > 1 or (facts.consumers and api.consumer(name, SOLE_READER) is None)
     ):
-        raise ConfigError(other_readers(name))
+        raise ConfigError(other_readers_message(name))
     if not facts.allows_direct:
         raise ConfigError(f"Stream {name!r} is read by direct gets here: set its allow_direct.")
     if facts.longest_inactive is not None:

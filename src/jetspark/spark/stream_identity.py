@@ -30,46 +30,56 @@ ORDER_BY_TIME = (
 )
 
 
-def goes_on(options: SourceOptions, facts: StreamFacts, last: LastMessage) -> bool:
-    """Whether a stream's sequences go on after a message, whose time counts in microseconds, as
-    those of a restored stream do. Raises the errors of `Leaders.call`."""
-    now = (
+def sequences_continue(options: SourceOptions, facts: StreamFacts, last: LastMessage) -> bool:
+    """Whether the stream still has this message, or continues its sequences as a restored one does.
+
+    The times are compared in microseconds, since tables keep no more. Raises the errors of
+    `Leaders.call`.
+    """
+    time = (
         leaders(options)
         .call(lambda api: fetch_message_times(api, {facts.name: last.seq}))
         .get(facts.name)
     )
-    if facts.first_seq > last.seq or now is not None:
-        return now is None or now // 1000 == last.ns // 1000
+    if facts.first_seq > last.seq or time is not None:
+        return time is None or time // 1000 == last.ns // 1000
     return facts.last_seq >= last.seq and bool(facts.is_mirror or facts.another_than("").restored)
 
 
-def check_go_on(
+def check_sequences_continue(
     options: SourceOptions, facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]
 ) -> None:
-    """Raise StreamRecreatedError for a stream whose sequences begin anew, and as `goes_on`."""
-    for name, one in offsets.items():
-        now, last = facts.get(name), one.last or LastMessage(one.known, 0)
-        if now and now.created != one.created and not goes_on(options, now, last):
-            raise now.another_than(one.created, ORDER_BY_TIME)
+    """Raise StreamRecreatedError for a stream whose sequences begin anew.
+
+    Also raises the errors of `sequences_continue`.
+    """
+    for name, offset in offsets.items():
+        stream, last = facts.get(name), offset.last or LastMessage(offset.last_known, 0)
+        if (
+            stream
+            and stream.created != offset.created
+            and not sequences_continue(options, stream, last)
+        ):
+            raise stream.another_than(offset.created, ORDER_BY_TIME)
 
 
-def copies_found(
+def find_older_copies(
     api: StreamAPI, offsets: Mapping[str, StreamOffset], advice: str
 ) -> list[DataLossError]:
-    """An error for each stream that is a copy now; one request for each stream.
+    """Return an error for each stream that was replaced by an older copy, by one request a stream.
 
     `advice` ends the messages. Raises the errors of `fetch_message_times`.
     """
     last = {name: offset.last for name, offset in offsets.items() if offset.last is not None}
-    found = fetch_message_times(api, {name: one.seq for name, one in last.items()})
+    times = fetch_message_times(api, {name: message.seq for name, message in last.items()})
     return [
-        _error(name, offsets[name].next, last[name], ns, advice)
-        for name, ns in found.items()
-        if ns != last[name].ns and _is_same(api, name, offsets[name].created)
+        _older_copy_error(name, offsets[name].next, last[name], ns, advice)
+        for name, ns in times.items()
+        if ns != last[name].ns and _has_creation_time(api, name, offsets[name].created)
     ]
 
 
-def _is_same(api: StreamAPI, name: str, created: str) -> bool:
+def _has_creation_time(api: StreamAPI, name: str, created: str) -> bool:
     """Whether the stream was not recreated, which planning and readers detect."""
     try:
         return api.stream(name).created == created
@@ -77,9 +87,11 @@ def _is_same(api: StreamAPI, name: str, created: str) -> bool:
         return False
 
 
-def _error(name: str, begin: int, last: LastMessage, now: int, advice: str) -> DataLossError:
+def _older_copy_error(
+    name: str, next_sequence: int, last: LastMessage, time: int, advice: str
+) -> DataLossError:
     sentence = (
-        f"{last.replaced(name, now)}, so messages before sequence {begin} may never have been "
-        f"read. {advice}"
+        f"{last.replaced(name, time)}, so messages before sequence {next_sequence} may never "
+        f"have been read. {advice}"
     )
     return DataLossError(name, last.seq, last.seq, sentence.strip())

@@ -30,13 +30,18 @@ from jetspark.bulk.stream_facts import StreamFacts, Witness
 from jetspark.spark import interest_consumer, planning
 from jetspark.spark.claims import Claims
 from jetspark.spark.failures import without_traceback
-from jetspark.spark.offsets import StreamOffset, from_json, to_json, token_of
+from jetspark.spark.offsets import StreamOffset, from_json, query_token, to_json
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.partitions import RangePartition, backfilled, plan, read_partition
-from jetspark.spark.positions import begin, ends
+from jetspark.spark.partitions import (
+    RangePartition,
+    choose_snapshot,
+    plan_partitions,
+    read_partition,
+)
+from jetspark.spark.positions import resolve_ends, resolve_start
 from jetspark.spark.progress_consumer import ProgressConsumer
-from jetspark.spark.source_streams import check_subjects, leaders, streams_facts
-from jetspark.spark.stream_identity import check_go_on, copies_found
+from jetspark.spark.source_streams import check_subjects, fetch_source_facts, leaders
+from jetspark.spark.stream_identity import check_sequences_continue, find_older_copies
 from jetspark.spark.versions import limits
 
 logger = logging.getLogger("jetspark.spark")
@@ -44,7 +49,7 @@ logger = logging.getLogger("jetspark.spark")
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Without Python's cyclic garbage collector, for a block or as a decorator.
+    """Pause Python's cyclic garbage collector, for a block or as a decorator.
 
     Planning thousands of streams makes thousands of small objects, which live to its end and have
     no cycles. The collector would walk over all of them again and again: with 10,000 streams a
@@ -59,7 +64,7 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-_BEGIN_ANEW = (
+_START_OVER_ADVICE = (
     "This query would remove what came since then unread: begin a new one, with a new checkpoint; "
     "if the stream has the query's claim, delete that first (nats consumer rm)."
 )
@@ -68,20 +73,21 @@ _BEGIN_ANEW = (
 class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
     """Micro-batches of explicit sequence ranges.
 
-    On the driver it raises the errors of `streams_facts`, `begin` and `Claims`; ConfigError for
-    another query's offset; DataLossError, StreamRecreatedError and StreamNotFoundError for losses.
+    On the driver it raises the errors of `fetch_source_facts`, `resolve_start` and `Claims`;
+    ConfigError for another query's offset; DataLossError, StreamRecreatedError and
+    StreamNotFoundError for losses.
     """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_streaming()
         pool.known.add(self._options.connection)
-        self._initial: dict[str, StreamOffset] | None = None
+        self._initial_offsets: dict[str, StreamOffset] | None = None
         self._targets: dict[str, int] | None = None
-        self._asked: dict[str, StreamFacts] | None = None
+        self._trigger_facts: dict[str, StreamFacts] | None = None
         self._last_batch = -math.inf
         self._subjects_checked = False
         self._logged_losses: dict[str, str] = {}
-        self._compared_on: str | None = None
+        self._checked_server_id: str | None = None
         name = options.progress_consumer
         self._progress_consumer = None if name is None else ProgressConsumer(options, name)
 
@@ -89,18 +95,18 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
 
     @without_traceback
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins; the same if Spark asks twice before the first batch."""
-        if self._initial is None:
+        """The start of a new query; stays the same if Spark asks twice before the first batch."""
+        if self._initial_offsets is None:
             options = self._options
-            offsets = begin(options, streams_facts(options, sure=True))
+            offsets = resolve_start(options, fetch_source_facts(options, linearizable=True))
             self._subjects_checked = True
             if (name := options.interest_consumer) is not None:
-                made: set[str] = set()
+                created: set[str] = set()
                 offsets = leaders(options).call(
-                    lambda api: interest_consumer.begin(api, name, offsets, made)
+                    lambda api: interest_consumer.start_at_consumers(api, name, offsets, created)
                 )
-            self._initial = offsets
-        return to_json(self._initial)
+            self._initial_offsets = offsets
+        return to_json(self._initial_offsets)
 
     def getDefaultReadLimit(self) -> limits.ReadLimit:
         """One limit of the options, since Spark takes only one; `latestOffset` applies them all."""
@@ -117,8 +123,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
     @gc_paused()
     def prepareForTriggerAvailableNow(self) -> None:
         """Determine where this run ends."""
-        facts = streams_facts(self._options, running=True, sure=True)
-        self._targets = ends(self._options, facts)
+        facts = fetch_source_facts(self._options, running=True, linearizable=True)
+        self._targets = resolve_ends(self._options, facts)
 
     @without_traceback
     @gc_paused()
@@ -136,21 +142,21 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         # Trigger.Once reads everything, regardless of the options.
         limited = not isinstance(limit, limits.ReadAllAvailable)
         waits = time.monotonic() - self._last_batch < options.max_trigger_delay
-        facts = streams_facts(options, running=True)
-        if planning.in_doubt(facts, offsets):
-            facts = streams_facts(options, running=True, sure=True)
+        facts = fetch_source_facts(options, running=True)
+        if planning.may_be_outdated(facts, offsets):
+            facts = fetch_source_facts(options, running=True, linearizable=True)
         if options.present_values:
             advice = "Its revisions begin anew: begin a new table, with a new checkpoint."
-            planning.check_same(facts, offsets, advice)
+            planning.check_not_recreated(facts, offsets, advice)
         if options.orders_by_seq:
-            check_go_on(options, facts, offsets)
+            check_sequences_continue(options, facts, offsets)
         if options.removes:
-            planning.check_not_older(facts, offsets, _BEGIN_ANEW)
-        self._check_copies(offsets, next((one.asked for one in facts.values()), None))
-        token = token_of(start) if options.removes else None
-        facts = self._held(facts, offsets, token)
-        self._asked = facts
-        ends = planning.next_offsets(
+            planning.check_not_shorter(facts, offsets, _START_OVER_ADVICE)
+        self._check_copies(offsets, next((stream.asked for stream in facts.values()), None))
+        token = query_token(start) if options.removes else None
+        facts = self._ensure_messages_kept(facts, offsets, token)
+        self._trigger_facts = facts
+        ends = planning.plan_next_offsets(
             facts,
             offsets,
             max_offsets=options.max_offsets_per_trigger if limited else None,
@@ -169,14 +175,14 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         if self._progress_consumer is not None:
             # Spark asks for the next batch when everything before `start` is done.
             self._progress_consumer.show(
-                {name: one for name, one in offsets.items() if name in facts}
+                {name: stream for name, stream in offsets.items() if name in facts}
             )
         if options.removes and token is None:
             token = secrets.token_hex(8)
         elif ends == offsets:
             return start
         self._last_batch = time.monotonic()
-        return to_json(ends | self._with_witnesses(ends, offsets, facts), token)
+        return to_json(ends | self._add_witnesses(ends, offsets, facts), token)
 
     @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -185,39 +191,44 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         From this trigger's `latestOffset`, which Spark calls just before, so that the streams are
         asked once per trigger.
         """
-        asked, self._asked = self._asked, None
-        if asked is None:
-            asked = streams_facts(self._options, running=True)
-        tails = {name: (one.created, tail(one)) for name, one in asked.items()}
-        return to_json({name: StreamOffset(made, at, at) for name, (made, at) in tails.items()})
+        facts, self._trigger_facts = self._trigger_facts, None
+        if facts is None:
+            facts = fetch_source_facts(self._options, running=True)
+        tails = {name: (stream.created, tail(stream)) for name, stream in facts.items()}
+        return to_json(
+            {
+                name: StreamOffset(created, sequence, sequence)
+                for name, (created, sequence) in tails.items()
+            }
+        )
 
     @without_traceback
     @gc_paused()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """The same partitions for the same offsets, however often Spark asks."""
+        """The partitions between two offsets: always the same ones, however often Spark asks."""
         options = self._options
         offsets, ends = self._offsets(start), self._offsets(end)
-        if self._compared_on is None:  # a batch planned by an earlier process
+        if self._checked_server_id is None:  # a batch planned by an earlier process
             self._check_copies(ends, None)
-        token, logged = token_of(end), token_of(start)
+        token, logged = query_token(end), query_token(start)
         if options.removes or token is not None:  # the options may have changed
-            facts = streams_facts(options, running=True)
+            facts = fetch_source_facts(options, running=True)
         if options.removes:
             leaders(options).call(
-                lambda api: Claims(api, options, token).make(facts, offsets, ends, logged)
+                lambda api: Claims(api, options, token).create(facts, offsets, ends, logged)
             )
-        ranges = planning.batch_ranges(offsets, ends, options.subjects)
+        ranges = planning.plan_ranges(offsets, ends, options.subjects)
         if options.by_snapshot:
             # A stream's first batch is its backlog. The rows of a range are the same either way.
             ranges = [
-                backfilled(options, one)
-                if one.stream not in offsets or offsets[one.stream].initial
-                else one
-                for one in ranges
+                choose_snapshot(options, sequence_range)
+                if sequence_range.stream not in offsets or offsets[sequence_range.stream].initial
+                else sequence_range
+                for sequence_range in ranges
             ]
         if options.present_values:
-            ranges = [replace(one, last_values=True) for one in ranges]
-        return plan(options, ranges)
+            ranges = [replace(sequence_range, last_values=True) for sequence_range in ranges]
+        return plan_partitions(options, ranges)
 
     @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
@@ -225,8 +236,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         options = self._options
         if not options.removes:
             return
-        offsets, token = from_json(end), token_of(end)
-        facts = streams_facts(options, running=True, sure=True)
+        offsets, token = from_json(end), query_token(end)
+        facts = fetch_source_facts(options, running=True, linearizable=True)
 
         def remove(api: StreamAPI) -> None:
             for name, offset in offsets.items():
@@ -238,7 +249,9 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
                 if options.interest_consumer is None:
                     api.purge(name, offset.next, options.subjects)
                 else:
-                    interest_consumer.release(api, name, options.interest_consumer, offset.next)
+                    interest_consumer.release_messages(
+                        api, name, options.interest_consumer, offset.next
+                    )
 
         leaders(options).call(remove)
 
@@ -253,60 +266,63 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
 
     # -- streams ---------------------------------------------------------------------------
 
-    def _held(
+    def _ensure_messages_kept(
         self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset], token: str | None
     ) -> dict[str, StreamFacts]:
-        """The facts, once nobody else removes messages, and the streams keep the unread ones."""
-        options, made = self._options, set[str]()
+        """Ensure that only this query removes messages, and that the streams keep unread ones.
+
+        Returns the facts, fetched again if a consumer had to be created.
+        """
+        options, created = self._options, set[str]()
         if not options.removes:
             return facts
         name, strict = options.interest_consumer, options.fail_on_data_loss
 
-        def look(api: StreamAPI) -> None:
+        def check(api: StreamAPI) -> None:
             Claims(api, options, token).check(facts, offsets)
             if name is not None:
-                interest_consumer.hold(
-                    api, name, facts, offsets, fail_on_data_loss=strict, made=made
+                interest_consumer.ensure_consumers(
+                    api, name, facts, offsets, fail_on_data_loss=strict, created=created
                 )
 
-        leaders(options).call(look)
-        return streams_facts(options, running=True) if made else facts
+        leaders(options).call(check)
+        return fetch_source_facts(options, running=True) if created else facts
 
-    def _check_copies(self, offsets: dict[str, StreamOffset], asked: str | None) -> None:
+    def _check_copies(self, offsets: dict[str, StreamOffset], server_id: str | None) -> None:
         """Raise DataLossError if a stream was replaced by another copy of itself, or log it.
 
-        Checked once in a process, and again after each start of the server, whose ID is `asked`;
-        None: unknown.
+        Checked once in a process, and again after each start of the server. `server_id`: the
+        server's ID, None if it is unknown.
         """
-        if asked is not None and asked == self._compared_on:
+        if server_id is not None and server_id == self._checked_server_id:
             return
         options = self._options
         strict = options.fail_on_data_loss or options.removes
         advice = "Set failOnDataLoss to false to go on without them." if strict else ""
         if options.removes:
-            advice = _BEGIN_ANEW
-        server, found = "", list[errors.DataLossError]()
-        if any(one.last is not None for one in offsets.values()):
+            advice = _START_OVER_ADVICE
+        server, losses = "", list[errors.DataLossError]()
+        if any(offset.last is not None for offset in offsets.values()):
             try:
-                server, found = leaders(options).call(
-                    lambda api: (api.link.info.server_id, copies_found(api, offsets, advice))
+                server, losses = leaders(options).call(
+                    lambda api: (api.link.info.server_id, find_older_copies(api, offsets, advice))
                 )
             except errors.PermissionsError as error:
                 logger.info("Whether a stream was replaced by a copy is not known: %s", error)
-        for loss in found:
+        for loss in losses:
             if strict:
                 raise loss
             report_loss(logger, str(loss), Loss(loss.stream, str(loss)))
-        self._compared_on = asked or server
+        self._checked_server_id = server_id or server
 
-    def _with_witnesses(
+    def _add_witnesses(
         self,
         ends: dict[str, StreamOffset],
         offsets: dict[str, StreamOffset],
         facts: dict[str, StreamFacts],
     ) -> dict[str, StreamOffset]:
-        """The new ends, with witnesses in streams where newer messages replace older ones."""
-        wanted = {
+        """The ends with a witness, in streams where newer messages replace older ones."""
+        sequences = {
             name: min(end.next, facts[name].last_seq)
             for name, end in ends.items()
             if end != offsets.get(name)
@@ -314,23 +330,23 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             and facts[name].keeps_last_per_subject
             and facts[name].messages
         }
-        if not wanted or self._options.present_values:
+        if not sequences or self._options.present_values:
             return {}
-        chosen = (self._options.subjects or (">",))[0]
+        subject = (self._options.subjects or (">",))[0]
 
-        def question(api: StreamAPI) -> dict[str, StreamOffset]:
-            found = {
-                name: api.message(name, seq=sequence, next_by_subj=chosen)
-                for name, sequence in wanted.items()
+        def fetch(api: StreamAPI) -> dict[str, StreamOffset]:
+            messages = {
+                name: api.message(name, seq=sequence, next_by_subj=subject)
+                for name, sequence in sequences.items()
             }
             return {
-                name: replace(ends[name], witness=Witness(one.seq, one.subject))
-                for name, one in found.items()
-                if one is not None
+                name: replace(ends[name], witness=Witness(message.seq, message.subject))
+                for name, message in messages.items()
+                if message is not None
             }
 
         try:
-            return leaders(self._options).call(question)
+            return leaders(self._options).call(fetch)
         except (errors.PermissionsError, errors.StreamNotFoundError) as error:
             logger.info("What a purge removes may not be noticed: %s", error)
             return {}
@@ -340,7 +356,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         losses = {
             name: loss
             for name, offset in offsets.items()
-            if (loss := planning.loss(name, facts.get(name), offset))
+            if (loss := planning.describe_loss(name, facts.get(name), offset))
         }
         for name, loss in losses.items():
             if self._logged_losses.get(name) != loss.key:
@@ -349,11 +365,11 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
 
     def _offsets(self, document: dict[str, Any]) -> dict[str, StreamOffset]:
         offsets = from_json(document)
-        wanted = set(self._options.streams)
-        if wanted and offsets.keys() != wanted:
+        streams = set(self._options.streams)
+        if streams and offsets.keys() != streams:
             raise errors.ConfigError(
                 f"The checkpoint belongs to a query on {', '.join(offsets)}, not on "
-                f"{', '.join(sorted(wanted))}: use another checkpoint (the option "
+                f"{', '.join(sorted(streams))}: use another checkpoint (the option "
                 "checkpointLocation; in the file of a pipeline, the key checkpoint)."
             )
         return offsets

@@ -30,24 +30,24 @@ from jetspark.bulk.ledger import Ledger, TaskOutput
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import APIError, BadHeaderError, ConfigError
 from jetspark.retries import is_transient
-from jetspark.spark.row_encoders import EntryEncoder, RowEncoder, with_payloads
+from jetspark.spark.row_encoders import EntryEncoder, RowEncoder, encode_payloads
 from jetspark.spark.sink_options import Guarantee, SinkOptions, SinkTarget
-from jetspark.spark.sink_tasks import all_answers, needed_query_id, query_id
+from jetspark.spark.sink_tasks import collect_task_messages, query_id, require_query_id
 from jetspark.spark.versions import DataSourceStreamArrowWriter
 
 
 @dataclass
-class Written(WriterCommitMessage):
-    """A task's commit message: the writer, and the piece to be committed."""
+class WriteReport(WriterCommitMessage):
+    """A task's commit message: the writer, and what it published or staged."""
 
     writer: str
-    piece: TaskOutput
-    refused: ConfigError | BadHeaderError | APIError | None = None
+    output: TaskOutput
+    error: ConfigError | BadHeaderError | APIError | None = None
     """Why a row cannot be stored. If the task raised it, Spark would run it again, and each time
     store the rows before this one again."""
 
 
-class _Sink:
+class _StreamWriter:
     """The common part of both writers.
 
     Tasks raise the errors of `StreamPublisher.send` or `stage`, except those that a rerun cannot
@@ -59,13 +59,13 @@ class _Sink:
         self._options = options
         self._target = target
 
-    def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Written:
+    def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> WriteReport:
         try:
-            return Written(writer, self._stored(writer, batches))
+            return WriteReport(writer, self._stored(writer, batches))
         except (ConfigError, BadHeaderError, APIError) as error:
             if is_transient(error):
                 raise
-            return Written(writer, TaskOutput(), error)
+            return WriteReport(writer, TaskOutput(), error)
 
     def _stored(self, writer: str, batches: Iterator[pa.RecordBatch]) -> TaskOutput:
         options = self._options
@@ -88,17 +88,17 @@ class _Sink:
     def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         options, target = self._options, self._target
         if options.bucket is not None:
-            return EntryEncoder(options.bucket, largest=target.largest).messages(batches)
+            return EntryEncoder(options.bucket, max_bytes=target.largest).messages(batches)
         exactly = options.guarantee is Guarantee.EXACTLY_ONCE
         encoding = options.encoding
         if encoding is not None:
             msg_id = options.guarantee is Guarantee.EFFECTIVELY_ONCE
-            batches = with_payloads(encoding, batches, subject=options.subject, msg_id=msg_id)
+            batches = encode_payloads(encoding, batches, subject=options.subject, msg_id=msg_id)
         return RowEncoder(
             options.stream,
             target.subjects,
             subject=options.subject,
-            largest=target.largest_staged if exactly else target.largest,
+            max_bytes=target.largest_staged if exactly else target.largest,
             headers=() if encoding is None else encoding.around[1],
         ).messages(batches)
 
@@ -109,12 +109,12 @@ class _Sink:
         self, messages: list[WriterCommitMessage | None], batch: int, name: str | None = None
     ) -> None:
         options = self._options
-        for one in messages:
-            if isinstance(one, Written) and one.refused is not None:
-                raise one.refused
+        for message in messages:
+            if isinstance(message, WriteReport) and message.error is not None:
+                raise message.error
         if options.guarantee is not Guarantee.EXACTLY_ONCE:
             return
-        written = all_answers(messages, Written)
+        written = collect_task_messages(messages, WriteReport)
         ExactlyOnceWriter(
             options.connection,
             options.stream,
@@ -123,14 +123,17 @@ class _Sink:
             keep_markers=self._target.keeps_markers,
             timeout=options.publish_timeout,
         ).commit(
-            batch, [one.piece for one in written], lanes=options.lanes, adopt=options.adopt_ledger
+            batch,
+            [message.output for message in written],
+            lanes=options.lanes,
+            adopt=options.adopt_ledger,
         )
 
 
-class JetStreamBatchWriter(_Sink, DataSourceArrowWriter):
+class JetStreamBatchWriter(_StreamWriter, DataSourceArrowWriter):
     """df.write; the batch of a transaction has number 0."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
         """Runs on an executor."""
         return self._write(self._options.transaction_id or "", iterator)
 
@@ -139,13 +142,13 @@ class JetStreamBatchWriter(_Sink, DataSourceArrowWriter):
         self._commit(messages, 0)
 
 
-class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
+class JetStreamStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
     """df.writeStream; the writer's id is the query's, which the checkpoint keeps."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
         """Runs on an executor."""
         exactly = self._options.guarantee is Guarantee.EXACTLY_ONCE
-        return self._write(needed_query_id() if exactly else query_id() or "", iterator)
+        return self._write(require_query_id() if exactly else query_id() or "", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Runs on the driver when all tasks are done, and again after a failure."""

@@ -27,7 +27,7 @@ from jetspark.bulk.retry import Retry
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.json_payloads import with_json_options
-from jetspark.spark.lag import WRITTEN
+from jetspark.spark.lag import WRITTEN_METRIC
 from jetspark.spark.lakehouse.options import (
     TASK_ROWS,
     TASK_SECRET,
@@ -41,7 +41,7 @@ from jetspark.spark.lakehouse.task_files import TaskFiles
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.partitions import RangePartition, read_partition
 from jetspark.spark.rows_in_progress import reporting
-from jetspark.spark.sequence_order import ordered_tables
+from jetspark.spark.sequence_order import tables_ordered_by_seq
 from jetspark.spark.sink_tasks import query_id
 from jetspark.spark.source import JetStreamDataSource
 from jetspark.spark.stream_reader import JetStreamStreamReader
@@ -81,7 +81,7 @@ def flow_into(
     `options`: of format jetstream; `table`, `sink`: options of the table, parsed and as given, with
     the query's checkpoint; `spec`: the rows of the table. Raises ConfigError, and Spark's errors.
     """
-    if ordered_tables(table):
+    if tables_ordered_by_seq(table):
         options = {**options, "ordersBySeq": "true"}
     source = parse_options(options)
     spec = spec.for_table(table, source)
@@ -93,7 +93,7 @@ def flow_into(
     into = {f"{_SINK}{name}": value for name, value in {**sink, **secrets}.items()}
     into |= {f"{_PREFIX}format": table.format, f"{_PREFIX}rows": spec.dump()}
     reports = spark.readStream.format(FORMAT).options(**options, **into).load()
-    return Flow(reports.observe(WRITTEN, *observed_figures()), secrets)
+    return Flow(reports.observe(WRITTEN_METRIC, *observed_figures()), secrets)
 
 
 def _with_fixed_schema(

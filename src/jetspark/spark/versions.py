@@ -1,4 +1,4 @@
-"""What PySpark 4.0 and 4.1 lack of later data source APIs. Nothing else asks for Spark's version.
+"""Data source APIs that PySpark 4.0 and 4.1 lack. Nothing else asks for Spark's version.
 
 Before 4.2 Spark tells a source neither where the query is nor how much a batch may have, and its
 `Trigger.AvailableNow` is one batch for a source in Python. `StreamReader` gives such a Spark the
@@ -42,7 +42,7 @@ else:
         HAS_LIMITS = False
 
         class _Unknown:
-            """In place of a class that Spark does not look for."""
+            """Stands for a class that this Spark does not look for."""
 
             def __init__(self, *_: object) -> None: ...
 

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 def warm_up(session: SparkSession) -> None:
     """Start it without waiting for its end."""
-    threading.Thread(target=_do_nothing, args=(session,), name="warm-up", daemon=True).start()
+    threading.Thread(target=_run_empty_job, args=(session,), name="warm-up", daemon=True).start()
 
 
-def _do_nothing(session: SparkSession) -> None:
+def _run_empty_job(session: SparkSession) -> None:
     with suppress(Exception):  # the session has already ended
         rows = session.range(0, 2, 1, 2).selectExpr("from_json(concat('{}', id), 'id INT') AS one")
-        rows = rows.mapInArrow(_the_same, rows.schema)
+        rows = rows.mapInArrow(_pass_on, rows.schema)
         rows.write.format("noop").mode("overwrite").save()
 
 
-def _the_same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches

@@ -30,7 +30,7 @@ import pyspark
 
 from jetspark.errors import ConfigError, SparkUnavailableError
 from jetspark.own_python import SAFE_PATH, module_command
-from jetspark.spark.java import find_java, version_text
+from jetspark.spark.java import find_java, read_version_text
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -38,11 +38,11 @@ VARIABLE = "JETSPARK_CLASS_ARCHIVES"
 """The environment variable with the folder of the archives. "off": no archives. "": as if it were
 not set."""
 
-_KEPT = 4
-_SIZE = 200_000_000
+_MAX_ARCHIVES = 4
+_ARCHIVE_BYTES = 200_000_000
 """About what an archive needs, in bytes."""
-_MAKING_SECONDS = 600.0
-_AFTER_FAILURE_SECONDS = 86_400.0
+_CREATION_TIMEOUT_SECONDS = 600.0
+_RETRY_AFTER_FAILURE_SECONDS = 86_400.0
 _BLOCK = 1 << 20
 
 
@@ -70,7 +70,7 @@ class ClassArchive:
         """Whether it exists, is unchanged, and could only be written by this user."""
         try:
             about = self.file.stat()
-            if not (_mine_alone(about) and _mine_alone(self._folder.stat())):
+            if not (_only_this_user_writes(about) and _only_this_user_writes(self._folder.stat())):
                 return False
             checksum = self._checksum.read_text()
             version = (checksum, about.st_ino, about.st_size, about.st_mtime_ns)
@@ -89,17 +89,17 @@ class ClassArchive:
         """
         if self.sound():  # others may be made for minutes
             return
-        with _lock(self._folder, _MAKING_SECONDS) as is_held:
+        with _lock(self._folder, _CREATION_TIMEOUT_SECONDS) as is_held:
             if not is_held:
                 raise SparkUnavailableError("another process makes the archive, and is not done.")
             if self.sound():
                 return
             self._failed.unlink(missing_ok=True)
-            if lacking := self._lacking_room():  # not for a day: there may be room any time
-                raise SparkUnavailableError(lacking)
+            if problem := self._lacking_room():  # not for a day: there may be room any time
+                raise SparkUnavailableError(problem)
             unfinished = self.file.with_suffix(".unfinished")
             try:
-                if reason := _train(unfinished):
+                if reason := _run_training(unfinished):
                     self._failed.write_text(reason)
                     logger.debug("No class archive: %s", reason)
                     raise SparkUnavailableError(reason.strip().rpartition("\n")[2])
@@ -140,26 +140,26 @@ class ClassArchive:
             free = shutil.disk_usage(self._folder).free
         except OSError:
             return ""
-        if free >= _SIZE:
+        if free >= _ARCHIVE_BYTES:
             return ""
         return (
             f"the disk of {self._folder} has {free // 10**6} MB free, and an archive needs about "
-            f"{_SIZE // 10**6}: free some, or set {VARIABLE} to a folder on another disk."
+            f"{_ARCHIVE_BYTES // 10**6}: free some, or set {VARIABLE} to a folder on another disk."
         )
 
     def _failed_lately(self) -> bool:
         try:
-            return time.time() - self._failed.stat().st_mtime < _AFTER_FAILURE_SECONDS
+            return time.time() - self._failed.stat().st_mtime < _RETRY_AFTER_FAILURE_SECONDS
         except OSError:
             return False
 
     def _remove_others(self) -> None:
         """Keep the archives of other Sparks, Javas and environments that were used last, and
         nothing of makers that were killed."""
-        used = sorted(self._folder.glob("*.crc32"), key=lambda file: -file.stat().st_mtime)
-        kept = {checksum.stem for checksum in used[:_KEPT]}
+        by_last_use = sorted(self._folder.glob("*.crc32"), key=lambda file: -file.stat().st_mtime)
+        names = {checksum.stem for checksum in by_last_use[:_MAX_ARCHIVES]}
         for file in self._folder.glob("spark-*.*"):
-            if file.stem not in kept or file.suffix not in (".jsa", ".crc32"):
+            if file.stem not in names or file.suffix not in (".jsa", ".crc32"):
                 _remove(file)
 
 
@@ -173,7 +173,7 @@ def class_archive() -> ClassArchive | None:
     if folder is None or configuration_folder() is not None:
         return None
     java = find_java()
-    return _archive_for(folder, java, version_text(java))
+    return _archive_for(folder, java, read_version_text(java))
 
 
 @cache
@@ -256,7 +256,7 @@ def _fingerprint(java: Path, java_version: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _mine_alone(status: os.stat_result) -> bool:
+def _only_this_user_writes(status: os.stat_result) -> bool:
     return status.st_uid in (0, os.getuid()) and not status.st_mode & 0o022
 
 
@@ -290,7 +290,7 @@ def _lock(folder: Path, seconds: float) -> Iterator[bool]:
         yield True
 
 
-def _train(file: Path) -> str:
+def _run_training(file: Path) -> str:
     """Run a typical job to create the archive; returns why it failed, or ""."""
     with TemporaryFile() as log:
         with (
@@ -303,7 +303,7 @@ def _train(file: Path) -> str:
             ) as training,
             suppress(subprocess.TimeoutExpired),
         ):
-            training.wait(_MAKING_SECONDS)
+            training.wait(_CREATION_TIMEOUT_SECONDS)
         if training.returncode == 0 and file.exists():
             return ""
         log.seek(0)

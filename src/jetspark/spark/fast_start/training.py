@@ -89,8 +89,8 @@ def end_with_parent(file: Path, folder: Path) -> None:
     A JVM that sees its Python end would still write it.
     """
     os.read(0, 1)  # not sys.stdin: its lock would stop an orderly end
-    if jvm.started is not None:
-        jvm.kill(jvm.started)
+    if jvm.last_jvm is not None:
+        jvm.kill_jvm(jvm.last_jvm)
     file.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)

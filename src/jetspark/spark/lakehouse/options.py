@@ -33,7 +33,7 @@ from jetspark.spark.lakehouse.dead_letter_sink import (
     STREAM_PREFIX,
     DeadLetterSink,
 )
-from jetspark.spark.local_folders import place
+from jetspark.spark.local_folders import canonical_path
 from jetspark.spark.versions import in_arrow
 
 PREFIX = "jetspark-"
@@ -171,7 +171,7 @@ class LakehouseOptions:
         """
         if self.writer_name is not None or self.checkpoint is None:
             return self.writer_name
-        return f"the query with the checkpoint {place(self.checkpoint)}"
+        return f"the query with the checkpoint {canonical_path(self.checkpoint)}"
 
     @property
     def partitions(self) -> tuple[PartitionBy, ...]:

@@ -17,7 +17,12 @@ from jetspark.lakehouse.table import Table
 from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
 from jetspark.spark.lakehouse.ledger import TableLedger
 from jetspark.spark.lakehouse.options import LakehouseOptions
-from jetspark.spark.local_folders import check_way, held_in, local_path, place
+from jetspark.spark.local_folders import (
+    canonical_path,
+    check_writable,
+    enclosing_table_or_checkpoint,
+    local_path,
+)
 
 
 def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = False) -> None:
@@ -35,17 +40,22 @@ def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = F
         return
     folder = options.name.path if options.route is None else None
     if folder is not None:
-        check_way("table", folder)
-    check_way("checkpoint", checkpoint)
+        check_writable("table", folder)
+    check_writable("checkpoint", checkpoint)
     if options.route is not None:  # it is known only to the rows which tables there are
         here = local_path(checkpoint)
         state = CheckpointState() if here is None else read_checkpoint(here)
         _check_place(state, checkpoint, None)
-        state.check_whole(checkpoint, "or begin anew, with other tables and another checkpoint")
+        state.check_complete(checkpoint, "or begin anew, with other tables and another checkpoint")
         return
     table = find_table(options.format, options.name)
     local = folder is not None and local_path(folder) is not None
-    if table is None and folder is not None and local and (within := held_in(folder)) is not None:
+    if (
+        table is None
+        and folder is not None
+        and local
+        and (within := enclosing_table_or_checkpoint(folder)) is not None
+    ):
         raise ConfigError(
             f"{folder} would lie in {within}, another table or a checkpoint, and be lost with it: "
             "name a folder outside of that."
@@ -54,7 +64,7 @@ def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = F
     state = CheckpointState() if here is None else read_checkpoint(here)
     _check_place(state, checkpoint, folder)
     start_again = f"{_elsewhere(options)}, and another checkpoint, and the stream is read again"
-    state.check_whole(checkpoint, f"and {options.name}, or {start_again}")
+    state.check_complete(checkpoint, f"and {options.name}, or {start_again}")
     if table is None:
         check_empty(options.format, options.name)
     if here is not None:
@@ -63,8 +73,8 @@ def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = F
 
 def _check_place(state: CheckpointState, checkpoint: str, folder: str | None) -> None:
     """A checkpoint that does not exist yet needs a folder of its own."""
-    own = place(checkpoint)
-    table = None if folder is None else place(folder)
+    own = canonical_path(checkpoint)
+    table = None if folder is None else canonical_path(folder)
     advice = "take another folder for the checkpoint"
     if folder is not None:
         advice += f", such as {folder.rstrip('/')}/_checkpoint"
@@ -74,16 +84,16 @@ def _check_place(state: CheckpointState, checkpoint: str, folder: str | None) ->
         return
     if table is not None and table.startswith(f"{own}/"):
         raise ConfigError(f"{folder} would lie in its checkpoint {checkpoint}: {advice}.")
-    if state.others:
-        more = ", …" if len(state.others) > 1 else ""
+    if state.other_files:
+        more = ", …" if len(state.other_files) > 1 else ""
         raise ConfigError(
-            f"{checkpoint} holds other things than a checkpoint ({state.others[0]}{more}): "
+            f"{checkpoint} holds other things than a checkpoint ({state.other_files[0]}{more}): "
             f"{advice}."
         )
-    if state.within not in (None, table):
+    if state.enclosed_by not in (None, table):
         raise ConfigError(
-            f"{checkpoint} would lie in {state.within}, another table or checkpoint, and be lost "
-            f"with it: {advice}."
+            f"{checkpoint} would lie in {state.enclosed_by}, another table or checkpoint, and "
+            f"be lost with it: {advice}."
         )
     if table is not None and own.startswith(f"{table}/"):
         first = own.removeprefix(f"{table}/").partition("/")[0]

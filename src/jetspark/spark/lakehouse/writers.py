@@ -29,7 +29,7 @@ from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.lakehouse.schema_evolution import evolve_tables
 from jetspark.spark.lakehouse.target import Target
 from jetspark.spark.lakehouse.task_files import TaskFiles
-from jetspark.spark.sink_tasks import all_answers, batch_of_query, needed_query_id
+from jetspark.spark.sink_tasks import batch_of_query, collect_task_messages, require_query_id
 from jetspark.spark.task_output import TaskCommit, TaskOutput, combine, outputs_in
 from jetspark.spark.versions import DataSourceStreamArrowWriter
 
@@ -127,7 +127,7 @@ class LakehouseStreamWriter(_Writer, DataSourceStreamArrowWriter):
         Raises ConfigError for a null in a required column, TableError for a table that no longer
         exists.
         """
-        return self._write(needed_query_id(), iterator)
+        return self._write(require_query_id(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the files of all tasks; runs on the driver, and again after a failure.
@@ -164,5 +164,5 @@ class LakehouseStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 def _all_tasks(messages: list[WriterCommitMessage | None]) -> tuple[str, TaskOutput]:
     """The writer's id, and the output of all tasks. Raises PipelineError."""
-    commits = all_answers(messages, TaskCommit)
+    commits = collect_task_messages(messages, TaskCommit)
     return commits[0].writer_id, combine(commit.output for commit in commits)
