@@ -19,44 +19,56 @@ from jetspark.spark import task_writes
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.table_preparation import prepare
 from jetspark.spark.options import parse_options
-from jetspark.spark.rows_in_progress import VARIABLE, reporting, rows_in_progress
+from jetspark.spark.rows_in_progress import (
+    collecting_in,
+    report_folder,
+    reporting,
+    rows_in_progress,
+    stop_collecting,
+)
 from jetspark.spark.scanned_rows import RowsInProgress
 from jetspark.spark.table_rows import RowSpec
 from jetspark.spark.task_output import outputs_in
 from jetspark.spark.task_writes import DirectPartition, DirectReader, Into
 
 
-def test_what_tasks_report_is_added_up_for_each_query(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with reporting("a") as one, reporting("a") as another, reporting("b") as other:
-        one(10_000)
-        another(7)
-        one(1)
-        other(2**40)
-    assert (rows_in_progress("a"), rows_in_progress("b"), rows_in_progress("c")) == (
-        10_008,
-        2**40,
-        0,
-    )
+def test_what_tasks_report_is_added_up_for_each_query(tmp_path: Path) -> None:
+    with collecting_in(tmp_path / "rows"):
+        folder = report_folder()
+        with (
+            reporting(folder, "a") as one,
+            reporting(folder, "a") as another,
+            reporting(folder, "b") as other,
+        ):
+            one(10_000)
+            another(7)
+            one(1)
+            other(2**40)
+        assert [rows_in_progress(query) for query in "abc"] == [10_008, 2**40, 0]
+    assert report_folder() is None
+    assert rows_in_progress("a") == 0
+    assert not (tmp_path / "rows").exists()
 
 
-def test_nobody_who_listens_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
-    with reporting("a") as one:
+def test_nobody_who_waits_for_rows_is_no_error(tmp_path: Path) -> None:
+    with reporting(None, "a") as one:
         one(1)
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "removed"))
-    with reporting("a") as one, reporting(None) as other:
+    with reporting(str(tmp_path / "removed"), "a") as one, reporting(str(tmp_path), None) as other:
         one(1)
         other(1)
     assert rows_in_progress("a") == 0
+    with collecting_in(tmp_path / "rows"):
+        folder = report_folder()
+        with reporting(folder, "a") as one:
+            one(1)
+            stop_collecting()
+            one(1)
+        assert rows_in_progress("a") == 0
 
 
 def test_a_task_that_writes_files_reports_each_of_its_batches_and_how_often_it_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
     seen: list[int] = []
 
     def batches(*_: Any) -> Iterator[pa.RecordBatch]:
@@ -72,12 +84,14 @@ def test_a_task_that_writes_files_reports_each_of_its_batches_and_how_often_it_t
     given = {"path": str(tmp_path / "table"), "taskSecret": "s"}
     table = parse_lakehouse_options(Format.DELTA, given)
     source = parse_options({"stream": "S", "columns": "seq,data"})
-    reader = DirectReader(source, Into(table, RowSpec("json")))
     target = prepare(table, [pa.schema([SCHEMA.field("seq")])])
-    (done,) = reader.read(DirectPartition((), target))
+    with collecting_in(tmp_path / "rows"):
+        reader = DirectReader(source, Into(table, RowSpec("json"), report_folder()))
+        (done,) = reader.read(DirectPartition((), target))
+        state = SimpleNamespace(statusStore=lambda: None)
+        session = SimpleNamespace(sharedState=lambda: state)
+        java = SimpleNamespace(sparkSession=lambda: session)
+        query = cast("Any", SimpleNamespace(id="a", runId="b", _jsq=java))
+        assert RowsInProgress(query).count() == 7
     assert seen == [3, 7]
     assert outputs_in(done, "s")[0].retries == 2
-    state = SimpleNamespace(statusStore=lambda: None)
-    session = SimpleNamespace(sharedState=lambda: state)
-    java = SimpleNamespace(sparkSession=lambda: session)
-    assert RowsInProgress(cast("Any", SimpleNamespace(id="a", runId="b", _jsq=java))).count() == 7

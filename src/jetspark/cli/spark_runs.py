@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import socket
 import threading
 import time
@@ -382,8 +381,6 @@ class Watch:
         self._read = read
         self.losses = Losses()
         self.stopped: StopRequested | None = None
-        self._reports: Path | None = None
-        """The folder where tasks of first batches tell their rows."""
         self._under_way: dict[StreamingQuery, RowsInProgress] = {}
         self._began = time.monotonic()
         self._next_line = self._began + _LINE_SECONDS
@@ -421,7 +418,7 @@ class Watch:
             with (
                 stop_on_signals() as stop,
                 self.losses.gathered(),
-                self._reports_of_tasks(),
+                self._collecting_rows(),
                 figures_served(
                     self._address, self._not_alive, lambda: self.losses.messages
                 ) as self._metrics,
@@ -435,15 +432,12 @@ class Watch:
         return [f"the command has stood still for {stands:.0f} s"] * (stands > _STUCK_SECONDS)
 
     @contextmanager
-    def _reports_of_tasks(self) -> Iterator[None]:
-        with temporary_folder("jetspark-rows-") as folder:
-            self._reports = folder / "rows"
-            self._reports.mkdir()
-            os.environ[rows_in_progress.VARIABLE] = str(self._reports)
-            try:
-                yield
-            finally:
-                del os.environ[rows_in_progress.VARIABLE]
+    def _collecting_rows(self) -> Iterator[None]:
+        with (
+            temporary_folder("jetspark-rows-") as folder,
+            rows_in_progress.collecting_in(folder / "rows"),
+        ):
+            yield
 
     def report(self, *sentences: str, **facts: object) -> None:
         """Print the result: the sentences, or the facts with lag, losses, signal and seconds."""
@@ -523,9 +517,8 @@ class Watch:
                         for _, line in self._lines(queries):
                             self._outcome.note(line)
                     begun = all(query.lastProgress is not None for query in queries.values())
-                    if begun and self._reports is not None:
-                        shutil.rmtree(self._reports, ignore_errors=True)
-                        self._reports = None
+                    if begun:
+                        rows_in_progress.stop_collecting()
                     if meanwhile and begun and time.monotonic() >= due:
                         before = time.monotonic()
                         for one in meanwhile:

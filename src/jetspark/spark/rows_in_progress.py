@@ -1,49 +1,77 @@
-"""Rows of tasks that are still running, reported to the command that waits for them.
+"""Rows of tasks that are still running, reported to the program that waits for them.
 
-Spark does not count the rows that a task writes itself. Spark's processes inherit the name of a
-folder, in which a file for each query has a number for each of its record batches. The command
-removes the folder after the first batch, since then Spark's reports have the figures; executors on
-other machines have none.
+Spark does not count the rows that a task writes itself. So the program names a folder to the tasks
+of the queries that it starts (`task_writes`), and in it a file for each query has a number for each
+record batch. The program stops collecting after the first batch, since then Spark's reports have
+the figures. Executors on other machines find no folder, and report nothing.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-VARIABLE = "JETSPARK_ROWS"
-"""The environment variable with the folder."""
-_NUMBER = struct.Struct("<q")
+_COUNT = struct.Struct("<q")
+_folder: Path | None = None
+"""The folder of this program, while it collects."""
 
 
 @contextmanager
-def reporting(query: str | None) -> Iterator[Callable[[int], None]]:
-    """A function that reports so many more rows, if there is a folder."""
+def collecting_in(folder: Path) -> Iterator[None]:
+    """In the block, collect the reports of queries in a new folder, or until `stop_collecting`."""
+    global _folder
+    folder.mkdir()
+    _folder = folder
+    try:
+        yield
+    finally:
+        stop_collecting()
+
+
+def stop_collecting() -> None:
+    """Remove the folder, so that tasks stop to report."""
+    global _folder
+    if _folder is not None:
+        shutil.rmtree(_folder, ignore_errors=True)
+    _folder = None
+
+
+def report_folder() -> str | None:
+    """The folder to name to tasks; None if nobody waits for their rows."""
+    return None if _folder is None else str(_folder)
+
+
+def rows_in_progress(query: str) -> int:
+    """The rows of a query so far, also those of attempts that failed."""
+    if _folder is None:
+        return 0
+    try:
+        content = Path(_folder, query).read_bytes()
+    except OSError:
+        return 0
+    complete = len(content) - len(content) % _COUNT.size
+    return sum(count for (count,) in _COUNT.iter_unpack(content[:complete]))
+
+
+@contextmanager
+def reporting(folder: str | None, query: str | None) -> Iterator[Callable[[int], None]]:
+    """A function by which a task reports so many more rows, if there is a folder."""
     file = None
-    if query is not None and (folder := os.environ.get(VARIABLE)):
+    if folder is not None and query is not None:
         with suppress(OSError):
             file = os.open(Path(folder, query), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def report(rows: int) -> None:
         if file is not None:
             with suppress(OSError):
-                os.write(file, _NUMBER.pack(rows))  # one write, so that numbers do not mix
+                os.write(file, _COUNT.pack(rows))  # one write, so that counts do not mix
 
     try:
         yield report
     finally:
         if file is not None:
             os.close(file)
-
-
-def rows_in_progress(query: str) -> int:
-    """The rows of a query so far, also those of attempts that failed."""
-    try:
-        found = Path(os.environ.get(VARIABLE, ""), query).read_bytes()
-    except OSError:
-        return 0
-    whole = len(found) - len(found) % _NUMBER.size
-    return sum(number for (number,) in _NUMBER.iter_unpack(found[:whole]))

@@ -40,7 +40,7 @@ from jetspark.spark.lakehouse.target import Target
 from jetspark.spark.lakehouse.task_files import TaskFiles
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.partitions import RangePartition, read_partition
-from jetspark.spark.rows_in_progress import reporting
+from jetspark.spark.rows_in_progress import report_folder, reporting
 from jetspark.spark.sequence_order import tables_ordered_by_seq
 from jetspark.spark.sink_tasks import query_id
 from jetspark.spark.source import JetStreamDataSource
@@ -58,6 +58,9 @@ from jetspark.spark.versions import of_arrow, register, stream_reader
 FORMAT = "jetspark-direct"
 _PREFIX = "into."
 _SINK = f"{_PREFIX}sink."
+_FORMAT = f"{_PREFIX}format"
+_ROWS = f"{_PREFIX}rows"
+_PROGRESS = f"{_PREFIX}progress"
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,9 @@ def flow_into(
     columns = json.dumps([of_arrow(schema).jsonValue() for schema in schemas])
     secrets = {TASK_SECRET: make_secret(), TASK_ROWS: columns}
     into = {f"{_SINK}{name}": value for name, value in {**sink, **secrets}.items()}
-    into |= {f"{_PREFIX}format": table.format, f"{_PREFIX}rows": spec.dump()}
+    into |= {_FORMAT: table.format, _ROWS: spec.dump()}
+    if (folder := report_folder()) is not None:
+        into[_PROGRESS] = folder
     reports = spark.readStream.format(FORMAT).options(**options, **into).load()
     return Flow(reports.observe(WRITTEN_METRIC, *observed_figures()), secrets)
 
@@ -120,6 +125,8 @@ class Into:
 
     options: LakehouseOptions
     spec: RowSpec
+    progress_folder: str | None = None
+    """The folder in which tasks report their rows (`rows_in_progress`)."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Into:
@@ -129,9 +136,9 @@ class Into:
             for name, value in options.items()
             if name.startswith(_SINK)
         }
-        format_ = Format(options[f"{_PREFIX}format"])
+        format_ = Format(options[_FORMAT])
         table = parse_lakehouse_options(format_, sink).for_streaming()
-        return cls(table, RowSpec.parse(options[f"{_PREFIX}rows"], table))
+        return cls(table, RowSpec.parse(options[_ROWS], table), options.get(_PROGRESS))
 
 
 class DirectPartition(RangePartition):
@@ -183,7 +190,7 @@ class DirectReader(JetStreamStreamReader):
         source = options.as_stored() if tables else options.without_decoder()
         left_out, retries_before = 0, Retry.repeated
         try:
-            with reporting(query_id()) as report_rows:
+            with reporting(self._into.progress_folder, query_id()) as report_rows:
                 for messages in read_partition(source, partition):
                     left_out += messages.num_rows
                     for table_index, rows in build_rows(self._builders, tables, messages):
