@@ -319,7 +319,9 @@ def test_a_row_without_its_key_is_no_row_of_the_table(tmp_path: Path) -> None:
         write(None, None, 3)
     with pytest.raises(ConfigError, match=f'{begin}n: "x" is not a BIGINT'):
         write(None, None, 3, '{"n": "x"}')
-    with pytest.raises(ConfigError, match=r"seq, which is the table's order\. Nothing .* Fix the schema"):
+    with pytest.raises(
+        ConfigError, match=r"seq, which is the table's order\. Nothing .* Fix the schema"
+    ):
         write(None, "t", None)
 
 
