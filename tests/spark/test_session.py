@@ -103,7 +103,7 @@ own.stop()
 second = opened(app_name="y", conf=conf | {"spark.executorEnv.FOR_EXECUTORS": "too"})
 assert second.sparkContext.appName == "y"
 sessions.close_session(first)  # no matter to the second one
-server = sessions._open.fork_server
+server = sessions._open_session.fork_server
 assert server is not None
 assert seen_by_a_worker(second) == (True, "yes", "too", os.getcwd())
 assert os.environ["PYSPARK_PYTHON"] == sys.executable
@@ -149,7 +149,7 @@ log.write_text("Error: of an earlier run\\n")
 with pytest.raises(SparkUnavailableError, match="spark.driver.memory: .*Invalid maximum heap size"):
     local_session("x", log_file=log, conf={"spark.driver.memory": "lots"})
 
-started, kill = [], jvm.kill
+started, kill = [], jvm.kill_jvm
 
 
 def killed(process):
@@ -159,7 +159,7 @@ def killed(process):
     kill(process)
 
 
-jvm.kill = killed
+jvm.kill_jvm = killed
 with pytest.raises(jvm.WrongSettingError, match="spark.sql.session.timeZone: .*Mars"):
     local_session("x", log_file=log, conf={"spark.sql.session.timeZone": "Mars/Base"})
 assert len(started) == 1

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jetspark.cli.signals import Stop
     from jetspark.connection.options import ConnectOptions
     from jetspark.spark.query_metrics import QueryMetrics
-    from jetspark.spark.query_progress import QueryProgress as QueryProgress
+    from jetspark.spark.query_progress import QueryProgress
     from jetspark.spark.scanned_rows import RowsInProgress
 
 logger = logging.getLogger("jetspark.cli")
@@ -480,7 +480,7 @@ class Watch:
         from pyspark.errors import StreamingQueryException
 
         from jetspark.spark.failures import explain
-        from jetspark.spark.query_progress import QueryProgress as QueryProgress
+        from jetspark.spark.query_progress import QueryProgress
 
         self.done = {name: QueryProgress() for name in queries}
         failure = None
