@@ -377,8 +377,8 @@ def test_the_guide_shows_the_line_about_faster_starts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = SimpleNamespace(make_later=lambda: True)
-    monkeypatch.setattr("jetspark.spark.fast_start.class_archive.class_archive", lambda: archive)
-    spark_runs._make_class_archive(quiet=False)
+    monkeypatch.setattr("jetspark.spark.fast_start.class_archive.class_archive", lambda _: archive)
+    spark_runs._make_class_archive("local[*]", quiet=False)
     guide = Path(__file__).parents[2] / "docs" / "guide-cli.md"
     assert capsys.readouterr().err.strip() in guide.read_text("utf-8").splitlines()
 

@@ -70,16 +70,16 @@ def test_the_module_of_the_command_imports_nothing_from_here(here: Path) -> None
 @pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.tables
-@pytest.mark.parametrize("preloading", ["on", "off"])
+@pytest.mark.parametrize("fast_start", ["on", "off"])
 def test_a_command_with_spark_imports_nothing_from_here(
-    here: Path, admin: Admin, preloading: str
+    here: Path, admin: Admin, fast_start: str
 ) -> None:
     """Neither itself nor its workers, the ones that Spark starts included."""
-    stream = f"FOLDER_{preloading}"
+    stream = f"FOLDER_{fast_start}"
     admin.create(stream, f"{stream}.>")
     admin.fill([(f"{stream}.a", b'{"a": 1}')])
     script = Path(sys.executable).with_name("jetspark")
     ingest = ["ingest", stream, "--to", str(here.parent / "table"), "--json", "a INT"]
-    done = ended(script, *ingest, "--server", admin.url, JETSPARK_PRELOADING=preloading)
+    done = ended(script, *ingest, "--server", admin.url, JETSPARK_FAST_START=fast_start)
     assert done.returncode == 0, done.stderr
     assert imported(here) == ""

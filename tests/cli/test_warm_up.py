@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jetspark.cli import app
-from jetspark.spark.fast_start import class_archive
+from jetspark.spark.fast_start import class_archive, switch
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,7 @@ def test_where_there_can_be_none_it_says_why(
     monkeypatch: pytest.MonkeyPatch, warm_up: Command, tmp_path: Path
 ) -> None:
     for variable, value, says in (
-        (class_archive.VARIABLE, "off", "It is switched off: JETSPARK_CLASS_ARCHIVES=off.\n"),
+        (switch.VARIABLE, "off", "It is switched off: JETSPARK_FAST_START=off.\n"),
         (class_archive.VARIABLE, "/proc/archives", "set JETSPARK_CLASS_ARCHIVES to"),
         (
             "SPARK_CONF_DIR",

@@ -377,7 +377,7 @@ def test_image_entrypoint_starts_a_spark_executor(entrypoint: Callable[..., list
     told = entrypoint(
         "executor",
         **EXECUTOR,
-        JETSPARK_CLASS_ARCHIVES="off",
+        JETSPARK_FAST_START="off",
         SPARK_CONF_DIR="/conf",
         SPARK_JAVA_OPT_0="-Da=b c",
         SPARK_JAVA_OPT_1='-Dquote="$x"',

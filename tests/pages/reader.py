@@ -135,7 +135,7 @@ class Reader:
             "SPARK_SUBMIT_OPTS": " ".join(
                 [jvm_options(), *(f"-D{name}={value}" for name, value in settings.items())]
             ),
-            class_archive.VARIABLE: str(class_archive.archives_folder() or "off"),
+            class_archive.VARIABLE: str(class_archive.archives_folder() or ""),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "NO_COLOR": "1",
             "COLUMNS": "120",

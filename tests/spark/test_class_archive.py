@@ -19,7 +19,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 
 from jetspark.errors import ConfigError, SparkUnavailableError
-from jetspark.spark.fast_start import class_archive
+from jetspark.spark.fast_start import class_archive, switch
 from jetspark.spark.fast_start.class_archive import ClassArchive
 
 JAVA, JAVA_VERSION = Path("/no/java"), 'openjdk version "17.0.15"'
@@ -136,8 +136,14 @@ def test_failure_is_reported_and_retried_after_a_day(
 def test_there_is_none_when_switched_off_or_without_a_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(class_archive.VARIABLE, "off")
-    assert class_archive.class_archive() is None
+    for chosen, master, is_on in (
+        ("off", "local", False),
+        ("", "k8s://https://api", False),
+        ("on", "k8s://https://api", True),
+        ("", "local[2]", True),
+    ):
+        monkeypatch.setenv(switch.VARIABLE, chosen)
+        assert (class_archive.class_archive(master) is not None) == is_on
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(class_archive.VARIABLE, str(tmp_path / "file" / "below"))
     assert class_archive.class_archive() is None
@@ -160,7 +166,8 @@ def test_all_archives_are_removed_also_when_they_are_switched_off(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv(class_archive.VARIABLE, "OFF")
+    monkeypatch.delenv(class_archive.VARIABLE, raising=False)
+    monkeypatch.setenv(switch.VARIABLE, "OFF")
     cache = tmp_path / "jetspark"
     assert class_archive.remove_archives() == 0
     assert not cache.exists()

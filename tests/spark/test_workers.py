@@ -17,7 +17,8 @@ import pyspark
 import pytest
 from tests.support.processes import ended
 
-from jetspark.spark.fast_start.workers import VARIABLE, ForkServer, start_fork_server
+from jetspark.spark.fast_start.switch import VARIABLE
+from jetspark.spark.fast_start.workers import ForkServer, start_fork_server
 
 _THREADS = """
 import os

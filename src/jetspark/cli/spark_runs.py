@@ -292,7 +292,7 @@ def quiet_spark(
                     with spinner("stopping Spark …", quiet=quiet):
                         close_session(spark)
                 if not look_only:
-                    _make_class_archive(quiet=quiet)
+                    _make_class_archive(master, quiet=quiet)
         except WrongSettingError as error:
             raise SparkUnavailableError(f"{place_of(error.setting)}: {error.reason}") from error
         except (PipelineError, SparkUnavailableError) as error:
@@ -306,10 +306,11 @@ def quiet_spark(
             raise
 
 
-def _make_class_archive(*, quiet: bool) -> None:
-    from jetspark.spark.fast_start.class_archive import VARIABLE, class_archive
+def _make_class_archive(master: str, *, quiet: bool) -> None:
+    from jetspark.spark.fast_start.class_archive import class_archive
+    from jetspark.spark.fast_start.switch import VARIABLE
 
-    archive = class_archive()
+    archive = class_archive(master)
     if archive is not None and archive.make_later() and not quiet:
         console.warn(
             "Preparing Spark's classes in the background, once, for faster starts"

@@ -13,27 +13,26 @@ def warm_up(*, remove: Switch = False) -> None:
 
     Stores Spark's classes in a file of about 200 MB that Java maps at its start, in the folder
     ~/.cache/jetspark or JETSPARK_CLASS_ARCHIVES. demo, ingest, replay and run create it in the
-    background when it is missing; this command creates it at once, for example in an image. With
-    JETSPARK_CLASS_ARCHIVES=off no command creates it.
+    background when it is missing; this command creates it at once, for example in an image.
+    JETSPARK_FAST_START=off turns this off. On a cluster it is off unless that variable is on.
 
     Args:
-        remove: Remove the archives of all versions of Spark and Java; with
-            JETSPARK_CLASS_ARCHIVES=off from ~/.cache/jetspark.
+        remove: Remove the archives of all versions of Spark and Java.
     """
+    from jetspark.spark.fast_start import switch
     from jetspark.spark.fast_start.class_archive import (
         VARIABLE,
         class_archive,
         configuration_folder,
         remove_archives,
-        switched_off,
     )
 
     if remove:
         console.say(f"{remove_archives()} removed.")
         return
     archive = class_archive()
-    if archive is None and switched_off():
-        raise ConfigError(f"It is switched off: {VARIABLE}=off.")
+    if not switch.is_on():
+        raise ConfigError(f"It is switched off: {switch.VARIABLE}=off.")
     if archive is None and (conf := configuration_folder()) is not None:
         raise ConfigError(
             f"Java takes no archive where Spark has a configuration folder, here {conf}: "

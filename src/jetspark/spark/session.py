@@ -118,7 +118,7 @@ def local_session(
         return _reuse_session(arguments, conf)
     find_java()
     folder = _name_private_folder()
-    archive = class_archive()
+    archive = class_archive(master)
     if archive is not None:
         jvm_options = [*archive.jvm_options(), *jvm_options]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

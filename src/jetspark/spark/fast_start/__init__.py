@@ -1,1 +1,1 @@
-"""Everything that only makes Spark start faster: an archive of its classes, forked Pythons."""
+"""An extra that only makes Spark start faster: an archive of its classes, forked Pythons."""

@@ -30,13 +30,13 @@ import pyspark
 
 from jetspark.errors import ConfigError, SparkUnavailableError
 from jetspark.own_python import SAFE_PATH, module_command
+from jetspark.spark.fast_start import switch
 from jetspark.spark.java import find_java, read_version_text
 
 logger = logging.getLogger("jetspark.spark")
 
 VARIABLE = "JETSPARK_CLASS_ARCHIVES"
-"""The environment variable with the folder of the archives. "off": no archives. "": as if it were
-not set."""
+"""The environment variable with the folder of the archives. Unset or empty: in the user's cache."""
 
 _MAX_ARCHIVES = 4
 _ARCHIVE_BYTES = 200_000_000
@@ -67,7 +67,7 @@ class ClassArchive:
         return [f"-XX:SharedArchiveFile={self.file}", "-Xlog:cds*=off"]
 
     def sound(self) -> bool:
-        """Whether it exists, is unchanged, and could only be written by this user."""
+        """True if it exists, is unchanged, and could only be written by this user."""
         try:
             about = self.file.stat()
             if not (_only_this_user_writes(about) and _only_this_user_writes(self._folder.stat())):
@@ -163,14 +163,16 @@ class ClassArchive:
                 _remove(file)
 
 
-def class_archive() -> ClassArchive | None:
+def class_archive(master: str = "local") -> ClassArchive | None:
     """The archive for the Java that Spark will use.
 
-    None: switched off, without a folder for it, or Java would not use it (`configuration_folder`).
-    Raises SparkUnavailableError without a Java.
+    None: switched off for this master, without a folder for it, or Java would not use it
+    (`configuration_folder`). Raises SparkUnavailableError without a Java.
     """
+    if not switch.is_on(master) or configuration_folder() is not None:
+        return None
     folder = archives_folder()
-    if folder is None or configuration_folder() is not None:
+    if folder is None:
         return None
     java = find_java()
     return _archive_for(folder, java, read_version_text(java))
@@ -181,14 +183,9 @@ def _archive_for(folder: Path, java: Path, java_version: str) -> ClassArchive:
     return ClassArchive(folder, java, java_version)
 
 
-def switched_off() -> bool:
-    """Whether the user has switched archives off."""
-    return os.environ.get(VARIABLE, "").strip().lower() == "off"
-
-
 def archives_folder() -> Path | None:
-    """The folder of the archives, created if necessary. None: switched off, or no folder."""
-    folder = None if switched_off() else _folder()
+    """The folder of the archives, created if necessary. None: there can be none."""
+    folder = _folder()
     try:
         if folder is not None:
             folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -201,7 +198,7 @@ def _folder() -> Path | None:
     """The folder of the variable, else of the user's cache. None: there is none."""
     if os.name != "posix":
         return None
-    named = "" if switched_off() else os.environ.get(VARIABLE, "").strip()
+    named = os.environ.get(VARIABLE, "").strip()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return (Path(named) if named else Path(cache, "jetspark")).expanduser()

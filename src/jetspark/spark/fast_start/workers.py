@@ -15,9 +15,7 @@ from typing import IO
 import pyspark
 
 from jetspark.own_python import module_command, search_path
-
-VARIABLE = "JETSPARK_PRELOADING"
-"""Set to off, Spark starts its Python workers itself."""
+from jetspark.spark.fast_start import switch
 
 _PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _OWN_PYTHON = (
@@ -46,7 +44,7 @@ class ForkServer:
 
     @contextmanager
     def as_python(self) -> Iterator[None]:
-        """In the block, new sessions use the shim as their Python."""
+        """Make new sessions use the shim as their Python, in the block."""
         before = {name: os.environ.get(name) for name in _PYTHONS}
         os.environ.update(dict.fromkeys(_PYTHONS, str(self.folder / "python")))
         try:
@@ -77,13 +75,13 @@ def start_fork_server(
     must start its workers itself.
 
     That is on a cluster, on a system other than Linux, with a Python or Spark other than this one,
-    with the caller's settings for Python's workers, and with JETSPARK_PRELOADING=off. When an
+    with the caller's settings for Python's workers, and with JETSPARK_FAST_START=off. When an
     exception (such as a signal's) ends this call, the caller removes the folder.
     """
     if not (
         sys.platform == "linux"
         and master.startswith("local")
-        and os.environ.get(VARIABLE) != "off"
+        and switch.is_on(master)
         and not any(name in conf for name in _OWN_PYTHON)
         and all(os.environ.get(name, sys.executable) == sys.executable for name in _PYTHONS)
         and _is_own_spark(os.environ.get("SPARK_HOME"))
