@@ -47,7 +47,7 @@ from tests.support.rest_catalog import rest_catalog
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse import optimistic_commits
 from jetspark.lakehouse.batches import CommitAction, append, commit_batch, commit_files, overwrite
-from jetspark.lakehouse.delta import REWRITE_CLAIM
+from jetspark.lakehouse.delta_claim import REWRITE_CLAIM
 from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
 from jetspark.lakehouse.new_files import NewFile

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jetspark.codecs.field_names import MESSAGE_COLUMNS, FieldNames
 from jetspark.codecs.unknown_fields import common_type, known_fields, new_columns, rest_of
-from jetspark.lakehouse.routes import RowExpression
+from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.reserved_names import BARE_PAYLOAD
 
 VALUES = st.recursive(
@@ -84,7 +84,7 @@ NESTED = (
 )
 def test_the_rest_has_the_unknown_fields_of_objects_too(payload: str, rest: str | None) -> None:
     assert rest_of(payload.encode(), known_fields(NESTED)) == rest
-    value = RowExpression.parse("made", RowExpression.rest(NESTED).said)
+    value = RowExpression.parse("made", RowExpression.rest(NESTED).text)
     assert value.of_payload(payload.encode()) == rest
 
 
@@ -127,6 +127,6 @@ def test_different_fields_have_different_columns(whole: dict[str, Any]) -> None:
 
 def test_the_rest_is_a_value_of_a_row() -> None:
     value = RowExpression.rest('a INT, `b "c]` STRING')
-    assert RowExpression.parse("made", value.said) == value
+    assert RowExpression.parse("made", value.text) == value
     rows = pa.record_batch({BARE_PAYLOAD: [b'{"b \\"c]": 1, "d": 2}', b'{"a": 1}']})
     assert value.of(rows).to_pylist() == ['{"d":2}', None]

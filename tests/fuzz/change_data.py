@@ -43,18 +43,19 @@ from jetspark.codecs.debezium import POSITION, TIME, DebeziumFields, row_columns
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.tolerant import TolerantDecoder
 from jetspark.lakehouse.batches import commit_batch
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, open_or_create_table
 from jetspark.lakehouse.history import History
-from jetspark.lakehouse.new_files import NewFile, write_files
+from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import Deletes, Upsert, remove_staged_files, staging_layout
+from jetspark.lakehouse.upserts import RowCondition, Upsert, remove_staged_files, staging_layout
 
 CONNECTORS = (*WITHOUT_PLACE, "another")
 _SCHEMA = json.dumps(ENVELOPE_SCHEMA)
 _COLUMNS = row_columns(_SCHEMA.encode())
 _FIELDS = DebeziumFields(_COLUMNS, _SCHEMA)
 _ROWS = pa.schema([("seq", pa.int64()), *_FIELDS.fields])
-_RULES = ("id",), POSITION, Deletes("__op", ("d",)), Deletes("__op", ("t",))
+_RULES = ("id",), POSITION, RowCondition("__op", ("d",)), RowCondition("__op", ("t",))
 _UNAVAILABLE = "__debezium_unavailable_value"
 
 FORMS: Mapping[str, Callable[[Change, str], bytes]] = {

@@ -39,8 +39,8 @@ from tests.support.numbers_table import SCHEMA, write
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse import iceberg
 from jetspark.lakehouse.batches import commit_files
+from jetspark.lakehouse.file_layout import NULL_FOLDER
 from jetspark.lakehouse.formats import Format, find_table, open_or_create_table, open_table
-from jetspark.lakehouse.new_files import NULL_FOLDER
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.lakehouse.upserts import Upsert

@@ -36,9 +36,10 @@ from tests.support.table_readers import by_polars, in_duckdb, newest_metadata
 
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse.batches import commit_files
+from jetspark.lakehouse.file_layout import Layout
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.misfits import misfit_mask
-from jetspark.lakehouse.new_files import Layout, write_files
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.lakehouse.upserts import Upsert, staging_layout

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from tests.support.table_readers import by_duckdb, by_polars, column
 
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
-from jetspark.lakehouse.new_files import NewFile, write_files
+from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.lakehouse.upserts import staging_layout

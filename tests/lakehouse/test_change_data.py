@@ -31,11 +31,11 @@ from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.history import History
 from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table
-from jetspark.lakehouse.upserts import Deletes, Upsert, remove_staged_files
+from jetspark.lakehouse.upserts import RowCondition, Upsert, remove_staged_files
 
 COLUMNS = row_columns(json.dumps(ENVELOPE_SCHEMA).encode())
 FIELDS = DebeziumFields(COLUMNS)
-_RULES = ("id",), POSITION, Deletes("__op", ("d",)), Deletes("__op", ("t",))
+_RULES = ("id",), POSITION, RowCondition("__op", ("d",)), RowCondition("__op", ("t",))
 UPSERT = Upsert(*_RULES)
 HISTORY = History(*_RULES, TIME)
 SCHEMA = pa.schema([("seq", pa.int64()), *FIELDS.fields])
@@ -189,7 +189,7 @@ def test_rows_that_a_table_of_changes_cannot_have_are_refused(place: Place) -> N
     with pytest.raises(ConfigError, match="'historyBy': there is no column 'when'"):
         History(*_RULES, "when").check(SCHEMA)
     with pytest.raises(ConfigError, match="'applyAsTruncates': 'id' has the type int64"):
-        Upsert(("id",), POSITION, None, Deletes("id", ("t",))).check(SCHEMA)
+        Upsert(("id",), POSITION, None, RowCondition("id", ("t",))).check(SCHEMA)
 
 
 # -- events of one place in the log, and of none --------------------------------------------------

@@ -19,10 +19,10 @@ from tests.support.table_readers import by_duckdb, by_polars, newest_metadata
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_files
+from jetspark.lakehouse.condition_parser import parse_condition
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, open_or_create_table
-from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.prune import parse_condition
 from jetspark.lakehouse.table import Table, TableName
 
 SCHEMA = pa.schema(
@@ -164,6 +164,14 @@ def test_a_condition_may_have_a_thousand_values(table: Table) -> None:
     assert read(table, f"id IN ({', '.join(map(str, range(-500, 500)))})").num_rows == len(
         [one for one in whole["id"].to_pylist() if one is not None]
     )
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 3000 + "id = 1" + ")" * 3000, " AND ".join(["id = 1"] * 3000)]
+)
+def test_a_condition_that_is_nested_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        parse_condition(text, SCHEMA)
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.delta import statistics
+from jetspark.lakehouse.delta_statistics import statistics_json
+from jetspark.lakehouse.file_layout import partition_value
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, open_or_create_table
-from jetspark.lakehouse.new_files import partition_value, write_files
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import TableName
 
@@ -49,7 +50,7 @@ def of(values: Sequence[Any] | pa.Array, kind: pa.DataType, group: int = 3) -> d
     pq.write_table(pa.table({"c": column}), sink, row_group_size=group)
     metadata = pq.read_metadata(pa.BufferReader(sink.getvalue()))
     nan = pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py()
-    found = json.loads(statistics(metadata, ["c"], {"c"} if nan else ()), parse_float=Decimal)
+    found = json.loads(statistics_json(metadata, ["c"], {"c"} if nan else ()), parse_float=Decimal)
     assert isinstance(found, dict)
     return found
 

@@ -16,9 +16,10 @@ from tests.support.table_readers import by_duckdb
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_files, overwrite
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.generated import Generated
-from jetspark.lakehouse.new_files import NewFile, write_files
+from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.spark.lakehouse.dataframe_columns import written_schemas
 from jetspark.spark.lakehouse.options import parse_lakehouse_options

@@ -24,10 +24,10 @@ from pyiceberg.types import LongType, NestedField
 
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.lakehouse.batches import commit_files
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, find_table, open_or_create_table, open_table
 from jetspark.lakehouse.iceberg_storage import confined_files
 from jetspark.lakehouse.iceberg_trust import CODE_PROPERTIES
-from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import TableName
 
 pytestmark = pytest.mark.tables

@@ -16,9 +16,9 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse import inside
-from jetspark.lakehouse.delta import DeltaStorage
+from jetspark.lakehouse.delta_files import DeltaStorage
 from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
-from jetspark.lakehouse.iceberg import IcebergStorage
+from jetspark.lakehouse.iceberg_storage import IcebergStorage
 from jetspark.lakehouse.table import TableName
 
 pytestmark = pytest.mark.tables

@@ -28,9 +28,10 @@ from tests.support.together import together
 
 from jetspark.cli import app
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse import delta, iceberg, optimistic_commits
+from jetspark.lakehouse import delta_claim, iceberg, optimistic_commits
 from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, overwrite
-from jetspark.lakehouse.delta import REWRITE_CLAIM, OpenDelta
+from jetspark.lakehouse.delta import OpenDelta
+from jetspark.lakehouse.delta_claim import REWRITE_CLAIM
 from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
 from jetspark.lakehouse.maintenance import Vacuum, group_small_files
@@ -154,7 +155,7 @@ def test_a_table_that_only_takes_rows_added_is_not_overwritten(tmp_path: Path) -
         str(name.path), Schema.from_arrow(SCHEMA), configuration={"delta.appendOnly": "true"}
     )
     table = open_table(Format.DELTA, name)
-    with pytest.raises(ConfigError, match=r"only takes rows added \(delta.appendOnly\)"):
+    with pytest.raises(ConfigError, match=r"is append-only \(delta.appendOnly=true\)"):
         commit_files(table, written(table, 0, 10), overwrite)
 
 
@@ -162,12 +163,12 @@ def test_a_table_that_only_takes_rows_added_is_not_overwritten(tmp_path: Path) -
 def test_a_claim_is_renewed_while_the_work_goes_on_and_its_loss_is_told(
     ten: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta, "_RENEW_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(delta_claim, "_RENEW_INTERVAL_SECONDS", 0.01)
     table, other, third = (ten.open() for _ in range(3))
     assert isinstance(table, OpenDelta)
     assert isinstance(other, OpenDelta)
     with pytest.raises(TableError, match="another program has taken"):  # noqa: SIM117
-        with delta.claim_table(table, other, "t"):
+        with delta_claim.claim_table(table, other, "t"):
             first = number = table.txn_version(REWRITE_CLAIM)
             deadline = time.monotonic() + 60
             while number == first and time.monotonic() < deadline:
@@ -239,7 +240,7 @@ def test_what_is_not_known_to_be_the_table_s_is_kept_and_named(
     grow_old(tmp_path)
     found = table.vacuum(HOUR, dry_run=False)
     assert failed in found.removed
-    assert found.kept == [f"{data}inner/", f"{data}mine.parquet"]
+    assert found.unproven == [f"{data}inner/", f"{data}mine.parquet"]
     assert (ten.folder / f"{data}mine.parquet").exists()
     assert column(ten.format, Path(str(inner.path)), "n") == Counter(range(10))
     assert app.run(["table", "vacuum", str(ten.folder), "--keep", "1h"]) == 0

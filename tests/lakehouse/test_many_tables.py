@@ -68,7 +68,7 @@ def rows_of(options: LakehouseOptions, names: Iterable[str]) -> Counter[tuple[in
 def names_of(options: LakehouseOptions, *regions: str) -> list[str]:
     assert options.route is not None
     assert options.rest is not None
-    found = options.route.divide(batch(*((0, one) for one in regions)))
+    found = options.route.split_by_table(batch(*((0, one) for one in regions)))
     return [*(name for name, _ in found if name is not None), options.rest]
 
 

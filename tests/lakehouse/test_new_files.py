@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse import new_files
-from jetspark.lakehouse.new_files import FileWriter, Layout, Partition, write_files
+from jetspark.lakehouse import file_writer
+from jetspark.lakehouse.file_layout import Layout, Partition
+from jetspark.lakehouse.file_writer import FileWriter, write_files
 
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("day", pa.date32())])
 ROWS = st.lists(
@@ -96,7 +97,7 @@ def test_every_row_is_once_in_the_file_of_its_partition(
 
 
 def test_a_file_ends_at_its_size_and_row_groups_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(new_files, "MAX_ROW_GROUP_ROWS", 1000)
+    monkeypatch.setattr(file_writer, "MAX_ROW_GROUP_ROWS", 1000)
     layout = Layout(SCHEMA, target_bytes=20_000, compression="none")
     batches = (
         batch([(start + one, str(start + one), one) for one in range(500)])
@@ -110,7 +111,7 @@ def test_a_file_ends_at_its_size_and_row_groups_before(monkeypatch: pytest.Monke
 
 
 def test_many_partitions_do_not_open_as_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(new_files, "MAX_OPEN_FILES", 3)
+    monkeypatch.setattr(file_writer, "MAX_OPEN_FILES", 3)
     batches = [batch([(turn, str(one), 0) for one in range(10)]) for turn in range(2)]
     files = write_files(Layout(SCHEMA, by("key")), Memory(), "part-0", batches)
     assert sum(file.rows for file in files) == 20
@@ -121,8 +122,8 @@ def test_many_partitions_do_not_open_as_many_files(monkeypatch: pytest.MonkeyPat
 def test_a_rare_row_does_not_keep_the_memory_of_the_batch_that_it_was_cut_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(new_files, "MAX_BUFFERED_BYTES", 1 << 20)
-    monkeypatch.setattr(new_files, "MAX_ROW_GROUP_BYTES", 1 << 18)
+    monkeypatch.setattr(file_writer, "MAX_BUFFERED_BYTES", 1 << 20)
+    monkeypatch.setattr(file_writer, "MAX_ROW_GROUP_BYTES", 1 << 18)
     rows: list[tuple[int, str | None, int | None]] = [
         (one, "rare" if one == 7 else "often", 0) for one in range(5_000)
     ]

@@ -40,10 +40,10 @@ from tests.support.table_readers import by_duckdb, by_polars, newest_metadata
 
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse.batches import commit_batch, commit_files, overwrite
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
 from jetspark.lakehouse.iceberg_partitions import partitions_of, sort_keys_of
-from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.partitions import PartitionBy, join_partitions, parse_partitions
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.lakehouse.upserts import Upsert
@@ -282,7 +282,7 @@ SORTED = Schema(
 def test_the_rows_of_a_file_have_the_tables_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direction: SortDirection, nulls: NullOrder
 ) -> None:
-    monkeypatch.setattr("jetspark.lakehouse.new_files.MAX_ROW_GROUP_ROWS", 40)
+    monkeypatch.setattr("jetspark.lakehouse.file_writer.MAX_ROW_GROUP_ROWS", 40)
     folder = tmp_path / "t"
     order = SortOrder(
         SortField(4, YearTransform(), ASC, LAST),

@@ -23,9 +23,9 @@ from tests.support.table_readers import newest_metadata
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_files
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.iceberg import OpenIceberg
-from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.lakehouse.upserts import Upsert
 
@@ -154,7 +154,7 @@ def test_filters_find_values_at_the_edges(place: Place, edge: str, compacted: bo
 def test_row_groups_without_bounds_in_the_footer_keep_their_rows(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jetspark.lakehouse.new_files.MAX_ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr("jetspark.lakehouse.file_writer.MAX_ROW_GROUP_ROWS", 1)
     table = place.make(pa.schema([("id", pa.int64()), ("c", pa.string())]))
     texts = ["a", "z" * 5000, "b"]
     batches = [

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.routes import TableTemplate
+from jetspark.lakehouse.table_templates import TableTemplate
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 
@@ -30,7 +30,7 @@ def route(template: str, *, in_catalog: bool = False) -> TableTemplate:
 
 
 def divided(template: str, batch: pa.RecordBatch, *, in_catalog: bool = False) -> dict[object, int]:
-    pieces = list(route(template, in_catalog=in_catalog).divide(batch))
+    pieces = list(route(template, in_catalog=in_catalog).split_by_table(batch))
     assert sum(piece.num_rows for _, piece in pieces) == batch.num_rows
     return {name: piece.num_rows for name, piece in pieces}
 
@@ -57,7 +57,7 @@ def test_a_value_of_others_stays_within_its_folder_and_different_values_have_dif
     one = route("lake/{region}", in_catalog=in_catalog)
     names = {
         piece.column("region").to_pylist()[0]: name
-        for name, piece in one.divide(rows(region=list(values)))
+        for name, piece in one.split_by_table(rows(region=list(values)))
     }
     assert set(names) == set(values) or "" in values
     assert len(set(names.values())) == len(names)
@@ -120,7 +120,7 @@ def test_different_values_never_share_a_table(
 ) -> None:
     batch = rows(**dict(zip("abc", map(list, zip(*values, strict=True)), strict=True)))
     one = route(template, in_catalog=in_catalog)
-    names = [name for name, _ in one.divide(batch)]
+    names = [name for name, _ in one.split_by_table(batch)]
     assert len(names) == len(values)
     assert all(name is not None and one.may_name(name) for name in names)
 

@@ -14,7 +14,7 @@ from tests.support.numbers_table import SCHEMA, written
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse import small_files
 from jetspark.lakehouse.batches import commit_batch, last_batch
-from jetspark.lakehouse.delta import REWRITE_CLAIM
+from jetspark.lakehouse.delta_claim import REWRITE_CLAIM
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.small_files import due_file_size, merge_small_files
 from jetspark.spark.lakehouse.dataframe_columns import written_schemas

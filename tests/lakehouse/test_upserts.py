@@ -17,7 +17,7 @@ from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table
-from jetspark.lakehouse.upserts import Deletes, Upsert, remove_staged_files
+from jetspark.lakehouse.upserts import RowCondition, Upsert, remove_staged_files
 
 SCHEMA = pa.schema(
     [
@@ -30,7 +30,7 @@ SCHEMA = pa.schema(
     ]
 )
 KEYS = ("Key of it", "region")
-GONE = Deletes.parse("operation IN ('DEL', 'PURGE')")
+GONE = RowCondition.parse("operation IN ('DEL', 'PURGE')")
 UPSERT = Upsert(KEYS, "revision", GONE)
 
 
@@ -153,7 +153,7 @@ def test_a_row_without_key_or_order_is_refused(place: Place, missing: str) -> No
     ],
 )
 def test_conditions_of_deletes(text: str, column: str, texts: tuple[str, ...]) -> None:
-    assert Deletes.parse(text) == Deletes(column, texts)
+    assert RowCondition.parse(text) == RowCondition(column, texts)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_conditions_of_deletes(text: str, column: str, texts: tuple[str, ...]) -
 )
 def test_other_conditions_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="add a boolean column"):
-        Deletes.parse(text)
+        RowCondition.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_other_conditions_are_refused(text: str) -> None:
         (Upsert(("nokey",)), "'keys': there is no column 'nokey'; there are Key of it"),
         (Upsert(KEYS, "rev"), "'sequenceBy': there is no column 'rev'"),
         (Upsert(("tags",)), "'keys': 'tags' has the nested type"),
-        (Upsert(KEYS, None, Deletes("value")), "'value' has the type binary; name a boolean"),
-        (Upsert(KEYS, None, Deletes("revision", ("1",))), "compare a text column"),
+        (Upsert(KEYS, None, RowCondition("value")), "'value' has the type binary; name a boolean"),
+        (Upsert(KEYS, None, RowCondition("revision", ("1",))), "compare a text column"),
     ],
 )
 def test_columns_that_do_not_serve_are_refused(upsert: Upsert, said: str) -> None:

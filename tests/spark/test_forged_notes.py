@@ -13,8 +13,9 @@ import pytest
 
 from jetspark.errors import TableError
 from jetspark.lakehouse.batches import commit_files
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
-from jetspark.lakehouse.new_files import encode_new_file, write_files
+from jetspark.lakehouse.new_files import encode_new_file
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.lakehouse.batch_commits import BatchCommits
 from jetspark.spark.lakehouse.options import parse_lakehouse_options

@@ -12,8 +12,8 @@ import pytest
 
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse.batches import commit_batch
+from jetspark.lakehouse.file_writer import FileWriter
 from jetspark.lakehouse.formats import Format, find_table, open_or_create_table
-from jetspark.lakehouse.new_files import FileWriter
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
 from jetspark.spark.ingest import Ingest

@@ -172,7 +172,7 @@ def test_a_table_that_has_lost_rows_is_not_made_anew(
     shutil.rmtree(tmp_path / "b")  # it has lost nothing
     Task(options)
     shutil.rmtree(tmp_path / "a")
-    with pytest.raises(TableError, match=r"/a has gone with this query's batch 0"):
+    with pytest.raises(TableError, match=r"/a no longer exists, and with it this query's batch 0"):
         Task(options)
 
 

@@ -19,8 +19,8 @@ from tests.support.table_readers import by_us
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import commit_files
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
-from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import retry_quarantine, table_rows
 from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options

@@ -16,8 +16,8 @@ from tests.support.table_readers import by_duckdb
 from jetspark.blocking import connect
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.errors import ConfigError, PipelineError, StreamRecreatedError
+from jetspark.lakehouse.file_writer import FileWriter
 from jetspark.lakehouse.formats import Format, open_or_create_table
-from jetspark.lakehouse.new_files import FileWriter
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options

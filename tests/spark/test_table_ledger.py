@@ -15,8 +15,8 @@ from tests.support.table_readers import by_us
 
 from jetspark.errors import TableError
 from jetspark.lakehouse.batches import commit_batch, commit_files
+from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, open_or_create_table
-from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.spark.lakehouse import batch_commits, template_tables, writers
 from jetspark.spark.lakehouse.ledger import NO_BATCH, TableLedger

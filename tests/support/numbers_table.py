@@ -6,7 +6,8 @@ from collections import Counter
 
 import pyarrow as pa
 
-from jetspark.lakehouse.new_files import NewFile, write_files
+from jetspark.lakehouse.file_writer import write_files
+from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import staging_layout
 

@@ -161,14 +161,14 @@ def vacuum(
     count = counted(len(done.removed), "file")
     names = map(one_line, done.removed)
     lines = [*names, f"{count} would be removed."] if dry_run else [f"{count} removed."]
-    if done.kept:
-        more = len(done.kept) - _SHOWN
-        kept = ", ".join(map(one_line, done.kept[:_SHOWN]))
+    if done.unproven:
+        more = len(done.unproven) - _SHOWN
+        kept = ", ".join(map(one_line, done.unproven[:_SHOWN]))
         lines.append(
             f"Kept, since it may not be this table's: {kept}"
             f"{f' and {more:,} more (all with --json)' if more > 0 else ''}"
         )
-    document = {"files": list(done.removed), "kept": list(done.kept), "removed": not dry_run}
+    document = {"files": list(done.removed), "kept": list(done.unproven), "removed": not dry_run}
     show_result("\n".join(lines), document, as_json=json)
 
 

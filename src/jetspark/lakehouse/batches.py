@@ -1,15 +1,16 @@
 """Commits a batch of new files to a table exactly once, however often it is attempted.
 
-The commit that adds a batch's files also sets the writer's number to the batch's. An attempt with a
-batch that the number has reached changes nothing, whoever makes it: the same driver after a lost
-answer, its successor after a crash, or a driver taken for dead. Of two concurrent attempts one gets
-a conflict, and checks the number again.
+The commit that adds a batch's files also sets the writer's transaction version to the batch. An
+attempt with a batch that this version has reached changes nothing, whoever makes it: the same
+driver after a lost answer, its successor after a crash, or a driver taken for dead. Of two
+concurrent attempts one gets a conflict, and checks the version again.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from jetspark.errors import TableError
 from jetspark.lakehouse.new_files import NewFile
@@ -22,25 +23,24 @@ ADOPT_HINT = (
 
 
 CommitAction = Callable[[Table, Sequence[NewFile], TxnVersions], None]
-"""Changes a table by files, in one commit that sets these numbers. Raises CommitConflict."""
+"""A commit: changes a table by files, and sets these transaction versions. Raises
+CommitConflict."""
 
 
 def append(table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
-    """Adds their rows."""
     table.append(files, txn_versions)
 
 
 def overwrite(table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
-    """Replaces all rows of the table by theirs."""
     table.replace(files, txn_versions)
 
 
 def table_missing(name: TableName, batch: int) -> TableError:
     """The error for a table that no longer exists at this batch."""
-    lost = "" if not batch else f" with {_earlier_batches(batch)}"
+    lost = f", and with it {_earlier_batches(batch)}" if batch else ""
     return TableError(
-        f"{name} has gone{lost}: it was removed. Bring it back; or, to begin anew, remove the "
-        "query's checkpoint and what is left of the table, or take other folders for both."
+        f"{name} no longer exists{lost}. Restore it; or, to start over, delete the query's "
+        "checkpoint and what is left of the table, or take other folders for both."
     )
 
 
@@ -56,8 +56,8 @@ def check_earlier_batches(table: Table, writer: str, batch: int) -> None:
     name = table.name
     if last is None:
         raise _missing_batches(
-            f"{name} does not have {_earlier_batches(batch)}: it was removed or replaced. Bring it "
-            "back"
+            f"{name} does not have {_earlier_batches(batch)}: it was removed or replaced. Restore "
+            "it"
         )
     if last < batch - 1:
         raise _missing_batches(
@@ -65,8 +65,8 @@ def check_earlier_batches(table: Table, writer: str, batch: int) -> None:
             f"{batch - 1} as written, too: an older copy of the table was put back. Bring back the "
             "newest one"
         )
-    version = table.txn_version(_version_key(writer))
-    if version is not None and table.was_set_back(version, _batch_key(writer), last):
+    version = table.txn_version(_key("version", writer))
+    if version is not None and table.was_set_back(version, _key("batch", writer), last):
         raise _missing_batches(
             f"{name} was set back to a version before this query's batch {last}, whose rows it has "
             "lost. Set it forward again"
@@ -75,7 +75,7 @@ def check_earlier_batches(table: Table, writer: str, batch: int) -> None:
 
 def _missing_batches(sentence: str) -> TableError:
     return TableError(
-        f"{sentence}; or, to begin anew, remove the query's checkpoint and take another table; or, "
+        f"{sentence}; or, to start over, delete the query's checkpoint and take another table; or, "
         f"to go on without what is lost, {ADOPT_HINT}."
     )
 
@@ -85,8 +85,8 @@ def _earlier_batches(batch: int) -> str:
 
 
 def last_batch(table: Table, writer: str) -> int | None:
-    """The number of the writer's last batch in the table; None before its first."""
-    return table.txn_version(_batch_key(writer))
+    """Number of the writer's last batch in the table; None before its first."""
+    return table.txn_version(_key("batch", writer))
 
 
 def commit_batch(
@@ -115,11 +115,14 @@ def commit_batch(
     def attempt() -> bool:
         if has_batch(table, writer, batch, name=name, adopt=adopt, after=after, offsets=offsets):
             return False
-        versions: dict[str, int | None] = {_batch_key(writer): batch, _version_key(writer): None}
+        versions: dict[str, int | None] = {
+            _key("batch", writer): batch,
+            _key("version", writer): None,
+        }
         if last_batch(table, writer) is None and name is not None:
-            versions[_query_key(name)] = fingerprint(writer)
-        if offsets is not None or table.txn_version(_offsets_key(writer)) is not None:
-            versions[_offsets_key(writer)] = offsets or 0
+            versions[_key("query", name)] = fingerprint(writer)
+        if offsets is not None or table.txn_version(_key("offsets", writer)) is not None:
+            versions[_key("offsets", writer)] = offsets or 0
         change(table, files, versions)
         return True
 
@@ -147,7 +150,7 @@ def has_batch(
         if last is None and name is not None and not adopt:
             check_name(table, writer, name)
         return False
-    other_offsets = table.txn_version(_offsets_key(writer))
+    other_offsets = table.txn_version(_key("offsets", writer))
     if last == batch and not adopt and offsets and other_offsets and other_offsets != offsets:
         raise TableError(
             f"{table.name} has other messages as batch {batch} of this query: a copy of its "
@@ -158,14 +161,14 @@ def has_batch(
 
 
 def commit_files(table: Table, files: Sequence[NewFile], change: CommitAction = append) -> None:
-    """Add files without a batch number. Raises TableError if others commit without a break."""
+    """Commit files that belong to no batch. Raises TableError if others commit without a break."""
     commit_with_retries(table.name, lambda: change(table, files, {}), table.refresh)
 
 
 def check_name(table: Table, writer: str | None, name: str) -> None:
     """Raises TableError if a writer of this name, but of another id, has written. None: it has no
     id yet."""
-    first_writer = table.txn_version(_query_key(name))
+    first_writer = table.txn_version(_key("query", name))
     if first_writer is None or (writer is not None and first_writer == fingerprint(writer)):
         return
     raise TableError(
@@ -177,7 +180,7 @@ def check_name(table: Table, writer: str | None, name: str) -> None:
 
 def wrote_as(table: Table, writer: str, name: str) -> bool:
     """Whether the writer has this name in the table, or no batch there yet."""
-    first = table.txn_version(_query_key(name))
+    first = table.txn_version(_key("query", name))
     return last_batch(table, writer) is None or first == fingerprint(writer)
 
 
@@ -186,42 +189,29 @@ def belongs_to(table: Table, writer: str | None, name: str | None) -> bool:
 
     `writer`: its id; None: not known, so that its name tells. `name`: None if it has none.
     """
-    own_names = [] if writer is None else [_batch_key(writer), _created_key(writer)]
+    own_names = [] if writer is None else [_key("batch", writer), _key("made", writer)]
     if name is not None:
-        own_names += [_created_key(name)] if own_names else [_created_key(name), _query_key(name)]
+        own_names += (
+            [_key("made", name)] if own_names else [_key("made", name), _key("query", name)]
+        )
     return any(table.txn_version(txn_name) is not None for txn_name in own_names) or table.is_new
 
 
 def created_for(writer: str, batch: int) -> dict[str, int]:
-    """Numbers of a table that is created for a batch."""
-    return {_created_key(writer): batch}
+    """Transaction versions of a table that is created for a batch."""
+    return {_key("made", writer): batch}
 
 
 def was_created_for(table: Table, writer: str, batch: int) -> bool:
     """Whether an attempt of this batch has created the table."""
-    return table.txn_version(_created_key(writer)) == batch
+    return table.txn_version(_key("made", writer)) == batch
 
 
-def _created_key(writer: str) -> str:
-    return f"jetspark.made.{writer}"
-
-
-def _batch_key(writer: str) -> str:
-    return f"jetspark.batch.{writer}"
-
-
-def _version_key(writer: str) -> str:
-    """The version made by the writer's last batch."""
-    return f"jetspark.version.{writer}"
-
-
-def _offsets_key(writer: str) -> str:
-    """The fingerprint of what the writer's last batch has read; 0: unknown."""
-    return f"jetspark.offsets.{writer}"
-
-
-def _query_key(name: str) -> str:
-    return f"jetspark.query.{name}"
+def _key(kind: Literal["batch", "version", "offsets", "query", "made"], writer_or_name: str) -> str:
+    """The name of one of a writer's transaction versions: its last batch; the table version that
+    the batch made; the fingerprint of the offsets that it has read (0: unknown). By the writer's
+    name (`query`): the fingerprint of its first id. `made`: the batch that created the table."""
+    return f"jetspark.{kind}.{writer_or_name}"
 
 
 def fingerprint(text: str) -> int:

@@ -21,8 +21,6 @@ class Comparison:
 
 @dataclass(frozen=True)
 class IsNull:
-    """Whether a column is null."""
-
     column: str
     negated: bool = False
 

@@ -1,4 +1,4 @@
-"""Which files a Delta table's log names besides data files: they have to be the table's.
+"""Checks the files that a Delta table's log names besides data files: they have to be the table's.
 
 deltalake follows the sidecars of a checkpoint when it loads a table. It opens the file of a
 deletion vector in a merge and in a compaction, wherever it is, and also where the table does not
@@ -20,12 +20,7 @@ import pyarrow.fs
 import pyarrow.parquet
 
 from jetspark.errors import ConfigError, DocumentError
-from jetspark.lakehouse.inside import (
-    check_no_links_in,
-    check_relative_paths,
-    file_outside_table,
-    relative_path,
-)
+from jetspark.lakehouse import inside
 from jetspark.wire.documents import decode_json
 
 _LOG: Final = "_delta_log"
@@ -34,9 +29,9 @@ _TO_B85: Final = bytes.maketrans(
     b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
 )
-"""From the digits in the log to those of Python."""
+"""Translates the log's base 85 (Z85) to that of Python's `base64.b85decode`."""
 _UUID_DIGITS: Final = 20
-"""Digits of a file's name; a folder may stand before them."""
+"""Length of an encoded UUID in a deletion vector's path; a folder may stand before it."""
 _MAX_CACHED_FILES: Final = 100_000
 
 
@@ -60,7 +55,7 @@ class _Action(msgspec.Struct):
 
 
 _paths_by_file_state: dict[tuple[str, str, int, int], frozenset[str]] = {}
-"""The paths that a file of a log names, by the table's location and the state of the file."""
+"""Paths that a file of a log names, by the table's location and the file's path, size and time."""
 
 
 def check_sidecars(folder: Path) -> None:
@@ -69,7 +64,7 @@ def check_sidecars(folder: Path) -> None:
     To be called before deltalake loads a table on this machine.
     """
     location = str(folder)
-    check_no_links_in(location, f"{_LOG}/{_SIDECARS}")
+    inside.check_no_links_in(location, f"{_LOG}/{_SIDECARS}")
     _check_named_files(
         location,
         pyarrow.fs.SubTreeFileSystem(location, pyarrow.fs.LocalFileSystem()),
@@ -106,7 +101,7 @@ def _check_named_files(
             with files.open_input_file(path) as file:
                 _paths_by_file_state[state] = frozenset(read(location, file))
         named |= _paths_by_file_state[state]
-    check_relative_paths(location, named)
+    inside.check_relative_paths(location, named)
 
 
 def _paths_in_commit(location: str, file: pa.NativeFile) -> Iterator[str]:
@@ -147,9 +142,9 @@ def _paths_in_checkpoint(location: str, file: pa.NativeFile) -> Iterator[str]:
 
 def _sidecar_path(location: str, uri: str) -> str:
     """The path of a sidecar below the location. Raises ConfigError for one elsewhere."""
-    path = relative_path(location, uri) or f"{_LOG}/{_SIDECARS}/{uri}"
+    path = inside.relative_path(location, uri) or f"{_LOG}/{_SIDECARS}/{uri}"
     if path.rpartition("/")[0] != f"{_LOG}/{_SIDECARS}":
-        raise file_outside_table(location, uri)
+        raise inside.file_outside_table(location, uri)
     return path
 
 
@@ -164,6 +159,6 @@ def _vector_path(location: str, kind: str, text: str) -> Iterator[str]:
             raise ValueError(kind)
         name = uuid.UUID(bytes=base64.b85decode(digits.encode("ascii").translate(_TO_B85)))
     except ValueError:
-        raise file_outside_table(location, text) from None
+        raise inside.file_outside_table(location, text) from None
     file = f"deletion_vector_{name}.bin"
     yield f"{folder}/{file}" if folder else file

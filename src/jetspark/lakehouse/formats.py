@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from jetspark.errors import ConfigError, JetsparkError, TableError, shown
 from jetspark.lakehouse.batches import table_missing
-from jetspark.lakehouse.iceberg_configuration import check_configuration
 from jetspark.lakehouse.inside import is_misread
 from jetspark.lakehouse.new_files import Storage
 from jetspark.lakehouse.optimistic_commits import commit_with_retries
@@ -40,7 +39,7 @@ _MIN_FILE_SIZE = 64 * 1024
 _DURATION = re.compile(r"(\d+)\s*([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _MAX_DURATION_HOURS = 100 * 365 * 24
-"""In hours: more than that keeps everything as well."""
+"""Longest retention, in hours (a century): more than that keeps everything as well."""
 
 
 def absolute_path(path: str) -> str:
@@ -141,7 +140,7 @@ _FORMAT_MARKERS = {
     "iceberg": "metadata/*.metadata.json*",
     "parquet": "_spark_metadata",
 }
-"""What shows the format of a folder."""
+"""Pattern of a file, by format, that shows the format of a folder."""
 _TABLE_MARKERS = {
     # The last pattern searches the log's files up to the first checkpoint.
     "delta": (
@@ -151,10 +150,10 @@ _TABLE_MARKERS = {
     ),
     "iceberg": (_FORMAT_MARKERS["iceberg"],),
 }
-"""Files of which a whole table has one."""
+"""Patterns, by format, of which a complete table has at least one match."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _BACKTRACE = re.compile(r"^ *0: |^(?:stack )?backtrace", re.MULTILINE | re.IGNORECASE)
-"""Where the backtrace of a library in Rust begins, which RUST_BACKTRACE=1 asks for."""
+"""Beginning of a Rust library's backtrace, which RUST_BACKTRACE=1 asks for."""
 _MAX_MESSAGE_LENGTH = 300
 _UNREACHABLE = re.compile(
     "connection (?:refused|reset|closed)|timed out|timeout|unreachable|dns error|failed to lookup|"
@@ -163,9 +162,10 @@ _UNREACHABLE = re.compile(
 )
 
 
-class Format(StrEnum):
-    """An open table format."""
+_PYICEBERG_FILE = ".pyiceberg.yaml"
 
+
+class Format(StrEnum):
     DELTA = "delta"
     ICEBERG = "iceberg"
 
@@ -192,8 +192,8 @@ def is_missing(format_: Format, name: TableName) -> bool:
 
 @contextmanager
 def reporting_missing_table(format_: Format, name: TableName, batch: int) -> Iterator[None]:
-    """Raises TableError for a table that is removed, or cannot be written, while the block uses it,
-    in place of whatever its library says, or does not say."""
+    """Runs the block, and raises TableError for a table that is removed, or cannot be written,
+    meanwhile, in place of whatever its library says, or does not say."""
     try:
         yield
     except Exception as error:  # of too many kinds to name them
@@ -238,8 +238,8 @@ def open_or_create_table(
     partition_by: Sequence[PartitionBy],
     txn_versions: Mapping[str, int] | None = None,
 ) -> Table:
-    """The table, created empty and with these numbers if it does not exist. Raises ConfigError for
-    columns that the format does not support."""
+    """The table, which is created empty, with these transaction versions, if it does not exist.
+    Raises ConfigError for columns that the format does not support."""
 
     def attempt() -> Table:
         if (table := find_table(format_, name)) is not None:
@@ -259,8 +259,8 @@ def folder_storage(format_: Format, folder: TableName) -> Storage:
 
 
 def check_empty(format_: Format, name: TableName) -> None:
-    """For a place without a table. Raises ConfigError for a folder with other files, which a vacuum
-    would remove."""
+    """Check the place of a new table. Raises ConfigError for a folder with other files, which a
+    vacuum would remove."""
     folder = _local_folder(name)
     if folder is None or not folder.exists():
         return
@@ -278,8 +278,8 @@ def check_empty(format_: Format, name: TableName) -> None:
 
 @contextmanager
 def reporting_library_errors(name: TableName) -> Iterator[None]:
-    """Turns errors of the libraries, and of what they stand on, into a TableError, or, where a
-    package is missing, into a ConfigError."""
+    """Turns errors of the formats' libraries, and of what they stand on, into a TableError, or,
+    where a package is missing, into a ConfigError."""
     try:
         yield
     except JetsparkError:
@@ -336,7 +336,7 @@ def _table_class(format_: Format) -> type[OpenDelta] | type[OpenIceberg]:
             from jetspark.lakehouse.delta import OpenDelta
 
             return OpenDelta
-        check_configuration()
+        _check_pyiceberg_configuration()
         from jetspark.lakehouse.iceberg import OpenIceberg
 
         return OpenIceberg
@@ -345,3 +345,20 @@ def _table_class(format_: Format) -> type[OpenDelta] | type[OpenIceberg]:
         raise ConfigError(
             f"{format_.capitalize()} tables need {library}: pip install 'jetspark[{format_}]'."
         ) from None
+
+
+def _check_pyiceberg_configuration() -> None:
+    """Raise ConfigError for a configuration that PyIceberg would take from the current folder,
+    which is wherever somebody happened to run a command: it names programs that PyIceberg calls.
+
+    PyIceberg reads it as soon as it is imported.
+    """
+    folders = (os.environ.get("PYICEBERG_HOME"), Path.home())
+    own = [Path(folder, _PYICEBERG_FILE) for folder in folders if folder]
+    local = Path(_PYICEBERG_FILE).absolute()
+    if local.is_file() and local not in own:
+        raise ConfigError(
+            f"There is a {_PYICEBERG_FILE} in the current folder, which PyIceberg would take for "
+            f"your configuration: {local}. If it is yours, set PYICEBERG_HOME={local.parent}; "
+            "otherwise run this in another folder."
+        )

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError, shown
-from jetspark.lakehouse.new_files import year_out_of_range
+from jetspark.lakehouse.file_layout import year_out_of_range
 from jetspark.lakehouse.schemas import normalized_type
 
 _TOKEN = re.compile(
@@ -30,12 +30,12 @@ SUPPORTED = (
 
 
 class _NotSupported(Exception):
-    """An expression that is not one of these."""
+    """Raised for an expression that is not one of the supported forms."""
 
 
 @dataclass(frozen=True)
 class Generated:
-    """A column that is made of others; goes to executors."""
+    """Generated column of a Delta table; goes to executors."""
 
     expression: str
     type: pa.DataType
@@ -47,7 +47,7 @@ class Generated:
     ) -> Generated:
         """Raises ConfigError for an expression that is not known here."""
         try:
-            tree = _Parser(expression, schema.names).whole()
+            tree = _Parser(expression, schema.names).parse()
             kind = tree.of(pa.RecordBatch.from_pylist([], schema=schema)).type
             if kind != normalized_type(column.type) and not (
                 _is_integer(kind) and _is_integer(column.type)
@@ -110,24 +110,24 @@ class _Parser:
         self._tokens = _tokens(text)
         self._kind, self._text = next(self._tokens)
 
-    def whole(self) -> _Node:
-        found = self._sum()
-        if self._kind or isinstance(found, _Literal):
+    def parse(self) -> _Node:
+        tree = self._sum()
+        if self._kind or isinstance(tree, _Literal):
             raise _NotSupported
-        return found
+        return tree
 
     def _sum(self) -> _Node:
-        return self._operation("+-", lambda: self._operation("*%", self._one))
+        return self._operation("+-", lambda: self._operation("*%", self._operand))
 
     def _operation(self, signs: str, part: Callable[[], _Node]) -> _Node:
-        found = part()
+        tree = part()
         while self._kind == "sign" and self._text in signs:
-            sign = self._taken()
-            found = _Call(sign, (found, part()))
-        return found
+            sign = self._next()
+            tree = _Call(sign, (tree, part()))
+        return tree
 
-    def _one(self) -> _Node:
-        kind, text = self._kind, self._taken()
+    def _operand(self) -> _Node:
+        kind, text = self._kind, self._next()
         match kind:
             case "number":
                 return _Literal(int(text))
@@ -136,9 +136,9 @@ class _Parser:
             case "quoted":
                 return self._column(text.replace("``", "`"))
             case "sign" if text == "(":
-                found = self._sum()
-                self._take(")")
-                return found
+                tree = self._sum()
+                self._expect(")")
+                return tree
             case "name" if self._text == "(" and self._kind == "sign":
                 return self._call(text.casefold())
             case "name":
@@ -146,16 +146,16 @@ class _Parser:
         raise _NotSupported
 
     def _call(self, function: str) -> _Node:
-        self._take("(")
+        self._expect("(")
         parts = [self._sum()]
         if function == "cast":
-            if self._taken().casefold() != "as":
+            if self._next().casefold() != "as":
                 raise _NotSupported
-            parts.append(_Literal(self._taken().casefold()))
+            parts.append(_Literal(self._next().casefold()))
         while self._text == "," and self._kind == "sign":
-            self._taken()
+            self._next()
             parts.append(self._sum())
-        self._take(")")
+        self._expect(")")
         if function not in _FUNCTIONS:
             raise _NotSupported
         return _Call(function, tuple(parts))
@@ -165,11 +165,11 @@ class _Parser:
             raise _NotSupported
         return _Column(self._columns[name.casefold()])
 
-    def _take(self, sign: str) -> None:
-        if self._taken() != sign:
+    def _expect(self, sign: str) -> None:
+        if self._next() != sign:
             raise _NotSupported
 
-    def _taken(self) -> str:
+    def _next(self) -> str:
         text = self._text
         self._kind, self._text = next(self._tokens)
         return text
@@ -179,11 +179,11 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     """(kind, text), and ("", "") at the end."""
     at = 0
     while at < len(text):
-        if (found := _TOKEN.match(text, at)) is None:
+        if (match := _TOKEN.match(text, at)) is None:
             raise _NotSupported
-        at = found.end()
-        kind = found.lastgroup or ""
-        yield kind, found[kind]
+        at = match.end()
+        kind = match.lastgroup or ""
+        yield kind, match[kind]
     while True:
         yield "", ""
 
@@ -270,7 +270,7 @@ def _substring(value: pa.Array, start: int, length: int) -> pa.Array:
 
 
 def _remainder(value: pa.Array, by: int) -> pa.Array:
-    """With the sign of the value."""
+    """The remainder, with the sign of the value as in Spark."""
     if not by:
         raise TypeError(by)
     value = _require_integer(value)

@@ -41,12 +41,12 @@ _OF_MESSAGE = ("seq", "stream")
 
 @dataclass(frozen=True)
 class History(Upsert):
-    """How the rows of a batch change such a table; a `Change` of `batches`."""
+    """Merges the changes of a batch into a table of history; a `CommitAction` of `batches`."""
 
     history_by: str = ""
     """The column with the time of a change; `sequence_by` is set, too."""
 
-    added = (FROM, TO)
+    added_columns = (FROM, TO)
 
     def table_schema(self, rows: pa.Schema) -> pa.Schema:
         kind = rows.field(self.history_by).type
@@ -54,7 +54,7 @@ class History(Upsert):
             raise ConfigError(
                 f"Option 'historyBy': {self.history_by!r} has the type {kind}; name a timestamp."
             )
-        if clashes := set(self.added) & set(rows.names):
+        if clashes := set(self.added_columns) & set(rows.names):
             raise ConfigError(
                 f"Option 'historyBy': the rows have a column {min(clashes)}, which the table has "
                 "for itself: leave it out, or give it another name."
@@ -74,7 +74,7 @@ class History(Upsert):
         self.merge(table, Changes(rows, removed, self._identity(table.schema), None), txn_versions)
 
     def _identity(self, columns: pa.Schema) -> tuple[str, ...]:
-        """The columns whose values a change has alone, in the order of the changes."""
+        """Columns that identify a change, in the order of the changes."""
         more = () if self.by_position else _OF_MESSAGE
         fields = (columns.field(name) for name in more if name in columns.names)
         ties = (
@@ -92,7 +92,8 @@ class History(Upsert):
     def _changed(
         self, table: Table, new: pa.Table, truncates: pa.Table
     ) -> tuple[pa.Table, pa.ChunkedArray]:
-        """The rows that the table lacks, or has with another end, and which of them are to go."""
+        """Rows to merge: those that the table lacks, or has with another end, and a mask of the
+        rows to remove."""
         existing = self.existing_rows(table, new.schema, None if truncates.num_rows else new)
         is_truncate = existing[self.keys[0]].is_null()
         existing, known_truncates = (
@@ -102,12 +103,12 @@ class History(Upsert):
         every = pa.concat_tables([known_truncates, truncates]).sort_by(self._order)
         if self.by_position:
             new = self._placed(new, existing, every)
-        rows, removed = self._once(existing, new)
+        rows, removed = self._deduplicated(existing, new)
         if not truncates.num_rows:  # only new rows may come before one that is known
             first = pc.min(new[self._order])
             every = every.filter(pc.greater(every[self._order], first))
         for at in range(every.num_rows):
-            rows, more = self._once(rows, self._ended_by(rows, every.slice(at, 1)))
+            rows, more = self._deduplicated(rows, self._closed_by(rows, every.slice(at, 1)))
             removed = pa.concat_tables([removed, more])
         idle = self._ends_nothing(rows)
         more = rows.filter(pc.and_(idle, pc.invert(rows[_IS_NEW].combine_chunks())))
@@ -115,7 +116,7 @@ class History(Upsert):
         rows = rows.filter(pc.invert(idle)).combine_chunks()
         rows = self._with_times(rows, new.schema)
         if all(table.schema.field(key).nullable for key in self.keys):
-            truncates = self._lacking_truncates(known_truncates, truncates)
+            truncates = self._missing_truncates(known_truncates, truncates)
             times = truncates[self.history_by].combine_chunks()
             truncates = _with_columns(truncates, {FROM: times, TO: times}, new.schema)
             rows = pa.concat_tables([rows, truncates])
@@ -125,8 +126,8 @@ class History(Upsert):
             is_removed
         )
 
-    def _lacking_truncates(self, existing: pa.Table, truncates: pa.Table) -> pa.Table:
-        """The truncates that the table does not have, each once."""
+    def _missing_truncates(self, existing: pa.Table, truncates: pa.Table) -> pa.Table:
+        """Truncates that the table does not have yet, each once."""
         orders = pa.concat_tables([existing, truncates])[self._order]
         ids = (log_position.change_ids(orders) if self.by_position else orders).to_pylist()
         seen, missing = {*ids[: existing.num_rows]}, []
@@ -137,7 +138,7 @@ class History(Upsert):
         return truncates.take(pa.array(missing, pa.int64()))
 
     def _with_times(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Those of the rows that are new, or get another end."""
+        """Rows that are new, or get another end, with their times filled in."""
         begins = rows[self.history_by].combine_chunks()
         ends = pa.array(
             _end_times(
@@ -163,16 +164,16 @@ class History(Upsert):
         newly_placed = self.placed_in_log(new.filter(without), placed_before, positions)
         return pa.concat_tables([placed, newly_placed])
 
-    def _places(self, keys: Changes, rows: pa.Table) -> pa.ChunkedArray:
-        """Also those of truncates, which have no key."""
+    def _row_numbers(self, keys: Changes, rows: pa.Table) -> pa.ChunkedArray:
+        """Row numbers for these keys, and of truncates, which have no key."""
         row_numbers = pa.array(range(rows.num_rows), pa.int64())
         truncates = pa.chunked_array([row_numbers]).filter(rows[self.keys[0]].is_null())
-        positions = super()._places(keys, rows)
+        positions = super()._row_numbers(keys, rows)
         return pa.chunked_array([*positions.chunks, *truncates.chunks], pa.int64())
 
-    def _once(self, existing: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Each change once, in order, with `_NEW`; and the rows of the table to remove. `there`:
-        rows of the table, or a former result."""
+    def _deduplicated(self, existing: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Each change once, in order, with the column `_IS_NEW`; and the rows of the table to
+        remove. `existing`: rows of the table, or a former result."""
         existing = existing if _IS_NEW in existing.schema.names else _mark_new(existing, new=False)
         names = self._identity(new.schema)
         rows = pa.concat_tables([existing, _mark_new(new, new=True)])
@@ -223,7 +224,7 @@ class History(Upsert):
         return pc.is_in(row_numbers, value_set=kept_rows.combine_chunks())
 
     def _removes(self, rows: pa.Table) -> pa.Array:
-        """Whether each row says that its key is gone."""
+        """Boolean mask of the rows that delete their key."""
         removes = pa.repeat(pa.scalar(False), rows.num_rows)
         for condition in (self.deletes, self.truncates):
             if condition is not None and rows.num_rows:
@@ -239,8 +240,8 @@ class History(Upsert):
         follows_a_row = pc.and_(_same_as_previous(rows, self.keys), pc.invert(_shift(removes, -1)))
         return pc.and_(self.truncates.of(rows).combine_chunks(), pc.invert(follows_a_row))
 
-    def _ended_by(self, rows: pa.Table, truncate: pa.Table) -> pa.Table:
-        """The rows that say that the keys which a truncate finds are gone."""
+    def _closed_by(self, rows: pa.Table, truncate: pa.Table) -> pa.Table:
+        """Deletions, at the place of a truncate, of all keys that it finds."""
         before = pc.less(rows[self._order], truncate[self._order][0]).combine_chunks()
         later = pc.and_(_same_as_next(rows, self.keys), _shift(before))
         last = pc.and_(before, pc.invert(later))

@@ -67,7 +67,7 @@ class _TrustedRest(RestCatalog):
         return super()._load_file_io(dict(properties or {}), location)
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """As RestCatalog. Raises ConfigError as `check_table`."""
+        """Load a table, as RestCatalog does. Raises ConfigError as `check_table`."""
         table = super().load_table(identifier)
         return _check_loaded_table(table, {**self.properties, **table.config})
 

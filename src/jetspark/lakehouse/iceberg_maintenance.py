@@ -15,14 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from jetspark.errors import ConfigError, TableError
+from jetspark.lakehouse import inside
 from jetspark.lakehouse.iceberg_storage import ConfinedFiles
-from jetspark.lakehouse.inside import (
-    check_files,
-    files_inside,
-    is_plain_path,
-    paths_behind_links,
-    relative_path,
-)
 from jetspark.lakehouse.maintenance import Vacuum, prove_removable
 
 _SCHEME = re.compile(r"^[a-z0-9+.-]+:(?://)?(?=.)")
@@ -60,8 +54,8 @@ def old_snapshots(table: Table, before: datetime) -> list[int]:
 
 
 def find_unneeded_files(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
-    """Which files may be removed with these snapshots. Raises ConfigError for a folder that has
-    the metadata of another table."""
+    """Find the files that may be removed together with these old snapshots. Raises ConfigError for
+    a folder that has the metadata of another table."""
     metadata = table.metadata
     needed: set[str] = set()
     expired: set[str] = set()
@@ -72,7 +66,7 @@ def find_unneeded_files(table: Table, old: Container[int], retention: timedelta)
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
         needed.add(_without_scheme(statistics.statistics_path))
     root = _without_scheme(table.location()) + "/"
-    if relative_path(table.location(), table.metadata_location) is None:
+    if inside.relative_path(table.location(), table.metadata_location) is None:
         raise ConfigError(
             f"The metadata of the table at {table.location()} is in another place "
             f"({table.metadata_location}), so its files may belong to another table. Nothing was "
@@ -86,12 +80,12 @@ def find_unneeded_files(table: Table, old: Container[int], retention: timedelta)
             "in another way. Nothing was removed."
         )
     _check_no_other_table(table, files)
-    linked = paths_behind_links(table.location(), files)
+    linked = inside.paths_behind_links(table.location(), files)
     unnamed = [
         path
         for path, modified in files.items()
         if modified < before
-        and is_plain_path(path)
+        and inside.is_plain_path(path)
         and path not in linked
         and root + path not in needed
         and path.endswith((".parquet", ".avro", ".orc", ".puffin", ".stats"))
@@ -118,16 +112,16 @@ def find_unneeded_manifests(table: Table, old: Sequence[int]) -> list[str]:
         if snapshot.snapshot_id in expired:
             named.add(snapshot.manifest_list)
             named.update(manifest.manifest_path for manifest in snapshot.manifests(table.io))
-    return list(files_inside(table.location(), named - needed).values())
+    return list(inside.files_inside(table.location(), named - needed).values())
 
 
 def _referenced_files(snapshot: Snapshot, table: Table) -> Iterator[str]:
     """The files that a snapshot refers to. Raises ConfigError for manifests that are not below the
     table's location."""
     yield _without_scheme(snapshot.manifest_list)
-    check_files(table.location(), [snapshot.manifest_list])
+    inside.check_files(table.location(), [snapshot.manifest_list])
     manifests = snapshot.manifests(table.io)
-    check_files(table.location(), [file.manifest_path for file in manifests])
+    inside.check_files(table.location(), [file.manifest_path for file in manifests])
     for manifest in manifests:
         yield _without_scheme(manifest.manifest_path)
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):

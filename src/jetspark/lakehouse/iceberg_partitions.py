@@ -24,7 +24,7 @@ from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.types import IcebergType
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.new_files import Partition, SortKey, year_out_of_range
+from jetspark.lakehouse.file_layout import Partition, SortKey, year_out_of_range
 from jetspark.lakehouse.partitions import PartitionBy
 
 _EXACT = Context(prec=80)
@@ -33,7 +33,7 @@ _USE_ICEBERG_CONNECTOR = "write it with Iceberg's own connector for Spark."
 
 @dataclass(frozen=True)
 class TransformedPartition(Partition):
-    """What a transform makes of a column."""
+    """Partition by an Iceberg transform of a column."""
 
     transform: transforms.Transform[Any, Any]
     source: IcebergType
@@ -51,7 +51,7 @@ class TransformedPartition(Partition):
         )
         return pa.array(values, kind).take(different.indices)
 
-    def may_refuse(self, column: pa.Array) -> bool:
+    def may_reject(self, column: pa.Array) -> bool:
         if isinstance(self.transform, transforms.TruncateTransform):
             kind = column.type
             if pa.types.is_integer(kind):
@@ -59,9 +59,9 @@ class TransformedPartition(Partition):
                 return smallest is not None and smallest - self.transform.width < _min_value(kind)
             if pa.types.is_decimal(kind):
                 return True
-        return super().may_refuse(column)
+        return super().may_reject(column)
 
-    def refusal(self, value: pa.Scalar) -> str | None:
+    def rejection_reason(self, value: pa.Scalar) -> str | None:
         if isinstance(self.transform, transforms.TruncateTransform) and value.is_valid:
             kind = value.type
             result: Any = self.transform.transform(self.source)(value.as_py())
@@ -74,7 +74,7 @@ class TransformedPartition(Partition):
         return None
 
     def _too_long(self, result: Any) -> str | None:
-        return Partition(self.name, self.column).refusal(pa.scalar(self.text(result)))
+        return Partition(self.name, self.column).rejection_reason(pa.scalar(self.text(result)))
 
     def _fewer(self, column: pa.Array) -> pa.Array:
         """Values with the same results; of times their numbers, since Python has not all."""
@@ -102,7 +102,8 @@ def _min_value(kind: pa.DataType) -> int:
 
 
 def partitions_of(name: object, metadata: TableMetadata) -> tuple[Partition, ...]:
-    """Those of new files. Raises ConfigError for transforms that nobody can compute."""
+    """Partition fields of the table's current spec, which new data files must use. Raises
+    ConfigError for transforms that nobody can compute."""
     schema = metadata.schema()
     return tuple(
         _partition(f"{name} is partitioned by", partition_field, partition_field.name, schema)
@@ -111,7 +112,7 @@ def partitions_of(name: object, metadata: TableMetadata) -> tuple[Partition, ...
 
 
 def sort_keys_of(name: object, metadata: TableMetadata) -> tuple[SortKey, ...]:
-    """How the rows of new files are sorted. Raises ConfigError as `partitions_of`."""
+    """Sort order of the rows in new data files. Raises ConfigError as `partitions_of`."""
     schema = metadata.schema()
     order = metadata.sort_order_by_id(metadata.default_sort_order_id)
     return tuple(
@@ -128,7 +129,7 @@ def _partition(
     subject: str, field: PartitionField | SortField, name: str, schema: Schema
 ) -> Partition:
     column = schema.find_column_name(field.source_id)
-    if column is None or column not in {column_field.name for column_field in schema.fields}:
+    if column is None or column not in {each.name for each in schema.fields}:
         raise ConfigError(
             f"{subject} {column or 'a column that is gone'}, a part of a column, which "
             f"is not supported here: {_USE_ICEBERG_CONNECTOR}"
@@ -149,7 +150,7 @@ def _partition(
 
 
 def partition_texts(metadata: TableMetadata) -> tuple[str, ...]:
-    """What the table is partitioned by, as `PartitionBy` says it."""
+    """The table's partition fields, as `PartitionBy` writes them."""
     schema = metadata.schema()
     return tuple(
         _text(schema.find_column_name(partition_field.source_id) or "", partition_field.transform)
@@ -169,7 +170,8 @@ def _text(column: str, transform: transforms.Transform[Any, Any]) -> str:
 
 
 def add_partitions(spec: UpdateSpec, partition_by: Iterable[PartitionBy]) -> None:
-    """To a new table. Raises ValueError for two that Iceberg does not allow together."""
+    """Add partition fields to a new table. Raises ValueError for two that Iceberg does not allow
+    together."""
     for partition in partition_by:
         width = f"[{partition.width}]" if partition.width else ""
         transform = transforms.parse_transform(f"{partition.transform or 'identity'}{width}")

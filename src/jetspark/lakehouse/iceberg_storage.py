@@ -7,15 +7,12 @@ each name is judged when its file is opened, so no use of one is forgotten.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
 
-from jetspark.lakehouse.inside import (
-    check_files,
-    file_outside_table,
-    relative_path,
-    remove_local_file,
-)
+from jetspark.lakehouse import inside, new_files
 
 
 class ConfinedFiles(FileIO):
@@ -24,28 +21,43 @@ class ConfinedFiles(FileIO):
     def __init__(self, files: FileIO, location: str) -> None:
         super().__init__(files.properties)
         self.files = files
-        """Those of all of the storage."""
+        """PyIceberg's own client, without the check."""
         self.location = location
 
     def new_input(self, location: str) -> InputFile:
-        """A file to be read."""
-        check_files(self.location, [location])
+        inside.check_files(self.location, [location])
         return self.files.new_input(location)
 
     def new_output(self, location: str) -> OutputFile:
-        """A file to be written."""
-        check_files(self.location, [location])
+        inside.check_files(self.location, [location])
         return self.files.new_output(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Remove a file."""
         name = location if isinstance(location, str) else location.location
-        if (path := relative_path(self.location, name)) is None:
-            raise file_outside_table(self.location, name)
-        if not remove_local_file(self.location, path):
+        if (path := inside.relative_path(self.location, name)) is None:
+            raise inside.file_outside_table(self.location, name)
+        if not inside.remove_local_file(self.location, path):
             self.files.delete(name)
 
 
 def confined_files(properties: Mapping[str, str], location: str) -> ConfinedFiles:
     """The files below a location, reached as the properties say."""
     return ConfinedFiles(load_file_io(dict(properties), location), location)
+
+
+@dataclass(frozen=True)
+class IcebergStorage(new_files.Storage):
+    location: str
+    properties: Mapping[str, str] = field(repr=False)
+
+    def create(self, path: str) -> Any:
+        return self._files().new_output(f"{self.location}/{path}").create()
+
+    def open(self, path: str) -> Any:
+        return self._files().new_input(f"{self.location}/{path}").open()
+
+    def remove(self, path: str) -> None:
+        self._files().delete(f"{self.location}/{path}")
+
+    def _files(self) -> ConfinedFiles:
+        return confined_files(self.properties, self.location)

@@ -1,4 +1,4 @@
-"""What Iceberg tables and REST catalogs may not decide: code, and how storage is reached.
+"""Checks what Iceberg tables and REST catalogs may not decide: code, and how storage is reached.
 
 PyIceberg imports and calls classes that properties name, and takes these properties from the user's
 configuration, from a REST catalog's answers, and from the table's metadata alike. Whoever may write
@@ -7,7 +7,7 @@ host. Here only the user's own configuration is trusted with that:
 
 | property | from the user | from a REST catalog | from a table |
 |---|---|---|---|
-| names of classes (`CODE`) | yes | refused, but for PyIceberg's own classes for files | refused |
+| code (`CODE_PROPERTIES`) | yes | refused, but for PyIceberg's own classes for files | refused |
 | storage and its credentials (`s3.…`, `gcs.…`, …) | yes | yes | refused |
 
 What a table says as the user says it is no harm, and is not refused.
@@ -35,7 +35,7 @@ CODE_PROPERTIES: Final = frozenset(
         TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL,
     }
 )
-"""The properties by which PyIceberg imports something."""
+"""Properties by which PyIceberg imports something."""
 _OWN_CLASSES: Final = frozenset({ARROW_FILE_IO, FSSPEC_FILE_IO})
 """PyIceberg's classes for files, which some catalogs ask for."""
 METADATA_FILE: Final = re.compile(r"metadata/[^/]+\.metadata\.json(?:\.gz)?")

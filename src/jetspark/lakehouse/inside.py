@@ -1,4 +1,4 @@
-"""Which files are a table's: those below its folder, without a step out of it or a link.
+"""Confines a table to its folder: its files are those below it, without a step out of it or a link.
 
 Whoever may write a table's metadata decides which files it names. A name that leaves the table's
 folder (`../`, another place, a symbolic link on the way) could be anybody's file, so jetspark does
@@ -25,7 +25,7 @@ from jetspark.errors import ConfigError, shown
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://)?(?=.)")
 _MISREAD = re.compile(r"[\x00-\x1f\x7f?#\\]")
-"""What libraries leave out of a name, take for its end, or for a slash."""
+"""Characters that libraries leave out of a name, take for its end, or for a slash."""
 _STEPS = frozenset({".", ".."})
 _LOCAL = "file"
 _STORES: Final = {
@@ -81,7 +81,7 @@ def local_folder_of(location: str) -> Path | None:
 
 
 def paths_behind_links(location: str, paths: Iterable[str]) -> set[str]:
-    """Those of some plain paths below a location that are links, or are reached through one.
+    """The plain paths below a location that are links, or are reached through one.
 
     Neither is a pipe or a device a file: opening it could wait for ever.
     """
@@ -109,7 +109,7 @@ def _is_ordinary(path: Path) -> bool:
 
 
 def files_inside(location: str, uris: Iterable[str]) -> dict[str, str]:
-    """Those of the files that metadata names which are below the location, and their paths."""
+    """The URIs in metadata that are below the location, with their paths there."""
     paths = {uri: relative_path(location, uri) for uri in uris}
     inside = {uri: path for uri, path in paths.items() if path is not None}
     linked = paths_behind_links(location, inside.values())

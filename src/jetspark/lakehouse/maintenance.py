@@ -50,8 +50,6 @@ class TableFacts(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Compaction:
-    """The result of a compaction."""
-
     removed: int
     """Small files that were replaced; older versions refer to them until a vacuum."""
     added: int
@@ -62,15 +60,16 @@ class Vacuum:
     """Paths below the table's location of files that no version needs."""
 
     removed: Sequence[str]
-    kept: Sequence[str]
+    unproven: Sequence[str]
     """Files that may not be this table's; a folder with another table ends with a slash."""
 
 
 def prove_removable(
     unnamed: Sequence[str], expired: Container[str], all_paths: Iterable[str]
 ) -> Vacuum:
-    """What may be removed of the files that no version needs; `once`: those that an older version
-    referred to; `around`: all others in the folder, to find other tables by."""
+    """Divide the files that no version needs into those that may be removed and others. `expired`:
+    files that an older version referred to; `all_paths`: all files in the folder, to find other
+    tables by."""
     tables = {
         match[1]
         for path in (*unnamed, *all_paths)
@@ -101,7 +100,6 @@ def remove_files(storage: Storage, paths: Sequence[str]) -> None:
 
 
 def check_retention(retention: timedelta) -> None:
-    """Raise ConfigError for less than LEAST_RETENTION."""
     if retention < MIN_RETENTION:
         raise ConfigError(
             "Files younger than an hour may belong to a batch that is about to be committed: keep "

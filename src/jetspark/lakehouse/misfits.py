@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.lakehouse.new_files import Layout, Partition
+from jetspark.lakehouse.file_layout import Layout, Partition
 from jetspark.lakehouse.schemas import is_list
 from jetspark.years import FIRST_DAY, LAST_DAY
 
@@ -38,10 +38,10 @@ def _misfits(layout: Layout, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Arr
         mask = _outside_of_years(rows.column(column.name))
         if mask is not None and pc.any(mask).as_py():
             yield column.name, mask, f"{column.name} has a date outside the years 1 to 9999."
-    for column_field in layout.schema:
-        if column_field.name in rows.schema.names and column_field.name not in layout.derived:
-            for name, mask in _missing_required(column_field, rows.column(column_field.name)):
-                yield column_field.name, mask, f"{name} has no value, and the table requires one."
+    for field in layout.schema:
+        if field.name in rows.schema.names and field.name not in layout.derived:
+            for name, mask in _missing_required(field, rows.column(field.name)):
+                yield field.name, mask, f"{name} has no value, and the table requires one."
     for by in (*layout.partition_by, *layout.checked):
         if by.column in rows.schema.names:
             yield from _outside_partitions(by, rows)
@@ -54,8 +54,8 @@ def _missing_required(required: pa.Field, column: pa.Array) -> Iterator[tuple[st
     kind = required.type
     if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
         for at, part in enumerate(kind):
-            if (number := column.type.get_field_index(part.name)) >= 0:
-                for name, mask in _missing_required(kind.field(at), column.field(number)):
+            if (index := column.type.get_field_index(part.name)) >= 0:
+                for name, mask in _missing_required(kind.field(at), column.field(index)):
                     if pc.any(mask := pc.and_(mask, column.is_valid())).as_py():
                         yield f"{required.name}.{name}", mask
     elif is_list(kind) and is_list(column.type):
@@ -69,13 +69,13 @@ def _missing_required(required: pa.Field, column: pa.Array) -> Iterator[tuple[st
 
 
 def _outside_partitions(by: Partition, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array, str]]:
-    if not by.may_refuse(rows.column(by.column)):
+    if not by.may_reject(rows.column(by.column)):
         return
     different = rows.column(by.column).dictionary_encode()
     values = different.dictionary
     reasons: dict[str, list[int]] = {}
     for at in range(len(values)):
-        if (reason := by.refusal(values[at])) is not None:
+        if (reason := by.rejection_reason(values[at])) is not None:
             reasons.setdefault(reason, []).append(at)
     for reason, indices in reasons.items():
         codes = different.indices

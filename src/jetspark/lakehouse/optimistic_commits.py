@@ -17,7 +17,7 @@ from typing import TypeVar
 from jetspark.errors import CommitConflict, TableError
 
 CONFLICT_TIMEOUT_SECONDS = 120.0
-"""How long a commit is tried again while other writers are faster."""
+"""Time for which a commit is tried again while other writers are faster."""
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 0.1
 _T = TypeVar("_T")
 

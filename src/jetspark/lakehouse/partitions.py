@@ -1,4 +1,4 @@
-"""What a table is partitioned by, as people write it: columns, and transforms of columns.
+"""Parses `partitionBy`, the columns and transforms by which a table is partitioned.
 
 | text | value |
 |---|---|
@@ -63,7 +63,7 @@ class PartitionBy:
     transform: str = ""
     """Empty: the column's values themselves."""
     width: int = 0
-    """Of a bucket and a truncation."""
+    """Number of buckets, or width of a truncation."""
 
     @classmethod
     def parse(cls, text: str) -> PartitionBy:
@@ -111,13 +111,13 @@ def _unquoted(text: str) -> str:
     return text if quoted is None else quoted[1].replace("``", "`")
 
 
-def join_partitions(given: Iterable[str]) -> str:
+def join_partitions(texts: Iterable[str]) -> str:
     """The text that `parse_partitions` reads as these."""
-    return ",".join(str(PartitionBy.parse(kind)) for kind in given)
+    return ",".join(str(PartitionBy.parse(text)) for text in texts)
 
 
 def parse_partitions(text: str) -> tuple[PartitionBy, ...]:
-    """With commas between them. Raises ConfigError."""
+    """Parse columns and transforms with commas between them. Raises ConfigError."""
     partitions = tuple(PartitionBy.parse(part) for part in _OUTSIDE.split(text) if part.strip())
     if not partitions:
         raise ConfigError("partitionBy is empty: leave it out for a table without partitions.")
@@ -127,11 +127,11 @@ def parse_partitions(text: str) -> tuple[PartitionBy, ...]:
 
 
 def check_partitions(schema: pa.Schema, partition_by: Iterable[PartitionBy]) -> None:
-    """Raises ConfigError for what a table with these columns cannot be partitioned by."""
+    """Raise ConfigError for partitions that a table with these columns cannot have."""
     columns = set()
-    for kind in partition_by:
-        kind.check(schema)
-        if not kind.transform:
-            columns.add(kind.column)
+    for partition in partition_by:
+        partition.check(schema)
+        if not partition.transform:
+            columns.add(partition.column)
     if columns and len(columns) == len(schema.names):
         raise ConfigError("partitionBy names every column: leave out at least one, for the files.")

@@ -16,7 +16,7 @@ WIDENINGS = frozenset({("int32", "int64"), ("float", "double")})
 
 @dataclass(frozen=True)
 class SchemaDifferences:
-    """How the columns of rows differ from those of a table."""
+    """Differences between the columns of rows and those of a table."""
 
     added: Sequence[pa.Field]
     """Columns that the table lacks."""
@@ -74,7 +74,7 @@ def check_names(schema: pa.Schema) -> None:
 
 
 def as_nullable(field: pa.Field) -> pa.Field:
-    """The same column, nullable at every depth, but for the keys of maps."""
+    """The column, nullable at every depth, but for the keys of maps."""
     kind = field.type
     if pa.types.is_map(kind):
         kind = pa.map_(kind.key_type, as_nullable(kind.item_field))

@@ -20,15 +20,16 @@ from jetspark.lakehouse.table import Table
 logger = logging.getLogger("jetspark.lakehouse")
 
 _FULL_SIZE_TURNS = 16
-"""The part of the full size, and how often it is the full one."""
+"""Turns until a compaction makes files of the full size; the others make files of this part of
+it."""
 _MAX_BYTES = 1024 * 1024 * 1024
-"""What is written anew between two batches at most, in each table."""
+"""Bytes that are rewritten between two batches at most, in each table."""
 _MAX_SECONDS = 10.0
 """No compaction begins later than this after the first one: a batch may have many tables."""
 
 
 def due_file_size(table: Table, every: int, full: int) -> int | None:
-    """The size of the files to make after a commit on top of this version; None if it is not due.
+    """Target size of a compaction after a commit on top of this version; None if none is due.
 
     Every so many commits it is due, at different ones for different tables.
     """

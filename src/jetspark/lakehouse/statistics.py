@@ -47,7 +47,7 @@ def leaf_columns(metadata: pq.FileMetaData) -> dict[str, int]:
 
 
 def null_count(metadata: pq.FileMetaData, index: int) -> int | None:
-    """How many rows of a column are null; None if that is not known."""
+    """Number of nulls in a column of a file; None if it is not known."""
     counts = [
         part.null_count
         for part in _row_group_statistics(metadata, index)

@@ -1,8 +1,8 @@
-"""The interface of both formats: a table at the version that was read, and commits to it.
+"""Protocol of both table formats: a table at the version that was read, and commits to it.
 
-A commit adds files and atomically sets numbers: integers under names of our own that the format
-stores beside the rows (Delta: application transactions; Iceberg: table properties). The number of a
-query's last batch is one of them, so a repeated batch is recognised.
+A commit adds files and atomically sets transaction versions: integers under names of our own that
+the format stores beside the rows (Delta: application transactions; Iceberg: table properties). The
+number of a query's last batch is one of them, so a repeated batch is recognised.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jetspark.lakehouse.file_layout import DerivedColumn, Layout
 from jetspark.lakehouse.maintenance import Compaction, TableFacts, Vacuum
-from jetspark.lakehouse.new_files import DerivedColumn, Layout, NewFile, Storage
+from jetspark.lakehouse.new_files import NewFile, Storage
 
 ROW_ORDER = "_jetspark_place"
-"""The order of a row among others; a column that no table has."""
+"""Column that holds the order of a row among others; no table has a column of this name."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,11 @@ class Changes:
 
     rows: pa.Table
     deleted: pa.ChunkedArray
-    """For each row, whether its key is to be removed."""
+    """Boolean mask of the rows whose key is deleted."""
     keys: tuple[str, ...]
     sequence_by: str | None
     truncated_before: pa.Scalar | None = None
-    """All rows of the table that come before this in the order of `sequence_by` are removed."""
+    """Truncate: all rows of the table before this value of `sequence_by` are removed."""
 
     @property
     def columns(self) -> list[str]:
@@ -53,13 +54,13 @@ class Changes:
         )
 
     def truncated_mask(self, table_rows: pa.Table) -> pa.ChunkedArray:
-        """For each row of a table, whether it is removed because all were."""
+        """Boolean mask of the table's rows that a truncate removes."""
         if self.truncated_before is None or self.sequence_by is None:
             return pa.chunked_array([pa.repeat(pa.scalar(False), table_rows.num_rows)])
         return pc.fill_null(pc.less(table_rows[self.sequence_by], self.truncated_before), True)
 
     def without_outdated(self, table_rows: pa.Table) -> Changes:
-        """Without those that are older than the rows with their keys in the table."""
+        """The changes without those that are older than the table's rows with their keys."""
         if self.sequence_by is None or self.sequence_by in self.keys or not table_rows.num_rows:
             return self
         orders = self.rows.select(self.columns)
@@ -73,8 +74,6 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class TableName:
-    """The name of a table."""
-
     path: str | None = None
     """Folder or URI; None for a table of a catalog."""
     identifier: str | None = None
@@ -89,12 +88,13 @@ class TableName:
 
 
 TxnVersions = Mapping[str, int | None]
-"""Numbers that a commit sets, by their names; None: the version that it makes, or an earlier one
-that is younger than what it read."""
+"""Transaction versions to set in a commit, by name. None: the table version that the commit
+creates, or an earlier one that is younger than the version it was prepared on."""
 
 
 class ScanTask(Protocol):
-    """Some files of one version of a table; sent to executors, so it must be picklable."""
+    """Unit of a scan: some files of one version of a table. Sent to executors, so it must be
+    picklable."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows of these files."""
@@ -119,8 +119,8 @@ class Table(Protocol):
 
     @property
     def version(self) -> int:
-        """Another one after every commit that changes rows: that of the log (Delta), the id of the
-        newest snapshot (Iceberg)."""
+        """Version of the rows, another one after every commit that changes them: the log's
+        (Delta), or the id of the newest snapshot (Iceberg)."""
 
     @property
     def commits(self) -> int:
@@ -132,12 +132,13 @@ class Table(Protocol):
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """What it is partitioned by, as `PartitionBy` says it."""
+        """Columns and transforms by which the table is partitioned, as `PartitionBy` writes
+        them."""
 
     @property
     def generated_columns(self) -> Mapping[str, DerivedColumn]:
-        """Columns that rows may lack, since they are made of others (Delta). Raises ConfigError for
-        one that is made in a way that is not known here."""
+        """Columns that the table computes from others (Delta's generated columns), by name. Raises
+        ConfigError for an expression that is not supported here."""
 
     @property
     def storage(self) -> Storage:
@@ -161,23 +162,25 @@ class Table(Protocol):
     def scan_tasks(
         self, columns: Sequence[str], prune: str | None, at_least: int
     ) -> Sequence[ScanTask]:
-        """The pieces that tasks read. `prune`: skips files in which no row can meet this condition;
-        it does not filter rows. Raises ConfigError for an invalid condition."""
+        """Divide the table's files into tasks. `prune`: a condition; files in which no row can meet
+        it are skipped, but rows are not filtered. `at_least`: the number of tasks, if there are as
+        many files. Raises ConfigError for an invalid condition."""
 
     def facts(self) -> TableFacts:
         """Facts of the newest version."""
 
-    # -- numbers ---------------------------------------------------------------------------
+    # -- transaction versions ----------------------------------------------------------------
 
     def txn_version(self, name: str) -> int | None:
-        """The number that the last commit set under this name; None if none did."""
+        """The transaction version that was last set under this name; None if there is none."""
 
     def check_txn_versions_retained(self) -> None:
-        """Raise ConfigError for a table that forgets numbers after a time."""
+        """Raise ConfigError for a table that removes transaction versions after a time."""
 
-    def was_set_back(self, version: int, name: str, number: int) -> bool:
-        """Whether the table was set back to a version before the commit that set this number, which
-        has made `version` or a later one: by a restore (Delta), by a rollback (Iceberg)."""
+    def was_set_back(self, version: int, name: str, txn_version: int) -> bool:
+        """Whether the table was set back to a version before the commit that set this transaction
+        version, which made `version` or a later one: by a restore (Delta), by a rollback
+        (Iceberg)."""
 
     # -- properties ------------------------------------------------------------------------
 
@@ -190,28 +193,29 @@ class Table(Protocol):
     # -- changes ---------------------------------------------------------------------------
 
     def append(self, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
-        """Add the files. CommitConflict: another commit may have set one of the numbers."""
+        """Add the files. Raises CommitConflict also if another commit may have set one of the
+        transaction versions."""
 
     def replace(self, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
         """Replace all files of the table. Raises ConfigError for an append-only table."""
 
     def merge(self, changes: Changes, txn_versions: TxnVersions) -> None:
         """Replace the rows with the same keys, unless they are newer, and remove those that
-        `changes.truncated_before` says. Raises as `replace`."""
+        `changes.truncated_before` covers. Raises as `replace`."""
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows."""
 
     def widen(self, columns: Sequence[pa.Field]) -> None:
-        """Give columns wider types (`schemas.WIDER`). Raises ConfigError where that is not
+        """Give columns wider types (`schemas.WIDENINGS`). Raises ConfigError where that is not
         possible."""
 
     def keep_versions(self, span: timedelta) -> None:
         """Keep older versions for about this time, from the next version on."""
 
     def bytes_to_merge(self, target_bytes: int) -> int:
-        """About how much `compact` would write anew; 0 for a table that another program compacts,
-        which would have to know of it."""
+        """Bytes that `compact` would rewrite; 0 for a table that another program compacts, which
+        would have to know of it."""
 
     def compact(self, target_bytes: int) -> Compaction:
         """Merge small files into files of about this size."""
@@ -223,7 +227,7 @@ class Table(Protocol):
 
 
 SCAN_TASK_BYTES = 128 * 1024 * 1024
-"""Size of the files in one piece, in bytes; a larger file is a piece of its own."""
+"""Size of the files in one task, in bytes; a larger file is a task of its own."""
 FILE_OPEN_COST_BYTES = 4 * 1024 * 1024
 """Added to the size of each file, in bytes, for the time to open it."""
 _T = TypeVar("_T")

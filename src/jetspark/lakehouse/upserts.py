@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 
 from jetspark.codecs import log_position
 from jetspark.errors import CommitConflict, ConfigError
-from jetspark.lakehouse.new_files import Layout, NewFile, Storage, check_unchanged
+from jetspark.lakehouse.file_layout import Layout
+from jetspark.lakehouse.new_files import NewFile, Storage, check_unchanged
 from jetspark.lakehouse.table import ROW_ORDER, Changes, Table, TxnVersions
 from jetspark.nearest import check_column
 
@@ -40,15 +41,15 @@ _CONDITION = re.compile(
 
 
 @dataclass(frozen=True)
-class Deletes:
-    """Which rows delete their key, or all rows."""
+class RowCondition:
+    """Condition on a column, by which rows delete their key, or all rows."""
 
     column: str
     values: tuple[str, ...] = ()
     """Texts of the column; empty: the column is true."""
 
     @classmethod
-    def parse(cls, text: str) -> Deletes:
+    def parse(cls, text: str) -> RowCondition:
         """A condition such as `operation IN ('DEL', 'PURGE')`. Raises ConfigError."""
         match = _CONDITION.fullmatch(text)
         if match is None:
@@ -62,7 +63,7 @@ class Deletes:
         )
 
     def of(self, rows: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array:
-        """For each row, whether it deletes; no nulls."""
+        """Boolean mask of the rows that delete; it has no nulls."""
         column = rows[self.column]
         if self.values:
             return pc.is_in(column, value_set=pa.array(self.values, column.type))
@@ -71,20 +72,20 @@ class Deletes:
 
 @dataclass(frozen=True)
 class Upsert:
-    """How the rows of a batch change a table; a `Change` of `batches`."""
+    """Merges the rows of a batch into a table by keys; a `CommitAction` of `batches`."""
 
     keys: tuple[str, ...]
     sequence_by: str | None = None
     """The column whose greatest value marks the last row; None: a batch has each key once."""
-    deletes: Deletes | None = None
-    truncates: Deletes | None = None
+    deletes: RowCondition | None = None
+    truncates: RowCondition | None = None
     """Rows without a key, each of which removes all that come before it in the order."""
 
     history_by: str | None = None
-    """Of a table with all changes (`history.History`): the column with the time of each."""
+    """Column with the time of each change, in a table of history (`history.History`)."""
 
-    added: ClassVar[tuple[str, ...]] = ()
-    """Columns that the table has beside those of the rows."""
+    added_columns: ClassVar[tuple[str, ...]] = ()
+    """Columns that the table has in addition to those of the rows."""
 
     def table_schema(self, rows: pa.Schema) -> pa.Schema:
         """The table's columns, for these rows. Raises ConfigError."""
@@ -119,9 +120,9 @@ class Upsert:
                     "column, or compare a text column."
                 )
 
-    def lacking(self, rows: pa.RecordBatch) -> pa.StringArray:
-        """For each row the column in which it lacks its key, or its place in the order; null for
-        those that lack nothing. Columns that are made when files are written are not looked at."""
+    def missing_key_column(self, rows: pa.RecordBatch) -> pa.StringArray:
+        """Name of the key or order column that is null in each row; null for rows with all of them.
+        Columns that are computed when files are written are not checked."""
         missing = pa.nulls(rows.num_rows, pa.string())
         for name in (*self.keys, self.sequence_by):
             if name not in rows.schema.names:
@@ -161,7 +162,8 @@ class Upsert:
             self._describe(table)
 
     def _describe(self, table: Table) -> None:
-        """Note in the table how its rows are written, for those who write it without the query."""
+        """Record in the table how its rows are written, for those who write it without the
+        query."""
         text = json.dumps(
             {
                 "keys": self.keys,
@@ -175,8 +177,7 @@ class Upsert:
             table.set_property(WRITE_DESCRIPTION, text)
 
     def _check_unique(self, table: Table, keys: Sequence[str]) -> None:
-        """Raise ConfigError if the table has a key twice."""
-        batches = [batch for piece in table.scan_tasks(keys, None, 1) for batch in piece.batches()]
+        batches = [batch for task in table.scan_tasks(keys, None, 1) for batch in task.batches()]
         if not batches:
             return
         rows = pa.Table.from_batches(batches)
@@ -247,18 +248,18 @@ class Upsert:
         return unplaced.set_column(at, unplaced.schema.field(at), [positions])
 
     def existing_rows(self, table: Table, schema: pa.Schema, rows: pa.Table | None) -> pa.Table:
-        """These columns of the table's rows, of the keys in `rows` or (None) of all."""
+        """Read these columns of the table's rows with the keys in `rows`, or (None) of all rows."""
         tables = [schema.empty_table()]
         keys = None if rows is None else Changes(rows, rows[self.keys[0]], self.keys, None)
-        for piece in table.scan_tasks(schema.names, None, 1):
-            for batch in piece.batches():
+        for task in table.scan_tasks(schema.names, None, 1):
+            for batch in task.batches():
                 existing = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
                 if keys is not None:
-                    existing = existing.take(self._places(keys, existing))
+                    existing = existing.take(self._row_numbers(keys, existing))
                 tables.append(existing)
         return pa.concat_tables(tables)
 
-    def _places(self, keys: Changes, rows: pa.Table) -> pa.ChunkedArray:
+    def _row_numbers(self, keys: Changes, rows: pa.Table) -> pa.ChunkedArray:
         """The numbers of those rows that are read for these keys."""
         ordered = rows.append_column(ROW_ORDER, pa.array(range(rows.num_rows), pa.int64()))
         return keys.matching_rows(ordered, ROW_ORDER)[ROW_ORDER]
@@ -312,13 +313,14 @@ class Upsert:
         return rows.take(last)
 
 
-def _as_list(condition: Deletes | None) -> list[str] | None:
+def _as_list(condition: RowCondition | None) -> list[str] | None:
     return None if condition is None else [condition.column, *condition.values]
 
 
 def read_description(table: Table) -> dict[str, Any] | None:
-    """How the rows of a table are written, as the attributes of an `Upsert`; None: they are added,
-    as far as the table says. Raises ConfigError for a description that is not one of `describe`."""
+    """Read how the rows of a table are written, as the attributes of an `Upsert`; None: they are
+    appended, as far as the table says. Raises ConfigError for a description that `Upsert` did not
+    write."""
     text = table.property(WRITE_DESCRIPTION)
     if text is None:
         return None
@@ -332,14 +334,14 @@ def read_description(table: Table) -> dict[str, Any] | None:
     return {
         **msgspec.structs.asdict(description),
         "deletes": description.deletes
-        and Deletes(description.deletes[0], tuple(description.deletes[1:])),
+        and RowCondition(description.deletes[0], tuple(description.deletes[1:])),
         "truncates": description.truncates
-        and Deletes(description.truncates[0], tuple(description.truncates[1:])),
+        and RowCondition(description.truncates[0], tuple(description.truncates[1:])),
     }
 
 
 def description_flags(described: Mapping[str, Any]) -> str:
-    """The options of `description_of` by which rows are written so."""
+    """The options of `read_description` by which rows are written so."""
     options = {
         "keys": ",".join(described["keys"]),
         "sequenceBy": described["sequence_by"],
@@ -357,7 +359,7 @@ class _Description(msgspec.Struct):
 
 
 def staging_layout(layout: Layout) -> Layout:
-    """The layout of the files that tasks write for the driver."""
+    """Layout of the staged files that tasks write and the driver merges."""
     return replace(
         layout, partition_by=(), checked=layout.partition_by, keeps_partition_columns=True
     )

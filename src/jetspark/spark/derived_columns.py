@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from jetspark.codecs.ddl import check_fields
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.routes import RowExpression
+from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.reserved_names import check_names
 
 OTHER_FIELDS: Final = "other_fields"

@@ -20,7 +20,7 @@ from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.sample import read_sample
 from jetspark.codecs.cloudevents import text_of_value
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.routes import TableTemplate
+from jetspark.lakehouse.table_templates import TableTemplate
 from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.positions import resolve_ends, resolve_start
@@ -83,7 +83,7 @@ def _add_by_table(
             batch = batch.append_column(name, pa.array(texts, pa.string()))
     index_column = "_jetspark_place"
     batch = batch.append_column(index_column, pa.array(range(batch.num_rows)))
-    for table, rows in route.divide(batch):
+    for table, rows in route.split_by_table(batch):
         for index in rows.column(index_column).to_pylist():
             shapes[table].add(payloads[index])
 

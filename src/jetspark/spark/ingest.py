@@ -29,7 +29,8 @@ from jetspark.lakehouse.formats import (
     parse_catalog_name,
 )
 from jetspark.lakehouse.partitions import PartitionBy, join_partitions
-from jetspark.lakehouse.routes import RowExpression, TableTemplate
+from jetspark.lakehouse.row_expressions import RowExpression
+from jetspark.lakehouse.table_templates import TableTemplate
 from jetspark.reserved_names import check_names
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import read_checkpoint

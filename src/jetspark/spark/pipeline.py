@@ -17,7 +17,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.lakehouse.formats import absolute_path, parse_catalog_name
 from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.routes import RowExpression
+from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.nearest import check_column
 from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.derived_columns import DAY, day_of

@@ -24,7 +24,7 @@ from jetspark.files import read_small_text
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.partitions import PartitionBy, join_partitions
 from jetspark.lakehouse.quarantine import MESSAGE
-from jetspark.lakehouse.routes import RowExpression
+from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.lakehouse.table import TableName
 from jetspark.nearest import instead, nearest_name
 from jetspark.spark import option_values

@@ -16,7 +16,7 @@ from jetspark.bulk.arrow import schema_of
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.tolerant import Decoder, decode_in_parts
-from jetspark.lakehouse.routes import RowExpression
+from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.reserved_names import BARE_PAYLOAD
 from jetspark.spark.json_payloads import json_decoder, names_beside, payload_of
 from jetspark.spark.lakehouse.options import LakehouseOptions, ListedTable
@@ -87,7 +87,7 @@ class RowSpec:
         """The schemas and the columns as JSON."""
         of_tables = [(table.json, table.made) for table in self.tables]
         specs = [
-            [ddl, {name: value.said for name, value in derived.items()}]
+            [ddl, {name: value.text for name, value in derived.items()}]
             for ddl, derived in [(self.ddl, self.derived), *of_tables]
         ]
         return json.dumps([self.keep_payload, specs])
@@ -140,7 +140,7 @@ def _decoder_of(table: ListedTable, source: SourceOptions) -> Decoder | None:
 
 def _need_bare_payload(derived: Mapping[str, RowExpression]) -> bool:
     """Whether derived columns need payloads without compression and frame."""
-    return any(value.known is not None for value in derived.values())
+    return any(value.schema is not None for value in derived.values())
 
 
 @dataclass(frozen=True)

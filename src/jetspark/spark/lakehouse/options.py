@@ -23,9 +23,10 @@ from jetspark.lakehouse.formats import (
 )
 from jetspark.lakehouse.history import History
 from jetspark.lakehouse.partitions import PartitionBy, parse_partitions
-from jetspark.lakehouse.routes import RowExpression, TableTemplate
+from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.lakehouse.table import TableName
-from jetspark.lakehouse.upserts import Deletes, Upsert
+from jetspark.lakehouse.table_templates import TableTemplate
+from jetspark.lakehouse.upserts import RowCondition, Upsert
 from jetspark.nearest import meant
 from jetspark.spark import option_values as values
 from jetspark.spark.lakehouse.dead_letter_sink import (
@@ -97,8 +98,8 @@ _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "adoptTable": ("adopt", values.truth),
     "keys": ("keys", values.columns),
     "sequenceBy": ("sequence_by", values.name),
-    "applyAsDeletes": ("deletes", lambda _, value: Deletes.parse(value)),
-    "applyAsTruncates": ("truncates", lambda _, value: Deletes.parse(value)),
+    "applyAsDeletes": ("deletes", lambda _, value: RowCondition.parse(value)),
+    "applyAsTruncates": ("truncates", lambda _, value: RowCondition.parse(value)),
     "historyBy": ("history_by", values.name),
     "restTable": ("rest", values.name),
     "quarantineTable": ("quarantine", values.name),
@@ -135,8 +136,8 @@ class LakehouseOptions:
     adopt: bool = False
     keys: tuple[str, ...] | None = None
     sequence_by: str | None = None
-    deletes: Deletes | None = None
-    truncates: Deletes | None = None
+    deletes: RowCondition | None = None
+    truncates: RowCondition | None = None
     history_by: str | None = None
     """The column with the time of a change, for a table with all changes and their ends."""
     route: TableTemplate | None = None
@@ -333,7 +334,7 @@ def listed_option(
     """The option for a list: of each table its subjects, the payloads' schema, options, further
     columns, and other names of fields."""
     said = [
-        [list(one), ddl, dict(own), {name: value.said for name, value in made.items()}, dict(names)]
+        [list(one), ddl, dict(own), {name: value.text for name, value in made.items()}, dict(names)]
         for one, ddl, own, made, names in tables
     ]
     return {TABLES: json.dumps(said)}

@@ -23,7 +23,7 @@ from jetspark.lakehouse.batches import fingerprint
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.new_files import NewFile, Storage, encode_new_file
 from jetspark.lakehouse.table import TableName
-from jetspark.lakehouse.upserts import Deletes
+from jetspark.lakehouse.upserts import RowCondition
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.local_folders import local_path
 
@@ -48,8 +48,8 @@ class PendingTable(msgspec.Struct):
     """Whether its rows replace all others (a batch write)."""
     keys: tuple[str, ...] | None = None
     sequence_by: str | None = None
-    deletes: Deletes | None = None
-    truncates: Deletes | None = None
+    deletes: RowCondition | None = None
+    truncates: RowCondition | None = None
     history_by: str | None = None
 
     @classmethod

@@ -19,8 +19,8 @@ from jetspark.codecs.json_decoder import JsonDecoder, is_json_type
 from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError
 from jetspark.lakehouse import quarantine
+from jetspark.lakehouse.file_layout import Layout
 from jetspark.lakehouse.misfits import misfit_mask, misfit_reason
-from jetspark.lakehouse.new_files import Layout
 from jetspark.spark.lakehouse.options import STOP
 from jetspark.spark.lakehouse.target import Target
 
@@ -36,7 +36,7 @@ def rejected_mask(target: Target, rows: pa.RecordBatch) -> pa.Array:
     if CORRUPT in rows.schema.names and not keeps_bad_records:
         mask = pc.is_valid(rows.column(CORRUPT))
     if options.upsert is not None:
-        mask = pc.or_(mask, pc.is_valid(options.upsert.lacking(rows)))
+        mask = pc.or_(mask, pc.is_valid(options.upsert.missing_key_column(rows)))
     return mask
 
 
@@ -46,7 +46,7 @@ def rejection_reason(target: Target, record: pa.RecordBatch) -> quarantine.Reaso
     if upsert is not None and not (
         CORRUPT in record.schema.names and record.column(CORRUPT)[0].is_valid
     ):
-        name = upsert.lacking(record)[0].as_py()
+        name = upsert.missing_key_column(record)[0].as_py()
         role = "key" if name in upsert.keys else "order"
         return name, f"There is no value in {name}, which is the table's {role}."
     columns = target.payload_columns

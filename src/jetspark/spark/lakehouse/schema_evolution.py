@@ -27,10 +27,10 @@ from jetspark.codecs.field_names import FieldNames
 from jetspark.codecs.tolerant import CORRUPT
 from jetspark.codecs.unknown_fields import LEAST, LONG, MOST, can_be_column, common_type
 from jetspark.errors import ConfigError, SchemaEvolved
+from jetspark.lakehouse.file_layout import Layout
 from jetspark.lakehouse.formats import find_table, open_table
-from jetspark.lakehouse.new_files import Layout
 from jetspark.lakehouse.optimistic_commits import commit_with_retries
-from jetspark.lakehouse.routes import RowExpression
+from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.lakehouse.schemas import normalized_type
 from jetspark.lakehouse.table import Table
 from jetspark.reserved_names import PREFIX
@@ -202,7 +202,7 @@ def evolved_ddl(
     table = find_table(options.format, options.name)
     if table is None:
         return ddl
-    history = () if options.upsert is None else options.upsert.added
+    history = () if options.upsert is None else options.upsert.added_columns
     no_fields = (*names.taken, CORRUPT, *derived, *options.made, *table.generated_columns, *history)
     return extend_ddl(ddl, option, table.schema, no_fields, names)
 
@@ -228,7 +228,7 @@ def for_known_fields(
     `collect_unknown`: add `UNKNOWN_FIELDS_COLUMN`.
     """
     rescued = RowExpression.rest(ddl)
-    columns = {name: value if value.known is None else rescued for name, value in derived.items()}
+    columns = {name: value if value.schema is None else rescued for name, value in derived.items()}
     if collect_unknown:
         columns[UNKNOWN_FIELDS_COLUMN] = RowExpression.new_columns(ddl, names)
     return columns

@@ -186,7 +186,7 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
     names += [name for name in options.made if name not in names]
     if options.upsert is not None:
         options.upsert.check_names(names)
-        names += options.upsert.added
+        names += options.upsert.added_columns
     if options.route is not None:
         options.route.check(str(options.name), names)
         if options.name.catalog is not None:  # raises before Spark starts if out of reach

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from jetspark.errors import PipelineError
 from jetspark.lakehouse import formats, quarantine
-from jetspark.lakehouse.new_files import Layout, Storage
+from jetspark.lakehouse.file_layout import Layout
+from jetspark.lakehouse.new_files import Storage
 from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.lakehouse.options import LakehouseOptions
 

@@ -16,8 +16,8 @@ from pyspark import TaskContext
 from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError
 from jetspark.lakehouse import quarantine
+from jetspark.lakehouse.file_writer import FileWriter
 from jetspark.lakehouse.formats import Format
-from jetspark.lakehouse.new_files import FileWriter
 from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.lakehouse.rejections import (
@@ -149,10 +149,10 @@ class TaskFiles:
             return
         batch = pa.concat_batches(self._unrouted)
         self._unrouted, self._unrouted_bytes = [], 0
-        for name, rows in route.divide(batch):
-            reason_of = route.lacking if name is None else self._tables.rejection(name)
+        for name, rows in route.split_by_table(batch):
+            reason_of = route.missing_value if name is None else self._tables.rejection(name)
             if name is None or reason_of is not None:
-                self._write_without_table(rows, reason_of or route.lacking, name or "")
+                self._write_without_table(rows, reason_of or route.missing_value, name or "")
             else:
                 self._write_fitting(self._target, rows, self._tables.open(name), name)
 

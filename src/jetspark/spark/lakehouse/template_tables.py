@@ -8,7 +8,7 @@ import pyarrow as pa
 from jetspark.errors import ConfigError
 from jetspark.lakehouse import formats
 from jetspark.lakehouse.batches import belongs_to, check_name, created_for, was_created_for
-from jetspark.lakehouse.new_files import FileWriter
+from jetspark.lakehouse.file_writer import FileWriter
 from jetspark.lakehouse.table import Table
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.lakehouse.rejections import ReasonOf

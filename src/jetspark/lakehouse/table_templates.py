@@ -1,4 +1,4 @@
-"""Which table a row goes to: a template of the table's name, filled in with values of the row.
+"""Routes rows to tables by a template of the table's name, filled in with values of the row.
 
 `lake/{region}` has the value of a column, `lake/{subject[1]}` a token of the message's subject
 (counted from 0, as in Spark's `split`), `lake/{header[Site]}` the first value of a header.
@@ -15,10 +15,9 @@ in which nothing tells where a value ends is refused.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,19 +25,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.codecs.field_names import FieldNames
-from jetspark.codecs.unknown_fields import KnownFields, known_fields, new_columns, rest_of
 from jetspark.errors import ConfigError
+from jetspark.lakehouse.row_expressions import RowExpression, map_distinct_values
 from jetspark.nearest import instead
-from jetspark.reserved_names import BARE_PAYLOAD
 
 _MAX_VALUE_LENGTH = 120
 """Characters of a value in a name."""
 _VALUE = re.compile(r"\{([^{}]*)\}")
 _SAFE = frozenset(string.ascii_letters + string.digits + "_-.")
-_WITH_KEY = re.compile(r"(subject|header)\[(.*)\]")
-_OF_TIME = re.compile(r"(day|hour)\((.*)\)")
-_REST = re.compile(r"(rest|new)(\[.*\])", re.DOTALL)
 # What becomes of a value in a name.
 _OF_FOLDER = r"[0-9A-Za-z~-][0-9A-Za-z_.~-]*"
 _OF_CATALOG = r"(?:[0-9A-Za-z]|_x[0-9a-f]+_)+(?:[0-9a-z_]*-[0-9a-f]{16})?"
@@ -47,109 +41,6 @@ _OF_CATALOG = r"(?:[0-9A-Za-z]|_x[0-9a-f]+_)+(?:[0-9a-z_]*-[0-9a-f]{16})?"
 # Texts between two values that do not tell where the first one ends.
 _MERGES_IN_FOLDER = re.compile(r"[0-9A-Za-z~]*")
 _MERGES_IN_CATALOG = re.compile(r"[0-9A-Za-z-]*|.*_x.*", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class RowExpression:
-    """A value of each row: of a column, of a part of the columns subject and headers, or what a
-    schema leaves of the payload."""
-
-    said: str
-    column: str
-    token: int | None = None
-    header: str | None = None
-    unit: str | None = None
-    known: str | None = None
-    """The schema of the fields of the payload that the rest is without, in DDL."""
-    new: FieldNames | None = None
-    """Of the rest, the types of the columns that it needs, by this rule."""
-
-    @classmethod
-    def rest(cls, schema: str) -> RowExpression:
-        """The fields of the payload but those of this schema."""
-        return cls.parse("rest", f"rest{json.dumps([schema])}")
-
-    @classmethod
-    def new_columns(cls, schema: str, names: FieldNames) -> RowExpression:
-        """The types of the columns that the payload's fields but those of this schema need, as
-        JSON."""
-        return cls.parse("new", f"new{json.dumps([schema, dict(names.renamed)])}")
-
-    @classmethod
-    def parse(cls, option: str, text: str) -> RowExpression:
-        """From `region`, `subject[1]`, `header[Site]`, `day(timestamp)`, `hour(timestamp)`, or what
-        `rest` says.
-
-        Raises ConfigError.
-        """
-        text = text.strip()
-        if (of_time := _OF_TIME.fullmatch(text)) is not None:
-            return cls(text, of_time[2].strip(), unit=of_time[1])
-        if (rest := _REST.fullmatch(text)) is not None:
-            schema, *renamed = json.loads(rest[2])
-            new = FieldNames(*renamed) if renamed else None
-            return cls(text, BARE_PAYLOAD, known=schema, new=new)
-        if (keyed := _WITH_KEY.fullmatch(text)) is None:
-            if not text or "[" in text:
-                raise ConfigError(
-                    f"{option}: {{{text}}} is not a value of a row: write {{column}}, "
-                    "{subject[1]} or {header[Name]}."
-                )
-            return cls(text, text)
-        kind, key = keyed[1], keyed[2].strip()
-        if kind == "header":
-            if not key:
-                raise ConfigError(f"{option}: {{{text}}}: name the header.")
-            return cls(text, "headers", header=key)
-        if not key.isdecimal():
-            raise ConfigError(f"{option}: {{{text}}}: a token of a subject has a number, from 0.")
-        return cls(text, "subject", token=int(key))
-
-    def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Each row's value, or null. A time's day is a date, its hour a time."""
-        column = batch.column(self.column)
-        if self.unit is not None:
-            floor = pc.floor_temporal(column, unit=self.unit)
-            return floor.cast(pa.date32()) if self.unit == "day" else floor
-        if self.known is not None:
-            return pa.array(map(self.of_payload, column.to_pylist()), pa.string())
-        if self.header is not None:
-            return _first_header(column, self.header)
-        if self.token is not None:
-            return _map_values(column, self._token)
-        return column
-
-    def of_payload(self, payload: bytes | bytearray | None) -> str | None:
-        """The value of one payload, if it is a rest."""
-        assert self.known is not None  # noqa: S101
-        if self.new is not None:
-            return new_columns(payload, self._known_fields, self.new)
-        return rest_of(payload, self._known_fields)
-
-    @cached_property
-    def _known_fields(self) -> KnownFields:
-        return known_fields(self.known or "")
-
-    def _token(self, subject: str | None) -> str | None:
-        tokens = [] if subject is None else subject.split(".")
-        assert self.token is not None  # noqa: S101
-        return tokens[self.token] if self.token < len(tokens) else None
-
-
-def _map_values(column: pa.Array, change: Callable[[Any], Any]) -> pa.Array:
-    """The column as text, with a change to each of its different values."""
-    encoded = column.dictionary_encode()
-    changed = pa.array([change(value) for value in encoded.dictionary.to_pylist()], pa.string())
-    return changed.take(encoded.indices)
-
-
-def _first_header(headers: pa.Array, name: str) -> pa.Array:
-    pairs = headers.flatten()
-    named = pc.equal(pairs.field("key"), name)
-    rows = pc.list_parent_indices(headers).filter(named).to_pylist()
-    values = pairs.field("value").filter(named).to_pylist()
-    first = dict(zip(reversed(rows), reversed(values), strict=True))
-    return pa.array([first.get(row) for row in range(len(headers))], pa.string())
 
 
 @dataclass(frozen=True)
@@ -204,7 +95,7 @@ class TableTemplate:
         return re.fullmatch(value.join(map(re.escape, self.texts)), table) is not None
 
     def sibling_name(self, table: str) -> str:
-        """A name beside this one that no value makes."""
+        """Name beside this table's that no values of a row make."""
         parent, separator, name = table.rpartition("." if self.in_catalog else "/")
         return f"{parent}{separator}_{name}"
 
@@ -219,25 +110,26 @@ class TableTemplate:
         """Raises ConfigError for a column whose values make no name."""
         for value in self.values:
             kind = rows.field(value.column).type
-            if value.said == value.column and (
+            if value.text == value.column and (
                 pa.types.is_nested(kind) or pa.types.is_binary(kind)
             ):
                 raise ConfigError(
-                    f"{option}: {{{value.said}}} has the type {kind}, which makes no name: take a "
+                    f"{option}: {{{value.text}}} has the type {kind}, which makes no name: take a "
                     "text, a number or a time."
                 )
 
-    def lacking(self, row: pa.RecordBatch) -> tuple[str | None, str]:
-        """The column that names no table for a row, and a sentence."""
+    def missing_value(self, row: pa.RecordBatch) -> tuple[str | None, str]:
+        """The column that names no table for a row, and the reason as a sentence."""
         for value in self.values:
             if not value.of(row).cast(pa.string())[0].as_py():
-                return value.column, f"The row has no {value.said}, which names its table."
+                return value.column, f"The row has no {value.text}, which names its table."
         return None, "No table was found for the row."
 
-    def divide(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+    def split_by_table(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
         """(name of the table, rows); the name is None for rows without one of the values."""
         columns = [
-            _map_values(value.of(batch).cast(pa.string()), self._escaped) for value in self.values
+            map_distinct_values(value.of(batch).cast(pa.string()), self._escaped)
+            for value in self.values
         ]
         parts: list[Any] = [self.texts[0]]
         for column, text in zip(columns, self.texts[1:], strict=True):
@@ -264,10 +156,10 @@ class TableTemplate:
         else:
             safe = _SAFE - self._between
             escaped = "".join(
-                character if character in safe else _percent_style(character) for character in value
+                character if character in safe else _escape_bytes(character) for character in value
             )
             if escaped[0] in "_.":
-                escaped = _percent_style(escaped[0]) + escaped[1:]
+                escaped = _escape_bytes(escaped[0]) + escaped[1:]
         if len(escaped) < _MAX_VALUE_LENGTH:  # one that is cut has just as many characters
             return escaped
         mark = "~~" if "-" in self._between and not self.in_catalog else "-"
@@ -275,5 +167,5 @@ class TableTemplate:
         return f"{escaped[: _MAX_VALUE_LENGTH - 17]}{mark}{digest}"
 
 
-def _percent_style(character: str) -> str:
+def _escape_bytes(character: str) -> str:
     return "".join(f"~{byte:02X}" for byte in character.encode())

@@ -35,11 +35,15 @@ def parse_condition(text: str, schema: pa.Schema) -> Condition:
     """A condition on the columns of a table. Raises ConfigError."""
     try:
         statements = sqlglot.parse(text, dialect="spark")
+        if len(statements) == 1 and statements[0] is not None:
+            return _ConditionParser(text, schema).condition(statements[0], negated=False)
     except SqlglotError:
-        statements = []
-    if len(statements) != 1 or statements[0] is None:
-        raise ConfigError(f"prune {text!r} is not a condition: {_SUPPORTED}.")
-    return _ConditionParser(text, schema).condition(statements[0], negated=False)
+        pass
+    except RecursionError:
+        raise ConfigError(
+            "prune: the condition is nested too deeply; write a list of values with IN."
+        ) from None
+    raise ConfigError(f"prune {text!r} is not a condition: {_SUPPORTED}.")
 
 
 class _ConditionParser:
@@ -75,13 +79,13 @@ class _ConditionParser:
                 return self._compared(node, "=", exp.true(), negated=negated)
         operator = _OPERATORS.get(type(node))
         if operator is None:
-            raise self._refused(node)
+            raise self._unsupported(node)
         left, right = node.this, node.expression
         if isinstance(left, exp.Column):
             return self._compared(left, operator, right, negated=negated)
         if isinstance(right, exp.Column):
             return self._compared(right, _MIRRORED[operator], left, negated=negated)
-        raise self._refused(node)
+        raise self._unsupported(node)
 
     def _compared(
         self, column: exp.Expr, operator: str, value: exp.Expr, *, negated: bool
@@ -89,15 +93,12 @@ class _ConditionParser:
         name = self._column(column)
         kind = self._schema.field(name).type
         return Comparison(
-            name,
-            _NEGATED[operator] if negated else operator,
-            self._value(name, kind, value),
-            kind,
+            name, _NEGATED[operator] if negated else operator, self._value(name, kind, value), kind
         )
 
     def _column(self, node: exp.Expr) -> str:
         if not isinstance(node, exp.Column):
-            raise self._refused(node)
+            raise self._unsupported(node)
         name = ".".join(part.name for part in node.parts)
         if name in self._schema.names:
             return name
@@ -118,7 +119,7 @@ class _ConditionParser:
                 f"{_example(kind)}, not with {node.sql(dialect='spark')}."
             ) from None
 
-    def _refused(self, node: exp.Expr) -> ConfigError:
+    def _unsupported(self, node: exp.Expr) -> ConfigError:
         expression = node.sql(dialect="spark")
         return ConfigError(
             f"prune {self._text!r}: {expression} cannot be decided for a file; {_SUPPORTED}."

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pyiceberg.expressions as ex
 import pyiceberg.io.pyarrow as arrow_io
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import DataScan, FileScanTask
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.puffin import PuffinFile
@@ -27,7 +29,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from jetspark.codecs.exact import cast_exactly
+from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
+from jetspark.lakehouse.iceberg_storage import confined_files
+from jetspark.lakehouse.inside import check_files
 from jetspark.lakehouse.schemas import with_32_bit_offsets
+from jetspark.lakehouse.table import Changes, ScanTask
 
 _FORMATS = {FileFormat.PARQUET: ds.ParquetFileFormat, FileFormat.ORC: ds.OrcFileFormat}
 
@@ -137,10 +143,11 @@ def _convert_fields(
     kinds: Any,
     absent: Mapping[int, Any],
 ) -> list[pa.Array]:
-    """The arrays of the wanted fields, made of those that were written."""
+    """Convert the arrays of the written fields to the target fields; a field that was not written
+    is null, or has its default."""
     positions = {target.field_id: at for at, target in enumerate(written)}
     arrays_of_targets = []
-    for target, kind in zip(targets, (field.type for field in kinds), strict=True):
+    for target, kind in zip(targets, (kind.type for kind in kinds), strict=True):
         at = positions.get(target.field_id)
         if at is None:
             value = absent.get(target.field_id, target.initial_default)
@@ -161,7 +168,7 @@ def _convert(
     kind: pa.DataType,
     absent: Mapping[int, Any],
 ) -> pa.Array:
-    """The array in another type, null where it was null."""
+    """Convert an array to another type; it stays null where it was null."""
     if isinstance(target, StructType) and isinstance(written, StructType):
         parts = [array.field(at) for at in range(len(written.fields))]
         parts = _convert_fields(parts, len(array), written.fields, target.fields, kind, absent)
@@ -179,8 +186,78 @@ def _convert(
 
 
 def _flatten(array: pa.Array, *inner: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
-    """Where each list begins and the last one ends, and the parts of the inner arrays that the
-    lists have: an array may be a slice of a longer one."""
+    """Offsets of the lists from 0, and the parts of the inner arrays that the lists have: an array
+    may be a slice of a longer one."""
     offsets = array.offsets.cast(pa.int32())
     first, last = offsets[0].as_py(), offsets[-1].as_py()
     return pc.subtract(offsets, first), [part.slice(first, last - first) for part in inner]
+
+
+_COMPARISONS: dict[str, Any] = {
+    "=": ex.EqualTo, "!=": ex.NotEqualTo, "<": ex.LessThan, "<=": ex.LessThanOrEqual,
+    ">": ex.GreaterThan, ">=": ex.GreaterThanOrEqual,
+}  # fmt: skip
+
+
+def to_iceberg(condition: Condition) -> ex.BooleanExpression:
+    """The condition for a scan of PyIceberg."""
+    match condition:
+        case Comparison():
+            expression: ex.BooleanExpression = _COMPARISONS[condition.operator](
+                ex.Reference(condition.column), condition.value
+            )
+            # NaN is greater than every number in Spark, and above no file's bounds.
+            if pa.types.is_floating(condition.type) and condition.operator in (">", ">=", "!="):
+                return ex.Or(expression, ex.IsNaN(term=ex.Reference(condition.column)))
+            return expression
+        case IsNull():
+            column = ex.Reference(condition.column)
+            return ex.NotNull(term=column) if condition.negated else ex.IsNull(term=column)
+        case All() | Some():
+            first, *more = map(to_iceberg, condition.parts)
+            # Built from all parts at once, the tree is not deep; its readers are recursive.
+            return (
+                (ex.And if isinstance(condition, All) else ex.Or)(first, *more) if more else first
+            )
+
+
+_EVERY_ROW: ex.BooleanExpression = ex.AlwaysTrue()
+
+
+@dataclass(frozen=True)
+class IcebergScanTask(ScanTask):
+    tasks: Sequence[FileScanTask]
+    metadata: TableMetadata
+    columns: Schema
+    properties: Mapping[str, str] = field(repr=False)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        io = confined_files(self.properties, self.metadata.location)
+        return read_files(self.metadata, io, self.columns, self.tasks)
+
+
+def plan_files(scan: DataScan, condition: ex.BooleanExpression = _EVERY_ROW) -> list[FileScanTask]:
+    """The files that may have a row for the condition, with all of their rows. Raises ConfigError
+    for files that are not below the table's location."""
+    try:
+        tasks = list(scan.filter(condition).plan_files())
+    except TypeError:  # PyIceberg 0.12 compares a null partition value by < and >
+        tasks = list(scan.plan_files())
+    files = [file for task in tasks for file in (task.file, *task.delete_files)]
+    check_files(scan.table_metadata.location, (file.file_path for file in files))
+    return [FileScanTask(file.file, file.delete_files, ex.AlwaysTrue()) for file in tasks]
+
+
+def key_range(changes: Changes) -> ex.BooleanExpression:
+    """A condition that holds for every row with one of these keys, and for all if all may go."""
+    if changes.truncated_before is not None:
+        return ex.AlwaysTrue()
+    ranges = []
+    for key in changes.keys:
+        column = changes.rows[key]
+        ends = pc.min_max(column).as_py()
+        if ends["min"] is None:  # truncates of a history, which replace nothing
+            continue
+        ranges.append(Comparison(key, ">=", ends["min"], column.type))
+        ranges.append(Comparison(key, "<=", ends["max"], column.type))
+    return to_iceberg(All(tuple(ranges)))
