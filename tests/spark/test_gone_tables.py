@@ -59,7 +59,7 @@ class Query:
 
 @pytest.fixture
 def query(format_: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Query:
-    monkeypatch.setattr(writers, "needed_query_id", lambda: "q")
+    monkeypatch.setattr(writers, "require_query_id", lambda: "q")
     found = Query(format_, tmp_path)
     found.run(0)
     return found

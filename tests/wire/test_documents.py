@@ -51,14 +51,14 @@ def test_text_that_no_utf8_has_is_a_document_error() -> None:
 _DECODERS = {"wire/documents.py", "wire/_python_kernel.py"}
 # Those that turn every error of a decoder into an answer of their own.
 _DECODERS |= {"jetstream/fast_ingest.py", "lakehouse/quarantine.py", "codecs/unknown_fields.py"}
-_DECODERS |= {"lakehouse/upserts.py", "spark/lakehouse/commits.py"}
+_DECODERS |= {"lakehouse/upserts.py", "spark/lakehouse/pending_batch.py"}
 _DECODERS |= {"spark/infer_schema.py", "bulk/json_shape.py", "registry/compatibility.py"}
 _DECODERS |= {f"codecs/{one}.py" for one in ("avro_schema", "cloudevents", "codec")}
 _DECODERS |= {f"codecs/{one}.py" for one in ("connect", "debezium", "json_schema", "json_decoder")}
 # What Spark, its JVM and our own processes wrote.
 _OURS = {"spark/lag.py", "spark/checkpoints.py", "spark/fast_start/fork_server.py", "wire/trace.py"}
 _OURS |= {"spark/direct.py", "spark/lakehouse/ledger.py", "spark/lakehouse/options.py"}
-_OURS |= {"lakehouse/row_expressions.py", "spark/lakehouse/growth.py", "registry/json_rules.py"}
+_OURS |= {"lakehouse/row_expressions.py", "spark/lakehouse/schema_evolution.py", "registry/json_rules.py"}
 _OURS |= {"lakehouse/statistics.py", "spark/task_output.py", "spark/table_rows.py"}
 
 
