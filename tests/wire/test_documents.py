@@ -58,8 +58,13 @@ _DECODERS |= {f"codecs/{one}.py" for one in ("connect", "debezium", "json_schema
 # What Spark, its JVM and our own processes wrote.
 _OURS = {"spark/lag.py", "spark/checkpoints.py", "spark/fast_start/fork_server.py", "wire/trace.py"}
 _OURS |= {"spark/direct.py", "spark/lakehouse/ledger.py", "spark/lakehouse/options.py"}
-_OURS |= {"lakehouse/row_expressions.py", "spark/lakehouse/schema_evolution.py", "registry/json_rules.py"}
+_OURS |= {
+    "lakehouse/row_expressions.py",
+    "spark/lakehouse/schema_evolution.py",
+    "registry/json_rules.py",
+}
 _OURS |= {"lakehouse/statistics.py", "spark/task_output.py", "spark/table_rows.py"}
+_OURS |= {"registry/json_rules.py"}
 
 
 def test_nothing_else_decodes_json_or_messagepack() -> None:

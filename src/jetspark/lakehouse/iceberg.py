@@ -28,8 +28,13 @@ from jetspark.lakehouse import (
     iceberg_scan,
     maintenance,
 )
-from jetspark.lakehouse.iceberg_commits import ExpireByIds, begin_transaction, commit, stage_files
-from jetspark.lakehouse.iceberg_data_files import data_file
+from jetspark.lakehouse.iceberg_commits import (
+    ExpireByIds,
+    begin_transaction,
+    commit,
+    data_file,
+    stage_files,
+)
 from jetspark.lakehouse.iceberg_folder import catalog_of, local_folder
 from jetspark.lakehouse.iceberg_storage import IcebergStorage
 from jetspark.lakehouse.new_files import NewFile
