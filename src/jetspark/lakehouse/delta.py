@@ -232,7 +232,7 @@ class OpenDelta(Table):
         self._check_files_inside()
         actions = self._add_actions
         sizes = dict(
-            zip(*(actions[file].to_pylist() for file in ("path", "size_bytes")), strict=True)
+            zip(*(actions[name].to_pylist() for name in ("path", "size_bytes")), strict=True)
         )
         return [
             DeltaScanTask(group, files.schema, tuple(columns))
@@ -296,8 +296,8 @@ class OpenDelta(Table):
             if "version" in restored:
                 table.load_as_version(int(restored["version"]))
             else:
-                moment = int(restored["datetime"]) / 1000
-                table.load_as_version(datetime.fromtimestamp(moment, UTC))
+                seconds = int(restored["datetime"]) / 1000
+                table.load_as_version(datetime.fromtimestamp(seconds, UTC))
         except (KeyError, TypeError, ValueError, DeltaError):
             return False
         found_version = table.transaction_version(name)
@@ -561,11 +561,11 @@ class OpenDelta(Table):
 
     def _commit(self, mode: str, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
         columns = delta_statistics.columns_with_statistics(self._table)
-        milliseconds = int(time.time() * 1000)
+        now_ms = int(time.time() * 1000)
         with self._detecting_conflicts(files):
             # The library retries by itself, unless the other commit has set one of these versions.
             self._table.create_write_transaction(
-                [self._add_action(file, columns, milliseconds) for file in files],
+                [self._add_action(file, columns, now_ms) for file in files],
                 mode,
                 self._table.schema(),
                 list(self.partition_by),
@@ -610,7 +610,7 @@ class OpenDelta(Table):
             for name, value in txn_versions.items()
         }
 
-    def _add_action(self, file: NewFile, columns: Sequence[str], milliseconds: int) -> AddAction:
+    def _add_action(self, file: NewFile, columns: Sequence[str], now_ms: int) -> AddAction:
         check_unchanged(self.name, self.schema, file)
         if file.partition_by != self.partition_by:
             raise table_changed(self.name, "its partitions")
@@ -622,7 +622,7 @@ class OpenDelta(Table):
             file.path,
             file.size,
             values,
-            milliseconds,
+            now_ms,
             True,
             delta_statistics.statistics_json(
                 file.metadata, columns, file.with_nan, file.long_texts
@@ -631,10 +631,10 @@ class OpenDelta(Table):
 
 
 def _commit_properties(txn_versions: Mapping[str, int]) -> CommitProperties:
-    milliseconds = int(time.time() * 1000)
+    now_ms = int(time.time() * 1000)
     return CommitProperties(
         app_transactions=[
-            Transaction(name, version, milliseconds) for name, version in txn_versions.items()
+            Transaction(name, version, now_ms) for name, version in txn_versions.items()
         ]
     )
 

@@ -120,10 +120,9 @@ def _paths_in_commit(location: str, file: pa.NativeFile) -> Iterator[str]:
 
 
 def _paths_in_checkpoint(location: str, file: pa.NativeFile) -> Iterator[str]:
-    vector = [f"{action}.deletionVector" for action in ("add", "remove")]
     parts = [
-        f"{vector_column}.{part}"
-        for vector_column in vector
+        f"{action}.deletionVector.{part}"
+        for action in ("add", "remove")
         for part in ("storageType", "pathOrInlineDv")
     ]
     try:
@@ -134,10 +133,8 @@ def _paths_in_checkpoint(location: str, file: pa.NativeFile) -> Iterator[str]:
         for row in table[name].drop_null().to_pylist():
             if name == "sidecar":
                 yield _sidecar_path(location, row["path"])
-            elif (vector_column := row["deletionVector"]) is not None:
-                yield from _vector_path(
-                    location, vector_column["storageType"], vector_column["pathOrInlineDv"]
-                )
+            elif (vector := row["deletionVector"]) is not None:
+                yield from _vector_path(location, vector["storageType"], vector["pathOrInlineDv"])
 
 
 def _sidecar_path(location: str, uri: str) -> str:

@@ -44,13 +44,11 @@ def old_snapshots(table: Table, before: datetime) -> list[int]:
         (snapshot.snapshot_id, successor.timestamp_ms)
         for snapshot, successor in pairwise(metadata.snapshot_log)
     ]
-    for snapshot, end in ends:
-        if snapshot in ended:
-            ended[snapshot] = max(ended[snapshot], end)
+    for snapshot_id, end in ends:
+        if snapshot_id in ended:
+            ended[snapshot_id] = max(ended[snapshot_id], end)
     limit = int(before.timestamp() * 1000)
-    return [
-        snapshot for snapshot, end in ended.items() if end < limit and snapshot not in referenced
-    ]
+    return [each for each, end in ended.items() if end < limit and each not in referenced]
 
 
 def find_unneeded_files(table: Table, old: Container[int], retention: timedelta) -> Vacuum:

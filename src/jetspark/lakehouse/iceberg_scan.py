@@ -66,8 +66,8 @@ def _deleted_positions(
     for path, kind in files.items():
         with io.new_input(path).open() as stream:
             if kind is FileFormat.PUFFIN:
-                for file in deletion_vectors_from_puffin_file(PuffinFile(stream.read())):
-                    positions[file.referenced_data_file].append(file.to_vector())
+                for vector in deletion_vectors_from_puffin_file(PuffinFile(stream.read())):
+                    positions[vector.referenced_data_file].append(vector.to_vector())
                 continue
             rows = _FORMATS[kind]().make_fragment(stream).to_table(columns=["file_path", "pos"])
         for path in pc.unique(rows["file_path"]):
@@ -124,9 +124,7 @@ def _read_file(
             start += batch.num_rows
             rows = batch
             if deleted:
-                masks = [
-                    pc.is_in(positions, value_set=column.cast(pa.int64())) for column in deleted
-                ]
+                masks = [pc.is_in(positions, value_set=part.cast(pa.int64())) for part in deleted]
                 rows = batch.filter(pc.invert(reduce(pc.or_, masks)))
             if rows.num_rows:
                 values = _convert_fields(
