@@ -124,7 +124,8 @@ def _driven(
 def _backlog(most: float) -> float:
     """Returns the seconds of planning for one partition, from the largest backlog."""
     from jetspark.bulk.ranges import SequenceRange
-    from jetspark.spark.options import DEFAULT_RECORDS_PER_PARTITION, parse_options
+    from jetspark.spark.option_scopes import SourceScope
+    from jetspark.spark.options import parse_options
     from jetspark.spark.partitions import plan_partitions
 
     print(f"{'backlog':>8} {'partitions':>11} {'plan s':>8} {'MB of partitions':>17}")
@@ -140,7 +141,7 @@ def _backlog(most: float) -> float:
         slope = seconds / len(parts)
         print(f"{backlog:8.0e} {len(parts):11,} {seconds:8.3f} {size / 1e6:17.1f}", flush=True)
         backlog *= 10
-    print(f"with maxRecordsPerPartition {DEFAULT_RECORDS_PER_PARTITION:,}")
+    print(f"with maxRecordsPerPartition {SourceScope.max_records_per_partition:,}")
     return slope
 
 

@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.ingest_job import ingest_job
 
 from jetspark.bulk.json_shape import Shape
 from jetspark.codecs.ddl import check_fields
 from jetspark.codecs.decoding import Decoding, Format
 from jetspark.errors import ConfigError
 from jetspark.reserved_names import check_names, is_reserved, rejection_reason
-from jetspark.spark.derived_columns import FLAGS, derived_columns
-from jetspark.spark.ingest import Ingest
+from jetspark.spark.derived_columns import derived_columns
 
 OURS = ["_jetspark_files", "_JetSpark_Files", "_jetſpark_files", "_jetspark", "_corrupt_record"]
 THEIRS = ["jetspark", "files", "_files", "x_jetspark_files", "data"]
@@ -78,7 +78,7 @@ def test_the_found_schema_of_json_leaves_reserved_fields_out() -> None:
 def test_no_derived_column_has_a_reserved_name() -> None:
     def made(items: list[str], rest: str | None) -> None:
         there = ["subject", "data"]
-        derived_columns(items, rest, there=there, schema="a INT", said=FLAGS)
+        derived_columns(items, rest, there=there, schema="a INT")
 
     made(["site=subject[1]"], "others")
     for items, rest in ((["_jetspark_files=subject[1]"], None), ([], "_jetspark_files")):
@@ -89,6 +89,6 @@ def test_no_derived_column_has_a_reserved_name() -> None:
 @pytest.mark.parametrize("partition", ["_jetspark_files=upper(subject)", "_jetspark_table"])
 def test_no_partition_has_a_reserved_name(partition: str, tmp_path: Any) -> None:
     options = {"stream": "S", "servers": "nats://127.0.0.1:4"}
-    one = Ingest(options=options, to=str(tmp_path / "t"), partition_by=[partition])
+    one = ingest_job(options=options, to=str(tmp_path / "t"), partition_by=[partition])
     with pytest.raises(ConfigError, match="reserved"):
         one.check_rows()

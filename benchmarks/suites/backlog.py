@@ -110,7 +110,7 @@ def jetspark_ingest(job: Job) -> Measure:
 
 
 def jetspark_snapshot(job: Job) -> Measure:
-    return _ingest(job, "--option", "backfill=snapshot-blocking-deletes")
+    return _ingest(job, "--backfill", "snapshot-blocking-deletes")
 
 
 def jetspark_start(job: Job) -> Measure:
@@ -121,7 +121,7 @@ def _ingest(job: Job, *further: str) -> Measure:
     from deltalake import DeltaTable
 
     schema = _schema(job)
-    columns = () if schema is None else ("--json", schema)
+    columns = () if schema is None else ("--json-schema", schema)
     command = (sys.executable, "-m", "jetspark", "ingest", job.stream, "--to", "table")
     peak = Peak()
     with Stopwatch(_cpu_of_command, peak.stop) as watch:

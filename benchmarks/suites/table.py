@@ -187,7 +187,11 @@ def pathway_csv(job: Job) -> Measure:
 
 
 def _ingest(job: Job, decode: str = "json", schema: str = "") -> list[str]:
-    how = ("--decode", decode, "--schema", schema) if schema else ("--json", f"n LONG, {SCHEMA}")
+    how = (
+        ("--decode", decode, "--schema", schema)
+        if schema
+        else ("--json-schema", f"n LONG, {SCHEMA}")
+    )
     return [
         *(sys.executable, "-m", "jetspark", "ingest", STREAM, "--to", "table", "--server", job.url),
         *("--subjects", f"{SUBJECT}.{decode}", *how, "--quiet"),

@@ -83,9 +83,9 @@ def ingest(job: Job) -> Measure:
     schema = ", ".join(["n LONG", *(f"{name} STRING" for name in fields), "text STRING"])
     to = "lake/table" if count == 1 else f"lake/{{t{count}}}"
     command = [sys.executable, "-m", "jetspark", "ingest", STREAM, "--to", to, "--server", job.url]
-    command += ["--json", schema, "--checkpoint", "progress", "--quiet"]
+    command += ["--json-schema", schema, "--checkpoint", "progress", "--quiet"]
     if count > 1:
-        command += ["--table-option", f"maxNewTables={count}"]
+        command += ["--max-new-tables", f"{count}"]
     peaks = _Peaks()
     with Stopwatch(session_cpu) as watch:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

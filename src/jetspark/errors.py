@@ -102,7 +102,7 @@ Names that begin with Err are those of the same errors in nats-tcl 3.0.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +122,35 @@ def shown(value: object, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+_MENTION = re.compile("\x02(\\w*)\x03")
+
+
+def named(option: str) -> str:
+    """A mention of an option in the message of an error: `f"needs {named('keys')}"`.
+
+    `option`: its name in Python, as `on_bad_record`. The mention is marked with control characters,
+    so that each surface shows the option under its own name (`JetsparkError.sentence`).
+    """
+    return f"\x02{option}\x03"
+
+
 class JetsparkError(Exception):
-    """The root of everything that jetspark raises on purpose."""
+    """The root of everything that jetspark raises on purpose.
+
+    Options that the message mentions have their names in Python; Spark, the command line and a
+    pipeline file show `sentence` with theirs.
+    """
+
+    message = ""
+    """The message with its mentions of options as `named` marks them."""
+
+    def __init__(self, message: str = "", *more: object) -> None:
+        self.message = message
+        super().__init__(*([self.sentence(), *more] if message or more else ()))
+
+    def sentence(self, name_of: Callable[[str], str] = str) -> str:
+        """The message with the names that `name_of` makes of the options' names in Python."""
+        return _MENTION.sub(lambda mention: name_of(mention[1]), self.message)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Constructors take attributes instead of `args`, so the default would not unpickle.
@@ -135,7 +162,33 @@ class JetsparkError(Exception):
 
 
 class ConfigError(JetsparkError, ValueError):
-    """An option or argument that cannot work; the message says what to write instead."""
+    """An option or argument that cannot work; the message says what to write instead.
+
+    `problem`: the message, or with `option` the rest of it after the option's name: "must be true
+    or false". `option`: name of the option in Python, as `on_bad_record`; by default the one whose
+    mention begins the message. `value`: the value that is refused; the message then ends with
+    ", not 'value'." `advice`: what to do, as a sentence.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        option: str | None = None,
+        value: object = None,
+        advice: str | None = None,
+    ) -> None:
+        message = problem if value is None else f"{problem}, not {shown(value)}."
+        if option is not None:
+            message = f"{named(option)}{'' if problem.startswith(':') else ' '}{message}"
+        elif mention := _MENTION.match(problem):
+            option = mention[1]
+        self.problem, self.option, self.value, self.advice = problem, option, value, advice
+        super().__init__(f"{message} {advice}" if advice else message)
+
+    @property
+    def begins_with_option(self) -> bool:
+        """Whether the message begins with the name of an option."""
+        return _MENTION.match(self.message) is not None
 
 
 class BadSubjectError(ConfigError):

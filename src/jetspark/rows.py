@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +24,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from jetspark.connection.options import ConnectionOptions, make_options
-from jetspark.errors import ConfigError, JetsparkError
+from jetspark.errors import ConfigError
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole, texts_of
 
@@ -202,8 +201,7 @@ class Rows:
 
     @cached_property
     def _plan(self) -> Plan:
-        with _arguments_named():
-            return self._scan.plan()
+        return self._scan.plan()
 
     @property
     def schema(self) -> pyarrow.Schema:
@@ -211,22 +209,20 @@ class Rows:
         return self._plan.schema
 
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
-        with _arguments_named():
-            if not self._progress:
-                yield from self._plan.batches()
-                return
-            with _bar(f"reading {self._plan.name}", self._plan.rows) as advance:
-                for batch in self._plan.batches():
-                    yield batch
-                    advance(batch.num_rows)
+        if not self._progress:
+            yield from self._plan.batches()
+            return
+        with _bar(f"reading {self._plan.name}", self._plan.rows) as advance:
+            for batch in self._plan.batches():
+                yield batch
+                advance(batch.num_rows)
 
     def head(self, rows: int = _SHOWN) -> pyarrow.Table:
         """The first rows; the others are not read."""
         import pyarrow as pa
 
         first = self._plan.first(check_whole("rows", rows))
-        with _arguments_named():
-            return pa.Table.from_batches(list(first), schema=self.schema)
+        return pa.Table.from_batches(list(first), schema=self.schema)
 
     def to_arrow(self) -> pyarrow.Table:
         """A `pyarrow.Table`."""
@@ -304,9 +300,6 @@ class Rows:
         )
 
 
-_OPTION = re.compile(r"failOnDataLoss(?: \(fail_on_data_loss\))? to false")
-
-
 _EXIT_SECONDS = 2.0
 """How long the end of the interpreter waits for readers of other libraries."""
 _exiting = threading.Event()
@@ -335,16 +328,6 @@ def _end_readers() -> None:
     until = time.monotonic() + _EXIT_SECONDS
     for ended in list(_handed_over):
         ended.wait(max(0.0, until - time.monotonic()))
-
-
-@contextmanager
-def _arguments_named() -> Iterator[None]:
-    """In the block, errors name the argument in place of Spark's option."""
-    try:
-        yield
-    except JetsparkError as error:
-        error.args = (_OPTION.sub("fail_on_data_loss=False", str(error)), *error.args[1:])
-        raise
 
 
 def _cell(value: Any) -> str:

@@ -80,30 +80,30 @@ class Setup:
 
 
 _QUERIES: dict[str, Setup] = {
-    "table": Setup({"path": "{root}/t", "quarantineTable": "{root}/_bad"}),
+    "table": Setup({"path": "{root}/t", "quarantine": "{root}/_bad"}),
     "keyed": Setup(
-        {"path": "{root}/t", "quarantineTable": "{root}/_bad", "keys": "id", "sequenceBy": "seq"}
+        {"path": "{root}/t", "quarantine": "{root}/_bad", "keys": "id", "sequenceBy": "seq"}
     ),
-    "template": Setup({"path": "{root}/{subject[1]}", "restTable": "{root}/_rest"}),
-    "template with quarantine": Setup(
-        {"path": "{root}/{subject[1]}", "quarantineTable": "{root}/_bad"}
+    "template": Setup({"path": "{root}/{subject[1]}", "defaultTable": "{root}/_rest"}),
+    "template with quarantine": Setup({"path": "{root}/{subject[1]}", "quarantine": "{root}/_bad"}),
+    "list": Setup(
+        {"defaultTable": "{root}/_rest"}, tables={"{root}/a": "S.a.>", "{root}/b": "S.b.>"}
     ),
-    "list": Setup({"restTable": "{root}/_rest"}, tables={"{root}/a": "S.a.>", "{root}/b": "S.b.>"}),
 }
 
 _CHANGES: dict[str, Callable[[Setup], Setup]] = {
     "nothing": lambda one: one,
     "token": lambda one: _to(one, "{root}/{subject[2]}"),
     "root": lambda one: _to(one, "{root}/other/{subject[1]}"),
-    "one table": lambda one: replace(one.with_sink(restTable=None), tables={}).with_sink(
+    "one table": lambda one: replace(one.with_sink(defaultTable=None), tables={}).with_sink(
         path="{root}/t2"
     ),
     "a template": lambda one: replace(one, tables={}).with_sink(path="{root}/_new/{site}"),
     "column": lambda one: _to(one, "{root}/{site}"),
-    "quarantine gone": lambda one: one.with_sink(quarantineTable=None),
-    "quarantine": lambda one: one.with_sink(quarantineTable="{root}/_bad2"),
-    "rest gone": lambda one: one.with_sink(restTable=None),
-    "rest": lambda one: one.with_sink(restTable="{root}/_rest2") if _divides(one) else one,
+    "quarantine gone": lambda one: one.with_sink(quarantine=None),
+    "quarantine": lambda one: one.with_sink(quarantine="{root}/_bad2"),
+    "rest gone": lambda one: one.with_sink(defaultTable=None),
+    "rest": lambda one: one.with_sink(defaultTable="{root}/_rest2") if _divides(one) else one,
     "max new tables": lambda one: one.with_sink(maxNewTables="1") if _divides(one) else one,
     "keys": lambda one: one.with_sink(keys="id", sequenceBy="seq"),
     "other keys": lambda one: one.with_sink(keys="seq", sequenceBy="seq"),
@@ -118,7 +118,7 @@ _CHANGES: dict[str, Callable[[Setup], Setup]] = {
     "framing": lambda one: replace(one, framed=True),
     "tasks": lambda one: replace(one, tasks=1),
     "more tasks": lambda one: replace(one, tasks=6),
-    "bad records": lambda one: one.with_sink(quarantineTable=None, onBadRecord="stop"),
+    "bad records": lambda one: one.with_sink(quarantine=None, onBadRecord="stop"),
     "writer's name": lambda one: one.with_sink(writerName="another"),
     "compression": lambda one: one.with_sink(compression="snappy"),
     "file size": lambda one: one.with_sink(targetFileSize="64k"),
@@ -254,7 +254,7 @@ def _rows(setup: Setup, batch: int) -> tuple[pa.Schema, pa.RecordBatch]:
     if setup.tables:
         return schema, pa.record_batch(kept)
     bad = [not setup.text and (seq % _BAD == 0) != (setup.framed and seq % 2 == 0) for seq in seqs]
-    if "quarantineTable" not in setup.sink:
+    if "quarantine" not in setup.sink:
         bad = [False] * len(bad)
     fields: dict[str, Any] = {}
     for name in setup.columns:
@@ -265,7 +265,7 @@ def _rows(setup: Setup, batch: int) -> tuple[pa.Schema, pa.RecordBatch]:
             None if no and name != "id" else one for no, one in zip(bad, values, strict=True)
         ]
     corrupt = ["?" if no else None for no in bad]
-    if "quarantineTable" in setup.sink or "onBadRecord" in setup.sink:
+    if "quarantine" in setup.sink or "onBadRecord" in setup.sink:
         schema = schema.append(pa.field(CORRUPT, pa.string()))
         fields[CORRUPT] = pa.array(corrupt, pa.string())
     return schema, pa.record_batch({**kept, **fields})

@@ -90,16 +90,16 @@ class Sink:
             to = "lake/{k}"
             options.append("maxNewTables=4")
         if self.few or (self.many and not self.aside):
-            options.append(f"restTable={folder}/rest")
+            options.append(f"defaultTable={folder}/rest")
         found = ["--to", f"{folder}/{to}", *(f"--table-option={one}" for one in options)]
         if self.keys:
-            found += ["--key", "k"]
+            found += ["--keys", "k"]
         if self.evolve:
             found.append("--evolve")
         if self.changes:
             schema = folder / "orders.json"
             schema.write_text(json.dumps(ENVELOPE_SCHEMA))
-            found += ["--decode", "debezium", "--schema-file", str(schema), "--key", "id"]
+            found += ["--decode", "debezium", "--schema-file", str(schema), "--keys", "id"]
         if self.history:
             found.append("--history")
         if self.codec:
@@ -119,24 +119,24 @@ class Sink:
             [sources.events]
             servers = "{url}"
             stream = "{STREAM}"
-            startingOffsets = "earliest"
-            minPartitions = 2
-            maxOffsetsPerTrigger = {batch}
+            starting_offsets = "earliest"
+            min_partitions = 2
+            max_offsets_per_trigger = {batch}
             [sinks.all]
             from = "events"
             format = "jetspark-{format_}"
-            quarantineTable = "{f"stream:{_LETTERS}" if self.letters else f"{folder}/aside"}"
+            quarantine = "{f"stream:{_LETTERS}" if self.letters else f"{folder}/aside"}"
             evolve = {str(self.evolve).lower()}
             [[sinks.all.tables]]
             path = "{folder}/lake/low"
             subjects = ["{STREAM}.r0", "{STREAM}.r1"]
-            json = "{json_}"
+            json_schema = "{json_}"
             [[sinks.all.tables]]
             path = "{folder}/lake/state"
             subjects = ["{STREAM}.r2"]
-            json = "{json_}"
+            json_schema = "{json_}"
             keys = ["k"]
-            sequenceBy = "seq"
+            sequence_by = "seq"
             """
         )
         return file
@@ -320,14 +320,14 @@ class Scene:
         self._arguments = [
             *("ingest", STREAM, "--server", server.url, "--format", format_),
             *("--master", "local[2,4]"),
-            *("--checkpoint", str(run.folder / "progress"), "--option", "minPartitions=2"),
+            *("--checkpoint", str(run.folder / "progress"), "--min-partitions", "2"),
             *("--max-offsets-per-trigger", str(batch)),
             *sink.arguments(run.folder),
         ]
         if not sink.changes:
-            self._arguments += ["--column=site=subject[1]"]
+            self._arguments += ["--derive=site=subject[1]"]
         if not (sink.changes or sink.codec):
-            self._arguments += ["--json", "k STRING, n LONG"]
+            self._arguments += ["--json-schema", "k STRING, n LONG"]
         if not (sink.keys or sink.changes) and run.rng.random() < 0.3:
             self._arguments += ["--partition-by", "day"]
 

@@ -311,7 +311,7 @@ class Commands(RuleBasedStateMachine):
         if checkpoint is not None:
             arguments += ["--checkpoint", str(self.folder / checkpoint)]
         if json:
-            arguments += ["--json", "n INT"]
+            arguments += ["--json-schema", "n INT"]
         if parts:
             arguments += ["--partition-by", "part=seq % 2"]
         place = self.folder / (checkpoint or f"{to}/_checkpoint")
@@ -330,7 +330,7 @@ class Commands(RuleBasedStateMachine):
         file.write_text(
             f'checkpoint = "{self.folder}/{checkpoint}"\n[sources.messages]\n'
             f'servers = "{self.scene.server.url}"\nstream = "{self.streams[name]}"\n'
-            f'startingOffsets = "earliest"\nmaxOffsetsPerTrigger = {_PER_BATCH}\n'
+            f'starting_offsets = "earliest"\nmax_offsets_per_trigger = {_PER_BATCH}\n'
             f'[views.v]\nsql = "SELECT {columns} FROM messages"\n'
             f'[sinks.files]\nformat = "jetspark-{self.scene.format}"\npath = "{self.folder}/{to}"\n'
         )

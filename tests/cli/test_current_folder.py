@@ -79,7 +79,7 @@ def test_a_command_with_spark_imports_nothing_from_here(
     admin.create(stream, f"{stream}.>")
     admin.fill([(f"{stream}.a", b'{"a": 1}')])
     script = Path(sys.executable).with_name("jetspark")
-    ingest = ["ingest", stream, "--to", str(here.parent / "table"), "--json", "a INT"]
+    ingest = ["ingest", stream, "--to", str(here.parent / "table"), "--json-schema", "a INT"]
     done = ended(script, *ingest, "--server", admin.url, JETSPARK_FAST_START=fast_start)
     assert done.returncode == 0, done.stderr
     assert imported(here) == ""

@@ -64,17 +64,17 @@ def test_a_table_of_columns_of_json_goes_on_in_its_format_and_gets_columns_when_
 
     def ingest(*more: str) -> tuple[int, str, str]:
         parts = ["--partition-by", "day", "--partition-by", "token"]
-        parts += ["--column", "token=subject[1]"]
+        parts += ["--derive", "token=subject[1]"]
         return run_in_spark("ingest", name, "--to", str(table), *parts, *more)
 
-    code, out, err = ingest("--json", "carrier STRING", "--format", "iceberg")
+    code, out, err = ingest("--json-schema", "carrier STRING", "--format", "iceberg")
     assert (code, out) == (0, f"2 rows written to {table}.\n"), err
-    code, _, err = ingest("--json", "carrier STRING", "--format", "delta")
+    code, _, err = ingest("--json-schema", "carrier STRING", "--format", "delta")
     assert (code, err) == (
         1, f"{table} is a table in iceberg, not in delta: take another folder, such as {table}-2.\n"
     )  # fmt: skip
     admin.fill([(f"{name}.a", b'{"carrier": "AA", "delay": 3.5}')])
-    wider = ("--json", "carrier STRING, delay DOUBLE")
+    wider = ("--json-schema", "carrier STRING, delay DOUBLE")
     code, _, err = ingest(*wider)
     assert code == 1
     assert err.startswith(f"{table} has no column delay: give --merge-schema to add it")
@@ -114,7 +114,7 @@ def test_stopped_before_it_begins_it_leaves_nothing_running_and_says_so(
 ) -> None:
     table = str(tmp_path / "table")
     arguments = ["ingest", admin.stream(), "--to", table, "--server", url, "--master", "local[1]"]
-    with jetspark(*arguments, "--json-output") as command:
+    with jetspark(*arguments, "--json") as command:
         wait_for(temporary, f"*/{moment}", command)
         ended = interrupted(command) if number == signal.SIGINT else end(command, number)
     code, out, err = ended
@@ -228,7 +228,7 @@ def test_a_run_without_new_messages_ends_before_spark_is_started(
     with monkeypatch.context() as patch:
         patch.setattr("jetspark.cli.ingest.quiet_spark", lambda *_, **__: pytest.fail("Spark"))
         assert run_in_spark(*again) == (0, f"Nothing new for {table}.\n", "")
-        code, out, _ = run_in_spark(*again, "--json-output")
+        code, out, _ = run_in_spark(*again, "--json")
         assert (code, json.loads(out)["rows"], json.loads(out)["table"]) == (0, 0, str(table))
     admin.fill(numbered(name, 5))
     assert run_in_spark(*again, "--end", "12")[:2] == (0, f"1 row written to {table}.\n")

@@ -42,7 +42,7 @@ def test_an_ingest_tells_stream_table_columns_and_rows(
 ) -> None:
     stream, lake = admin.stream(7), tmp_path / "lake"
     code, _, err = run_in_spark(
-        "ingest", stream, "--to", str(lake), "--json", "n LONG", "--lineage"
+        "ingest", stream, "--to", str(lake), "--json-schema", "n LONG", "--lineage"
     )
     assert code == app.DONE, err
     start, *amid, end = events()  # amid: after the first batch, if the run goes on for long enough
@@ -71,7 +71,7 @@ checkpoint = "{tmp_path}/chk"
 [sources.orders]
 servers = "{url}"
 stream = "{orders}"
-startingOffsets = "earliest"
+starting_offsets = "earliest"
 [views.messages]
 sql = "SELECT data, '{copies}' AS subject FROM orders"
 [sinks.lake]

@@ -41,8 +41,8 @@ checkpoint = "{tmp_path}/chk"
 [sources.rows]
 servers = "{url}"
 streams = "{anew},{limited}"
-startingOffsets = "earliest"
-failOnDataLoss = "false"
+starting_offsets = "earliest"
+fail_on_data_loss = "false"
 [sinks.rows]
 format = "jetspark-delta"
 path = "{tmp_path}/t"
@@ -112,7 +112,7 @@ def test_a_server_that_goes_away_and_comes_back_is_a_line_each_and_one_that_stay
         yield from until(lambda: rows(5))
         server.stop()
 
-    how = ["--follow", "--interval", "0.2", "--option", "readTimeout=4", "-q"]
+    how = ["--follow", "--interval", "0.2", "--read-timeout", "4", "-q"]
     with meanwhile(away_and_back()):
         code, _, err = run_in_spark(
             *("ingest", "AWAY", "--to", str(table), *how, "--metrics", f"127.0.0.1:{port}"),

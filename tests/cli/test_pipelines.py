@@ -37,7 +37,7 @@ interval = "100ms"
 [sources.rows]
 servers = "{server.url}"
 stream = "{source}"
-startingOffsets = "earliest"
+starting_offsets = "earliest"
 [views.messages]
 sql = "SELECT data, '{target}' AS subject FROM rows"
 [sinks.copy]
@@ -45,7 +45,7 @@ format = "jetstream"
 servers = "{server.url}"
 stream = "{target}"
 guarantee = "exactly-once"
-prepareStream = true
+prepare_stream = true
 {more}
 """,
         "utf-8",
@@ -76,7 +76,7 @@ format = "jetspark-delta"
 [[sinks.lake.tables]]
 subjects = ["{source}"]
 path = "{tmp_path}/lake"
-json = "n LONG"
+json_schema = "n LONG"
 evolve = true
 """
     file = pipeline(tmp_path, shared_server, source, target, table)

@@ -384,7 +384,7 @@ def test_commands_info_compact_and_vacuum(ten: Place, capsys: pytest.CaptureFixt
         f"There is no Delta or Iceberg table at '{place}-none'.\n",
     )
     assert said("compact", place, "--target-size", "x")[1].startswith("--target-size must be")
-    assert said("info", place, "--table-option", "region=x")[1].startswith("Unknown option")
+    assert said("info", place, "--region", "x")[1].startswith("Unknown option")
     other = "iceberg" if ten.format is Format.DELTA else "delta"
     assert (
         f"is a table in {ten.format}, not in {other}: take"

@@ -38,7 +38,7 @@ def batch(*rows: tuple[int, str | None]) -> pa.RecordBatch:
 def options_of(place: str, folder: Path, **more: str) -> LakehouseOptions:
     """Tables of a template in folders, or in a catalog."""
     if place != "catalog":
-        given = {"path": f"{folder}/lake/{{region}}", "restTable": f"{folder}/rest"}
+        given = {"path": f"{folder}/lake/{{region}}", "defaultTable": f"{folder}/rest"}
         return parse_lakehouse_options(Format(place), given | more).for_batch()
     storage = {
         "type": "sql",
@@ -49,7 +49,7 @@ def options_of(place: str, folder: Path, **more: str) -> LakehouseOptions:
     if not catalog.list_namespaces():
         (folder / "warehouse").mkdir()
         catalog.create_namespace("shop")
-    given = {"catalog": "mine", "table": "shop.{region}", "restTable": "mine:shop.the_rest"}
+    given = {"catalog": "mine", "table": "shop.{region}", "defaultTable": "mine:shop.the_rest"}
     given |= {f"storage.{name}": value for name, value in storage.items()}
     return parse_lakehouse_options(Format.ICEBERG, given | more).for_batch()
 
@@ -67,9 +67,9 @@ def rows_of(options: LakehouseOptions, names: Iterable[str]) -> Counter[tuple[in
 
 def names_of(options: LakehouseOptions, *regions: str) -> list[str]:
     assert options.route is not None
-    assert options.rest is not None
+    assert options.default_table is not None
     found = options.route.split_by_table(batch(*((0, one) for one in regions)))
-    return [*(name for name, _ in found if name is not None), options.rest]
+    return [*(name for name, _ in found if name is not None), options.default_table]
 
 
 TASKS = ([(1, "a"), (2, "b"), (3, "x"), (4, None)], [(5, "x"), (6, "y"), (7, "a"), (8, "")])
@@ -112,7 +112,7 @@ def test_what_an_attempt_has_committed_is_there_once_after_the_next(
 @pytest.mark.parametrize("place", ["delta", "catalog"])
 def test_a_limit_on_new_tables_holds_however_often_it_is_tried(tmp_path: Path, place: str) -> None:
     options = options_of(place, tmp_path, transactionId="once", maxNewTables="2")
-    options = replace(options, rest=None)
+    options = replace(options, default_table=None)
     for _ in range(3):
         writer = batch_writer(options, ROWS)
         with pytest.raises(ConfigError, match="more than 2 new tables"):
@@ -139,7 +139,7 @@ def test_a_record_with_a_date_that_python_does_not_have_is_put_aside(tmp_path: P
     for name in quarantine.MESSAGE:
         rows.add(name, ArrayType(_HEADER) if name == "headers" else _KINDS.get(name, "string"))
     rows.add("on", "date").add("_corrupt_record", "string")
-    given = {"path": f"{tmp_path}/lake/{{on}}-{{subject}}", "quarantineTable": f"{tmp_path}/aside"}
+    given = {"path": f"{tmp_path}/lake/{{on}}-{{subject}}", "quarantine": f"{tmp_path}/aside"}
     options = parse_lakehouse_options(Format.DELTA, given).for_batch()
     writer = batch_writer(options, rows)
     message = {name: pa.nulls(2, quarantine.SCHEMA.field(name).type) for name in quarantine.MESSAGE}

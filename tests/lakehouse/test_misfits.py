@@ -113,7 +113,7 @@ def write(
 def test_the_record_is_put_aside_and_no_other(tmp_path: Path, case: str, template: bool) -> None:
     format_, kind, values, options = BAD[case]
     path = tmp_path / ("lake/{seq}" if template else "lake/1")
-    options = options | {"quarantineTable": str(tmp_path / "aside")}
+    options = options | {"quarantine": str(tmp_path / "aside")}
     write(format_, path, kind, values, options)
     there = [by_polars(format_, one) for one in (tmp_path / "lake").iterdir()]
     seqs = sorted(seq for one in there for seq in one.select("seq").collect()["seq"])
@@ -145,7 +145,7 @@ NESTED: list[tuple[DataType, pa.Array]] = [
 
 @pytest.mark.parametrize(("kind", "values"), NESTED, ids=["array", "struct", "map"])
 def test_dates_are_looked_at_everywhere(tmp_path: Path, kind: DataType, values: pa.Array) -> None:
-    write(DELTA, tmp_path / "t", kind, values, {"quarantineTable": str(tmp_path / "aside")})
+    write(DELTA, tmp_path / "t", kind, values, {"quarantine": str(tmp_path / "aside")})
     assert by_polars(DELTA, tmp_path / "aside").collect()["seq"].to_list() == [2]
     assert by_polars(DELTA, tmp_path / "t").select("seq").collect()["seq"].to_list() == [1]
 
@@ -191,7 +191,7 @@ def test_a_required_value_is_missed_before_the_commit(tmp_path: Path, name: str)
     DeltaTable.create(tmp_path / "t", schema=pa.schema(columns))
     with pytest.raises(ConfigError, match="Message 2 does not become a row, for its column v"):
         write(DELTA, tmp_path / "t", kind, values, {})
-    write(DELTA, tmp_path / "t", kind, values, {"quarantineTable": str(tmp_path / "aside")})
+    write(DELTA, tmp_path / "t", kind, values, {"quarantine": str(tmp_path / "aside")})
     (aside,) = by_polars(DELTA, tmp_path / "aside").collect().to_dicts()
     assert aside["seq"] == 2
     assert aside["reason"] == f"{name} has no value, and the table requires one."

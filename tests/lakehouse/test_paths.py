@@ -57,8 +57,8 @@ def test_a_path_that_libraries_take_for_another_place_is_refused(
         {"path": place},
         {"path": f"{place}/t"},
         {"path": f"{place}/{{p}}"},
-        {"path": good, "quarantineTable": place},
-        {"path": f"{good}/{{p}}", "restTable": place},
+        {"path": good, "quarantine": place},
+        {"path": f"{good}/{{p}}", "defaultTable": place},
     ):
         with pytest.raises(ConfigError, match="take a folder of another name"):
             parse_lakehouse_options(format_, options)

@@ -71,7 +71,7 @@ def batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 def write(format_: Format, path: Path, *batches: list[dict[str, Any]], **options: str) -> None:
     """As the tasks and the driver of a query do it."""
-    given = {"path": str(path), "quarantineTable": str(path.parent.parent / "aside")}
+    given = {"path": str(path), "quarantine": str(path.parent.parent / "aside")}
     given |= options | ({"sequenceBy": "seq"} if "keys" in options else {})
     parsed = parse_lakehouse_options(format_, given).for_batch()
     for rows in batches:

@@ -16,7 +16,8 @@ from jetspark import errors, public_names
 from jetspark.cli.app import COMMANDS, make_app
 from jetspark.spark import options, sink_options
 from jetspark.spark.lakehouse import options as table_options
-from jetspark.spark.option_values import CONNECTION
+from jetspark.spark.option_names import spark_name
+from jetspark.spark.option_scopes import CONNECTION
 
 ROOT = Path(__file__).parents[2]
 SITE_SECONDS = 300.0
@@ -103,6 +104,7 @@ def test_every_option_of_a_format_is_in_the_reference(site: Path) -> None:
     text = re.findall(r"<code>([^<]+)</code>", page(site, "options"))
     known = {*options._READING, *options._PAYLOADS, *CONNECTION}
     known |= {*sink_options._WRITING, *table_options._WRITING, *table_options._READING}
+    known = set(map(spark_name, known))
     assert known - set(text) == set()
 
 

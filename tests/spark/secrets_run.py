@@ -16,9 +16,9 @@ from urllib.request import urlopen
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from tests.support.ingest_job import ingest_job
 
 from jetspark.spark import task_writes
-from jetspark.spark.ingest import Ingest
 from jetspark.spark.queries import start_query
 from jetspark.spark.session import close_session, local_session
 
@@ -102,7 +102,7 @@ def ingest(spark: SparkSession, folder: Path, options: dict[str, str], secret: s
     """Into a table, whose tasks seal what they report with this secret."""
     vars(task_writes)["make_secret"] = lambda: secret
     options = options | {"startingOffsets": "earliest"}
-    job = Ingest(options=options, to=str(folder.parent / "table"))
+    job = ingest_job(options=options, to=str(folder.parent / "table"))
     query = job.start(spark)
     query.awaitTermination(300)
     assert query.lastProgress is not None

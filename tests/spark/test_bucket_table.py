@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.blocking.eventually import eventually
+from tests.support.ingest_job import ingest_job
 from tests.support.streams import Admin
 from tests.support.table_readers import column
 
@@ -42,7 +43,7 @@ class Bucket:
 
     def ingest(self, **options: str) -> Ingest:
         source = {"servers": self.admin.url, "bucket": self.name, "startingOffsets": "earliest"}
-        return Ingest(options=source | options, to=str(self.table), format=self.format)
+        return ingest_job(options=source | options, to=str(self.table), format=self.format)
 
     def run(self, **options: str) -> int:
         """The number of removed rows."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,12 @@ import pytest
 from nats.js.errors import KeyNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.conftest import Read, ToParquet, Write, failure
+from tests.support.ingest_job import ingest_job, with_table_options
 from tests.support.streams import Admin, Row
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.errors import BadNameError, ConfigError, TableError
 from jetspark.server import NatsServer
-from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
 from jetspark.spark.row_encoders import EntryEncoder
 
@@ -79,10 +78,10 @@ def test_a_bucket_becomes_a_table_of_its_present_values(
     """Over a second run, and a third, adopted, without the first two's checkpoint."""
     table = tmp_path / "table"
     options = {"servers": admin.url, "bucket": bucket, "startingOffsets": "earliest"}
-    ingest = Ingest(options=options, to=str(table), format=format_, json_schema="n INT")
+    ingest = ingest_job(options=options, to=str(table), format=format_, json_schema="n INT")
 
     def run(*, adopt: bool = False) -> set[tuple[str, int, str | None]]:
-        job = replace(ingest, adopt=adopt)
+        job = with_table_options(ingest, adopt=adopt)
         job.check()
         job.look_ahead()
         job.start(spark).awaitTermination()

@@ -16,7 +16,8 @@ from tests.support.certificates import Certificates
 
 from jetspark.bulk.links import connect
 from jetspark.errors import AuthorizationError, ConfigError
-from jetspark.spark.option_values import CONNECTION
+from jetspark.spark.option_names import spark_name
+from jetspark.spark.option_scopes import CONNECTION
 from jetspark.spark.options import parse_options
 
 STREAM = {"stream": "S"}
@@ -59,21 +60,21 @@ def test_each_option_reaches_the_readers(option: str, fold: Callable[[str], str]
 
 
 def test_every_option_has_its_example() -> None:
-    assert EXAMPLES.keys() | {"context"} == CONNECTION.keys()
+    assert EXAMPLES.keys() | {"context"} == set(map(spark_name, CONNECTION))
 
 
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"sign": "x"}, "executors cannot call it; use credentials"),
-        ({"nkey": "x"}, "use nkeySecret"),
+        ({"sign": "x"}, "executors cannot call it; use creds"),
+        ({"nkey": "x"}, "use nkey_seed"),
         ({"nkeySeed": "x"}, "is called 'nkeySecret' here"),
         ({"servers": "nats://u:p@h"}, "holds a user or token"),
-        ({"proxy": "http://me:s3cret@h:1"}, "'proxy' holds a user"),
+        ({"proxy": "http://me:s3cret@h:1"}, "proxy holds a user"),
         ({"proxy": "h:1"}, "proxy: write http://host:port"),
         ({"dialer": "x"}, "cannot be sent to executors; use proxy"),
         ({"sslContext": "x"}, "use the tls… options"),
-        ({"tlsFirst": "yes"}, "'tlsFirst' must be true or false"),
+        ({"tlsFirst": "yes"}, "tls_first must be true or false"),
         ({"credentials": "x", "nkeySecret": "y"}, "one kind of credentials"),
         ({"credFile": "x"}, "did you mean 'credsFile'"),
     ],

@@ -49,7 +49,7 @@ class Query:
         self.folder, self.stream, self.url = folder, stream, url
         self.aside = f"{stream}_BAD"
         given = {"path": str(folder / "t")} if not more.keys() & {"path", "tables"} else {}
-        given |= {"quarantineTable": f"stream:{self.aside}", "quarantine.servers": url} | more
+        given |= {"quarantine": f"stream:{self.aside}", "quarantine.servers": url} | more
         format_ = Format(given.pop("format", "delta"))
         self.options = parse_lakehouse_options(format_, given).for_streaming()
 
@@ -221,13 +221,13 @@ def test_options_of_a_stream_for_letters(tmp_path: Path) -> None:
         return parse_lakehouse_options(Format.ICEBERG, given)
 
     place = {"path": str(tmp_path)}
-    letters = {"quarantineTable": "stream:BAD"}
+    letters = {"quarantine": "stream:BAD"}
     parse(**place, **letters, **{"quarantine.password": "p", "quarantine.user": "u"})
     for given, says in (
         (place | letters | {"quarantine.pasword": "p"}, "of the stream for letters: Unknown opt"),
-        (place | {"quarantineTable": "aside", "quarantine.user": "u"}, "as stream:NAME"),
+        (place | {"quarantine": "aside", "quarantine.user": "u"}, "as stream:NAME"),
         ({"catalog": "c", "table": "n.{region}"} | letters, "a template of a catalog's tables"),
-        (place | {"quarantineTable": "stream:BAD NAME"}, "BAD NAME"),
+        (place | {"quarantine": "stream:BAD NAME"}, "BAD NAME"),
     ):
         with pytest.raises(ConfigError, match=says):
             parse(**given)

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
+from tests.support.ingest_job import ingest_job
 
 from jetspark.errors import ConfigError, PipelineError, TableError
 from jetspark.lakehouse.formats import Format, find_table, open_or_create_table
 from jetspark.lakehouse.table import TableName
-from jetspark.spark.ingest import Ingest
 from jetspark.spark.lakehouse import batch_commits, writers
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
@@ -72,7 +72,7 @@ def test_a_later_batch_does_not_create_a_table_again(query: Query) -> None:
     with pytest.raises(TableError, match=r"lake no longer exists, and .* 0 to 1\. R"):
         query.writer()
     assert query.files == set()
-    assert query.writer(adoptTable="true") is not None
+    assert query.writer(adopt="true") is not None
 
 
 def test_a_table_of_another_one_in_its_place_gets_no_file(query: Query) -> None:
@@ -153,7 +153,7 @@ def test_the_next_run_accepts_a_table_without_files(query: Query) -> None:
     shutil.rmtree(query.table)
     open_or_create_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
     options = {"stream": "S", "columns": "seq"}
-    ingest = Ingest(options=options, to=str(query.table), format=query.format)
+    ingest = ingest_job(options=options, to=str(query.table), format=query.format)
     ingest.look_ahead()
     query.run(0)
     shutil.rmtree(query.checkpoint)
@@ -164,7 +164,7 @@ def test_the_next_run_accepts_a_table_without_files(query: Query) -> None:
 def test_the_next_run_tells_that_the_checkpoint_has_lost_its_batches(query: Query) -> None:
     shutil.rmtree(query.table)
     query.plan(1)  # by Spark, before it asks the sink
-    ingest = Ingest(options={"stream": "S"}, to=str(query.table), format=query.format)
+    ingest = ingest_job(options={"stream": "S"}, to=str(query.table), format=query.format)
     with pytest.raises(ConfigError, match=r"has lost its batch 0.*To begin anew, remove it and"):
         ingest.look_ahead()
     # As after a run of a version that made the table again.

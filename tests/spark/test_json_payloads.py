@@ -78,7 +78,7 @@ def test_a_program_puts_the_bad_records_of_its_rows_aside(
     admin.fill([(name, b'{"id": 1}'), (name, b'{"id": "x"}')])
     options = {"servers": admin.url, "stream": name, "decode": "json", "schema": "id INT"}
     rows = spark.read.format("jetstream").options(**options, keepPayload="true").load()
-    writer = rows.write.format("jetspark-delta").option("quarantineTable", str(tmp_path / "bad"))
+    writer = rows.write.format("jetspark-delta").option("quarantine", str(tmp_path / "bad"))
     writer.mode("append").save(str(tmp_path / "good"))
     assert [row["id"] for row in by_us(Format.DELTA, tmp_path / "good")] == [1]
     (bad,) = by_us(Format.DELTA, tmp_path / "bad")

@@ -138,7 +138,7 @@ def test_infer_prints_a_schema_for_each_table_and_writes_nothing(
     said = capsys.readouterr()
     assert said.out.splitlines() == ["'n DOUBLE, kind STRING'"]
     assert said.err.splitlines() == ["100 messages looked at."]
-    assert app.run([*common, "--to", "lake/{subject[1]}", "--json-output"]) == 0
+    assert app.run([*common, "--to", "lake/{subject[1]}", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["schemas"]
     assert [(one["table"], one["messages"], one["schema"]) for one in found] == [
         ("lake/a", 3000, "n BIGINT, kind STRING"),

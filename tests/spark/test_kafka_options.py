@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from jetspark.errors import ConfigError
-from jetspark.spark.option_values import _OF_KAFKA, CONNECTION
+from jetspark.spark.option_names import spark_name
+from jetspark.spark.option_scopes import CONNECTION
+from jetspark.spark.option_values import _OF_KAFKA
 from jetspark.spark.options import _READING, parse_options
 from jetspark.spark.sink_options import _WRITING, parse_sink_options
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-options.md"
-_KNOWN = {**CONNECTION, **_READING}
+_KNOWN = set(map(spark_name, {**CONNECTION, **_READING}))
 # As Spark 4.3's guide to the connector lists them.
 READING = [
     *("kafka.bootstrap.servers", "assign", "subscribe", "subscribePattern"),
@@ -43,7 +45,7 @@ def test_every_option_and_column_of_the_connector_has_its_row() -> None:
 
 
 def test_what_stands_on_the_right_is_there() -> None:
-    known = {*_KNOWN, *_WRITING, "lag_by_stream", "LagListener", "latestOffset"}
+    known = {*_KNOWN, *map(spark_name, _WRITING), "lag_by_stream", "LagListener", "latestOffset"}
     columns = {"subject", "data", "stream", "seq", "timestamp", "headers"}
     for row in rows():
         if row[0].strip() == "Kafka":
@@ -59,9 +61,9 @@ def test_options_of_kafka_are_refused_with_our_name() -> None:
     for name in {*READING} - {*_KNOWN}:
         with pytest.raises(ConfigError, match="of Spark's Kafka connector is"):
             parse_options({"stream": "S", name: "x"})
-    with pytest.raises(ConfigError, match="'topic' of Spark's Kafka connector is 'subject' here"):
+    with pytest.raises(ConfigError, match="'topic' of Spark's Kafka connector is subject here"):
         parse_sink_options({"stream": "S", "topic": "x"})
     with pytest.raises(ConfigError, match=r"'kafka\.linger\.ms' is for Kafka"):
         parse_sink_options({"stream": "S", "kafka.linger.ms": "5"})
     for hint in _OF_KAFKA.values():
-        assert set(re.findall(r"'(\w+)'", hint)) <= {*_KNOWN, *_WRITING}
+        assert set(re.findall("\x02(\\w+)\x03", hint)) <= {*CONNECTION, *_READING, *_WRITING}

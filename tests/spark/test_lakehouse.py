@@ -247,10 +247,10 @@ def test_a_lost_checkpoint_is_refused_before_rows_are_written_twice_and_another_
     shutil.rmtree(flow.checkpoint)
     sentence = failure(flow.run)
     assert "does not have its checkpoint" in sentence
-    assert "'adoptTable'" in sentence
+    assert "'adopt'" in sentence
     assert flow.sequences == once(300)
     shutil.rmtree(flow.checkpoint)
-    flow.run(adoptTable="true")
+    flow.run(adopt="true")
     assert flow.sequences == Counter(dict.fromkeys(range(1, 301), 2))
     flow.checkpoint = tmp_path / "another"
     flow.run()

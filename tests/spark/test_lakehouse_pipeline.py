@@ -26,7 +26,7 @@ def pipeline(admin: Admin, tmp_path: Path) -> PipelineFile:
     """300 orders into a Delta and an Iceberg table, with different rows."""
     name = admin.stream()
     admin.fill([(name, json.dumps({"n": n, "even": n % 2 == 0}).encode()) for n in range(300)])
-    options = 'maxOffsetsPerTrigger = 100\njson = "n INT, even BOOLEAN"'
+    options = 'max_offsets_per_trigger = 100\njson_schema = "n INT, even BOOLEAN"'
     parts = f"""
 [views.kept]
 sql = "SELECT seq, n, even FROM orders"
@@ -101,13 +101,13 @@ from = "orders"
 format = "jetspark-delta"
 path = "{folder}/{name}/{{region}}"
 partition_by = ["day"]
-columns = ["site=subject[1]"]
-rest_column = "others"
-quarantineTable = "{folder}/{name}_aside"
+derive = ["site=subject[1]"]
+rescued_data_column = "others"
+quarantine = "{folder}/{name}_aside"
 """
     sink = tables.format(name="tasks", folder=tmp_path)
     view = '[views.some]\nsql = "SELECT n FROM orders"\n[sinks.noop]\nformat = "noop"'
-    options = 'minPartitions = 2\njson = "region STRING, n INT"'
+    options = 'min_partitions = 2\njson_schema = "region STRING, n INT"'
     pipeline = pipeline_of(admin.url, name, tmp_path, sink, view, options=options)
     flows = check_queries(pipeline, spark)
     assert not (tmp_path / "chk").exists()
@@ -134,8 +134,8 @@ quarantineTable = "{folder}/{name}_aside"
     [
         (('compression = "snappy"', 'compresion = "x"'), "did you mean 'compression'"),
         (('compression = "snappy"', 'compression = "x"'), "zstd, snappy"),
-        (('compression = "snappy"', 'transactionId = "x"'), "is for batch writes"),
-        (('compression = "snappy"', 'versionAsOf = "1"'), "is for reading"),
+        (('compression = "snappy"', 'transaction_id = "x"'), "is for batch writes"),
+        (('compression = "snappy"', 'version_as_of = "1"'), "is for reading"),
     ],
 )
 def test_options_are_checked_with_the_file(

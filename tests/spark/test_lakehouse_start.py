@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.support.ingest_job import ingest_job
 
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse.batches import commit_batch
@@ -46,7 +47,7 @@ class Run:
     def ingest(self, stream: str = "S", **more: object) -> Ingest:
         options = {"stream": stream, "columns": "seq"}
         place = {"to": str(self.table), "checkpoint": str(self.checkpoint)}
-        return Ingest(options=options, format=self.format, **(place | more))  # type: ignore[arg-type]
+        return ingest_job(options=options, format=self.format, **(place | more))  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=Format)

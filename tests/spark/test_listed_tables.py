@@ -69,7 +69,7 @@ def options_of(format_: str, folder: Path, ddl: str | None = None, **more: str) 
 def test_a_batch_that_was_not_committed_to_the_second_table_adds_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
 ) -> None:
-    options = options_of(format_, tmp_path, restTable=str(tmp_path / "rest"))
+    options = options_of(format_, tmp_path, defaultTable=str(tmp_path / "rest"))
     writer = LakehouseStreamWriter(options, Task(options).target, replace=False)
     failing = [str(tmp_path / "b")]
 
@@ -101,7 +101,7 @@ def test_a_batch_that_was_not_committed_to_the_second_table_adds_each_row_once(
 def test_tables_that_grow_get_each_row_once_wherever_the_batch_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
 ) -> None:
-    options = options_of(format_, tmp_path, "n LONG", evolveSchema="true")
+    options = options_of(format_, tmp_path, "n LONG", evolve="true")
     payloads: dict[str, dict[str, Any]] = {"a": {"n": 1, "new": True}, "b": {"n": 2, "more": [3]}}
 
     def attempt() -> None:
@@ -116,7 +116,7 @@ def test_tables_that_grow_get_each_row_once_wherever_the_batch_ends(
     def seqs(name: str) -> Counter[Any]:
         return column(format_, tmp_path / name, "seq")
 
-    options = replace(options, rest=str(tmp_path / "rest"))
+    options = replace(options, default_table=str(tmp_path / "rest"))
     away = ["grow", "commit"]
 
     def apply(growth: SchemaChange, table: Any) -> str:
@@ -153,7 +153,7 @@ def test_tables_that_grow_get_each_row_once_wherever_the_batch_ends(
 
 def test_a_message_without_a_table_stops_the_query_with_a_sentence(tmp_path: Path) -> None:
     options = options_of("delta", tmp_path)
-    with pytest.raises(Exception, match=r"No table of the list takes .*c\.x: .* 'restTable'"):
+    with pytest.raises(Exception, match=r"No table of the list takes .*c\.x: .* 'defaultTable'"):
         Task(options).write(rows("a.x", "c.x"))
 
 
@@ -180,30 +180,30 @@ LIST = """
 [sinks.{sink}]
 from = "orders"
 format = "jetspark-delta"
-quarantineTable = "{folder}/aside"
+quarantine = "{folder}/aside"
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.orders.>"]
 path = "{folder}/orders"
-json = "id LONG, amount DOUBLE"
-columns = ["site=subject[2]", "hour=hour(timestamp)"]
-rest_column = "others"
+json_schema = "id LONG, amount DOUBLE"
+derive = ["site=subject[2]", "hour=hour(timestamp)"]
+rescued_data_column = "others"
 partition_by = ["day", "site"]
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.tags.*"]
 path = "{folder}/tags"
-json = "tags ARRAY<STRING>, data STRING, pos STRUCT<lat: DOUBLE>"
+json_schema = "tags ARRAY<STRING>, data STRING, pos STRUCT<lat: DOUBLE>"
 rename = "data=body"
-rest_column = "others"
+rescued_data_column = "others"
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.state.>"]
 path = "{folder}/state"
-json = "id LONG, day STRING"
+json_schema = "id LONG, day STRING"
 keys = ["id"]
-sequenceBy = "seq"
+sequence_by = "seq"
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.raw"]
 path = "{folder}/raw"
-columns = ["kind=subject[1]"]
+derive = ["kind=subject[1]"]
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.none"]
 path = "{folder}/without_rows"
@@ -294,17 +294,17 @@ evolve = true
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.a"]
 path = "{folder}/a"
-json = "n LONG"
-rest_column = "others"
+json_schema = "n LONG"
+rescued_data_column = "others"
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.b"]
 path = "{folder}/b"
-json = "tags ARRAY<STRING>"
+json_schema = "tags ARRAY<STRING>"
 partition_by = ["day"]
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.c"]
 path = "{folder}/c"
-json = "n LONG"
+json_schema = "n LONG"
 evolve = false
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.d"]
@@ -315,14 +315,14 @@ ONE = """
 servers = "{url}"
 stream = "{stream}"
 subjects = "{stream}.a"
-startingOffsets = "earliest"
-json = "n LONG"
+starting_offsets = "earliest"
+json_schema = "n LONG"
 [sinks.one]
 from = "payments"
 format = "jetspark-delta"
 path = "{folder}/one"
 evolve = true
-rest_column = "others"
+rescued_data_column = "others"
 """
 
 
@@ -392,12 +392,12 @@ format = "jetspark-iceberg"
 [[sinks.lake.tables]]
 subjects = ["{queue}.a"]
 path = "{tmp_path}/a"
-json = "n LONG"
+json_schema = "n LONG"
 [[sinks.lake.tables]]
 subjects = ["{queue}.b"]
 path = "{tmp_path}/b"
 """
-    only = "soleReader = true\nmaxOffsetsPerTrigger = 30"
+    only = "sole_reader = true\nmax_offsets_per_trigger = 30"
     pipeline = pipeline_of(admin.url, queue, tmp_path, sink, options=only)
     for count in (60, 120):
         admin.fill([(f"{queue}.{'ab'[n % 2]}", b'{"n": 1}') for n in range(60)])

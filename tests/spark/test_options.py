@@ -56,38 +56,38 @@ def test_every_option_is_taken_whatever_its_case() -> None:
     [
         ({"straem": "X"}, "Unknown option 'straem' for format jetstream; did you mean 'stream'?"),
         ({"qqq": "X"}, "Unknown option 'qqq' for format jetstream; known: servers, "),
-        ({"minPartitions": "0"}, "'minPartitions' must be a whole number of at least 1, not '0'"),
-        ({"maxOffsetsPerTrigger": "1e3"}, "'maxOffsetsPerTrigger' must be a whole number"),
-        ({"failOnDataLoss": "no"}, "'failOnDataLoss' must be true or false, not 'no'"),
-        ({"startingOffsets": "0"}, "'startingOffsets' must be earliest, latest or a sequence"),
+        ({"minPartitions": "0"}, "min_partitions must be a whole number of at least 1, not '0'"),
+        ({"maxOffsetsPerTrigger": "1e3"}, "max_offsets_per_trigger must be a whole number"),
+        ({"failOnDataLoss": "no"}, "fail_on_data_loss must be true or false, not 'no'"),
+        ({"startingOffsets": "0"}, "starting_offsets must be earliest, latest or a sequence"),
         ({"startingOffsets": '{"S":0}'}, "must be earliest, latest or a sequence number of at"),
         ({"startingOffsets": '{"ORDERS":[]}'}, "at least 1 for 'ORDERS', not []."),
-        ({"startingOffsets": '{"ORDERS":'}, "'startingOffsets' must be JSON such as"),
+        ({"startingOffsets": '{"ORDERS":'}, "starting_offsets must be JSON such as"),
         ({"startingOffsets": '{"ORDER": 5}'}, "names ORDER, but what is read is ORDERS: give"),
         ({"endingTimestamp": '{"ORDERS": 0, "ORDER": 0}'}, "names ORDERS, ORDER, but what is"),
-        ({"endingTimestamp": "99999999999999999"}, "'endingTimestamp' must be a time"),
-        ({"minPartitions": "9" * 30}, "'minPartitions' must be 9223372036854775807 at most"),
-        ({"startingOffsets": "{}"}, "'startingOffsets' names no stream"),
-        ({"startingTimestamp": "1795426000"}, "'startingTimestamp' is in milliseconds since 1970"),
+        ({"endingTimestamp": "99999999999999999"}, "ending_timestamp must be a time"),
+        ({"minPartitions": "9" * 30}, "min_partitions must be 9223372036854775807 at most"),
+        ({"startingOffsets": "{}"}, "starting_offsets names no stream"),
+        ({"startingTimestamp": "1795426000"}, "starting_timestamp is in milliseconds since 1970"),
         ({"endingOffsetsByTimestamp": '{"ORDERS": 1795426000}'}, "multiply seconds by 1000."),
-        ({"startingTimestamp": "yesterday"}, "'startingTimestamp' must be a time (2026-01-31T12"),
-        ({"streams": "A,B"}, "Give only one of the options 'stream', 'streams'."),
+        ({"startingTimestamp": "yesterday"}, "starting_timestamp must be a time (2026-01-31T12"),
+        ({"streams": "A,B"}, "Give only one of stream, streams."),
         ({"columns": "seq,sbject"}, "there is no column 'sbject'; did you mean 'subject'?"),
-        ({"columns": "seq,seq"}, "'columns' names 'seq' twice"),
-        ({"maxTriggerDelay": "soon"}, "'maxTriggerDelay' must be a time such as 15m"),
+        ({"columns": "seq,seq"}, "columns names 'seq' twice"),
+        ({"maxTriggerDelay": "soon"}, "max_trigger_delay must be a time such as 15m"),
         ({"startingOffsetsByTimestampStrategy": "x"}, "must be error, latest, not 'x'"),
-        ({"connectTimeout": "1e300"}, "'connectTimeout' must be a number of seconds above 0 and"),
-        ({"readTimeout": "inf"}, "'readTimeout' must be a number of seconds above 0"),
-        ({"subjects": " , "}, "'subjects' is empty"),
-        ({"subjects": "a..b"}, "Option 'subjects': Bad subject 'a..b': an empty token"),
+        ({"connectTimeout": "1e300"}, "connect_timeout must be a number of seconds above 0 and"),
+        ({"readTimeout": "inf"}, "read_timeout must be a number of seconds above 0"),
+        ({"subjects": " , "}, "subjects is empty"),
+        ({"subjects": "a..b"}, "subjects: Bad subject 'a..b': an empty token"),
         ({"subjects": "a.*,b,a.b"}, "'a.*' and 'a.b' overlap"),
-        ({"servers": "http://x"}, "Option 'servers': "),
+        ({"servers": "http://x"}, "servers: "),
         ({"servers": "http://x"}, "the scheme must be one of"),
-        ({"inboxPrefix": "a.>"}, "Option 'inboxPrefix': Bad subject"),
-        ({"jetstreamDomain": "a.b"}, "Option 'jetstreamDomain': Bad domain name"),
-        ({"jetstreamDomain": "a", "jetstreamApiPrefix": "b"}, "either 'jetstreamDomain' or"),
-        ({"tlsKeyFile": "k"}, "tlsKeyFile needs tlsCertFile"),
-        ({"progressConsumer": "a b"}, "Option 'progressConsumer': Bad consumer name 'a b'"),
+        ({"inboxPrefix": "a.>"}, "inbox_prefix: Bad subject"),
+        ({"jetstreamDomain": "a.b"}, "jetstream_domain: Bad domain name"),
+        ({"jetstreamDomain": "a", "jetstreamApiPrefix": "b"}, "only one of jetstream_domain, jet"),
+        ({"tlsKeyFile": "k"}, "tls_key_file needs tls_cert_file"),
+        ({"progressConsumer": "a b"}, "progress_consumer: Bad consumer name 'a b'"),
         ({"user": "u"}, "user and password go together"),
     ],
 )
@@ -100,9 +100,9 @@ def test_mistakes_are_one_sentence(wrong: dict[str, str], sentence: str) -> None
 
 def test_missing_and_bad_stream_names_are_refused() -> None:
     for wrong, says in (
-        ({"servers": "nats://a"}, "'stream' is missing"),
-        ({"stream": "a b"}, "^Option 'stream': Bad stream name 'a b': white space"),
-        ({"bucket": "B", "keys": "a b"}, "^Option 'keys': Bad key name 'a b'"),
+        ({"servers": "nats://a"}, "stream is missing"),
+        ({"stream": "a b"}, "^stream: Bad stream name 'a b': white space"),
+        ({"bucket": "B", "keys": "a b"}, "^keys: Bad key name 'a b'"),
     ):
         with pytest.raises(ConfigError, match=says):
             parse_options(wrong)
@@ -117,13 +117,13 @@ def test_missing_and_bad_stream_names_are_refused() -> None:
         (
             {"bucket": "B", "presentValues": "true", "endingOffsets": "5"},
             "streaming",
-            "cannot be used with 'presentValues'",
+            "cannot be used with present_values",
         ),
-        (BASE | {"maxTriggerDelay": "2m"}, "streaming", "needs 'minOffsetsPerTrigger'"),
+        (BASE | {"maxTriggerDelay": "2m"}, "streaming", "needs min_offsets_per_trigger"),
         (
             BASE | {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
             "streaming",
-            "is more than 'maxOffsetsPerTrigger'",
+            "is more than max_offsets_per_trigger",
         ),
     ],
 )
@@ -183,7 +183,7 @@ def test_starting_offsets_by_stream_name_exactly_the_streams() -> None:
     of_pattern = parse_options({"streamPattern": ".*", "startingOffsets": given})
     with pytest.raises(ConfigError, match="names A, B, C, but what is read is A, B: give"):
         of_pattern.batch_start.check(["A", "B"])
-    with pytest.raises(ConfigError, match="'startingOffsets' cannot be latest"):
+    with pytest.raises(ConfigError, match="starting_offsets cannot be latest"):
         options.for_batch()
 
 
@@ -193,7 +193,7 @@ def test_times_in_both_forms() -> None:
     milliseconds = parse_options(base | {"startingOffsetsByTimestamp": '{"A": 1769860800000}'})
     assert text.batch_start.of("A") == AtTime(1769860800_000000001)
     assert milliseconds.batch_start.of("A") == AtTime(1769860800_000000000)
-    with pytest.raises(ConfigError, match="Give only one of the options"):
+    with pytest.raises(ConfigError, match="Give only one of starting_off"):
         parse_options(
             base | {"startingTimestamp": "0", "startingOffsets": "earliest"}
         ).for_streaming()
@@ -224,7 +224,7 @@ OF_AVRO = {"decode": "avro", "schema": AVRO}
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"schema": AVRO}, "'schema' goes with 'decode'"),
+        ({"schema": AVRO}, "schema goes with decode"),
         ({"decode": "xml", "schema": AVRO}, "decode must be avro, protobuf, json, cloudevents"),
         ({"decode": "avro"}, "need their schema: give it, the file that has it, or its name in a"),
         (OF_AVRO | {"schemaFile": "x"}, "not both"),
@@ -234,16 +234,16 @@ OF_AVRO = {"decode": "avro", "schema": AVRO}
         (OF_AVRO | {"fields": "ib"}, "no field 'ib'; it has id"),
         (OF_AVRO | {"framing": "x"}, "framing must be none, confluent"),
         (OF_AVRO | {"compression": "x"}, "compression must be header"),
-        (OF_AVRO | {"messageName": "R"}, "A message is named for Protobuf"),
+        (OF_AVRO | {"message": "R"}, "A message is named for Protobuf"),
         (OF_AVRO | {"columns": "seq"}, "needs the column data"),
         (OF_AVRO | {"framing": "nats", "columns": "data"}, "column headers"),
         ({"decode": "json", "schema": "a STRING, A INT"}, "A is there twice"),
         ({"decode": "json", "schema": "a STRNG"}, "no type STRNG (did you mean STRING"),
         ({"decode": "json", "schema": "a CHAR(3)"}, "is no type that payloads have"),
-        (OF_AVRO | {"registryUser": "u"}, "go with 'registry'"),
+        (OF_AVRO | {"registryUser": "u"}, "registry_user goes with registry"),
         ({"decode": "avro", "schemaName": "n"}, "go with a registry"),
         (OF_AVRO | {"schemaName": "n"}, "or its name in the registry"),
-        ({"framing": "confluent", "columns": "seq"}, "'framing' needs the column data"),
+        ({"framing": "confluent", "columns": "seq"}, "framing needs the column data"),
         ({"compression": "lz9"}, "compression must be header, none, gzip"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_bad_record_is_the_message_as_it_came_and_becomes_a_row_later(lake: Pa
         (packed({"id": 7, "more": "x"}), GZIP),
     )
     aside = str(lake.folder / "aside")
-    rows = lake.table(json_schema="id INT", rest_column="rest", quarantine=aside)
+    rows = lake.table(json_schema="id INT", rescued_data_column="rest", quarantine=aside)
     fitting = [(row["seq"], row["id"], row["rest"]) for row in rows]
     assert fitting == [(1, 1, None), (7, 7, '{"more":"x"}')]
     assert lake.as_sent() == lake.sent[1:6]
@@ -107,8 +107,12 @@ def test_a_bad_record_is_the_message_as_it_came_and_becomes_a_row_later(lake: Pa
         "The payload",
     ]
 
-    mended = lake.job("mended", json_schema="id STRING", rest_column="rest", quarantine=aside)
-    lake.ingest("mended", {"startingOffsets": "7"}, json_schema="id STRING", rest_column="rest")
+    mended = lake.job(
+        "mended", json_schema="id STRING", rescued_data_column="rest", quarantine=aside
+    )
+    lake.ingest(
+        "mended", {"startingOffsets": "7"}, json_schema="id STRING", rescued_data_column="rest"
+    )
     mended.check_rows()
     assert mended.reprocess() == ReprocessResult(added=4, already_present=0, remaining=1)
     found = [(row["id"], row["rest"]) for row in lake.rows("mended")]
@@ -131,7 +135,7 @@ def test_frames_and_a_compression_that_no_header_names_stay_around_bad_records(
     )
     schema, aside = "id INT", str(lake.folder / "aside")
     how: Any = {"json_schema": schema}
-    (row,) = lake.table("t", around, quarantine=aside, rest_column="rest", **how)
+    (row,) = lake.table("t", around, quarantine=aside, rescued_data_column="rest", **how)
     assert (row["id"], row["rest"]) == (1, '{"at":{}}')
     assert lake.as_sent() == lake.sent[1:]
 
@@ -170,16 +174,16 @@ LIST = """
 [sinks.{sink}]
 from = "orders"
 format = "jetspark-delta"
-quarantineTable = "{folder}/aside"
+quarantine = "{folder}/aside"
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.a"]
 path = "{folder}/a"
-json = "id INT"
-rest_column = "rest"
+json_schema = "id INT"
+rescued_data_column = "rest"
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.b"]
 path = "{folder}/b"
-json = "{ddl}"
+json_schema = "{ddl}"
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.raw"]
 path = "{folder}/raw"

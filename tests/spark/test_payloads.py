@@ -15,11 +15,11 @@ from tests.codecs.test_decoding import GOOD
 from tests.codecs.test_framing import NEW, OLD, OTHER, confluent
 from tests.codecs.test_protobuf import SOURCE, Order
 from tests.registry.test_confluent import Scripted
+from tests.support.ingest_job import ingest_job
 from tests.support.lake import Lake
 from tests.support.streams import Admin
 
 from jetspark.lakehouse.formats import Format
-from jetspark.spark.ingest import Ingest
 from jetspark.spark.retry_quarantine import ReprocessResult
 from jetspark.spark.source import JetStreamDataSource
 from jetspark.spark.table_rows import RowSpec
@@ -113,7 +113,7 @@ def test_what_was_put_aside_becomes_rows_with_a_mended_schema(lake: Lake, tmp_pa
     assert (done.rows, done.quarantined) == (1, 2)
     options = {"stream": "retried", "decode": "avro", "schema": json.dumps(texts)}
     to = str(tmp_path / "rows")
-    job = Ingest(options=options, to=to, quarantine=aside, merge_schema=True)
+    job = ingest_job(options=options, to=to, quarantine=aside, merge_schema=True)
     job.check_rows()
     job.look_at_records()
     assert job.reprocess() == ReprocessResult(added=1, already_present=0, remaining=1)
@@ -182,7 +182,7 @@ def test_a_new_version_of_the_schema_adds_its_fields_to_the_table(lake: Lake) ->
 def test_protobuf_becomes_a_table(lake: Lake) -> None:
     orders = [Order(f_int64=number, texts=["a"], kind=5) for number in range(5)]
     fill(lake, *(one.SerializeToString() for one in orders), b"\xff")
-    decode = {"decode": "protobuf", "schema": SOURCE, "messageName": "Order"}
+    decode = {"decode": "protobuf", "schema": SOURCE, "message": "Order"}
     lake.ingest("orders", decode | {"fields": "f_int64,texts,kind"})
     rows = lake.rows("orders")
     assert [row["_corrupt_record"] for row in rows] == [None] * 5 + [b"\xff"]
@@ -209,7 +209,7 @@ def test_what_is_sent_to_tasks_can_be_sent_after_the_driver_has_used_it(
     admin.fill([(f"{stream}.x", payload)])
     given = {"servers": admin.url, "stream": stream, "startingOffsets": "earliest"}
     given |= {"decode": format_, "schema": how["schema"], "registry": "nats"}
-    given |= {"messageName": "Order", "fields": "f_int32"} if format_ == "protobuf" else {}
+    given |= {"message": "Order", "fields": "f_int32"} if format_ == "protobuf" else {}
     given |= {"registry": "https://localhost:1"} if format_ == "avro" else {}
     source = JetStreamDataSource(given)
     table = {"path": str(tmp_path / "table"), "taskRows": f"[{source.schema().json()}]"}

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.ingest_job import ingest_job
 from tests.support.pipelines import pipeline_of
 from tests.support.streams import Admin
 from tests.support.table_readers import column
 
 from jetspark.errors import ConfigError, PipelineError
-from jetspark.spark.ingest import Ingest
 from jetspark.spark.pipeline import check_queries, check_servers, start
 from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
 from jetspark.spark.replay import Replay
@@ -42,7 +42,7 @@ Write = Callable[..., PipelineFile]
 @pytest.fixture
 def write(admin: Admin, orders: str, tmp_path: Path) -> Write:
     """A pipeline of the orders, or of another `stream`."""
-    options = 'maxOffsetsPerTrigger = 150\njson = "region STRING, amount DOUBLE"'
+    options = 'max_offsets_per_trigger = 150\njson_schema = "region STRING, amount DOUBLE"'
 
     def write(more: str, stream: str = orders) -> PipelineFile:
         return pipeline_of(admin.url, stream, tmp_path, more, options=options)
@@ -62,7 +62,7 @@ def test_a_stream_that_is_emptied_is_read_for_one_sink_only(
 ) -> None:
     needs_server("2.14")
     queue = admin.stream(under=".>", retention=retention, allow_direct=True)
-    option = {"workqueue": "soleReader = true", "interest": 'interestConsumer = "c"'}[retention]
+    option = {"workqueue": "sole_reader = true", "interest": 'interest_consumer = "c"'}[retention]
     table = 'format = "jetspark-delta"\npath = "{}/{}"'
     one_sink = f"""{option}
 [views.some]
@@ -231,8 +231,8 @@ def test_an_error_names_the_part_of_the_pipeline_and_its_line(
         ('subjects = "IN.>"', 'subjects = "nope.*"', 5, "source a: Option 'subjects': no message"),
         ('stream = "OUT"', 'stream = "OUTT"', 9, r'sink b: .*did you mean "OUT'),
         ('subject = "OUT.x"', 'subject = "other.x"', 10, "sink b: Option 'subject': 'other.x'"),
-        ("# more", 'credsFile = "nope.creds"', 11, "sink b: credsFile 'nope.creds' cannot be"),
-        ("# more", 'nkeySecret = "SUnone"', 11, "sink b: nkeySecret holds no valid NKey seed"),
+        ("# more", 'creds_file = "nope.creds"', 11, "sink b: credsFile 'nope.creds' cannot be"),
+        ("# more", 'nkey_secret = "SUnone"', 11, "sink b: nkeySecret holds no valid NKey seed"),
         ("# more", 'guarantee = "exactly-once"', 6, r"sink b: Stream 'OUT.*prepareStream"),
     ],
 )
@@ -278,7 +278,7 @@ def test_what_was_ingested_is_replayed_or_there_is_a_sentence(
 ) -> None:
     source = {"servers": admin.url, "stream": orders, "startingOffsets": "earliest"}
     path = str(tmp_path / "ingested")
-    ingest = Ingest(options=source, to=path, json_schema="region STRING, amount DOUBLE")
+    ingest = ingest_job(options=source, to=path, json_schema="region STRING, amount DOUBLE")
     ingest.start(spark).awaitTermination(300)
     out = admin.stream(under=".>")
     sink = {"servers": admin.url, "stream": out}

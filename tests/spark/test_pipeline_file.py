@@ -23,8 +23,8 @@ interval = "10s"
 [sources.orders]
 stream = "ORDERS"
 servers = "nats://${HOST}:4222"
-maxOffsetsPerTrigger = 5000
-json = "region STRING, amount DOUBLE"
+max_offsets_per_trigger = 5000
+json_schema = "region STRING, amount DOUBLE"
 watermark = ["timestamp", "10 minutes"]
 
 [sources.regions]
@@ -102,21 +102,26 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
         ('stream = "ORDERS"', 'stream = "A B"', 12, "Bad stream name"),
         ('stream = "ORDERS"', 'straem = "ORDERS"', 12, "did you mean 'stream'"),
         ("${HOST}", "${NOBODY}", 13, "no variable NOBODY"),
-        ("maxOffsetsPerTrigger = 5000", "maxOffsetsPerTrigger = 0", 14, "at least 1"),
+        ("max_offsets_per_trigger = 5000", "max_offsets_per_trigger = 0", 14, "at least 1"),
         ('watermark = ["timestamp", "10 minutes"]', 'watermark = "x"', 16, "watermark is"),
         ("static = true", "static = 1", 21, "true or false"),
         ("[views.totals]", "[views.orders]", 23, "a source 'orders' already"),
         ("[views.totals]", '[views."a b"]', 23, "cannot be a name"),
         ("[views.totals]", '[views."..".x]', 23, r"'\.\.' cannot be a name"),
         ("[sources.regions]", "[source.regions]", 18, "unknown key 'source'; did you mean 'sou"),
-        ('json = "', 'jsn = "', 15, "unknown key 'jsn'; did you mean 'json'"),
+        (
+            'json_schema = "',
+            'jsn = "',
+            15,
+            "unknown key 'jsn'; did you mean 'json_schema'|unknown key 'jsn'",
+        ),
         ("watermark = [", "watermrk = [", 16, "did you mean 'watermark'"),
         ("static = true", "statik = true", 21, "unknown key 'statik'; did you mean 'static'"),
         ('from = "orders"', 'fromm = "orders"', 30, "unknown key 'fromm'; did you mean 'from'"),
         ('mode = "append"', 'mod = "append"', 39, "unknown key 'mod'; did you mean 'mode'"),
         ("sql = '''", "sqll = '''", 24, "did you mean 'sql'"),
         ('from = "orders"', 'from = "order"', 30, "did you mean 'orders'"),
-        ('path = "lake/orders"\n', "", 29, "'path'"),
+        ('path = "lake/orders"\n', "", 29, "path"),
         *(
             ('"jetspark-delta"', f'"{one}"', 31, f"writes Delta and Iceberg.*format.*{one}.* Write")
             for one in ("parquet", "JSON")
@@ -134,12 +139,12 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
             for mode in ("update", "complete")
         ),
         ('partition_by = ["', 'partition_by = ["Region", "', 33, "names 'region' twice"),
-        ('partition_by = ["region"]', "columns = []", 33, "columns is made of a stream's rows"),
-        ('partition_by = ["region"]', "colums = []", 33, "did you mean 'columns'"),
-        ('partition_by = ["region"]', 'partitionBy = "region"', 33, "did you mean 'partition_by'"),
+        ('partition_by = ["region"]', "derive = []", 33, "derive is made of a stream's rows"),
+        ('partition_by = ["region"]', "derve = []", 33, "did you mean 'derive'"),
+        ('partition_by = ["region"]', 'partition_by = "region"', 33, "partition_by is a list"),
         ('partition_by = ["', 'partitionby = ["', 33, "did you mean 'partition_by'"),
         ('subject = "totals"', 'partitionby = ["a"]', 38, "did you mean 'partition_by'"),
-        ('partition_by = ["region"]', 'checkpointLocation = "x"', 33, "write checkpoint at the"),
+        ('partition_by = ["region"]', 'checkpoint_location = "x"', 33, "write checkpoint at the"),
         ('subject = "totals"', 'checkpointlocation = "x"', 38, "write checkpoint at the top"),
     ],
 )
@@ -153,7 +158,7 @@ def test_a_mistake_is_reported_with_its_line(
 MADE = """checkpoint = "c"
 [sources.s]
 stream = "S"
-json = "n LONG"
+json_schema = "n LONG"
 [sinks.t]
 format = "jetspark-delta"
 path = "lake"
@@ -161,7 +166,7 @@ path = "lake"
 
 
 def test_a_table_has_columns_of_subjects_and_of_other_fields(tmp_path: Path) -> None:
-    keys = 'columns = ["site=subject[1]", "hour=hour(timestamp)"]\nrest_column = "others"\n'
+    keys = 'derive = ["site=subject[1]", "hour=hour(timestamp)"]\nrescued_data_column = "others"\n'
     made = read(tmp_path, MADE + keys).sinks["t"].made
     said = {name: value.text for name, value in made.items()}
     assert said == {"site": "subject[1]", "hour": "hour(timestamp)", "others": 'rest["n LONG"]'}
@@ -175,7 +180,11 @@ def test_new_fields_become_columns_where_a_sink_or_a_table_of_a_list_says_so(
     assert table.evolve
     text = LISTED.replace("[[", "evolve = true\n[[", 1)
     for own, evolve in (("", True), ("evolve = false\n", False)):
-        table = read(tmp_path, text.replace('json = "id', f'{own}json = "id')).sinks["shop"].table
+        table = (
+            read(tmp_path, text.replace('json_schema = "id', f'{own}json_schema = "id'))
+            .sinks["shop"]
+            .table
+        )
         assert table is not None
         assert table.tables[0].options.evolve is evolve
 
@@ -183,15 +192,24 @@ def test_new_fields_become_columns_where_a_sink_or_a_table_of_a_list_says_so(
 @pytest.mark.parametrize(
     ("old", "new", "line", "says"),
     [
-        ("", 'columns = "site=subject[1]"', 8, "columns is a list"),
-        ("", 'columns = ["site"]', 8, "columns 'site': write name=subject"),
-        ("", 'columns = ["n=subject[1]"]', 8, "there is a column n already"),
-        ("", 'columns = ["d=day(n)"]', 8, r"n is bigint, and day\(…\) is of a timestamp"),
-        ("", 'rest_column = "seq"', 8, "rest_column 'seq': give it a name that no column has"),
+        ("", 'derive = "site=subject[1]"', 8, "derive is a list"),
+        ("", 'derive = ["site"]', 8, "derive 'site': write name=subject"),
+        ("", 'derive = ["n=subject[1]"]', 8, "there is a column n already"),
+        ("", 'derive = ["d=day(n)"]', 8, r"n is bigint, and day\(…\) is of a timestamp"),
+        (
+            "",
+            'rescued_data_column = "seq"',
+            8,
+            "rescued_data_column 'seq': give it a name that no column has",
+        ),
         ("", "evolve = 1", 8, "evolve is true or false"),
-        ("", "evolveSchema = true", 8, "unknown key 'evolveSchema'; did you mean 'evolve'?"),
-        ("json = ", "# ", 8, "evolve goes with json or decode"),
-        ('json = "n LONG"', "decode = 'avro'\nschema = '\"long\"'", 9, "evolve follows the "),
+        ("json_schema = ", "# ", 8, "evolve goes with json_schema"),
+        (
+            'json_schema = "n LONG"',
+            "decode = 'avro'\nschema = '\"long\"'",
+            9,
+            "evolve follows the ",
+        ),
         ("json", 'watermark = ["timestamp", "1 s"]\njson', 9, "static or has a watermark"),
         ('"lake"', '"lake/{n}"', 8, "have one schema, which new"),
     ],
@@ -205,13 +223,13 @@ def test_a_mistake_in_what_a_table_is_made_of_is_reported_with_its_line(
 
 
 def test_a_quarantine_of_payloads_that_are_not_parsed_is_refused(tmp_path: Path) -> None:
-    text = MADE.replace("json = ", "# ") + 'quarantineTable = "aside"'
-    refuses(tmp_path, text, 8, "quarantineTable is for a source with json")
+    text = MADE.replace("json_schema = ", "# ") + 'quarantine = "aside"'
+    refuses(tmp_path, text, 8, "quarantine is for a source with json")
 
 
 def test_adopting_is_of_one_run_and_no_key(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="give jetspark run --adopt once in place of adopttable"):
-        read(tmp_path, GOOD.replace('path = "lake/orders"', 'path = "x"\nadopttable = "true"'))
+    with pytest.raises(ConfigError, match="give jetspark run --adopt once in place of adopt"):
+        read(tmp_path, GOOD.replace('path = "lake/orders"', 'path = "x"\nadopt = "true"'))
 
 
 EXACTLY = """
@@ -219,12 +237,12 @@ EXACTLY = """
 format = "jetstream"
 stream = "S"
 guarantee = "exactly-once"
-writerName = "w"
+writer_name = "w"
 [sinks.b]
 format = "jetstream"
 stream = "S"
 guarantee = "exactly-once"
-writerName = "w"
+writer_name = "w"
 """
 
 
@@ -239,13 +257,13 @@ writerName = "w"
                 ("jetspark-delta", "lake"),
             )
         ),
-        (EXACTLY, 50, r"sink a \(line 45\) has this writerName already"),
+        (EXACTLY, 50, r"sink a \(line 45\) has this writer_name already"),
         (
-            EXACTLY.replace("[sinks.b]", "[sinks.w]").replace('writerName = "w"\n', "", 1)
+            EXACTLY.replace("[sinks.b]", "[sinks.w]").replace('writer_name = "w"\n', "", 1)
             .replace("[sinks.a]", "[sinks.x]")
-            .replace('writerName = "w"', 'writerName = "orders/x"'),
+            .replace('writer_name = "w"', 'writer_name = "orders/x"'),
             49,
-            r"sink x \(line 41\) has this writerName already",
+            r"sink x \(line 41\) has this writer_name already",
         ),
     ],
 )  # fmt: skip
@@ -288,10 +306,10 @@ format = "jetspark-delta"
 [[sinks.shop.tables]]
 subjects = ["orders.>"]
 path = "lake/orders"
-json = "id LONG, at TIMESTAMP"
+json_schema = "id LONG, at TIMESTAMP"
 partition_by = ["day"]
 keys = ["id"]
-sequenceBy = "seq"
+sequence_by = "seq"
 [[sinks.shop.tables]]
 subjects = ["payments.*", "refunds.*"]
 path = "lake/payments"
@@ -299,8 +317,8 @@ path = "lake/payments"
 
 
 def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
-    text = LISTED.replace("[[", "compactEvery = 7\n[[", 1)
-    text += 'columns = ["kind=subject[0]"]\npartition_by = ["kind"]\n'
+    text = LISTED.replace("[[", "compact_every = 7\n[[", 1)
+    text += 'derive = ["kind=subject[0]"]\npartition_by = ["kind"]\n'
     table = read(tmp_path, text).sinks["shop"].table
     assert table is not None
     orders, payments = table.tables
@@ -335,36 +353,36 @@ def test_partition_by_of_a_sink_is_that_of_its_tables(tmp_path: Path) -> None:
         ('"lake/payments"', '"lake/orders/"', 16, "table in line 7 has this path, or one inside"),
         ('"lake/payments"', '"lake"', 16, "the table in line 7 has this path, or one inside"),
         ('"lake/payments"', '"lake/{subject[1]}"', 14, "A table of a list has one name"),
-        ('path = "lake/payments"\n', "", 14, "'path'"),
+        ('path = "lake/payments"\n', "", 14, "path"),
         ("id LONG, at", "id LNG, at", 10, "there is no type LNG"),
         ('["day"]', '["region"]', 11, "there is no column 'region'; there are stream, .*, day"),
         ('["day"]', '"day"', 11, "partition_by is a list"),
         ('["id"]', '["ID"]', 12, "there is no column 'ID'"),
-        ('sequenceBy = "seq"\n', "", 12, "'keys' needs sequenceBy in a list of tables"),
-        ('keys = ["id"]\n', "", 12, "'sequenceBy' goes with 'keys'"),
-        ("sequenceBy", "sequencBy", 13, "did you mean 'sequenceBy'"),
-        ("json = ", "jsn = ", 10, "did you mean 'json'"),
-        ('json = "id', 'restTable = "r"\njson = "id', 10, r"restTable in \[sinks.shop\], for all"),
+        ('sequence_by = "seq"\n', "", 12, "keys needs sequence_by in a list of tables"),
+        ('keys = ["id"]\n', "", 12, "sequence_by goes with keys"),
+        ("sequence_by", "sequence_bi", 13, "did you mean 'sequence_by'"),
+        ("json_schema = ", "jsn = ", 10, "did you mean 'json_schema'|unknown key 'jsn'"),
+        ('json_schema = "id', 'default_table = "r"\njson_schema = "id', 10, r"default_table in \[sinks.shop\], for all"),  # noqa: E501
         ('from = "events"', 'from = "events"\npath = "x"', 6, "write path in each of the list's"),
-        ('from = "events"', 'from = "events"\nrest_column = "x"', 6,
-         "write rest_column in each of the list's tables"),
-        ('partition_by = ["day"]', 'columns = ["id=subject[0]"]', 11, "there is a column id alr"),
-        ('partition_by = ["day"]', 'columns = ["day=subject[9]"]\nrest_column = "day"', 11,
-         "rest_column 'day': give it a name that no column has"),
-        ('"lake/payments"', '"lake/payments"\nrest_column = "x"', 17, "rest_column goes with json"),
+        ('from = "events"', 'from = "events"\nrescued_data_column = "x"', 6,
+         "write rescued_data_column in each of the list's tables"),
+        ('partition_by = ["day"]', 'derive = ["id=subject[0]"]', 11, "there is a column id alr"),
+        ('partition_by = ["day"]', 'derive = ["day=subject[9]"]\nrescued_data_column = "day"', 11,
+         "rescued_data_column 'day': give it a name that no column has"),
+        ('"lake/payments"', '"lake/payments"\nrescued_data_column = "x"', 17, "rescued_data_column goes with json"),  # noqa: E501
         ('"lake/payments"', '"lake/payments"\nevolve = true', 17, "evolve goes with json"),
         ('"lake/payments"', '"lake/payments"\nrename = "a=b"', 17, "rename goes with json"),
         ('["day"]', '["day"]\nrename = "at"', 12, "rename must be fields of payloads with"),
         ('["day"]', '["day"]\nrename = "at=id"', 10, "is there twice|would be the column id"),
         ('"lake/payments"', '"lake/payments"\nevolve = "x"', 17, "evolve is true or false"),
-        ('stream = "SHOP"', 'stream = "SHOP"\njson = "a INT"', 6, "leave json and decode out"),
+        ('stream = "SHOP"', 'stream = "SHOP"\njson_schema = "a INT"', 6, "leave json_schema and decode out"),  # noqa: E501
         ('stream = "SHOP"', 'stream = "SHOP"\nstatic = true', 6, "not static and has no watermark"),
         ('stream = "SHOP"', 'stream = "SHOP"\ncolumns = "data"', 6, "needs the column subject"),
         ('stream = "SHOP"\n[sinks.shop]', 'stream = "SHOP"\ncolumns = "subject, data"\n'
-         '[sinks.shop]\nquarantineTable = "q"', 7, "with quarantineTable needs the column stream"),
-        ('"\n[[sinks.shop.tables]]\nsubjects = ["orders.>"]\npath = "lake/orders"\njson = "',
-         '"\nquarantineTable = "q"\n[[sinks.shop.tables]]\nsubjects = ["orders.>"]\n'
-         'path = "lake/orders"\njson = "Id STRING, ', 11, "id is there twice"),
+         '[sinks.shop]\nquarantine = "q"', 7, "with quarantine needs the column stream"),
+        ('"\n[[sinks.shop.tables]]\nsubjects = ["orders.>"]\npath = "lake/orders"\njson_schema = "',
+         '"\nquarantine = "q"\n[[sinks.shop.tables]]\nsubjects = ["orders.>"]\n'
+         'path = "lake/orders"\njson_schema = "Id STRING, ', 11, "id is there twice"),
         ("jetspark-delta", "noop", 7, "tables is for jetspark-delta and jetspark-iceberg"),
         ('"lake/payments"', '"lake/payments"\n[sinks.b]\nformat = "jetspark-delta"\n'
          'path = "lake/payments"', 19, r"sink shop \(line 4\) has this path"),

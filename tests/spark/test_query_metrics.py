@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.blocking.eventually import eventually
 from tests.conftest import MakeServer
+from tests.support.ingest_job import ingest_job
 from tests.support.streams import Admin, numbered
 
 from jetspark.metrics.endpoint import collected
 from jetspark.spark import query_metrics
-from jetspark.spark.ingest import Ingest
 from jetspark.spark.query_metrics import QueryMetrics, _Followed
 from jetspark.spark.query_progress import QueryProgress
 
@@ -99,7 +99,7 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
     admin = Admin(server.url)
     admin.create("METERED", "metered")
     admin.fill(numbered("metered", 30))
-    job = Ingest(
+    job = ingest_job(
         options={"servers": server.url, "stream": "METERED", "startingOffsets": "earliest"},
         to=str(tmp_path / "table"),
         follow=True,

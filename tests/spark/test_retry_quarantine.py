@@ -46,7 +46,7 @@ class Place:
 
     def __init__(self, folder: Path, format_: Format, to: str = "rows", **options: str) -> None:
         self.folder, self.format = folder, format_
-        given = {"path": str(folder / to), "quarantineTable": str(folder / "aside"), **options}
+        given = {"path": str(folder / to), "quarantine": str(folder / "aside"), **options}
         self.options = parse_lakehouse_options(format_, given)
         self._aside = TableName(path=str(folder / "aside"))
         open_or_create_table(format_, self._aside, quarantine.SCHEMA, ())
@@ -214,7 +214,7 @@ def test_records_are_written_as_the_table_says_that_its_rows_are(
     place = Place(tmp_path, format_, **KEYED[how])
     place.put_aside({"n": 1, "site": "here"}, {"n": 2, "site": "here"})
     place.reprocess()
-    plain = {"path": str(tmp_path / "rows"), "quarantineTable": str(tmp_path / "aside")}
+    plain = {"path": str(tmp_path / "rows"), "quarantine": str(tmp_path / "aside")}
     place.options = retry_quarantine.as_written(parse_lakehouse_options(format_, plain))
     place.put_aside({"n": 1, "site": "gone"}, {"n": 3}, first=10)
     assert place.reprocess().added == 2
@@ -239,10 +239,10 @@ def test_records_are_not_added_to_tables_of_a_template_whose_rows_replace_others
     place.put_aside({"n": 1, "site": "a"})
     place.reprocess()
     keyed = place.options
-    plain = {"path": str(tmp_path / "lake/{site}"), "quarantineTable": str(tmp_path / "aside")}
+    plain = {"path": str(tmp_path / "lake/{site}"), "quarantine": str(tmp_path / "aside")}
     place.options = parse_lakehouse_options(Format.DELTA, plain)
     place.put_aside({"n": 1, "site": "a"}, {"n": 5, "site": "b"}, first=10)
-    with pytest.raises(ConfigError, match="keys=n --table-option sequenceBy=seq"):
+    with pytest.raises(ConfigError, match="keys=n --sequence-by seq"):
         place.reprocess()
     assert [row["seq"] for row in place.found("lake/a")] == [1]
     assert len(place.aside()) == 2
@@ -254,7 +254,7 @@ def test_records_are_not_added_to_tables_of_a_template_whose_rows_replace_others
 def test_a_record_with_a_new_field_is_added_when_its_table_has_the_column(
     tmp_path: Path, format_: Format
 ) -> None:
-    place = Place(tmp_path, format_, evolveSchema="true")
+    place = Place(tmp_path, format_, evolve="true")
     place.put_aside({"n": 1, "new": True}, {"n": "x"})
     assert place.reprocess() == ReprocessResult(added=1, already_present=0, remaining=1)
     assert [(row["seq"], row["n"], row["new"]) for row in place.found("rows")] == [(1, 1, True)]
@@ -262,7 +262,7 @@ def test_a_record_with_a_new_field_is_added_when_its_table_has_the_column(
 
 def list_of(lake: Place, **tables: str) -> None:
     """A list of tables by subject."""
-    options = {"quarantineTable": str(lake.folder / "aside")} | listed_option(
+    options = {"quarantine": str(lake.folder / "aside")} | listed_option(
         [
             ([one], "n LONG", {"path": str(lake.folder / path)}, {}, {})
             for one, path in tables.items()
@@ -306,7 +306,7 @@ def test_a_table_of_other_columns_holds_no_records(tmp_path: Path) -> None:
     place = Place(tmp_path, Format.DELTA)
     other = TableName(path=str(tmp_path / "other"))
     open_or_create_table(Format.DELTA, other, pa.schema([("a", pa.int64())]), ())
-    given = {"path": str(tmp_path / "rows"), "quarantineTable": str(tmp_path / "other")}
+    given = {"path": str(tmp_path / "rows"), "quarantine": str(tmp_path / "other")}
     place.options = parse_lakehouse_options(Format.DELTA, given)
     with pytest.raises(ConfigError, match="has the columns a: it is no table of records"):
         place.reprocess()

@@ -158,7 +158,7 @@ def test_a_column_that_somebody_adds_meanwhile_is_one_of_the_rows(
     tmp_path: Path, format_: Format
 ) -> None:
     """Otherwise the values of its field would be lost until the query is started again."""
-    given = {"path": str(tmp_path / "t"), "evolveSchema": "true"}
+    given = {"path": str(tmp_path / "t"), "evolve": "true"}
     options = parse_lakehouse_options(format_, given).for_streaming()
     how = {"decode": "json", "schema": "a BIGINT"}
     task = Task(options, **how)

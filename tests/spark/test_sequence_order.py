@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.blocking.eventually import eventually
 from tests.support.driven_query import DrivenQuery
+from tests.support.ingest_job import ingest_job
 from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
 
@@ -72,7 +73,7 @@ class Changes:
     ) -> Ingest:
         source = {"servers": self.admin.url, "stream": self.name, "startingOffsets": "earliest"}
         given = {"keys": ["subject"], **more}
-        return Ingest(options={**source, **(options or {})}, to=str(to), **given)
+        return ingest_job(options={**source, **(options or {})}, to=str(to), **given)
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_streams_share_a_table_only_with_the_stream_as_a_key(
         other.ingest(tmp_path / "t", adopt=True).look_ahead()
     several = {"streams": f"{changes.name},{other.name}"}
     options = {"servers": changes.admin.url, **several}
-    job = Ingest(options=options, to=str(tmp_path / "new"), keys=["subject"])
+    job = ingest_job(options=options, to=str(tmp_path / "new"), keys=["subject"])
     with pytest.raises(ConfigError, match="new is ordered by seq, but has many streams"):
         job.look_ahead()
 
@@ -190,7 +191,7 @@ checkpoint = "{place}/chk"
 [sources.changes]
 servers = "{url}"
 stream = "{name}"
-startingOffsets = "earliest"
+starting_offsets = "earliest"
 [views.some]
 sql = "SELECT * FROM changes WHERE seq > 0"
 [sinks.whole]
@@ -198,13 +199,13 @@ from = "changes"
 format = "jetspark-delta"
 path = "{place}/whole"
 keys = ["subject"]
-sequenceBy = "seq"
+sequence_by = "seq"
 [sinks.viewed]
 from = "some"
 format = "jetspark-iceberg"
 path = "{place}/viewed"
 keys = ["subject"]
-sequenceBy = "seq"
+sequence_by = "seq"
 """
 
 

@@ -7,6 +7,7 @@ import pytest
 from jetspark.errors import ConfigError
 from jetspark.spark import options as reading
 from jetspark.spark import sink_options as writing
+from jetspark.spark.option_names import spark_name
 from jetspark.spark.options import parse_options
 from jetspark.spark.sink_options import Guarantee, parse_sink_options
 
@@ -15,8 +16,8 @@ MINIMAL = {"stream": "S"}
 
 def test_options_for_writing_are_refused_when_reading() -> None:
     for name in set(writing._WRITING) - set(reading._READING):
-        with pytest.raises(ConfigError, match=f"'{name}' is for writing"):
-            parse_options(MINIMAL | {name: "x"})
+        with pytest.raises(ConfigError, match=f"{name} is for writing"):
+            parse_options(MINIMAL | {spark_name(name): "x"})
 
 
 def test_sink_options_have_defaults_and_ignore_case_and_what_spark_adds() -> None:
@@ -33,14 +34,14 @@ def test_sink_options_have_defaults_and_ignore_case_and_what_spark_adds() -> Non
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "'stream' or 'bucket'"),
-        ({"stream": "S", "bucket": "B"}, "'stream' or 'bucket'"),
+        ({}, "stream or bucket"),
+        ({"stream": "S", "bucket": "B"}, "stream or bucket"),
         ({"stream": "a b"}, "Bad stream name"),
         ({"guarante": "x"}, "did you mean 'guarantee'"),
         ({"guarantee": "exacly-once"}, "did you mean 'exactly-once'"),
-        ({"startingOffsets": "earliest"}, "'startingOffsets' is for reading"),
-        ({"lanes": "2"}, "'lanes' is for guarantee exactly-once"),
-        ({"prepareStream": "true"}, "'prepareStream' is for guarantee exactly-once"),
+        ({"startingOffsets": "earliest"}, "starting_offsets is for reading"),
+        ({"lanes": "2"}, "lanes is for guarantee exactly-once"),
+        ({"prepareStream": "true"}, "prepare_stream is for guarantee exactly-once"),
         ({"guarantee": "exactly-once", "lanes": "0"}, "at least 1"),
         ({"subject": "a.*"}, "wildcard"),
         ({"sign": "x"}, "for the client only"),
@@ -59,13 +60,13 @@ def test_a_query_is_named_by_its_option_or_its_checkpoint() -> None:
     assert str(at.name).endswith(" /c/q")
     both = exactly | {"checkpointLocation": "/c/q", "writerName": "bills"}
     assert parse_sink_options(both).name == "bills"
-    with pytest.raises(ConfigError, match="'writerName' is for streaming queries"):
+    with pytest.raises(ConfigError, match="writer_name is for streaming queries"):
         parse_sink_options(both | {"transactionId": "t"}).for_batch()
 
 
 def test_exactly_once_batch_write_requires_a_transaction_id() -> None:
     exactly = MINIMAL | {"guarantee": "exactly-once"}
-    with pytest.raises(ConfigError, match="transactionId"):
+    with pytest.raises(ConfigError, match="transaction_id"):
         parse_sink_options(exactly).for_batch()
     named = parse_sink_options(exactly | {"transactionId": "load-7"})
     assert named.for_batch() is named
@@ -78,7 +79,7 @@ def test_exactly_once_batch_write_requires_a_transaction_id() -> None:
 def test_bucket_sink_refuses_a_guarantee() -> None:
     options = parse_sink_options({"bucket": "B"})
     assert (options.bucket, options.stream) == ("B", "KV_B")
-    with pytest.raises(ConfigError, match="'guarantee' is for streams"):
+    with pytest.raises(ConfigError, match="guarantee is for streams"):
         parse_sink_options({"bucket": "B", "guarantee": "exactly-once"})
 
 

@@ -118,7 +118,7 @@ def test_a_table_that_was_removed_stops_the_query_until_it_is_to_go_on_without(
     query.write(1, "b")
     with pytest.raises(TableError, match=r"a does not have this query's batch 0: it was removed"):
         query.write(2, "a")
-    query.write(2, "a", adoptTable="true")
+    query.write(2, "a", adopt="true")
     query.write(3, "a")
     assert query.batches("a") == [2, 3]
 
@@ -137,7 +137,7 @@ def test_a_checkpoint_that_does_not_know_the_tables_refuses_none(tmp_path: Path)
     shutil.rmtree(query.checkpoint)
     with pytest.raises(TableError, match="does not have the record of this query's batch 1"):
         query.write(2, "a")
-    query.write(2, "a", adoptTable="true")
+    query.write(2, "a", adopt="true")
     assert not query.checkpoint.exists()
 
 
@@ -151,7 +151,7 @@ def test_a_batch_of_other_messages_is_not_taken_for_one_that_is_there(query: Que
     copy.write(1, "a")  # again, after a crash
     with pytest.raises(TableError, match=r"a has other messages as batch 1 of this query: a copy"):
         query.write(1, "a")
-    query.write(1, "a", adoptTable="true")
+    query.write(1, "a", adopt="true")
     assert query.batches("a") == [0, 1]
     copy.plan(2, "30")
     copy.write(2, "a")
@@ -200,7 +200,7 @@ def test_a_batch_is_completed_as_it_was_begun_whatever_another_attempt_would_wri
         broken(patch, "/b")
         with pytest.raises(TableError, match=r"/b cannot be written: Input/output error\. When"):
             query.write(1, "ab")
-    other = {"restTable": str(query.folder / "rest")}
+    other = {"defaultTable": str(query.folder / "rest")}
     query.write(1, "bc", **other)
     assert [query.batches(site) for site in "abc"] == [[0, 1], [0, 1], [0]]
     query.write(2, "ab", **other)
@@ -246,5 +246,5 @@ def test_a_batch_of_which_no_table_has_a_part_takes_other_settings(
         broken(patch, "/a", "/b")
         with pytest.raises(TableError, match="cannot be written"):
             query.write(1, "ab")
-    query.write(1, "ab", restTable=str(query.folder / "rest"))
+    query.write(1, "ab", defaultTable=str(query.folder / "rest"))
     assert [query.batches(site) for site in "ab"] == [[0, 1], [0, 1]]

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
+from tests.support.ingest_job import ingest_job
 from tests.support.lake import Lake
 from tests.support.table_readers import by_duckdb
 
@@ -20,7 +21,6 @@ from jetspark.errors import ConfigError, PipelineError
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.failures import explain
 from jetspark.spark.infer_schema import infer_schemas
-from jetspark.spark.ingest import Ingest
 from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.table_preparation import prepare
@@ -125,7 +125,7 @@ def test_the_schema_of_a_sample_takes_every_message_of_it(lake: Lake) -> None:
 @pytest.mark.full
 def test_one_stream_becomes_many_tables_that_other_readers_see(lake: Lake) -> None:
     lake.fill(*payloads(300), ("s1", b'{"n": -1}'))
-    rest = {"restTable": str(lake.folder / "r")}
+    rest = {"defaultTable": str(lake.folder / "r")}
     assert lake.ingest("lake/{subject[1]}/t", table_options=rest).rows == 301
     for index in range(3):
         rows = lake.rows(f"lake/s{index}/t")
@@ -140,9 +140,9 @@ def test_one_stream_becomes_many_tables_that_other_readers_see(lake: Lake) -> No
 def test_rows_without_a_table_stop_the_query_unless_there_is_one_for_the_rest(lake: Lake) -> None:
     lake.fill(("a", b'{"n": 1}'), ("b.x", b'{"n": 2}'))
     query = lake.job("lake/{subject[2]}").start(lake.spark)
-    with pytest.raises(Exception, match="restTable"):
+    with pytest.raises(Exception, match="defaultTable"):
         query.awaitTermination(60)
-    rest = {"restTable": str(lake.folder / "lake/rest")}
+    rest = {"defaultTable": str(lake.folder / "lake/rest")}
     lake.ingest("lake/{subject[2]}", table_options=rest)
     assert [row["n"] for row in lake.rows("lake/rest")] == [1]
     assert [row["n"] for row in lake.rows("lake/x")] == [2]
@@ -155,7 +155,7 @@ def test_more_new_tables_than_allowed_stop_the_query_or_go_to_the_rest(lake: Lak
     with pytest.raises(Exception, match="more than 3 new tables"):
         query.awaitTermination(60)
     rest = str(lake.folder / "lake/rest")
-    lake.ingest("lake/{subject[1]}", table_options=few | {"restTable": rest})
+    lake.ingest("lake/{subject[1]}", table_options=few | {"defaultTable": rest})
     assert lake.rows("lake/rest")
 
 
@@ -333,7 +333,7 @@ def test_a_table_in_which_bad_records_were_kept_gets_them_put_aside_or_stops_at_
     kept = [one for one in MESSAGE if one.name in METADATA_COLUMNS]
     prepare(options, [pa.schema([*kept, ("n", pa.int64()), (CORRUPT, pa.string())])])
     for more in ({"quarantine": str(tmp_path / "aside")}, {"on_bad_record": "stop"}, {}):
-        Ingest(options={"stream": "S"}, **{**how, **more}).look_ahead()
+        ingest_job(options={"stream": "S"}, **{**how, **more}).look_ahead()
 
 
 def test_new_fields_become_columns(lake: Lake) -> None:

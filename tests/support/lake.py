@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from tests.support.ingest_job import ingest_job
 from tests.support.streams import Admin
 from tests.support.table_readers import rows_of
 
@@ -35,7 +36,7 @@ class Lake:
 
     def job(self, to: str, options: Mapping[str, str] | None = None, **how: Any) -> Ingest:
         source = {**self.options, **(options or {})}
-        job = Ingest(options=source, to=str(self.folder / to), **self.how | how)
+        job = ingest_job(options=source, to=str(self.folder / to), **self.how | how)
         job.check()
         job.look_ahead()
         return job

@@ -18,7 +18,7 @@ checkpoint = "{folder}/chk"
 [sources.orders]
 servers = "{url}"
 stream = "{stream}"
-startingOffsets = "earliest"
+starting_offsets = "earliest"
 {options}
 {"".join(parts)}
 """,

@@ -35,7 +35,7 @@ from jetspark.bulk.losses import Loss, report_loss
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.bulk.stream_facts import StreamFacts, facts_of
 from jetspark.bulk.subject_filter import SubjectFilter
-from jetspark.errors import BackupError, ConfigError, DataLossError
+from jetspark.errors import BackupError, ConfigError, DataLossError, named
 from jetspark.nearest import instead, meant
 from jetspark.subjects import check_disjoint, check_subscribe_subject, subjects_overlap
 from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole, texts_of
@@ -117,7 +117,7 @@ class Backup:
             return
         message = lacking(self.stream, facts.messages, self.messages)
         if fail:
-            hint = " Set failOnDataLoss (fail_on_data_loss) to false to read the others."
+            hint = f" Set {named('fail_on_data_loss')} to false to read the others."
             raise DataLossError(self.stream, facts.first_seq, facts.last_seq, message + hint)
         report_loss(logger, message, Loss(self.stream, message))
 
@@ -131,7 +131,7 @@ class Backup:
             f"{first} to {facts.first_seq - 1} had been removed."
         )
         if fail:
-            hint = " Set failOnDataLoss (fail_on_data_loss) to false to begin there."
+            hint = f" Set {named('fail_on_data_loss')} to false to begin there."
             raise DataLossError(facts.name, first, facts.first_seq - 1, message + hint)
         report_loss(logger, message, Loss(facts.name, message))
 

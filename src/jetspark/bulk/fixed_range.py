@@ -11,7 +11,7 @@ from jetspark.bulk.leaders import confirmed_facts, linearizable_read
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.nearest import meant
 from jetspark.subjects import subjects_overlap
 from jetspark.timestamps import NANOSECONDS, format_isotime
@@ -57,7 +57,8 @@ def resolve_position(
         return "latest"
     raise ConfigError(
         f"Stream {stream!r} has no message at or after {format_isotime(wanted.ns)}; set "
-        "startingOffsetsByTimestampStrategy to latest to begin after its last message."
+        f"{named('starting_offsets_by_timestamp_strategy')} to latest to begin after its last "
+        "message."
     )
 
 
@@ -79,9 +80,8 @@ def tail(facts: StreamFacts) -> int:
 def check_exists(facts: StreamFacts, sequence: int, name: str) -> None:
     """Raise ConfigError for a position behind the end of the stream. `name`: see `fixed_range`."""
     if sequence > tail(facts):
-        said = f"Option {name!r}" if name.endswith("Offsets") else name
         raise ConfigError(
-            f"{said} is {sequence}, but stream {facts.name!r} ends at sequence "
+            f"{name} is {sequence}, but stream {facts.name!r} ends at sequence "
             f"{facts.last_seq}{if_time(name, sequence)}."
         )
 
@@ -91,10 +91,8 @@ def if_time(name: str, number: int) -> str:
     for unit in (NANOSECONDS, NS_PER_MS):
         if _LIKELY_NS[0] <= number * unit < _LIKELY_NS[1]:
             text = format_isotime(number * unit)
-            if name.endswith("Offsets"):
-                option = name.replace("Offsets", "Timestamp")
-                return f"; if you mean a time, give option {option!r} {text}"
-            return f"; if you mean a time, give {text!r}"
+            argument = name.replace("_offsets", "_timestamp")
+            return f"; if you mean a time, give {argument} {text!r}"
     return ""
 
 
@@ -104,11 +102,11 @@ def fixed_range(
     end: Position,
     subjects: tuple[str, ...] = (),
     *,
-    names: tuple[str, str] = ("startingOffsets", "endingOffsets"),
+    names: tuple[str, str] = (named("starting_offsets"), named("ending_offsets")),
 ) -> SequenceRange:
     """The range from `start` to before the sequence `end`. Raises ConfigError.
 
-    `names`: of both for the user: options of Spark's format, or arguments.
+    `names`: of both for the user: mentions of options, or arguments.
     """
     first = head(facts) if start == "earliest" else tail(facts) if start == "latest" else start
     check_exists(facts, first, names[0])

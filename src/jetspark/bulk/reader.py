@@ -269,7 +269,8 @@ class _RangeReader:
             if self._strict:
                 raise facts.another_than(
                     self._wanted.created,
-                    "Set failOnDataLoss to false to continue without unread messages of the old "
+                    f"Set {errors.named('fail_on_data_loss')} to false to continue without unread "
+                    "messages of the old "
                     "one.",
                 )
             advice = "The unread messages of the old one are left out."
@@ -297,7 +298,7 @@ class _RangeReader:
                 error.code,
                 error.err_code,
                 error.description,
-                f"{error} Set failOnDataLoss to false to continue without it.",
+                f"{error} Set {errors.named('fail_on_data_loss')} to false to continue without it.",
             ) from None
         try:
             # Rows are left out for this, so it must not be the answer of an isolated leader.
@@ -341,7 +342,7 @@ class _RangeReader:
             if self._strict:
                 hint = (
                     ", after this read was planned: load the DataFrame again, or set "
-                    "failOnDataLoss to false to read what is there."
+                    f"{errors.named('fail_on_data_loss')} to false to read what is there."
                 )
                 raise errors.DataLossError(self._name, planned.seq, planned.seq, message + hint)
             self._left_out(f"{message}; what is there is read.", "")
@@ -351,7 +352,7 @@ class _RangeReader:
 
     def _lost(self, first: int, last: int, message: str, how: str) -> None:
         if self._strict:
-            hint = " Set failOnDataLoss to false to continue without them."
+            hint = f" Set {errors.named('fail_on_data_loss')} to false to continue without them."
             raise errors.DataLossError(self._name, first, last, message + hint)
         loss = Loss(self._name, how, self._wanted.created, first, last)
         report_loss(logger, f"{message} They are left out.", loss)

@@ -97,7 +97,7 @@ class StreamAPI:
             if STREAM_PREFIX + name in names:
                 return (
                     f'Stream "{name}" not found on {self.link.server}; there is a bucket of that '
-                    "name: --bucket, or the option 'bucket'."
+                    f"name: --bucket, or {errors.named('bucket')}."
                 )
             near = nearest_name(name, names)
         except (errors.PermissionsError, errors.RequestTimeoutError):

@@ -18,6 +18,7 @@ import cyclopts
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested
 from jetspark.errors import JetsparkError, NoServersError, ServerRefusedError
+from jetspark.spark.option_names import flag_name, on_command_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,7 +43,7 @@ def make_app(called: str = "") -> cyclopts.App:
         help="Move events between NATS JetStream and Apache Spark.",
         version=version_text,
         version_format="plaintext",
-        default_parameter=cyclopts.Parameter(converter=_converted),
+        default_parameter=cyclopts.Parameter(converter=_converted, name_transform=_flag),
         console=console.out,
         error_console=console.err,
         exit_on_error=False,
@@ -58,8 +59,18 @@ def make_app(called: str = "") -> cyclopts.App:
     return app
 
 
+def _flag(name: str) -> str:
+    return flag_name(name.strip("_"))
+
+
 def _converted(kind: Any, tokens: Sequence[cyclopts.Token]) -> Any:
-    """cyclopts's conversion, which alone would round a fraction to a whole number."""
+    """cyclopts's conversion, which alone would round a fraction to a whole number; lists of names
+    may have commas between them, too."""
+    if kind == tuple[str, ...]:
+        from jetspark.spark.option_values import columns
+
+        text = ",".join(token.value for token in tokens)
+        return columns(str(tokens[0].keyword).removeprefix("--"), text)
     if kind in (int, int | None):
         for token in tokens:
             if "." in token.value:
@@ -94,7 +105,9 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, console.OutputError):
             console.give_up_output()
         advice = no_server_advice(error) if arguments[:1] != ["run"] else ""  # its file names one
-        sentence = "\n".join([f"{error}{advice}", *getattr(error, "__notes__", ())])
+        sentence = "\n".join(
+            [f"{error.sentence(on_command_line)}{advice}", *getattr(error, "__notes__", ())]
+        )
         console.show_refusals(except_in=sentence)
         console.fail(sentence)
         return FAILED
@@ -161,7 +174,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "Turn a stream into a table.",
         "jetspark ingest ORDERS --to lake/orders --server nats://host:4222",
         'jetspark ingest ORDERS --to lake/eu --subjects "orders.eu.>" --start -7d',
-        'jetspark ingest ORDERS --to lake/orders --json "id STRING, amount DOUBLE"',
+        'jetspark ingest ORDERS --to lake/orders --json-schema "id STRING, amount DOUBLE"',
         "jetspark ingest ORDERS --to days --partition-by day --format iceberg --follow",
     ),
     "run": (

@@ -95,7 +95,7 @@ def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> in
         in_stream = _publish(server.url, flights, stop)
         console.say("3. Turn the stream into a Delta table, and kill that in the middle", "")
         ingest = ["ingest", STREAM, "--to", str(table), "--server", server.url]
-        ingest += ["--json", _SCHEMA, "--max-offsets-per-trigger", str(_BATCH)]
+        ingest += ["--json-schema", _SCHEMA, "--max-offsets-per-trigger", str(_BATCH)]
         ingest += [] if master == "local[*]" else ["--master", master]
         console.say(f"$ jetspark {shlex.join(ingest)}")
         with _running(ingest, stop) as command:

@@ -9,12 +9,11 @@ import select
 import stat
 import sys
 import time
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
-from urllib.parse import unquote
 
 from cyclopts import Parameter
 
@@ -22,7 +21,6 @@ import jetspark
 import jetspark.errors as errors
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, run_until_signal
-from jetspark.connection.options import make_options
 from jetspark.connection.urls import parse_urls
 from jetspark.nearest import nearest_name
 from jetspark.timestamps import NANOSECONDS, datetime_to_ns, format_isotime, parse_isotime
@@ -32,7 +30,6 @@ from jetspark.wire.headers import Headers
 if TYPE_CHECKING:
     from jetspark.client.client import Client as CoreClient
     from jetspark.client.hooks import HooksLike
-    from jetspark.codecs.codec import Codec
     from jetspark.full_client import Client, JetStream
     from jetspark.jetstream.api import Paged
 
@@ -54,159 +51,10 @@ MetricsOption: TypeAlias = Annotated[
         ":PORT of all addresses of this machine."
     ),
 ]
-JsonOutputOption: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output", "--json"))]
-JsonOutputFlag: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output",))]
-"""For commands where --json means something else."""
-
 _LARGEST = 64 << 20  # bytes of a payload that any server takes
 
 
 # -- the server ------------------------------------------------------------------------------------
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class SchemaFlags:
-    """The schema of payloads, and what is around them."""
-
-    schema: str | None = None
-    """The payloads' schema, as text; or a compiled class for Protobuf (shop_pb2:Order); or columns
-    ("id BIGINT, amount DOUBLE") for JSON, Debezium and the data of CloudEvents; or a JSON Schema
-    for JSON and CloudEvents."""
-    schema_file: str | None = None
-    """File with the schema: .avsc, .proto, a descriptor set of protoc, or the JSON of Debezium."""
-    registry: str | None = None
-    """Registry with the schemas: https://host for Confluent's interface (the URL may contain user
-    and password; where a command has --option, also --option registryToken=…), or nats for one on
-    the servers."""
-    schema_name: str | None = None
-    """Name of the schema in the registry, in place of --schema."""
-    schema_version: int | None = None
-    """Version of --schema-name; by default the latest when the run begins."""
-    message: str | None = None
-    """Message type of Protobuf; by default the first type in the schema."""
-    framing: str | None = None
-    """How each payload or its headers name the schema: none (the default), confluent, apicurio,
-    azure or nats."""
-    compression: str | None = None
-    """Compression of the payloads: gzip, zstd, snappy or none; by default, where they are read, as
-    the header Content-Encoding says."""
-
-    def codec(self, flag: str, format_: str | None, connection: Connection) -> Codec | None:
-        """Of the format that this flag says. Raises ConfigError."""
-        given: dict[str, Any] = {name: one for name, one in vars(self).items() if one is not None}
-        if format_ is None and given:
-            raise errors.ConfigError(f"--{min(given).replace('_', '-')} goes with {flag}.")
-        if format_ is None:
-            return None
-        from jetspark.codecs.codec import Codec  # it loads PyArrow
-        from jetspark.registry.lookup import schema_lookup
-
-        if (where := given.pop("registry", None)) is not None:
-            url, login = _login(where)
-            options = make_options(**connection.options())
-            given["lookup"] = schema_lookup(url, options, **login)
-        return Codec(format_, **given)
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class PayloadFlags(SchemaFlags):
-    """How payloads become columns."""
-
-    decode: str | None = None
-    """Format of the payloads, avro, protobuf, cloudevents, debezium, or json (as --json): their
-    fields become columns."""
-    fields: str | None = None
-    """Fields to keep, separated by commas; by default all."""
-    unavailable_value: str | None = None
-    """Debezium's unavailable.value.placeholder, if it is not the default."""
-    rename: str | None = None
-    """Columns with other names than their fields: timestamp=sent_at,data=body. By default a field
-    that is named as a column of the message becomes payload_timestamp, payload_data and so on."""
-
-    def options(self) -> dict[str, str]:
-        """The options of Spark's format."""
-        options = {
-            option: str(value)
-            for name, option in OF_PAYLOADS.items()
-            if (value := getattr(self, name)) is not None
-        }
-        if self.registry is not None:
-            options["registry"], login = _login(self.registry)
-            options |= {f"registry{name.capitalize()}": one for name, one in login.items()}
-        return options
-
-
-def _login(registry: str) -> tuple[str, dict[str, str]]:
-    """--registry without user and password, which are secret options, and these."""
-    found = _WITH_LOGIN.fullmatch(registry)
-    if found is None:
-        return registry, {}
-    login = {name: unquote(found[name]) for name in ("user", "password") if found[name] is not None}
-    return found["scheme"] + found["place"], login
-
-
-_WITH_LOGIN = re.compile(
-    r"(?P<scheme>https?://)(?P<user>[^/:@]*)(?::(?P<password>[^/@]*))?@(?P<place>.+)"
-)
-
-
-AS_THEY_ARE = PayloadFlags()
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class TableFlags:
-    """The table that gets the rows, and how payloads become these."""
-
-    to: str | None = None
-    """Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog. A template
-    makes many tables: lake/{region} one for each value of a column, {subject[1]} for each token of
-    the subject (from 0), {header[Site]} for each value of a header."""
-    json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None
-    """Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns."""
-    payloads: PayloadFlags = AS_THEY_ARE
-    partition_by: Repeated = None
-    """Column to partition by; day(timestamp), hour(…), or, in Iceberg, month(…), year(…),
-    bucket(16, id), truncate(4, name); or name=expression in Spark SQL. day alone is a column with
-    the day of the timestamp. May be given again."""
-    format: str | None = None
-    """delta or iceberg. An existing table keeps its format; a new table is delta by default."""
-    merge_schema: Switch = False
-    """Add columns that the table lacks, instead of refusing the rows."""
-    column: Repeated = None
-    """Further column, as site=subject[1], site=header[Site], hour=hour(timestamp); may be given
-    again."""
-    rest_column: str | None = None
-    """Name of a column with the fields that the schema of --json lacks, as JSON text."""
-    table_option: Repeated = None
-    """Further option of the table, as name=value (targetFileSize=64m, storage.AWS_REGION=…)."""
-
-    def rows(self) -> dict[str, Any]:
-        """Arguments of `spark.ingest.Ingest`."""
-        return {
-            "json_schema": self.json,
-            "partition_by": self.partition_by or [],
-            "format": self.format,
-            "merge_schema": self.merge_schema,
-            "columns": self.column or [],
-            "rest_column": self.rest_column,
-        }
-
-
-NO_TABLE = TableFlags()
-NO_SCHEMA = SchemaFlags()
-OF_PAYLOADS = {
-    **{name: name for name in ("decode", "schema", "registry", "fields", "framing", "compression")},
-    "rename": "rename",
-    "schema_file": "schemaFile",
-    "schema_name": "schemaName",
-    "schema_version": "schemaVersion",
-    "message": "messageName",
-    "unavailable_value": "unavailableValue",
-}
-"""The options of the flags."""
 
 
 @Parameter(name="*")
@@ -230,11 +78,10 @@ class Connection:
             raise errors.ConfigError("--server is empty: write nats://host:4222, or leave it out.")
         return {} if self.server is None else {"servers": self.server}
 
-    def spark_options(self, others: Iterable[str] = ()) -> dict[str, str]:
+    def spark_options(self) -> dict[str, str]:
         """Options of Spark's format; a user or token in the URL becomes an option.
 
-        Raises ConfigError for URLs with different credentials, and for credentials that are also
-        among the `others`.
+        Raises ConfigError for URLs with different credentials.
         """
         options = self.options()
         if "servers" not in options:
@@ -245,11 +92,6 @@ class Connection:
             raise errors.ConfigError("All servers need the same user and password, or token.")
         given = zip(("user", "password", "token"), credentials.pop(), strict=True)
         logins = {name: value for name, value in given if value is not None}
-        for name in others:
-            if name.casefold() in logins:
-                raise errors.ConfigError(
-                    f"Give the {name.casefold()} either in --server or as --option {name}."
-                )
         return {"servers": ",".join(map(str, urls))} | logins
 
     def run(self, work: Callable[[Client], Awaitable[T]], *, hooks: HooksLike | None = None) -> T:
@@ -523,53 +365,3 @@ def check_form(*, as_json: bool, raw: bool) -> None:
     """Raise ConfigError for both --json and --raw."""
     if as_json and raw:
         raise errors.ConfigError("Give --json or --raw, not both.")
-
-
-# -- options of Spark's format, by their names and as flags ----------------------------------------
-
-
-_CAMEL = r"[a-z]+[A-Z]\w*"  # the form of option names, not of values
-_SET = re.compile(
-    r"\b(?P<s>[Ss])et (?:(?:the )?option '(?P<name>\w+)' to true|"
-    rf"(?P<camel>{_CAMEL}) to (?P<to>\w+))"
-)
-_NAMED = re.compile(rf"\b(?:[Tt]he )?[Oo]ption '(?P<name>\w+)'|'(?P<camel>{_CAMEL})'")
-
-
-def named_options(option: str, texts: list[str] | None, flags: Mapping[str, str]) -> dict[str, str]:
-    """The options in the flag `option`, name=value.
-
-    Raises ConfigError for options with a flag of their own (`flags`); Spark ignores case.
-    """
-    found = pairs(option, texts)
-    folded = {name.casefold(): flag for name, flag in flags.items()}
-    for name in found:
-        if flag := folded.get(name.casefold()):
-            raise errors.ConfigError(f"Give {flag} in place of {option} {name}.")
-    return found
-
-
-@contextmanager
-def options_as_flags(flags: Mapping[str, str], given: Mapping[str, str]) -> Iterator[None]:
-    """In the block, errors name flags in place of options.
-
-    `flags`: the flag of each option; `given`: options that were given by name.
-    """
-    known = {name: flag for name, flag in flags.items() if name not in given}
-
-    def flag(match: re.Match[str]) -> str:
-        return known.get(match["name"] or match["camel"], match[0])
-
-    def give(match: re.Match[str]) -> str:
-        name, verb = match["name"] or match["camel"], "Give" if match["s"] == "S" else "give"
-        if name in known:
-            return f"{verb} {known[name]}"
-        return f"{verb} --option {name}={match['to']}" if match["to"] else match[0]
-
-    try:
-        yield
-    except (errors.ConfigError, errors.PipelineError) as error:
-        if error.args:
-            sentence = _NAMED.sub(flag, _SET.sub(give, str(error)))
-            error.args = (sentence, *error.args[1:])
-        raise

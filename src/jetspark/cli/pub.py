@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli import console, options
+from jetspark.cli import console, options, scopes
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.validation import check_whole
 
@@ -28,7 +28,7 @@ def pub(
     connection: options.Connection = options.DEFAULT,
     content: options.Content = options.NO_CONTENT,
     encode: str | None = None,
-    schema: options.SchemaFlags = options.NO_SCHEMA,
+    schema: scopes.SchemaFlags = scopes.NO_SCHEMA,
     reply: str | None = None,
     count: int = 1,
     jetstream: Annotated[bool, Parameter(name=("--jetstream",), negative=())] = False,
@@ -57,7 +57,7 @@ def pub(
             'No payload is given, and standard input has one: add --stdin, or "" for none.'
         )
     data = content.payload(payload or "")
-    if (codec := schema.codec("--encode", encode, connection)) is not None:
+    if (codec := scopes.codec_of(schema, "encode", encode, connection)) is not None:
         data, headers = codec.encode(data, headers, as_json=True)
     size = console.counted(len(data), "byte")
     result: dict[str, object] = {"subject": subject, "bytes": len(data)}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from jetspark.cli.console import Outcome, counted, describe_left_out
-from jetspark.cli.options import JsonOutputOption, MetricsOption, Switch
+from jetspark.cli.options import JsonResult, MetricsOption, Switch
 from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
 
@@ -34,7 +34,7 @@ def run(
     lineage: Switch = False,
     metrics: MetricsOption = None,
     flags: SparkFlags = LOCAL,
-    json_output: JsonOutputOption = False,
+    json: JsonResult = False,
 ) -> int | None:
     """Run a pipeline: streams and tables in, Spark SQL, tables, streams and buckets out.
 
@@ -55,7 +55,7 @@ def run(
         from jetspark.spark.pipeline_file import read_pipeline
         from jetspark.spark.queries import locked
 
-    outcome = Outcome(flags.quiet, json_output)
+    outcome = Outcome(flags.quiet, json)
     pipeline = replace(read_pipeline(file), adopt=adopt)
     if follow is not None:
         pipeline = replace(pipeline, follow=follow)

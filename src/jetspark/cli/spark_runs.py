@@ -376,6 +376,7 @@ class Watch:
         self.connections: Collection[ConnectOptions] = ()
         """Whose loss is logged."""
         self._outcome = outcome
+        self.note = outcome.note
         self._address = metrics
         self._metrics: QueryMetrics | None = None
         self._looked = time.monotonic()

@@ -20,17 +20,16 @@ from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.options import (
     DEFAULT,
-    NO_SCHEMA,
     Connection,
     ForceOption,
     JsonOption,
     JsonResult,
     Repeated,
-    SchemaFlags,
     Switch,
     check_replicas,
     confirm,
 )
+from jetspark.cli.scopes import NO_SCHEMA, SchemaFlags, codec_of
 from jetspark.documents.configuration import config_to_wire, given
 from jetspark.documents.document import to_wire
 from jetspark.documents.streams import StreamConfig
@@ -112,7 +111,7 @@ def view(
         json: One line of JSON for each message.
     """
     check_whole("--last", last)
-    codec = schema.codec("--decode", decode, connection)
+    codec = codec_of(schema, "decode", decode, connection)
     found = connection.jetstream(lambda js: _last(js, name, last, subject), stream=name)
     for message in found:
         console.show_stored(message, as_json=json, codec=codec)

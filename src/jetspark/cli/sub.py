@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from jetspark.cli.console import show_message
-from jetspark.cli.options import DEFAULT, NO_SCHEMA, Connection, JsonOption, SchemaFlags
+from jetspark.cli.options import DEFAULT, Connection, JsonOption
+from jetspark.cli.scopes import NO_SCHEMA, SchemaFlags, codec_of
 
 
 def sub(
@@ -26,7 +27,7 @@ def sub(
         count: End after this many messages.
         json: One line of JSON for each message.
     """
-    codec = schema.codec("--decode", decode, connection)
+    codec = codec_of(schema, "decode", decode, connection)
     connection.listen(
         lambda nc: nc.subscribe(subject, queue=queue, max_msgs=count or 0),
         lambda message: show_message(message, as_json=json, codec=codec),

@@ -5,27 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from cyclopts import Parameter
 
+from jetspark.cli import scopes
 from jetspark.cli.app import command, group
 from jetspark.cli.console import Outcome, counted, one_line, show_result, size
+from jetspark.cli.ingest import NO_TARGET, Target
 from jetspark.cli.options import (
     DEFAULT,
-    NO_TABLE,
-    OF_PAYLOADS,
     Connection,
     JsonOption,
-    JsonOutputFlag,
+    JsonResult,
     Repeated,
     Switch,
-    TableFlags,
-    named_options,
-    options_as_flags,
     pairs,
 )
 from jetspark.cli.signals import signals_held, stop_on_signals
@@ -37,15 +34,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 """Most names of kept files to print."""
-_OF_RETRY = {
-    **{option: f"--{name.replace('_', '-')}" for name, option in OF_PAYLOADS.items()},
-    **dict.fromkeys(("path", "catalog", "table"), "--to"),
-    "quarantineTable": "QUARANTINE",
-    "partitionBy": "--partition-by",
-    "mergeSchema": "--merge-schema",
-}
-
-_RETRY = 'jetspark table retry lake/bad --to lake/orders --json "id STRING, n LONG"'
+_RETRY = 'jetspark table retry lake/bad --to lake/orders --json-schema "id STRING, n LONG"'
 table = group(
     "table",
     "jetspark table info lake/orders",
@@ -58,20 +47,20 @@ table = group(
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """The flags --format and --table-option."""
+    """The flags --format and --storage."""
 
     format: str | None = None
     """delta or iceberg; by default the format of the table in the folder."""
-    table_option: Repeated = None
-    """Option of the storage or the catalog, as name=value (storage.AWS_REGION=…); may be given
-    again."""
+    storage: Repeated = None
+    """Option of the storage or the catalog, as name=value (AWS_REGION=…); may be given again."""
 
     @contextmanager
     def opened(self, place: str) -> Iterator[Table]:
         """Open the table. Raises ConfigError, and TableError for an unreadable one."""
         from jetspark.lakehouse.formats import open_table, reporting_library_errors, resolve_table
 
-        found, name = resolve_table(place, self.format, pairs("--table-option", self.table_option))
+        options = scopes.storage_texts(pairs("--storage", self.storage))
+        found, name = resolve_table(place, self.format, options)
         with reporting_library_errors(name):
             yield open_table(found, name)
 
@@ -177,10 +166,12 @@ def retry(
     quarantine: str,
     /,
     *,
-    into: TableFlags = NO_TABLE,
+    payloads: scopes.PayloadFlags = scopes.NO_PAYLOADS,
+    target: Target = NO_TARGET,
+    table: scopes.TableFlags = scopes.NO_TABLE,
     connection: Connection = DEFAULT,
     pipeline: Path | None = None,
-    json_output: JsonOutputFlag = False,
+    json: JsonResult = False,
 ) -> None:
     """Try the messages of a quarantine again, with a corrected schema.
 
@@ -191,40 +182,39 @@ def retry(
     Args:
         quarantine: The table with the messages, in the format of the table to fill.
         pipeline: File of the pipeline with this quarantine, which has the tables and schemas; in
-            place of --to, --json and the flags below.
+            place of --to, --json-schema and their like.
     """
-    outcome = Outcome(False, json_output)
+    outcome = Outcome(False, json)
     if pipeline is not None:
-        if into != NO_TABLE or connection.options():
+        is_alone = (payloads, target, table) == (scopes.NO_PAYLOADS, NO_TARGET, scopes.NO_TABLE)
+        if not is_alone or connection.options():
             raise ConfigError("--pipeline FILE says the tables and schemas: give it alone.")
         _retry_sink(outcome, quarantine, pipeline)
         return
-    to = into.to
-    if to is None or (into.json is None) == (into.payloads.decode is None):
+    to = target.to
+    if to is None or (target.json_schema is None) == (payloads.decode is None):
         raise ConfigError(
-            "Give --to and --json, or --decode in its place, or --pipeline with the file that says "
-            "both."
+            "Give --to and --json-schema, or --decode in its place, or --pipeline with the file "
+            "that says both."
         )
-    if connection.options() and into.payloads.registry != "nats":
+    if connection.options() and payloads.registry != "nats":
         raise ConfigError("--server and --context say where --registry nats is: give them with it.")
-    options = named_options("--table-option", into.table_option, _OF_RETRY)
-    with options_as_flags(_OF_RETRY, options):
-        with signals_held():
-            from jetspark.spark.ingest import Ingest
+    with signals_held():
+        from jetspark.spark.ingest import Ingest
 
-        job = Ingest(
-            # The stream is not read.
-            options={"stream": "retried", **into.payloads.options(), **connection.spark_options()},
-            to=to,
-            **into.rows(),
-            quarantine=quarantine,
-            table_options=options,
-        )
-        job.check_rows()
-        job.look_at_records()
-        with stop_on_signals():
-            done = job.reprocess()
-    _report_retry(outcome, done, quarantine, to, table=to)
+    # The stream is not read.
+    options = {"stream": "retried", **scopes.schema_texts(payloads), **connection.spark_options()}
+    job = Ingest(
+        options=options,
+        to=to,
+        **target.arguments(),
+        table_options=replace(table, quarantine=quarantine),
+    )
+    job.check_rows()
+    job.look_at_records()
+    with stop_on_signals():
+        result = job.reprocess()
+    _report_retry(outcome, result, quarantine, to, table=to)
 
 
 def _retry_sink(outcome: Outcome, quarantine: str, file: Path) -> None:

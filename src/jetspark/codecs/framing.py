@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from jetspark.codecs.decoder import PAYLOAD, Bare, SchemaKey, reason_text
 from jetspark.codecs.encoder import Pairs
 from jetspark.codecs.schema import PayloadSchema
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, named, shown
 
 FRAMINGS: Final = ("none", "confluent", "apicurio", "azure", "nats")
 COMPRESSIONS: Final = ("none", "gzip", "zstd", "snappy")
@@ -327,7 +327,7 @@ def framed(payload: bytes) -> str:
         return ""
     return (
         " It begins with a zero byte, as frames with a schema's id do: if it has one, name it in "
-        "the option 'framing'."
+        f"{named('framing')}."
     )
 
 

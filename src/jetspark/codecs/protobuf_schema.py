@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from jetspark.codecs.decoder import Undecodable
 from jetspark.codecs.schema import PayloadSchema, UnusableSchema, is_proto_source
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, named, shown
 from jetspark.own_python import module_command
 
 _INSTALL: Final = "pip install 'jetspark[protobuf]'"
@@ -248,7 +248,7 @@ def _check_groups(message: Any) -> None:
         good = [one.name for one in message.fields if one.name not in bad]
         raise UnusableSchema(
             f"{', '.join(bad)} of {message.full_name} is a group, or has one in it, which is not "
-            f"decoded here: name only other fields in the option 'fields' "
+            f"decoded here: name only other fields in {named('fields')} "
             f"({', '.join(good) or 'there are none'})."
         )
 
@@ -280,7 +280,7 @@ def _check_size(message: Any) -> None:
         if left < 0:
             raise UnusableSchema(
                 f"The Protobuf schema of {message.full_name} {why}: name only other fields in the "
-                "option 'fields'."
+                f"{named('fields')}."
             )
 
 

@@ -61,18 +61,22 @@ def credentials_of(options: ConnectOptions, server: ServerURL, nonce: str = "") 
 def identity_of(options: ConnectOptions) -> Identity | None:
     """The NKey or JWT that the options name; None when they name neither. Raises ConfigError."""
     if options.creds_file is not None:
-        text = read_credentials("creds_file", options.creds_file)
-        return identity_of_creds(text, f"creds_file {options.creds_file!r}")
+        text = read_credentials(errors.named("creds_file"), options.creds_file)
+        return identity_of_creds(text, f"{errors.named('creds_file')} {options.creds_file!r}")
     if options.creds is not None:
-        return identity_of_creds(text_of("creds", options.creds), "creds")
-    jwt = "" if options.jwt is None else text_of("jwt", options.jwt)
+        return identity_of_creds(
+            text_of(errors.named("creds"), options.creds), errors.named("creds")
+        )
+    jwt = "" if options.jwt is None else text_of(errors.named("jwt"), options.jwt)
     if options.nkey_seed_file is not None:
-        where = f"nkey_seed_file {options.nkey_seed_file!r}"
-        text = read_credentials("nkey_seed_file", options.nkey_seed_file)
+        where = f"{errors.named('nkey_seed_file')} {options.nkey_seed_file!r}"
+        text = read_credentials(errors.named("nkey_seed_file"), options.nkey_seed_file)
         public, sign = open_seed(find_seed(text, where), where)
         return Identity(jwt, public, sign)
     if options.nkey_seed is not None:
-        public, sign = open_seed(text_of("nkey_seed", options.nkey_seed), "nkey_seed")
+        public, sign = open_seed(
+            text_of(errors.named("nkey_seed"), options.nkey_seed), errors.named("nkey_seed")
+        )
         return Identity(jwt, public, sign)
     if jwt or options.sign is not None:
         return Identity(jwt, options.nkey or "", options.sign)
@@ -144,7 +148,7 @@ def no_answer(
         )
     sent = f"{received:,} bytes but no whole line" if received else "nothing"
     begins = "begins with one" if received else "speaks first"
-    first = "" if received else " If it has handshake_first, set tls_first."
+    first = "" if received else f" If it has handshake_first, set {errors.named('tls_first')}."
     return errors.ConnectTimeoutError(
         f"{server} accepted the connection and sent {sent} within {seconds:g} s: a NATS server "
         f"{begins}, so is this its client port?{first}",

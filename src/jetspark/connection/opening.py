@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.urls import NO_HOST
-from jetspark.errors import ConfigError, TLSError, user_error
+from jetspark.errors import ConfigError, TLSError, named, user_error
 
 # The place in the library where it happened.
 _OPENSSL: Final = re.compile(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$")
@@ -95,11 +95,13 @@ def tls_failure(server: str, error: OSError | ValueError, options: ConnectOption
     why = getattr(error, "reason", None) or ""
     code = getattr(error, "verify_code", 0)
     if code in _UNTRUSTED:
-        advice = "; name its authority with tls_ca_file"
+        advice = f"; name its authority with {named('tls_ca_file')}"
     elif code in _ANOTHER_NAME:
-        advice = "; connect to a name of the certificate, or set tls_hostname to one"
+        advice = f"; connect to a name of the certificate, or set {named('tls_hostname')} to one"
     elif "CERTIFICATE_REQUIRED" in why or "HANDSHAKE_FAILURE" in why:
-        advice = "; if the server wants a client's certificate, name it with tls_cert_file"
+        advice = (
+            f"; if the server wants a client's certificate, name it with {named('tls_cert_file')}"
+        )
     elif "ALERT" not in why and not code:
         advice = _not_first(options)
     else:
@@ -114,4 +116,6 @@ def too_early(server: str, options: ConnectOptions) -> TLSError:
 
 
 def _not_first(options: ConnectOptions) -> str:
-    return "; tls_first is for servers with handshake_first" if options.tls_first else ""
+    return (
+        f"; {named('tls_first')} is for servers with handshake_first" if options.tls_first else ""
+    )

@@ -16,7 +16,7 @@ from jetspark.connection.credentials import Credential, find_seed, read_credenti
 from jetspark.connection.pool import PoolServer
 from jetspark.connection.proxy import Proxy, parse_proxy
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, named, shown
 from jetspark.files import read_small
 from jetspark.nats_py_names import migration_hint
 from jetspark.nearest import meant
@@ -208,36 +208,40 @@ class ConnectOptions:
                 hint = (
                     ": give a context as ssl_context" if isinstance(value, ssl.SSLContext) else ""
                 )
-                raise ConfigError(f"{option} is True or False, not {shown(value)}{hint}.")
+                raise ConfigError(f"is True or False, not {shown(value)}{hint}.", option=option)
         if not isinstance(self.name, str | None):  # the server would close the link
             raise ConfigError(f"name is a text, not {shown(self.name)}.")
         check_word("first_connect", self.first_connect, get_args(FirstConnect))
         self.urls()
         for option in ("connect_timeout", "ping_interval", "request_timeout"):
             if not getattr(self, option) > 0:
-                raise ConfigError(f"{option} must be more than 0 seconds.")
+                raise ConfigError("must be more than 0 seconds.", option=option)
         for option in ("reconnect_wait", "reconnect_jitter"):
             if not 0 <= getattr(self, option) < LONGEST:
-                raise ConfigError(f"{option} cannot be negative or infinite.")
+                raise ConfigError("cannot be negative or infinite.", option=option)
         self._check_credentials()
         _ = self.proxy_server
         if self.tls_key_file is not None and self.tls_cert_file is None:
-            raise ConfigError("tls_key_file needs tls_cert_file.")
+            raise ConfigError(f"needs {named('tls_cert_file')}.", option="tls_key_file")
         if (self.tls or self.tls_first) and any(url.scheme == "ws" for url in self.urls()):
             raise ConfigError("TLS over WebSocket is written wss:// in the URL.")
         _ = self.api_prefix
         object.__setattr__(self, "ws_headers", _header_pairs(self.ws_headers))
-        check_publish_subject(self.inbox_prefix, what="inbox_prefix")
+        check_publish_subject(self.inbox_prefix, what=named("inbox_prefix"))
 
     def _check_credentials(self) -> None:
         """At most one user or token, and one key or JWT. Raises ConfigError without values."""
         if (self.user is None) != (self.password is None):
-            raise ConfigError("user and password go together.")
+            raise ConfigError(f"{named('user')} and {named('password')} go together.")
         if self.user is not None and self.token is not None:
-            raise ConfigError("Give one kind of credentials, not user and token together.")
+            raise ConfigError(
+                f"Give one kind of credentials, not {named('user')} and {named('token')} together."
+            )
         given = [name for name in _IDENTITIES if getattr(self, name) is not None]
         if len(given) > 1 and not (len(given) == 2 and given[0] == "jwt" and given[1] in _SIGNERS):
-            raise ConfigError(f"Give one kind of credentials, not {' and '.join(given)} together.")
+            raise ConfigError(
+                f"Give one kind of credentials, not {' and '.join(map(named, given))} together."
+            )
         if given == ["sign"] and self.nkey is None:
             raise ConfigError("sign needs jwt, or the public key as nkey.")
         if self.nkey is not None and given != ["sign"]:
@@ -289,11 +293,11 @@ class ConnectOptions:
         """
         changes: dict[str, Any] = {}
         if self.creds_file is not None:
-            text = read_credentials("creds_file", self.creds_file)
+            text = read_credentials(named("creds_file"), self.creds_file)
             changes = {"creds_file": None, "creds": text}
         if self.nkey_seed_file is not None:
-            text = read_credentials("nkey_seed_file", self.nkey_seed_file)
-            seed = find_seed(text, f"nkey_seed_file {self.nkey_seed_file!r}")
+            text = read_credentials(named("nkey_seed_file"), self.nkey_seed_file)
+            seed = find_seed(text, f"{named('nkey_seed_file')} {self.nkey_seed_file!r}")
             changes = {"nkey_seed_file": None, "nkey_seed": seed}
         return dataclasses.replace(self, **changes)
 

@@ -12,14 +12,12 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from jetspark.errors import TableError
+from jetspark.errors import TableError, named
 from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.optimistic_commits import commit_with_retries
 from jetspark.lakehouse.table import Table, TableName, TxnVersions
 
-ADOPT_HINT = (
-    "set the option 'adoptTable' to true (jetspark ingest, jetspark run: --adopt) for one run"
-)
+ADOPT_HINT = f"set {named('adopt')} to true for one run"
 
 
 CommitAction = Callable[[Table, Sequence[NewFile], TxnVersions], None]

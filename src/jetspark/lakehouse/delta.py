@@ -21,7 +21,7 @@ from deltalake.exceptions import (
 from deltalake.schema import Field, Schema
 from deltalake.transaction import AddAction
 
-from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.errors import CommitConflict, ConfigError, TableError, named
 from jetspark.lakehouse import delta_statistics, file_layout, inside, maintenance
 from jetspark.lakehouse.delta_claim import claim_table
 from jetspark.lakehouse.delta_files import DeltaPartition, DeltaScanTask, DeltaStorage
@@ -649,5 +649,5 @@ def _load(name: TableName, version: int | None = None) -> DeltaTable:
 
 def _path(name: TableName) -> str:
     if name.path is None:
-        raise ConfigError("A Delta table needs a folder or URI: give the option 'path'.")
+        raise ConfigError(f"A Delta table needs a folder or URI: give {named('path')}.")
     return name.path

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, named, shown
 
 _MAX_NAME_BYTES = 255
 """Bytes of a file's name on most file systems."""
@@ -90,7 +90,8 @@ class Partition:
 
 def year_out_of_range(column: str) -> ConfigError:
     return ConfigError(
-        f"partitionBy: {column!r} has a value outside the years 1 to 9999: partition by another "
+        f"{named('partition_by')}: {column!r} has a value outside the years 1 to 9999: "
+        "partition by another "
         "column, or leave such rows out."
     )
 
@@ -107,7 +108,8 @@ def partition_path(partition_by: Sequence[Partition], values: tuple[Any, ...]) -
         folder = _partition_folder(partition.name, text)
         if len(folder.encode()) > _MAX_NAME_BYTES:
             raise ConfigError(
-                f"partitionBy: {partition.name!r} has a value of {len(text or '')} characters, too "
+                f"{named('partition_by')}: {partition.name!r} has a value of "
+                f"{len(text or '')} characters, too "
                 f"long for the name of a folder ({shown(text)}): partition by less of it, such as "
                 f"{partition.name}_begin=left({partition.name}, 20)."
             )

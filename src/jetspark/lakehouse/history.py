@@ -52,18 +52,19 @@ class History(Upsert):
         kind = rows.field(self.history_by).type
         if not pa.types.is_timestamp(kind):
             raise ConfigError(
-                f"Option 'historyBy': {self.history_by!r} has the type {kind}; name a timestamp."
+                f": {self.history_by!r} has the type {kind}; name a timestamp.", option="history_by"
             )
         if clashes := set(self.added_columns) & set(rows.names):
             raise ConfigError(
-                f"Option 'historyBy': the rows have a column {min(clashes)}, which the table has "
-                "for itself: leave it out, or give it another name."
+                f": the rows have a column {min(clashes)}, which the table has "
+                "for itself: leave it out, or give it another name.",
+                option="history_by",
             )
         return pa.schema([*rows, pa.field(FROM, kind), pa.field(TO, kind)])
 
     def _columns(self) -> Iterator[tuple[str, str]]:
         yield from super()._columns()
-        yield "historyBy", self.history_by
+        yield "history_by", self.history_by
 
     def __call__(self, table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
         parts = list(self.read(table, files))

@@ -45,7 +45,7 @@ def local_folder(uri: str) -> Path:
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
         raise ConfigError(
             f"An Iceberg table at {uri} needs a catalog, which decides between concurrent commits: "
-            "give the options 'catalog' and 'table' (for --to: catalog:namespace.table)."
+            "write catalog:namespace.table, or the options catalog and table."
         )
     return Path(unquote(parts.path) if parts.scheme else uri).absolute()
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import types
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 
 _OUTSIDE = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)(?![^()]*\))")
 """A comma outside of backquotes and parentheses."""
@@ -74,7 +74,7 @@ class PartitionBy:
         if (match := _WITH_WIDTH.fullmatch(text)) is None:
             return cls(_unquoted(text))
         if not int(match[2]):
-            raise ConfigError(f"partitionBy: {text}: its number must be 1 or more.")
+            raise ConfigError(f"{named('partition_by')}: {text}: its number must be 1 or more.")
         return cls(_unquoted(match[3]), match[1].casefold(), int(match[2]))
 
     def __str__(self) -> str:
@@ -92,14 +92,14 @@ class PartitionBy:
         if index < 0:
             also = f"; transforms are {EXAMPLES}" if "(" in self.column else ""
             raise ConfigError(
-                f"partitionBy: there is no column {self.column!r}; there are "
+                f"{named('partition_by')}: there is no column {self.column!r}; there are "
                 f"{', '.join(schema.names)}{also}."
             )
         kind = schema.field(index).type
         if not _TAKES[self.transform](kind):
             subject = self if self.transform else repr(self.column)
             raise ConfigError(
-                f"partitionBy: a table cannot be partitioned by {subject}: the type of "
+                f"{named('partition_by')}: a table cannot be partitioned by {subject}: the type of "
                 f"{self.column!r} is {kind}."
             )
 
@@ -120,9 +120,11 @@ def parse_partitions(text: str) -> tuple[PartitionBy, ...]:
     """Parse columns and transforms with commas between them. Raises ConfigError."""
     partitions = tuple(PartitionBy.parse(part) for part in _OUTSIDE.split(text) if part.strip())
     if not partitions:
-        raise ConfigError("partitionBy is empty: leave it out for a table without partitions.")
+        raise ConfigError(
+            f"{named('partition_by')} is empty: leave it out for a table without partitions."
+        )
     if len(set(partitions)) < len(partitions):
-        raise ConfigError(f"partitionBy names a column twice: {text}.")
+        raise ConfigError(f"{named('partition_by')} names a column twice: {text}.")
     return partitions
 
 
@@ -134,4 +136,6 @@ def check_partitions(schema: pa.Schema, partition_by: Iterable[PartitionBy]) -> 
         if not partition.transform:
             columns.add(partition.column)
     if columns and len(columns) == len(schema.names):
-        raise ConfigError("partitionBy names every column: leave out at least one, for the files.")
+        raise ConfigError(
+            f"{named('partition_by')} names every column: leave out at least one, for the files."
+        )

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jetspark.codecs import log_position
-from jetspark.errors import CommitConflict, ConfigError
+from jetspark.errors import CommitConflict, ConfigError, named
 from jetspark.lakehouse.file_layout import Layout
 from jetspark.lakehouse.new_files import NewFile, Storage, check_unchanged
 from jetspark.lakehouse.table import ROW_ORDER, Changes, Table, TxnVersions
@@ -94,30 +94,32 @@ class Upsert:
     def check_names(self, names: Sequence[str]) -> None:
         """Raise ConfigError for columns that the rows lack."""
         for option, name in self._columns():
-            check_column(f"Option {option!r}", name, names)
+            check_column(named(option), name, names)
 
     def check(self, rows: pa.Schema) -> None:
         """Raise ConfigError for columns that the rows lack, or with an unsuitable type."""
         self.check_names(rows.names)
         for option, name in self._columns():
             if pa.types.is_nested(kind := rows.field(name).type):
-                raise ConfigError(f"Option {option!r}: {name!r} has the nested type {kind}.")
+                raise ConfigError(f": {name!r} has the nested type {kind}.", option=option)
             if option == "keys" and pa.types.is_floating(kind):
                 raise ConfigError(
-                    f"Option 'keys': {name!r} has the type {kind}, whose values are not exact: "
-                    "cast it to a decimal or a string."
+                    f": {name!r} has the type {kind}, whose values are not exact: "
+                    "cast it to a decimal or a string.",
+                    option="keys",
                 )
         for option, condition in (
-            ("applyAsDeletes", self.deletes),
-            ("applyAsTruncates", self.truncates),
+            ("apply_as_deletes", self.deletes),
+            ("apply_as_truncates", self.truncates),
         ):
             kind = pa.null() if condition is None else rows.field(condition.column).type
             if condition and not (pa.types.is_string if condition.values else pa.types.is_boolean)(
                 kind
             ):
                 raise ConfigError(
-                    f"Option {option!r}: {condition.column!r} has the type {kind}; name a boolean "
-                    "column, or compare a text column."
+                    f": {condition.column!r} has the type {kind}; name a boolean "
+                    "column, or compare a text column.",
+                    option=option,
                 )
 
     def missing_key_column(self, rows: pa.RecordBatch) -> pa.StringArray:
@@ -138,11 +140,11 @@ class Upsert:
         for key in self.keys:
             yield "keys", key
         if self.sequence_by is not None:
-            yield "sequenceBy", self.sequence_by
+            yield "sequence_by", self.sequence_by
         if self.deletes is not None:
-            yield "applyAsDeletes", self.deletes.column
+            yield "apply_as_deletes", self.deletes.column
         if self.truncates is not None:
-            yield "applyAsTruncates", self.truncates.column
+            yield "apply_as_truncates", self.truncates.column
 
     def __call__(self, table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
         """Merge the rows of these files. Raises CommitConflict, and ConfigError for rows without
@@ -308,7 +310,7 @@ class Upsert:
         if self.sequence_by is None and len(last) < rows.num_rows:
             raise ConfigError(
                 f"Two rows of a batch have the same {', '.join(self.keys)}: set the option "
-                "'sequenceBy' to the column that orders them."
+                f"{named('sequence_by')} to the column that orders them."
             )
         return rows.take(last)
 
@@ -344,10 +346,10 @@ def description_flags(described: Mapping[str, Any]) -> str:
     """The options of `read_description` by which rows are written so."""
     options = {
         "keys": ",".join(described["keys"]),
-        "sequenceBy": described["sequence_by"],
-        "historyBy": described["history_by"],
+        "sequence_by": described["sequence_by"],
+        "history_by": described["history_by"],
     }
-    return " ".join(f"--table-option {name}={value}" for name, value in options.items() if value)
+    return ", ".join(f"{named(name)} {value}" for name, value in options.items() if value)
 
 
 class _Description(msgspec.Struct):

@@ -14,7 +14,8 @@ from pyspark.sql.datasource import (
 
 from jetspark.bulk.backup import Backup, Part, open_backup
 from jetspark.bulk.fixed_range import Position, fixed_range, resolve_position
-from jetspark.spark.failures import without_traceback
+from jetspark.errors import named
+from jetspark.spark.failures import names_of_spark, without_traceback
 from jetspark.spark.options import Positions, SourceOptions
 from jetspark.spark.partitions import decode_payloads
 
@@ -53,7 +54,7 @@ class JetStreamBackupReader(DataSourceReader):
         sequence_range = fixed_range(backup.facts, start, end)
         if isinstance(start, int):
             backup.check_head(sequence_range.start, fail=options.fail_on_data_loss)
-        backup.check_subjects("Option 'subjects'", options.subjects)
+        backup.check_subjects(named("subjects"), options.subjects)
         backup.check_removed(fail=options.fail_on_data_loss)
         share = -(-min(len(sequence_range), backup.messages) // options.min_partitions)
         max_messages = max(1, min(options.max_records_per_partition, share))
@@ -66,13 +67,13 @@ class JetStreamBackupReader(DataSourceReader):
             positions.of(backup.stream),
             backup.stream,
             lambda _, ns: backup.sequence_at(ns),
-            none_is_latest=end or self._options.strategy == "latest",
+            none_is_latest=end or self._options.starting_offsets_by_timestamp_strategy == "latest",
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor; Spark sends a placeholder when nothing was planned."""
         if not isinstance(partition, BackupPartition):
-            return iter(())
+            return
         options = self._options
         batches = partition.backup.read_part(
             partition.part,
@@ -80,4 +81,5 @@ class JetStreamBackupReader(DataSourceReader):
             columns=options.columns,
             limits=options.limits(),
         )
-        return decode_payloads(options, batches)
+        with names_of_spark():
+            yield from decode_payloads(options, batches)

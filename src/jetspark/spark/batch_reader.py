@@ -12,7 +12,7 @@ from pyspark.sql.datasource import (
 
 from jetspark.bulk.fixed_range import fixed_range
 from jetspark.spark.claims import Claims
-from jetspark.spark.failures import without_traceback
+from jetspark.spark.failures import names_of_spark, without_traceback
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.partitions import (
     RangePartition,
@@ -60,6 +60,6 @@ class JetStreamBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor."""
-        if self._options.is_snapshot:
-            return read_current_values(self._options, partition)
-        return read_partition(self._options, partition)
+        read = read_current_values if self._options.is_snapshot else read_partition
+        with names_of_spark():
+            yield from read(self._options, partition)

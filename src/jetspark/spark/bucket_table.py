@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.stream_api import StreamAPI
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.lakehouse.batches import commit_files, wrote_as
 from jetspark.lakehouse.formats import find_table
 from jetspark.lakehouse.table import Changes, Table
@@ -41,7 +41,7 @@ def check_table_options(options: Mapping[str, str]) -> None:
         for option, value in TABLE_OPTIONS.items():
             if name.casefold() == option.casefold():
                 raise ConfigError(
-                    f"--table-option {name}: with --bucket it is {value!r}. For a table with other "
+                    f"{named('bucket')} sets {name} to {value!r}. For a table with other "
                     "keys write a program with readStream and writeStream."
                 )
 
@@ -51,17 +51,20 @@ def check_source(options: SourceOptions) -> None:
     missing = [name for name in _NEEDED_COLUMNS if name not in options.columns]
     if missing:
         raise ConfigError(
-            f"--option columns: the table of a bucket needs {', '.join(_NEEDED_COLUMNS)}; "
-            f"{', '.join(missing)} would be missing."
+            f": the table of a bucket needs {', '.join(_NEEDED_COLUMNS)}; "
+            f"{', '.join(missing)} would be missing.",
+            option="columns",
         )
     if options.batch_start.all() != ["earliest"]:
         raise ConfigError(
-            "--start: the table of a bucket has all its keys, so it begins at the earliest."
+            ": the table of a bucket has all its keys, so it begins at the earliest.",
+            option="starting_offsets",
         )
     if not options.fail_on_data_loss:
         raise ConfigError(
-            "--option failOnDataLoss=false: values that expire are no loss to the table of a "
-            "bucket, and after any other one it would keep wrong values: begin a new table."
+            "cannot be false: values that expire are no loss to the table of a bucket, and after "
+            "any other one it would keep wrong values: begin a new table.",
+            option="fail_on_data_loss",
         )
 
 

@@ -28,7 +28,7 @@ from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.losses import Loss, report_loss
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts
-from jetspark.errors import APIError, ConfigError, DataLossError
+from jetspark.errors import APIError, ConfigError, DataLossError, named
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
 
@@ -167,7 +167,8 @@ class Claims:
             )
         return (
             f"The consumer {interest!r} of stream {stream!r} keeps messages for another query, "
-            f"whose claim is the consumer {name!r}: give each query an 'interestConsumer' of its "
+            f"whose claim is the consumer {name!r}: give each query an "
+            f"{named('interest_consumer')} of its "
             f"own. {given_up}; this one then begins where that one stopped."
         )
 
@@ -198,7 +199,8 @@ def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, s
         )
         raise ConfigError(
             f"Messages wait in the work queue {stream!r} from sequence {waiting} on, and a query "
-            f"with 'soleReader' that begins at {start} would remove them unread: begin at "
+            f"with {named('sole_reader')} that begins at {start} would remove them unread: begin "
+            "at "
             f"'earliest', or remove them first (jetspark stream purge {stream}{chosen} --before "
             f"{start})."
         )
@@ -223,7 +225,7 @@ def other_readers_message(stream: str) -> str:
     )
 
 
-CONTINUE_ADVICE = "Set failOnDataLoss to false to go on with what there is."
+CONTINUE_ADVICE = f"Set {named('fail_on_data_loss')} to false to go on with what there is."
 
 
 def _subjects_text(options: SourceOptions) -> str:

@@ -12,7 +12,7 @@ from jetspark.bulk.reader import read_range
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.codecs.debezium import schema_in
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.source_streams import fetch_source_facts, leaders
 
@@ -34,10 +34,11 @@ def add_event_schema(source_options: Mapping[str, str]) -> Mapping[str, str]:
     schema = _find_newest_schema(options)
     if schema is None:
         raise ConfigError(
-            "--decode debezium: there is no event that carries its schema among the newest "
+            f"{named('decode')} debezium: there is no event that carries its schema among the "
+            "newest "
             f"{sum(_LOOK_BACK_SEQUENCES):,} messages. Name the columns in "
-            '--schema, as "id BIGINT, amount DECIMAL(10,2)", or the file of Debezium\'s schema in '
-            "--schema-file."
+            'schema, as "id BIGINT, amount DECIMAL(10,2)", or the file of Debezium\'s schema in '
+            "schema_file."
         )
     return {**source_options, "schema": schema}
 

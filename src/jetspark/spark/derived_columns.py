@@ -4,10 +4,10 @@ schema lacks; as the flags of `jetspark ingest` and the keys of a pipeline's sin
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from jetspark.codecs.ddl import check_fields
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.reserved_names import check_names
 
@@ -25,18 +25,6 @@ def day_of(column: str) -> RowExpression:
     return RowExpression.parse(DAY, f"day({column})")
 
 
-class Said(NamedTuple):
-    """Names of the flags, or of the keys, for errors."""
-
-    column: str
-    rest: str
-    json: str
-
-
-FLAGS: Final = Said("--column", "--rest-column", "--json")
-KEYS: Final = Said("columns", "rest_column", "json")
-
-
 def derived_columns(
     items: Sequence[str],
     rest: str | None,
@@ -44,7 +32,6 @@ def derived_columns(
     there: Sequence[str],
     schema: str | None,
     times: Collection[str] = (),
-    said: Said,
 ) -> dict[str, RowExpression]:
     """The columns, and what they are made of.
 
@@ -55,7 +42,7 @@ def derived_columns(
     found: dict[str, RowExpression] = {}
     for item in items:
         name, equals, value = (part.strip() for part in item.partition("="))
-        where = f"{said.column} {item!r}"
+        where = f"{named('derive')} {item!r}"
         if not name or not equals:
             raise ConfigError(
                 f"{where}: write name=subject[1], name=header[Name] or name=day(timestamp)."
@@ -64,29 +51,34 @@ def derived_columns(
         for other in (*there, *found):
             if other.casefold() == name.casefold():
                 raise ConfigError(f"{where}: there is a column {other} already.")
-        found[name] = RowExpression.parse(said.column, value)
+        found[name] = RowExpression.parse(named("derive"), value)
         if found[name].column not in there:
             raise ConfigError(
                 f"{where}: there is no column {found[name].column}; there are {', '.join(there)}."
             )
-        _check_unit(where, found[name], schema, times, said)
+        _check_unit(where, found[name], schema, times)
     if rest is not None:
         if schema is None:
-            raise ConfigError(f"{said.rest} goes with {said.json}: it has what that schema lacks.")
+            raise ConfigError(
+                f"goes with {named('json_schema')}: it has what that schema lacks.",
+                option="rescued_data_column",
+            )
         if not rest.strip() or rest.casefold() in map(str.casefold, (*there, *found)):
-            raise ConfigError(f"{said.rest} {rest!r}: give it a name that no column has.")
-        check_names(said.rest, [rest])
+            raise ConfigError(
+                f"{rest!r}: give it a name that no column has.", option="rescued_data_column"
+            )
+        check_names(named("rescued_data_column"), [rest])
         found[rest] = RowExpression.rest(schema)
     return found
 
 
 def _check_unit(
-    where: str, value: RowExpression, schema: str | None, times: Collection[str], said: Said
+    where: str, value: RowExpression, schema: str | None, times: Collection[str]
 ) -> None:
     """Raises ConfigError for the day or the hour of what is no timestamp."""
     if value.unit is None:
         return
-    kinds = {} if schema is None else check_fields(schema, said.json)
+    kinds = {} if schema is None else check_fields(schema, named("json_schema"))
     kinds |= dict.fromkeys(("timestamp", "created", *times), "timestamp")
     kind = kinds.get(value.column, "no timestamp")
     if kind and not kind.startswith("timestamp"):  # empty: what depends on a setting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -12,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 import jetspark.errors as errors
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.retries import LASTING
-from jetspark.spark.option_values import with_names_of_spark
+from jetspark.spark.option_names import in_spark
 
 _OURS = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
@@ -139,11 +140,22 @@ def _causes(error: BaseException) -> Iterator[str]:
 
 
 # -------------------------------------------------------------------------------------------------
-# Errors for Spark's users: one sentence without a traceback, with the names of Spark's options.
+# Errors for Spark's users: one sentence without a traceback, with the options' names in Spark.
 #
 # For an exception of a Python data source Spark shows the whole traceback, so that the useful
 # sentence is the last of thirty lines. The methods that Spark calls on the driver therefore raise
 # a JetsparkError without traceback and cause. Any other exception is a bug and keeps both.
+
+
+@contextmanager
+def names_of_spark() -> Iterator[None]:
+    """In the block, the text of an error has the options' names in Spark."""
+    try:
+        yield
+    except JetsparkError as error:
+        is_of_option = isinstance(error, ConfigError) and error.begins_with_option
+        error.args = (f"{'Option ' * is_of_option}{error.sentence(in_spark)}", *error.args[1:])
+        raise
 
 
 Self = TypeVar("Self")
@@ -159,9 +171,10 @@ def without_traceback(
     @wraps(method)
     def call(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return method(self, *args, **kwargs)
+            with names_of_spark():
+                return method(self, *args, **kwargs)
         except JetsparkError as error:
-            said = with_names_of_spark(error) if isinstance(error, ConfigError) else error
-        raise said.with_traceback(None) from None
+            failure = error
+        raise failure.with_traceback(None) from None
 
     return call

@@ -19,7 +19,7 @@ from jetspark.bulk.json_shape import Shape
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.sample import read_sample
 from jetspark.codecs.cloudevents import text_of_value
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.lakehouse.table_templates import TableTemplate
 from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.options import SourceOptions, parse_options
@@ -51,8 +51,8 @@ def infer_schemas(
     """
     options = parse_options(source_options).for_streaming()
     if options.bucket is not None:
-        raise ConfigError("--infer is for streams: leave --bucket out.")
-    route = None if to is None else TableTemplate.parse("--to", to)
+        raise ConfigError(f"is for streams: leave {named('bucket')} out.", option="infer")
+    route = None if to is None else TableTemplate.parse(named("path"), to)
     shapes: defaultdict[str | None, Shape] = defaultdict(Shape)
     for batch in _read_sample(options, messages):
         if route is None:

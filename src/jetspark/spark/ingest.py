@@ -21,7 +21,7 @@ from jetspark.bulk.fixed_range import tail
 from jetspark.codecs import debezium
 from jetspark.codecs.ddl import arrow_fields
 from jetspark.codecs.tolerant import CORRUPT
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.lakehouse.formats import (
     Format,
     check_library,
@@ -34,7 +34,7 @@ from jetspark.lakehouse.table_templates import TableTemplate
 from jetspark.reserved_names import check_names
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import read_checkpoint
-from jetspark.spark.derived_columns import DAY, FLAGS, OTHER_FIELDS, day_of, derived_columns
+from jetspark.spark.derived_columns import DAY, OTHER_FIELDS, day_of, derived_columns
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import (
     check_only_schema,
@@ -59,7 +59,7 @@ from jetspark.spark.lakehouse.start_checks import check_start
 from jetspark.spark.lakehouse.table_preparation import check_columns
 from jetspark.spark.local_folders import local_path
 from jetspark.spark.offsets import from_json
-from jetspark.spark.option_values import join_names
+from jetspark.spark.option_scopes import TableScope, in_texts
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.positions import resolve_ends
 from jetspark.spark.queries import (
@@ -87,9 +87,12 @@ class Ingest:
     table has one row for each key, its present value."""
     to: str
     """Folder or URI of the table."""
-    partition_by: Sequence[str] = ()
-    """Columns, or transforms of columns such as `day(timestamp)` (`lakehouse.partitions`). `day`
-    is that of the message's time if no column has this name."""
+    table_options: TableScope = field(default_factory=TableScope)
+    """How the rows are written. `partition_by` may name `day`, which is that of the message's time
+    if no column has this name; with `evolve` the query ends with SchemaEvolved when the table has
+    grown: start it again (`has_evolved`)."""
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Further options of the table's format: storage.… and quarantine.…, as texts."""
     json_schema: str | None = None
     """Schema of JSON payloads as Spark DDL, `carrier STRING, delay DOUBLE`; its fields become
     columns in place of `data`. A payload that does not fit as a whole is kept in
@@ -100,41 +103,23 @@ class Ingest:
     """Run until stopped, instead of ending with the messages that were there at the start."""
     interval: float = 5.0
     """Seconds from one batch to the next when following; 0: without a pause."""
-    adopt: bool = False
-    """Add the rows to those of a table that this query has not written."""
     format: str | None = None
     """delta or iceberg; if None, that of the table in `to`, and delta for a new one."""
-    merge_schema: bool = False
-    """Add columns that the table lacks."""
-    evolve: bool = False
-    """Add a column for each new field of the payloads, and widen types where the format allows it.
-    The query ends with SchemaEvolved when the table has grown: start it again (`has_evolved`)."""
-    columns: Sequence[str] = ()
+    derive: Sequence[str] = ()
     """Further columns: `name=subject[1]`, `name=header[Site]`, `name=hour(timestamp)`."""
-    rest_column: str | None = None
+    rescued_data_column: str | None = None
     """Column with the fields of each object that `json_schema` lacks, as JSON; None: they are left
     out, or with `evolve` those that can become no column are in `other_fields`."""
-    keys: Sequence[str] = ()
-    """Columns that tell which rows replace each other: the table has the last one of each key."""
     history: bool = False
-    """With `keys`: the table has all rows, and from when to when each was the last one of its key,
+    """With keys: the table has all rows, and from when to when each was the last one of its key,
     in `valid_from` and `valid_to`."""
-    quarantine: str | None = None
-    """Table for records that do not become rows, or `stream:NAME`."""
-    on_bad_record: str | None = None
-    """Without such a table: keep (they are in `_corrupt_record`, the default) or stop."""
-    compact_every: int | None = None
-    """Commits of a table after which its small files are merged, 0 for never; if None, 100 when
-    following, unless rows replace others."""
-    table_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Further options of format jetspark-delta or jetspark-iceberg (docs/options.md)."""
 
     @property
     def checkpoint_location(self) -> str:
         """The folder for the progress."""
         if self.checkpoint is not None:
             return self.checkpoint.rstrip("/")
-        route = TableTemplate.parse("--to", self.to)
+        route = TableTemplate.parse(named("path"), self.to)
         return f"{self.to.rstrip('/') if route is None else route.root}/{CHECKPOINT_IN_TABLE}"
 
     @property
@@ -146,57 +131,69 @@ class Ingest:
     def check(self) -> None:
         """Check the options as far as possible before Spark is started. Raises ConfigError."""
         if not 0 <= self.interval < float("inf"):
-            raise ConfigError(f"--interval must be seconds, 0 or more, not {self.interval:g}.")
+            raise ConfigError(
+                f"must be seconds, 0 or more, not {self.interval:g}.", option="interval"
+            )
         self.check_rows()
         source_options(self.options, follow=self.follow)
         if self.checkpoint is None and local_path(self.to) is None:
-            raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
+            raise ConfigError(
+                f": name a folder for the progress into {self.to}.", option="checkpoint"
+            )
 
     def check_rows(self) -> None:
         """Check what does not concern the query's progress. Raises ConfigError."""
-        for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint_location)):
+        for option, place in (("path", self.to), ("checkpoint", self.checkpoint_location)):
             if not place.strip():
-                raise ConfigError(f"{flag} is empty: name a folder.")
+                raise ConfigError("is empty: name a folder.", option=option)
             folder = local_path(place)
-            if folder is not None and path_of(flag, folder).is_file():
-                raise ConfigError(f"{flag} {place} is a file: name a folder.")
+            if folder is not None and path_of(named(option), folder).is_file():
+                raise ConfigError(f"{place} is a file: name a folder.", option=option)
         columns = [*self._columns(), *self._values]
-        for item in self.partition_by:
-            check_names(f"--partition-by {item!r}", [item])
+        for item in self.table_options.partition_by or ():
+            check_names(f"{named('partition_by')} {item!r}", [item])
             if PartitionBy.parse(item).column not in columns:
                 raise ConfigError(
-                    f"--partition-by {item!r}: there is no such column; there are "
+                    f"{named('partition_by')} {item!r}: there is no such column; there are "
                     f"{', '.join(columns)}. Write one of them, a transform such as "
-                    "day(timestamp), or a column that --column makes; for an expression in SQL "
-                    "write a pipeline with a view (jetspark run)."
+                    f"day(timestamp), or a column that {named('derive')} makes; for an "
+                    "expression in SQL write a pipeline with a view (jetspark run)."
                 )
         is_bucket = self.source.bucket is not None
-        for flag, given in (
-            ("--quarantine", self.quarantine),
-            ("--on-bad-record", self.on_bad_record),
+        for option, given in (
+            ("quarantine", self.table_options.quarantine),
+            ("on_bad_record", self.table_options.on_bad_record),
         ):
             if given is not None and (not self._has_fields or is_bucket):
                 raise ConfigError(
-                    f"{flag} is for streams with --json or --decode: without a schema every "
-                    "payload is a row."
+                    f"is for streams with {named('json_schema')} or {named('decode')}: without a "
+                    "schema every payload is a row.",
+                    option=option,
                 )
-        if self.evolve and (not self._has_fields or is_bucket):
-            raise ConfigError("--evolve is for streams with --json or --decode, whose fields grow.")
-        if self.evolve:
-            check_one_schema("--evolve", self.table)
-            check_versions("--evolve", self.source)
-        if self.history and not self.keys:
-            raise ConfigError("--history goes with --key, the columns that tell whose history.")
-        if self.keys and (is_bucket or "keys" in map(str.casefold, self.table_options)):
-            other = "--bucket, whose table has its keys" if is_bucket else "--table-option keys"
-            raise ConfigError(f"Give either --key or {other}.")
-        if self.rest_column is not None and is_bucket:
-            raise ConfigError("--rest-column is for streams: leave --bucket out.")
+        if self.table_options.evolve and (not self._has_fields or is_bucket):
+            raise ConfigError(
+                f"is for streams with {named('json_schema')} or {named('decode')}, whose fields "
+                "grow.",
+                option="evolve",
+            )
+        if self.table_options.evolve:
+            check_one_schema(self.table)
+            check_versions(self.source)
+        if self.history and not self.table_options.keys:
+            raise ConfigError(
+                f"goes with {named('keys')}, the columns that tell whose history.", option="history"
+            )
+        if self.rescued_data_column is not None and is_bucket:
+            raise ConfigError(
+                f"is for streams: leave {named('bucket')} out.", option="rescued_data_column"
+            )
         if is_bucket:
             if self.table.route is not None:
-                raise ConfigError(f"--to {self.to}: a bucket has one table; leave the braces out.")
+                raise ConfigError(
+                    f"{self.to}: a bucket has one table; leave the braces out.", option="path"
+                )
             bucket_table.check_source(self.source)
-            bucket_table.check_table_options(self.table_options)
+            bucket_table.check_table_options(in_texts(self.table_options))
         if self.table.dead_letter_sink is not None:
             self.table.dead_letter_sink.check_not_read(self.source)
         check_library(self.table.format)
@@ -211,7 +208,7 @@ class Ingest:
 
     def _check_columns(self) -> None:
         names = [*self._columns(), *self._values]
-        if self.quarantine is not None or self.table.on_bad_record == STOP:
+        if self.table_options.quarantine is not None or self.table.on_bad_record == STOP:
             names.remove(CORRUPT)
         check_columns(self.table, names)
 
@@ -291,23 +288,22 @@ class Ingest:
     @cached_property
     def _values(self) -> dict[str, RowExpression]:
         """Further columns, and what they are made of."""
-        rest = self.rest_column
-        if rest is None and self.evolve and self._ddl is not None:
+        rest = self.rescued_data_column
+        if rest is None and self.table_options.evolve and self._ddl is not None:
             rest = OTHER_FIELDS
         found = derived_columns(
-            self.columns,
+            self.derive,
             rest,
             there=self._columns(),
             schema=self._ddl,
             times=times_of(self.source),
-            said=FLAGS,
         )
-        if DAY in self.partition_by and DAY not in (*self._columns(), *found):
+        if DAY in (self.table_options.partition_by or ()) and DAY not in (*self._columns(), *found):
             found[DAY] = day_of("timestamp" if self.source.bucket is None else "created")
         return found
 
     def _rows(self) -> RowSpec:
-        return RowSpec("--json", self._ddl, self._values)
+        return RowSpec(named("json_schema"), self._ddl, self._values)
 
     def remove_gone_keys(self) -> int:
         """With `bucket`, remove the rows whose keys the bucket no longer has; returns their number.
@@ -331,8 +327,8 @@ class Ingest:
         """The options of the source, with the schema of JSON payloads."""
         if self.json_schema is None:
             return self.options
-        arrow_fields(self.json_schema, "--json")
-        check_only_schema(self.options, "--json")
+        arrow_fields(self.json_schema, named("json_schema"))
+        check_only_schema(self.options)
         names = set(map(str.casefold, self.options))
         if "bucket" in names:  # whose values stay as they are, until the rows are made
             return self.options
@@ -350,7 +346,7 @@ class Ingest:
             return decoded_columns(self.source)
         if self.json_schema is None:
             return columns
-        return json_columns(self.json_schema, "--json", columns)
+        return json_columns(self.json_schema, named("json_schema"), columns)
 
     @property
     def _has_fields(self) -> bool:
@@ -363,13 +359,14 @@ class Ingest:
         name = self.format or self._own_format() or Format.DELTA
         if name != Format.ICEBERG and parse_catalog_name(self.to) is not None:
             raise ConfigError(
-                f"--format {name}: {self.to} is a table of a catalog, which is in iceberg; for a "
-                f"folder write ./{self.to}."
+                f"{name}: {self.to} is a table of a catalog, which is in iceberg; for a "
+                f"folder write ./{self.to}.",
+                option="format",
             )
         if name.casefold() in FILES:
-            raise ConfigError(f"--format {name}: {not_a_table(name)}")
+            raise ConfigError(f"{name}: {not_a_table(name)}", option="format")
         if name not in tuple(Format):
-            raise ConfigError(f"--format must be {' or '.join(Format)}, not {name!r}.")
+            raise ConfigError(f"must be {' or '.join(Format)}", option="format", value=name)
         format_ = Format(name)
         return parse_lakehouse_options(format_, self._sink_options(format_)).for_streaming()
 
@@ -380,48 +377,34 @@ class Ingest:
         folder = local_path(self.to)
         if folder is None:
             return None
-        route = TableTemplate.parse("--to", folder)
+        route = TableTemplate.parse(named("path"), folder)
         # Of many tables, that of the first one.
         places = [folder] if route is None else iglob("*".join(map(escape, route.texts)))
         return next(filter(None, map(format_of, map(Path, places))), None)
 
     def _sink_options(self, format_: Format) -> dict[str, str]:
+        given = self.table_options
         options = {"writerName": f"the run on {_streams(self.source)}"}
         of_database = self.source.decodes("debezium")
-        own: dict[str, str] = {}
-        if self.keys:
-            own = {"keys": join_names(self.keys), "sequenceBy": "seq"}
-        if self.keys and of_database:
-            own |= debezium.TABLE_OPTIONS
-            if self.quarantine is None:  # what is no event has no key, so it cannot be kept
-                own["onBadRecord"] = "stop"
+        if given.keys:
+            options["sequenceBy"] = "seq"
+        if given.keys and of_database:
+            options |= debezium.TABLE_OPTIONS
+            if given.quarantine is None:  # what is no event has no key, so it cannot be kept
+                options["onBadRecord"] = "stop"
         if self.history:
-            own["historyBy"] = debezium.TIME if of_database else "timestamp"
-        theirs = set(map(str.casefold, self.table_options))
-        options |= {name: value for name, value in own.items() if name.casefold() not in theirs}
-        options |= self.table_options
-        found = parse_catalog_name(self.to) if format_ is Format.ICEBERG else None
-        if found is None:
+            options["historyBy"] = debezium.TIME if of_database else "timestamp"
+        options |= in_texts(given)
+        catalog = parse_catalog_name(self.to) if format_ is Format.ICEBERG else None
+        if catalog is None:
             options["path"] = self.to
         else:
-            options["catalog"], options["table"] = found
-        if self.partition_by:
-            options["partitionBy"] = join_partitions(self.partition_by)
+            options["catalog"], options["table"] = catalog
+        if given.partition_by:
+            options["partitionBy"] = join_partitions(given.partition_by)
         if self.source.bucket is not None:
             options |= bucket_table.TABLE_OPTIONS
-        if self.quarantine is not None:
-            options["quarantineTable"] = self.quarantine
-        if self.on_bad_record is not None:
-            options["onBadRecord"] = self.on_bad_record
-        if self.compact_every is not None:
-            options["compactEvery"] = str(self.compact_every)
-        for name, given in (
-            ("mergeSchema", self.merge_schema),
-            ("evolveSchema", self.evolve),
-            ("adoptTable", self.adopt),
-        ):
-            if given:
-                options[name] = "true"
+        options |= self.storage
         return with_connection(options, self.options)
 
 

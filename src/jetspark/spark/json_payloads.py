@@ -21,7 +21,7 @@ from jetspark.codecs.framing import Framing
 from jetspark.codecs.json_fields import JsonFields
 from jetspark.codecs.json_schema import json_columns_of
 from jetspark.codecs.tolerant import CORRUPT, Decoder, TolerantDecoder, decode_in_parts
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.versions import in_arrow, of_arrow
 
@@ -77,11 +77,13 @@ def with_json_options(options: Mapping[str, str], ddl: str) -> dict[str, str]:
     return {**left, "decode": "json", "schema": ddl}
 
 
-def check_only_schema(options: Iterable[str], option: str) -> None:
-    """Raise ConfigError if options of a source say, too, what `option` says: its schema."""
+def check_only_schema(options: Iterable[str]) -> None:
+    """Raise ConfigError if options of a source say, beside `json_schema`, what payloads are."""
     for name in options:
         if name.casefold() in _OF_SCHEMA or name.casefold().startswith("registry"):
-            raise ConfigError(f"Give either {option} or {name!r}: both say what the payloads are.")
+            raise ConfigError(
+                f"Give either {named('json_schema')} or {name}: both say what the payloads are."
+            )
 
 
 def payload_ddl(decoding: Decoding | None) -> str | None:

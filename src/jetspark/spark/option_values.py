@@ -11,13 +11,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
-from jetspark.codecs.field_names import parse_renames
-from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.proxy import parse_proxy
 from jetspark.connection.urls import parse_urls
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.kv_rules import check_filter
 from jetspark.nearest import meant
+from jetspark.spark.option_names import spark_name
 from jetspark.subjects import (
     check_disjoint,
     check_name,
@@ -40,9 +39,9 @@ def read(convert: Callable[[str, str], T], name: str, value: str) -> T:
     try:
         return convert(name, value)
     except ConfigError as error:
-        if f"Option {name!r}" in str(error):
+        if error.option is not None:
             raise
-        raise ConfigError(f"Option {name!r}: {error}") from None
+        raise ConfigError(f": {error.message}", option=name) from None
 
 
 def text(name: str, value: str) -> str:
@@ -53,7 +52,7 @@ def text(name: str, value: str) -> str:
 def name(name: str, value: str) -> str:
     """A text that is not empty."""
     if not value.strip():
-        raise ConfigError(f"Option {name!r} is empty.")
+        raise ConfigError("is empty.", option=name)
     return value
 
 
@@ -64,10 +63,15 @@ def whole(name: str, value: str) -> int:
     except ValueError:
         number = 0
     if number > _MOST:
-        raise ConfigError(f"Option {name!r} must be {_MOST} at most, not {value!r}.")
+        raise ConfigError(f"must be {_MOST} at most", option=name, value=value)
     if number < 1:
-        raise ConfigError(f"Option {name!r} must be a whole number of at least 1, not {value!r}.")
+        raise ConfigError("must be a whole number of at least 1", option=name, value=value)
     return number
+
+
+def whole_or_zero(name: str, value: str) -> int:
+    """A whole number of at least 0."""
+    return 0 if value.strip() == "0" else whole(name, value)
 
 
 def seconds(name: str, value: str) -> float:
@@ -78,8 +82,9 @@ def seconds(name: str, value: str) -> float:
         number = 0.0
     if not 0 < number <= _MOST_SECONDS:
         raise ConfigError(
-            f"Option {name!r} must be a number of seconds above 0 and {_MOST_SECONDS:.0f} at most, "
-            f"not {value!r}."
+            f"must be a number of seconds above 0 and {_MOST_SECONDS:.0f} at most",
+            option=name,
+            value=value,
         )
     return number
 
@@ -88,7 +93,7 @@ def duration(name: str, value: str) -> float:
     """Seconds of "15m", "90s", "1h", or of a bare number of seconds."""
     match = _DURATION.fullmatch(value.strip().casefold())
     if match is None:
-        raise ConfigError(f"Option {name!r} must be a time such as 15m or 90s, not {value!r}.")
+        raise ConfigError("must be a time such as 15m or 90s", option=name, value=value)
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 
@@ -96,7 +101,7 @@ def truth(name: str, value: str) -> bool:
     """true or false."""
     folded = value.strip().casefold()
     if folded not in ("true", "false"):
-        raise ConfigError(f"Option {name!r} must be true or false, not {value!r}.")
+        raise ConfigError("must be true or false", option=name, value=value)
     return folded == "true"
 
 
@@ -105,7 +110,7 @@ def word(*words: str) -> Callable[[str, str], str]:
 
     def convert(name: str, value: str) -> str:
         if value not in words:
-            raise ConfigError(f"Option {name!r} must be {', '.join(words)}, not {value!r}.")
+            raise ConfigError(f"must be {', '.join(words)}", option=name, value=value)
         return value
 
     return convert
@@ -133,10 +138,10 @@ def columns(name: str, value: str) -> tuple[str, ...]:
     )
     found = tuple(part for part in parts if part)
     if not found:
-        raise ConfigError(f"Option {name!r} is empty; leave it out, or name some.")
+        raise ConfigError("is empty; leave it out, or name some.", option=name)
     for one in found:
         if found.count(one) > 1:
-            raise ConfigError(f"Option {name!r} names {one!r} twice.")
+            raise ConfigError(f"names {one!r} twice.", option=name)
     return found
 
 
@@ -155,7 +160,7 @@ def listed(check: Callable[[str], object]) -> Callable[[str, str], tuple[str, ..
 def _filters(check: Callable[[str], object]) -> Callable[[str, str], tuple[str, ...]]:
     def convert(name: str, value: str) -> tuple[str, ...]:
         found = listed(check)(name, value)
-        check_disjoint(f"Option {name!r}", found)
+        check_disjoint(named(name), found)
         return found
 
     return convert
@@ -183,20 +188,22 @@ def pattern(name: str, value: str) -> str:
         re.compile(value)
     except re.error as error:
         raise ConfigError(
-            f"Option {name!r} is not a regular expression ({error}): {value!r}."
+            f"is not a regular expression ({error}): {value!r}.", option=name
         ) from None
     return value
 
 
 def renames(name: str, value: str) -> dict[str, str]:
     """Columns by the fields of payloads, `timestamp=sent_at`."""
-    return parse_renames(f"Option {name!r}", value)
+    from jetspark.codecs.field_names import parse_renames  # it loads PyArrow
+
+    return parse_renames(named(name), value)
 
 
 # -- names --------------------------------------------------------------------------------------
 
-Table: TypeAlias = Mapping[str, tuple[str, Callable[[str, str], Any]]]
-"""For the name of an option, the field of its value, and the function for its text."""
+Table: TypeAlias = Mapping[str, Callable[[str, str], Any]]
+"""The functions for the texts of options, by the options' names in Python."""
 
 # A catalog table's own properties, which Spark passes in addition to the options.
 _OF_CATALOG = frozenset(
@@ -204,42 +211,44 @@ _OF_CATALOG = frozenset(
 )
 _OPTION_OF_TABLE = "option."  # the form in which a table keeps the options of its creation
 _OF_KAFKA = {
-    "kafka.bootstrap.servers": "'servers' here",
-    "subscribe": "'stream' or 'streams' here",
-    "subscribepattern": "'streamPattern' here",
-    "topic": "'subject' here",
-    "includeheaders": "'columns' here: headers are there unless it leaves them out",
-    "kafkaconsumer.polltimeoutms": "'readTimeout' here, in seconds",
-    "fetchoffset.numretries": "covered by 'readTimeout' here",
-    "fetchoffset.retryintervalms": "covered by 'readTimeout' here",
+    "kafka.bootstrap.servers": f"{named('servers')} here",
+    "subscribe": f"{named('stream')} or {named('streams')} here",
+    "subscribepattern": f"{named('stream_pattern')} here",
+    "topic": f"{named('subject')} here",
+    "includeheaders": f"{named('columns')} here: headers are there unless it leaves them out",
+    "kafkaconsumer.polltimeoutms": f"{named('read_timeout')} here, in seconds",
+    "fetchoffset.numretries": f"covered by {named('read_timeout')} here",
+    "fetchoffset.retryintervalms": f"covered by {named('read_timeout')} here",
     "assign": "not needed here: streams have no partitions to choose from",
     "groupidprefix": "not needed here: there are no consumer groups",
     "kafka.group.id": "not needed here: there are no consumer groups",
 }
 _OF_CLIENT = {
-    "sign": "executors cannot call it; use credentials, credsFile, or jwtToken with nkeySecret",
-    "nkey": "executors cannot call sign; use nkeySecret or nkeySeedFile",
-    "dialer": "it cannot be sent to executors; use proxy",
+    "sign": f"executors cannot call it; use {named('creds')}, {named('creds_file')}, or "
+    f"{named('jwt')} with {named('nkey_seed')}",
+    "nkey": f"executors cannot call sign; use {named('nkey_seed')} or {named('nkey_seed_file')}",
+    "dialer": f"it cannot be sent to executors; use {named('proxy')}",
     "sslcontext": "it cannot be sent to executors; use the tls… options",
     "ssl_context": "it cannot be sent to executors; use the tls… options",
 }
 _MASKED = {
-    "creds": "credentials",
-    "nkeyseed": "nkeySecret",
-    "nkey_seed": "nkeySecret",
-    "jwt": "jwtToken",
+    "creds": "creds",
+    "nkeyseed": "nkey_seed",
+    "nkey_seed": "nkey_seed",
+    "jwt": "jwt",
 }
 """The client's names that Spark would show in plans, and the masked ones to use."""
 _HINTS = {
     **{name: f"of Spark's Kafka connector is {what}" for name, what in _OF_KAFKA.items()},
     **{name: f"is for the client only: {why}" for name, why in _OF_CLIENT.items()},
     **{
-        name: f"is called {masked!r} here, a name that Spark masks"
+        name: f"is called {spark_name(masked)!r} here, a name that Spark masks"
         for name, masked in _MASKED.items()
     },
-    "path": "is for files: load() without one, and the option 'stream', or 'backup' for a folder",
-    "timestampasof": "is for tables with versions: 'endingTimestamp' here",
-    "versionasof": "is for tables with versions: 'endingOffsets' here",
+    "path": f"is for files: load() without one, and {named('stream')}, or "
+    f"{named('backup')} for a folder",
+    "timestampasof": f"is for tables with versions: {named('ending_timestamp')} here",
+    "versionasof": f"is for tables with versions: {named('ending_offsets')} here",
 }
 """Advice, by folded name, for options of other sources and of the client, which are unknown here.
 """
@@ -252,34 +261,34 @@ def read_options(
     elsewhere: Mapping[str, str],
     of_spark: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """The values by the names in the table.
+    """The values of a table's options, by their names in Python.
 
-    `elsewhere`: names that have a meaning in another place, with that place; `of_spark`: names,
-    folded, that Spark itself adds. Raises ConfigError for an unknown name, with the nearest known
-    one, and for a bad value.
+    `options`: texts by the options' names in Spark, in any case; `elsewhere`: options that have a
+    meaning in another place, with that place; `of_spark`: names, folded, that Spark itself adds.
+    Raises ConfigError for an unknown name, with the nearest known one, and for a bad value.
     """
-    known = {name.casefold(): name for name in table}
-    found = {}
+    known = {spark_name(name).casefold(): name for name in table}
+    values = {}
     for given, value in _without_catalog(options):
         name = known.get(given.casefold())
         if name is not None:
-            found[name] = read(table[name][1], name, value)
+            values[name] = read(table[name], name, value)
         elif given.casefold() not in of_spark:
             raise ConfigError(_unknown(given, list(table), elsewhere))
-    return found
+    return values
 
 
-def fields_of(given: Mapping[str, Any], table: Table) -> dict[str, Any]:
-    """The values by the fields of the table. Raises ConfigError for two of one field."""
-    found: dict[str, Any] = {}
-    names: dict[str, str] = {}
-    for name, value in given.items():
-        if name in table:
-            field = table[name][0]
-            if field in found:
-                raise ConfigError(f"Give only one of the options {names[field]!r}, {name!r}.")
-            found[field], names[field] = value, name
-    return found
+def select(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The values of these options."""
+    return {name: values[name] for name in names if name in values}
+
+
+def only_one(values: Mapping[str, T], names: Iterable[str]) -> T | None:
+    """The value of one of these options, or None. Raises ConfigError for two of them."""
+    given = [name for name in names if name in values]
+    if len(given) > 1:
+        raise ConfigError(f"Give only one of {', '.join(map(named, given))}.")
+    return values[given[0]] if given else None
 
 
 def _without_catalog(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -296,13 +305,14 @@ def _without_catalog(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _unknown(given: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
     folded = given.casefold()
     for name, place in elsewhere.items():
-        if name.casefold() == folded:
-            return f"Option {name!r} is for {place}."
+        if spark_name(name).casefold() == folded:
+            return f"{named(name)} is for {place}."
     if folded in _HINTS:
         return f"Option {given!r} {_HINTS[folded]}."
     if folded.startswith("kafka."):
         return f"Option {given!r} is for Kafka; docs/kafka-options.md has the options here."
-    hint = meant(given, known, f"; known: {', '.join(known)}.")
+    names = list(map(spark_name, known))
+    hint = meant(given, names, f"; known: {', '.join(names)}.")
     return f"Unknown option {given!r} for format jetstream{hint}"
 
 
@@ -310,7 +320,7 @@ def refuse(given: Container[str], reasons: Mapping[str, str]) -> None:
     """Raise ConfigError for the first option that has a reason."""
     for name, reason in reasons.items():
         if name in given:
-            raise ConfigError(f"Option {name!r} is {reason}")
+            raise ConfigError(f"is {reason}", option=name)
 
 
 # -- the connection -----------------------------------------------------------------------------
@@ -324,74 +334,22 @@ def refuse(given: Container[str], reasons: Mapping[str, str]) -> None:
 # that they name are read there, and their contents are sent.
 
 
-def _servers(name: str, value: str) -> str:
+def servers(name: str, value: str) -> str:
     for url in parse_urls(value):
         if url.user is not None or url.token is not None:
             raise ConfigError(
-                f"Option {name!r} holds a user or token: give them in the options 'user' and "
-                "'password', or 'token', which Spark does not show."
+                f"holds a user or token: give them in {named('user')} and {named('password')}, or "
+                f"in {named('token')}, which Spark does not show.",
+                option=name,
             )
     return value
 
 
-def _proxy(name: str, value: str) -> str:
+def proxy(name: str, value: str) -> str:
     if parse_proxy(value).user is not None:
         raise ConfigError(
-            f"Option {name!r} holds a user: name the proxy in a context of the nats command, whose "
-            "secrets Spark does not show."
+            "holds a user: name the proxy in a context of the nats command, whose "
+            "secrets Spark does not show.",
+            option=name,
         )
     return value
-
-
-CONNECTION: Table = {
-    "servers": ("servers", _servers),
-    "context": ("context", text),
-    "user": ("user", text),
-    "password": ("password", text),
-    "token": ("token", text),
-    "credsFile": ("creds_file", text),
-    "credentials": ("creds", text),
-    "nkeySeedFile": ("nkey_seed_file", text),
-    "nkeySecret": ("nkey_seed", text),
-    "jwtToken": ("jwt", text),
-    "proxy": ("proxy", _proxy),
-    "tls": ("tls", truth),
-    "tlsFirst": ("tls_first", truth),
-    "tlsCaFile": ("tls_ca_file", text),
-    "tlsCaDir": ("tls_ca_dir", text),
-    "tlsCertFile": ("tls_cert_file", text),
-    "tlsKeyFile": ("tls_key_file", text),
-    "tlsKeyPassword": ("tls_key_password", text),
-    "tlsHostname": ("tls_hostname", text),
-    "connectTimeout": ("connect_timeout", seconds),
-    "inboxPrefix": ("inbox_prefix", subject),
-    "jetstreamDomain": ("jetstream_domain", lambda name, value: check_name("domain", value)),
-    "jetstreamApiPrefix": (
-        "jetstream_api_prefix",
-        lambda name, value: subject(name, value.removesuffix(".")),
-    ),
-}
-"""The fields are those of ConnectOptions, and `context`."""
-
-_HERE = {field: name for name, (field, _) in CONNECTION.items() if field != name}
-# Not within quotation marks, which have the user's text.
-_CLIENT_NAME = re.compile(rf"(?<!['\"\w])(?:{'|'.join(_HERE)})(?!['\"\w])")
-
-
-def with_names_of_spark(error: ConfigError) -> ConfigError:
-    """The client's error, with the names of options in Spark."""
-    said = str(error)
-    here = _CLIENT_NAME.sub(lambda found: _HERE[found[0]], said)
-    return error if here == said else ConfigError(here)
-
-
-def connection_options(given: Mapping[str, Any]) -> ConnectOptions:
-    """The connection's options among those given. Raises ConfigError."""
-    if {"jetstreamDomain", "jetstreamApiPrefix"} <= given.keys():
-        raise ConfigError("Give either 'jetstreamDomain' or 'jetstreamApiPrefix', not both.")
-    try:
-        options = make_options(**fields_of(given, CONNECTION))
-        named_here = {"credsFile", "nkeySeedFile"} & given.keys()
-        return options if named_here else options.with_contents()
-    except ConfigError as error:
-        raise with_names_of_spark(error) from None

@@ -17,12 +17,21 @@ from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.tolerant import Decoder
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError, DocumentError
-from jetspark.kv_rules import STREAM_PREFIX, check_bucket
+from jetspark.errors import ConfigError, DocumentError, named
+from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.nearest import check_column
 from jetspark.spark import option_values as values
-from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
-from jetspark.subjects import check_name
+from jetspark.spark.option_scopes import (
+    BACKFILLS,
+    CONNECTION,
+    PayloadScope,
+    SchemaScope,
+    SourceScope,
+    StreamSinkScope,
+    connection_options,
+    readers,
+)
+from jetspark.spark.option_values import only_one, refuse, select
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.documents import decode_document
 
@@ -50,8 +59,9 @@ class Positions:
         streams = list(streams)
         if self.everywhere is None and set(streams) != set(self.each):
             raise ConfigError(
-                f"Option {self.option!r} names {', '.join(self.each)}, but what is read is "
-                f"{', '.join(streams)}: give a position for each of these."
+                f"names {', '.join(self.each)}, but what is read is "
+                f"{', '.join(streams)}: give a position for each of these.",
+                option=self.option,
             )
 
     def of(self, stream: str) -> PositionOrTime:
@@ -83,21 +93,21 @@ def _parse(
         if (wanted := one(bare)) is not None:
             return Positions(name, wanted)
         raise ConfigError(
-            f"Option {name!r} must be {expected}, or JSON of these by stream, not {value!r}."
+            f"must be {expected}, or JSON of these by stream, not {value!r}.", option=name
         )
     try:
         document = decode_document(bare, name)
     except DocumentError as error:
         raise ConfigError(
-            f'Option {name!r} must be JSON such as {{"ORDERS": …}}: {error.why}.'
+            f'must be JSON such as {{"ORDERS": …}}: {error.why}.', option=name
         ) from None
     if not document:
-        raise ConfigError(f"Option {name!r} names no stream.")
+        raise ConfigError("names no stream.", option=name)
     each: dict[str, PositionOrTime] = {}
     for stream, given in document.items():
         if (wanted := one(given)) is None:
             text = msgspec.json.encode(given).decode()
-            raise ConfigError(f"Option {name!r} must be {expected} for {stream!r}, not {text}.")
+            raise ConfigError(f"must be {expected} for {stream!r}, not {text}.", option=name)
         each[stream] = wanted
     return Positions(name, None, each)
 
@@ -116,8 +126,9 @@ def _time(name: str, value: Any) -> AtTime | None:
     if bare.isdecimal():
         if 0 < int(bare) < _FIRST_MS:  # 0 is written for "from the beginning"
             raise ConfigError(
-                f"Option {name!r} is in milliseconds since 1970, and {bare} of them end before "
-                "any stream began: multiply seconds by 1000."
+                f"is in milliseconds since 1970, and {bare} of them end before "
+                "any stream began: multiply seconds by 1000.",
+                option=name,
             )
         return AtTime(int(bare) * NS_PER_MS) if int(bare) <= _LAST_MS else None
     try:
@@ -129,94 +140,42 @@ def _time(name: str, value: Any) -> AtTime | None:
 # -------------------------------------------------------------------------------------------------
 
 
-DEFAULT_RECORDS_PER_PARTITION = 250_000
-BACKFILLS = ("consumer", "snapshot", "snapshot-blocking-deletes")
-
 _READING: values.Table = {
-    "stream": ("stream", values.stream),
-    "streams": ("streams", values.streams),
-    "streamPattern": ("stream_pattern", values.pattern),
-    "subjects": ("subjects", values.subjects),
-    "columns": ("columns", values.columns),
-    "startingOffsets": ("starting", _offsets),
-    "startingTimestamp": ("starting", _times),
-    "startingOffsetsByTimestamp": ("starting", _times),
-    "startingOffsetsByTimestampStrategy": ("strategy", values.word("error", "latest")),
-    "endingOffsets": ("ending", _offsets),
-    "endingTimestamp": ("ending", _times),
-    "endingOffsetsByTimestamp": ("ending", _times),
-    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", values.whole),
-    "minOffsetsPerTrigger": ("min_offsets_per_trigger", values.whole),
-    "maxBytesPerTrigger": ("max_bytes_per_trigger", values.whole),
-    "maxTriggerDelay": ("max_trigger_delay", values.duration),
-    "minPartitions": ("min_partitions", values.whole),
-    "maxRecordsPerPartition": ("max_records_per_partition", values.whole),
-    "failOnDataLoss": ("fail_on_data_loss", values.truth),
-    "maxRowsPerBatch": ("max_rows_per_batch", values.whole),
-    "maxBytesPerBatch": ("max_bytes_per_batch", values.whole),
-    "readTimeout": ("read_timeout", values.seconds),
-    "soleReader": ("sole_reader", values.truth),
-    "interestConsumer": ("interest_consumer", lambda _, value: check_name("consumer", value)),
-    "progressConsumer": ("progress_consumer", lambda _, value: check_name("consumer", value)),
-    "backfill": ("backfill", values.word(*BACKFILLS)),
-    "backup": ("backup", values.name),
-    "bucket": ("bucket", lambda _, value: check_bucket(value)),
-    "keys": ("keys", values.keys),
-    "history": ("history", values.truth),
-    "presentValues": ("present_values", values.truth),
-    "ordersBySeq": ("orders_by_seq", values.truth),
-    "availableNow": ("available_now", values.truth),
+    **readers(SourceScope),
+    "starting_offsets": _offsets,
+    "starting_timestamp": _times,
+    "starting_offsets_by_timestamp": _times,
+    "ending_offsets": _offsets,
+    "ending_timestamp": _times,
+    "ending_offsets_by_timestamp": _times,
 }
-OF_SCHEMA: values.Table = {
-    "schema": ("schema", values.name),
-    "schemaFile": ("schema_file", values.name),
-    "schemaName": ("schema_name", values.name),
-    "schemaVersion": ("schema_version", values.whole),
-    "registry": ("registry", values.name),
-    "registryUser": ("registry_user", values.text),
-    "registryPassword": ("registry_password", values.text),
-    "registryToken": ("registry_token", values.text),
-    "registryCaFile": ("registry_ca_file", values.text),
-    "messageName": ("message", values.name),
-    "framing": ("framing", values.name),
-    "compression": ("compression", values.name),
-}
-"""The schema and the frame of payloads."""
-_PAYLOADS: values.Table = {
-    **OF_SCHEMA,
-    "decode": ("decode", values.name),
-    "fields": ("fields", values.columns),
-    "keepPayload": ("keep_payload", values.truth),
-    "onNewVersion": ("on_new_version", values.word("ignore", "stop")),
-    "unavailableValue": ("unavailable_value", values.name),
-    "rename": ("rename", values.renames),
-}
+OF_SCHEMA = readers(SchemaScope)
+_PAYLOADS = readers(PayloadScope)
 """How payloads are decoded: the arguments of `Decoding.make`, with `lookup` in parts."""
 _REGISTRY = "registry"
-_SELECTION = ("stream", "streams", "streamPattern", "bucket", "backup")
-_OF_BUCKETS = ("keys", "history", "presentValues")
-_OF_STREAMS = ("subjects", "soleReader", "interestConsumer")
-_CONSUMERS = ("interestConsumer", "progressConsumer")
-_OF_SERVERS = (*CONNECTION, "readTimeout", "backfill", "soleReader", *_CONSUMERS)
+_SELECTION = ("stream", "streams", "stream_pattern", "bucket", "backup")
+_OF_BUCKETS = ("keys", "history", "present_values")
+_OF_STREAMS = ("subjects", "sole_reader", "interest_consumer")
+_CONSUMERS = ("interest_consumer", "progress_consumer")
+_OF_SERVERS = (*CONNECTION, "read_timeout", "backfill", "sole_reader", *_CONSUMERS)
 READING_ONLY = frozenset({**_READING, **_PAYLOADS}) - {"stream", "bucket", *OF_SCHEMA}
 """Names that have no meaning for writing."""
-_FOR_WRITING = (
-    *("subject", "guarantee", "transactionId", "lanes", "prepareStream", "adoptLedger"),
-    *("writerName", "publishTimeout", "encode"),
-)
+_FOR_WRITING = readers(StreamSinkScope).keys() - {"stream", "bucket"}
 _FOR_READ_STREAM = {
     **{
-        name: "for readStream; a batch read takes the whole range (bound it with 'endingOffsets')."
-        for name, (field, _) in _READING.items()
-        if field.endswith("_per_trigger") or field == "max_trigger_delay"
+        name: "for readStream; a batch read takes the whole range (bound it with "
+        f"{named('ending_offsets')})."
+        for name in _READING
+        if name.endswith("_per_trigger") or name == "max_trigger_delay"
     },
     **dict.fromkeys(_CONSUMERS, "for readStream; a batch read leaves nothing on the server."),
-    "availableNow": "for readStream; a batch read ends anyway.",
-    "presentValues": "for readStream; a batch read of a bucket has its present values anyway, "
-    "unless 'history' is true.",
-    "ordersBySeq": "for readStream; a batch read sees only one stream of a name.",
+    "available_now": "for readStream; a batch read ends anyway.",
+    "present_values": "for readStream; a batch read of a bucket has its present values anyway, "
+    f"unless {named('history')} is true.",
+    "orders_by_seq": "for readStream; a batch read sees only one stream of a name.",
 }
-ENDINGS = tuple(name for name, (field, _) in _READING.items() if field == "ending")
+_STARTS = ("starting_offsets", "starting_timestamp", "starting_offsets_by_timestamp")
+ENDINGS = ("ending_offsets", "ending_timestamp", "ending_offsets_by_timestamp")
 _FOR_READ = {
     "history": "for spark.read; a streaming query reads every change anyway.",
     "backup": "for spark.read: nothing is added to a backup.",
@@ -241,21 +200,21 @@ class SourceOptions:
     """How payloads are packed that are not decoded here."""
     starting: Positions | None = None
     ending: Positions = Positions("", "latest")
-    strategy: str = "error"
+    starting_offsets_by_timestamp_strategy: str = SourceScope.starting_offsets_by_timestamp_strategy
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
-    max_trigger_delay: float = 15 * 60.0
-    min_partitions: int = 1
-    max_records_per_partition: int = DEFAULT_RECORDS_PER_PARTITION
-    fail_on_data_loss: bool = True
-    max_rows_per_batch: int = ReadLimits.max_rows
-    max_bytes_per_batch: int = ReadLimits.max_bytes
-    read_timeout: float = ReadLimits.timeout
+    max_trigger_delay: float = SourceScope.max_trigger_delay
+    min_partitions: int = SourceScope.min_partitions
+    max_records_per_partition: int = SourceScope.max_records_per_partition
+    fail_on_data_loss: bool = SourceScope.fail_on_data_loss
+    max_rows_per_batch: int = SourceScope.max_rows_per_batch
+    max_bytes_per_batch: int = SourceScope.max_bytes_per_batch
+    read_timeout: float = SourceScope.read_timeout
     sole_reader: bool = False
     interest_consumer: str | None = None
     progress_consumer: str | None = None
-    backfill: str = BACKFILLS[0]
+    backfill: str = SourceScope.backfill
     """How to read a batch read, or the first micro-batch of a query."""
     backup: str | None = None
     """The folder of a backup, in place of a server."""
@@ -337,32 +296,32 @@ class SourceOptions:
     def for_batch(self) -> SourceOptions:
         """The options for spark.read. Raises ConfigError for options of readStream only."""
         refuse(self.given, _FOR_READ_STREAM)
-        if self.by_snapshot and "maxRecordsPerPartition" in self.given:
+        if self.by_snapshot and "max_records_per_partition" in self.given:
             raise ConfigError(
-                "Option 'maxRecordsPerPartition' has no effect in a batch read with 'backfill': "
-                "each partition takes a snapshot of its own, so set 'minPartitions' for more "
-                "than one, or repartition the DataFrame."
+                f"has no effect in a batch read with {named('backfill')}: each partition takes a "
+                f"snapshot of its own, so set {named('min_partitions')} for more than one, or "
+                "repartition the DataFrame.",
+                option="max_records_per_partition",
             )
         if self.is_snapshot and self.by_snapshot:
             raise ConfigError(
-                "Option 'backfill' is for streams, and for a bucket with 'history'; its present "
-                "values are read by a consumer."
+                f"is for streams, and for a bucket with {named('history')}; its present values "
+                "are read by a consumer.",
+                option="backfill",
             )
         if self.is_snapshot and (self.starting or self.ending.option):
             raise ConfigError(
-                "A bucket's snapshot has neither start nor end; set 'history' to true to read a "
-                "range of revisions."
+                f"A bucket's snapshot has neither start nor end; set {named('history')} to true to "
+                "read a range of revisions."
             )
         if "latest" in self.batch_start.all():
-            raise ConfigError(
-                f"Option {self.batch_start.option!r} cannot be latest in a batch read."
-            )
+            raise ConfigError("cannot be latest in a batch read.", option=self.batch_start.option)
         self._check_ending()
         return self
 
     def _check_ending(self) -> None:
         if "earliest" in self.ending.all():
-            raise ConfigError(f"Option {self.ending.option!r} cannot be earliest.")
+            raise ConfigError("cannot be earliest.", option=self.ending.option)
 
     def for_streaming(self) -> SourceOptions:
         """The options for spark.readStream. Raises ConfigError for options of read only."""
@@ -370,29 +329,33 @@ class SourceOptions:
         self._check_ending()
         if self.ending.option and self.present_values:
             raise ConfigError(
-                f"Option {self.ending.option!r} cannot be used with 'presentValues': a value that "
-                "was replaced after the end is no longer there."
+                f"cannot be used with {named('present_values')}: a value that "
+                "was replaced after the end is no longer there.",
+                option=self.ending.option,
             )
-        if "maxTriggerDelay" in self.given and self.min_offsets_per_trigger is None:
+        if "max_trigger_delay" in self.given and self.min_offsets_per_trigger is None:
             raise ConfigError(
-                "Option 'maxTriggerDelay' needs 'minOffsetsPerTrigger': without it no batch waits."
+                f"needs {named('min_offsets_per_trigger')}: without it no batch waits.",
+                option="max_trigger_delay",
             )
         most, least = self.max_offsets_per_trigger, self.min_offsets_per_trigger
         if most is not None and least is not None and least > most:
             raise ConfigError(
-                f"Option 'minOffsetsPerTrigger' ({least}) is more than 'maxOffsetsPerTrigger' "
-                f"({most})."
+                f"({least}) is more than {named('max_offsets_per_trigger')} ({most}).",
+                option="min_offsets_per_trigger",
             )
         if self.present_values and not self.fail_on_data_loss:
             raise ConfigError(
-                "Option 'failOnDataLoss' cannot be false with 'presentValues': values that expire "
-                "are no loss, and after any other loss newer values may have smaller revisions."
+                f"cannot be false with {named('present_values')}: values that expire "
+                "are no loss, and after any other loss newer values may have smaller revisions.",
+                option="fail_on_data_loss",
             )
         if self.removes and self.progress_consumer is not None:
             raise ConfigError(
-                "Option 'progressConsumer' cannot be used with 'soleReader' or "
-                "'interestConsumer': a further consumer would keep messages that were read; what "
-                "is left in the stream already shows where the query is."
+                f"cannot be used with {named('sole_reader')} or {named('interest_consumer')}: a "
+                "further consumer would keep messages that were read; what is left in the stream "
+                "already shows where the query is.",
+                option="progress_consumer",
             )
         return self
 
@@ -404,7 +367,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         options, {**CONNECTION, **_READING, **_PAYLOADS}, elsewhere=elsewhere
     )
     _check_selection(given, options)
-    reading = fields_of(given, _READING)
+    reading = select(given, _READING)
     known = BUCKET_COLUMNS if "bucket" in reading else COLUMNS
     if "stream" in reading:
         reading["streams"] = (reading.pop("stream"),)
@@ -412,33 +375,39 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         bucket = reading["bucket"]
         reading["streams"] = (STREAM_PREFIX + bucket,)
         reading["subjects"] = tuple(f"$KV.{bucket}.{key}" for key in reading.get("keys", ()))
+    starting, ending = only_one(given, _STARTS), only_one(given, ENDINGS)
     connection = connection_options(given)
-    found = SourceOptions(
+    payloads = select(given, _PAYLOADS)
+    read = SourceOptions(
         connection=connection,
         given=frozenset(given),
-        decoding=_decoding(packed := fields_of(given, _PAYLOADS), connection),
-        framing=_framing(packed),
-        **{"columns": known, **reading},
+        decoding=_decoding(payloads, connection),
+        framing=_framing(payloads),
+        starting=starting,
+        ending=SourceOptions.ending if ending is None else ending,
+        **{"columns": known}
+        | {name: one for name, one in reading.items() if name not in (*_STARTS, *ENDINGS)},
     )
-    for name in found.columns:
-        check_column("Option 'columns'", name, known)
-    if found.decoding is not None:
-        _check_columns(found, "decode", found.decoding.needs)
-    elif found.framing is not None:
-        _check_columns(found, "framing", ["headers"] * found.framing.needs_headers)
-    for wanted in (found.starting, found.ending) if found.streams else ():
-        if wanted is not None:
-            wanted.check(found.streams)
-    if found.by_snapshot and found.removes:
-        name = "soleReader" if found.sole_reader else "interestConsumer"
+    for name in read.columns:
+        check_column(named("columns"), name, known)
+    if read.decoding is not None:
+        _check_columns(read, "decode", read.decoding.needs)
+    elif read.framing is not None:
+        _check_columns(read, "framing", ["headers"] * read.framing.needs_headers)
+    for positions in (read.starting, read.ending) if read.streams else ():
+        if positions is not None:
+            positions.check(read.streams)
+    if read.by_snapshot and read.removes:
+        name = "sole_reader" if read.sole_reader else "interest_consumer"
         raise ConfigError(
-            f"Option 'backfill' cannot be used with {name!r}: such a stream is read by direct gets."
+            f"cannot be used with {named(name)}: such a stream is read by direct gets.",
+            option="backfill",
         )
-    return found
+    return read
 
 
 def _framing(given: Mapping[str, Any]) -> Framing | None:
-    """That of payloads that are not decoded."""
+    """The frame of payloads that are not decoded."""
     if "decode" in given or not given:
         return None
     return Framing(given.get("framing", "none"), given.get("compression", "header")).checked()
@@ -447,15 +416,12 @@ def _framing(given: Mapping[str, Any]) -> Framing | None:
 def _decoding(given: dict[str, Any], connection: ConnectOptions) -> Decoding | None:
     if given.keys() <= {"framing", "compression"}:
         return None
-    given = with_lookup(given, connection)
-    if "decode" in given:
-        return Decoding.make(**given)
-    if given:
-        names = [name for name, (argument, _) in _PAYLOADS.items() if argument in given]
+    if "decode" not in given:
         raise ConfigError(
-            f"Option {[*names, _REGISTRY][0]!r} goes with 'decode', the format of the payloads."
+            f"goes with {named('decode')}, the format of the payloads.",
+            option=next(name for name in _PAYLOADS if name in given),
         )
-    return None
+    return Decoding.make(**with_lookup(given, connection))
 
 
 def with_lookup(given: dict[str, Any], connection: ConnectOptions) -> dict[str, Any]:
@@ -467,7 +433,10 @@ def with_lookup(given: dict[str, Any], connection: ConnectOptions) -> dict[str, 
     }
     where = of_registry.pop(_REGISTRY, None)
     if where is None and of_registry:
-        raise ConfigError("Options 'registry…' go with 'registry', the URL of one, or nats.")
+        raise ConfigError(
+            f"goes with {named(_REGISTRY)}, the URL of one, or nats.",
+            option=f"{_REGISTRY}_{min(of_registry)}",
+        )
     if where is not None:
         # Its imports are not for every worker.
         from jetspark.registry.lookup import schema_lookup
@@ -479,18 +448,18 @@ def with_lookup(given: dict[str, Any], connection: ConnectOptions) -> dict[str, 
 def _check_columns(options: SourceOptions, name: str, others: list[str]) -> None:
     """That the payload is there, and the other columns that an option needs."""
     if options.bucket is not None:
-        raise ConfigError(f"Option {name!r} is for streams: a bucket's values stay as they are.")
+        raise ConfigError("is for streams: a bucket's values stay as they are.", option=name)
     for needed in ("data", *others):
         if needed not in options.columns:
             raise ConfigError(
-                f"Option {name!r} needs the column {needed}, which 'columns' leaves out."
+                f"needs the column {needed}, which {named('columns')} leaves out.", option=name
             )
 
 
 def _check_selection(given: Mapping[str, object], options: Mapping[str, str]) -> None:
     chosen = [name for name in _SELECTION if name in given]
     if len(chosen) > 1:
-        raise ConfigError(f"Give only one of the options {', '.join(map(repr, chosen))}.")
+        raise ConfigError(f"Give only one of {', '.join(map(named, chosen))}.")
     if not chosen:
         hint = (
             ""
@@ -499,11 +468,12 @@ def _check_selection(given: Mapping[str, object], options: Mapping[str, str]) ->
             "SELECT … FROM t WITH (stream = '…', servers = '…'), or use a TEMPORARY VIEW.)"
         )
         raise ConfigError(
-            "Option 'stream' is missing: name the stream to read (or several with 'streams', or "
-            f"a 'streamPattern'), a 'bucket' or a 'backup'.{hint}"
+            f"is missing: name the stream to read (or several with {named('streams')}, or a "
+            f"{named('stream_pattern')}), a {named('bucket')} or a {named('backup')}.{hint}",
+            option="stream",
         )
     reasons: dict[str, str] = {}
     if chosen == ["backup"]:
         reasons = dict.fromkeys(_OF_SERVERS, "for servers; a backup is read without one.")
-    others, kind = (_OF_STREAMS, "streams") if "bucket" in given else (_OF_BUCKETS, "a 'bucket'")
+    others, kind = (_OF_STREAMS, "streams") if "bucket" in given else (_OF_BUCKETS, "a bucket")
     refuse(given, reasons | dict.fromkeys(others, f"for reading {kind}."))

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError, JetsparkError, PipelineError
+from jetspark.errors import ConfigError, JetsparkError, PipelineError, named
 from jetspark.lakehouse.formats import absolute_path, parse_catalog_name
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.row_expressions import RowExpression
@@ -30,9 +30,8 @@ from jetspark.spark.lakehouse.schema_evolution import has_evolved
 from jetspark.spark.lakehouse.start_checks import check_start
 from jetspark.spark.lakehouse.table_preparation import check_fit
 from jetspark.spark.local_folders import check_writable, local_path
-from jetspark.spark.option_values import with_names_of_spark
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.pipeline_file import JETSTREAM, PipelineFile, SinkTable, SourceTable, meant_by
+from jetspark.spark.pipeline_file import JETSTREAM, PipelineFile, SinkTable, SourceTable
 from jetspark.spark.queries import (
     query_of,
     source_options,
@@ -77,7 +76,7 @@ def sink_of_quarantine(pipeline: PipelineFile, place: str) -> str:
             "message is removed when one of them has it: give each a quarantine of its own."
         )
     there = ", ".join(dict.fromkeys(map(str, found.values()))) or "none"
-    raise ConfigError(f"{file}: no sink has the quarantineTable {place}; there are: {there}.")
+    raise ConfigError(f"{file}: no sink has the quarantine {place}; there are: {there}.")
 
 
 @dataclass(frozen=True)
@@ -240,7 +239,7 @@ def reprocess(pipeline: PipelineFile, name: str) -> ReprocessResult:
         if source is None or source.parsed is None or sink.table is None:
             raise ConfigError(
                 "its rows come from a view: take the source out of the file, or name the schema "
-                "and the table (jetspark table retry --to … --json …)."
+                "and the table (jetspark table retry --to … --json-schema …)."
             )
         table = replace(sink.table, checkpoint=_checkpoint(pipeline, name))
         return reprocess_records(table, source.parsed, _rows_of(sink, source))
@@ -271,8 +270,8 @@ def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSe
         decoding = None if source.parsed is None else source.parsed.decoding
         rows = reader.format(source.format).options(**options).load()
     if decoding is None and source.json is not None:
-        with _located(pipeline, *where, "json"):
-            rows = decode_json(rows, source.json, "json")
+        with _located(pipeline, *where, "json_schema"):
+            rows = decode_json(rows, source.json, named("json_schema"))
     if source.watermark is not None:
         with _located(pipeline, *where, "watermark"):
             rows = rows.withWatermark(*source.watermark)
@@ -336,7 +335,7 @@ def _flow(
 
 def _rows_of(sink: SinkTable, source: SourceTable) -> RowSpec:
     tables = () if sink.table is None else sink.table.tables
-    return RowSpec("json", source.json, _columns(sink, source)[1], tables)
+    return RowSpec(named("json_schema"), source.json, _columns(sink, source)[1], tables)
 
 
 def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str, RowExpression]]:
@@ -405,7 +404,7 @@ def _check_taken(
                 )
                 instead = "a stream with retention 'limits' that has this one as a source"
                 if consumer:
-                    instead = f"a source with another 'interestConsumer' than {consumer!r}"
+                    instead = f"a source with another interest_consumer than {consumer!r}"
                 raise ConfigError(f"the stream {one.name!r} is read {twice} or read {instead}.")
             taken[key] = name
 
@@ -469,7 +468,7 @@ def _feeds(sink: SinkOptions, source: SourceOptions, fetch_creation_time: Create
 def _sink_options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[str, str]:
     options = {**sink.options, "checkpointLocation": _checkpoint(pipeline, name)}
     if sink.table is not None:
-        options["adoptTable"] = str(pipeline.adopt).lower()
+        options["adopt"] = str(pipeline.adopt).lower()
         if pipeline.follow:
             options |= when_following(sink.table)
     return options
@@ -504,18 +503,17 @@ def _located(pipeline: PipelineFile, *where: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JError, JetsparkError) as error:
         explained = explain(error)
-        if isinstance(explained, ConfigError):
-            explained = with_names_of_spark(explained)
         part, *names = where
         key = None
         if len(names) == 1 and part != "views":
+            key = explained.option if isinstance(explained, ConfigError) else None
             tables: Mapping[str, SourceTable | SinkTable] = getattr(pipeline, part)
             table = tables[names[0]]
-            key = meant_by(str(explained), table.options)
             if isinstance(table, SinkTable) and table.table is not None:
                 for at, one in enumerate(table.table.tables):
                     if str(one.options.name) in str(explained):
                         where, key = (*where, TABLES), str(at)
         whose = " ".join([part.removesuffix("s"), *names[:1]])
         place = where if key is None else (*where, key)
-        raise PipelineError(pipeline.places.located(place, f"{whose}: {explained}")) from error
+        sentence = f"{whose}: {explained.sentence()}"
+        raise PipelineError(pipeline.places.located(place, sentence)) from error

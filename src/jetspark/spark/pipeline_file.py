@@ -19,16 +19,16 @@ from typing import Any, NoReturn, TypeVar
 
 from jetspark.codecs.ddl import arrow_fields
 from jetspark.codecs.field_names import FieldNames, parse_renames
-from jetspark.errors import ConfigError, JetsparkError
+from jetspark.errors import ConfigError, JetsparkError, named
 from jetspark.files import read_small_text
-from jetspark.lakehouse.formats import Format
+from jetspark.lakehouse.formats import STORAGE, Format
 from jetspark.lakehouse.partitions import PartitionBy, join_partitions
 from jetspark.lakehouse.quarantine import MESSAGE
 from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.lakehouse.table import TableName
 from jetspark.nearest import instead, nearest_name
 from jetspark.spark import option_values
-from jetspark.spark.derived_columns import DAY, KEYS, OTHER_FIELDS, day_of, derived_columns
+from jetspark.spark.derived_columns import DAY, OTHER_FIELDS, day_of, derived_columns
 from jetspark.spark.json_payloads import (
     check_only_schema,
     decoded_columns,
@@ -40,7 +40,6 @@ from jetspark.spark.json_payloads import (
 from jetspark.spark.lakehouse.dead_letter_sink import with_connection
 from jetspark.spark.lakehouse.options import (
     FILES,
-    PREFIX,
     TABLES,
     LakehouseOptions,
     ListedTable,
@@ -51,6 +50,16 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.lakehouse.schema_evolution import check_one_schema, check_versions
+from jetspark.spark.option_names import spark_name
+from jetspark.spark.option_scopes import (
+    ConnectionScope,
+    PayloadScope,
+    SchemaScope,
+    SourceScope,
+    StreamSinkScope,
+    TableScope,
+    readers,
+)
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
 from jetspark.subjects import check_subscribe_subject, subjects_overlap
@@ -66,8 +75,6 @@ T = TypeVar("T")
 _HEADER = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]")
 _PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^."'\s])+""")
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w.\s-])+?)\s*=""")
-_TELLING = 4
-"""Minimum length of a value for searching a sentence without quotation marks."""
 
 
 @dataclass(frozen=True)
@@ -116,27 +123,6 @@ def _path(dotted: str) -> tuple[str, ...]:
     return tuple(part.strip("\"'") for part in _PART.findall(dotted))
 
 
-def meant_by(sentence: str, options: Mapping[str, str]) -> str | None:
-    """The option of an error: the one that it names, or whose value it quotes."""
-    if named := re.search(r"option '([^']+)'", sentence, re.IGNORECASE):
-        return _key(options, named[1])
-    for name, value in options.items():
-        if value and (f"'{value}'" in sentence or f'"{value}"' in sentence):
-            return name
-    for name, value in options.items():
-        # A name such as credsFile does not occur in a sentence about something else.
-        if name != name.lower() and re.search(rf"\b{re.escape(name)}\b", sentence):
-            return name
-        if any(len(one) >= _TELLING and one in sentence for one in re.split(r"[,\s]+", value)):
-            return name
-    return None
-
-
-def _key(table: Mapping[str, Any], name: str) -> str | None:
-    """The key of this name; Spark ignores the case."""
-    return next((key for key in table if key.casefold() == name.casefold()), None)
-
-
 # -------------------------------------------------------------------------------------------------
 
 
@@ -151,21 +137,26 @@ _NEEDED = {
     "sources": "what to read, as [sources.<name>]",
     "sinks": "what to write, as [sinks.<name>]",
 }
-_OF_SOURCES = ("format", "json", "watermark", "static")
+_OF_SOURCES = ("format", "json_schema", "watermark", "static")
 _OF_SINKS = ("from", "format", "mode", "partition_by")
-_MADE = ("columns", "rest_column")
-_OF_TABLES = (*_MADE, "evolve")
-"""Of a sink that is a table."""
-_OF_LISTED = ("subjects", "json", "rename", "partition_by", *_OF_TABLES)
+_DERIVED = ("derive", "rescued_data_column")
+_OF_LISTED = ("subjects", "json_schema", "rename", "partition_by", *_DERIVED)
 _OF_ONE_TABLE = (
-    *("path", "table", "partitionBy", "keys"),
-    *("sequenceBy", "applyAsDeletes", "applyAsTruncates", "historyBy"),
+    *("path", "table", "keys"),
+    *("sequence_by", "apply_as_deletes", "apply_as_truncates", "history_by"),
 )
 """Options of each table of a list."""
-_OF_LIST = ("restTable", "quarantineTable", "maxNewTables", "writerName", "adoptTable")
+_OF_LIST = ("default_table", "quarantine", "max_new_tables", "writer_name", "adopt")
 """Options of all its tables."""
-_NEAR, _MISSPELT = 0.7, 0.8
-"""Similarity of a key to ours: for an unknown option, and for one that may be known."""
+_SOURCE_OPTIONS = (*readers(SourceScope), *readers(PayloadScope), *readers(ConnectionScope))
+_STREAM_SINK_OPTIONS = (
+    *readers(StreamSinkScope),
+    *readers(SchemaScope),
+    *readers(ConnectionScope),
+)
+_TABLE_OPTIONS = (*readers(TableScope), "path", "catalog", "table")
+_SIMILAR = 0.8
+"""Similarity to ours of a key that another format may know."""
 JETSTREAM = "jetstream"
 _PARTITIONS = '["region", "day"]'
 
@@ -191,7 +182,9 @@ class SourceTable:
         if self.parsed.decoding is not None:
             return decoded_columns(self.parsed)
         columns = list(self.parsed.columns)
-        return columns if self.json is None else json_columns(self.json, "json", columns)
+        return (
+            columns if self.json is None else json_columns(self.json, named("json_schema"), columns)
+        )
 
     @property
     def has_fields(self) -> bool:
@@ -323,14 +316,20 @@ class _Part:
 
     def text(self, key: str, default: Any = None) -> str:
         """A text, which may be a number in the file."""
-        return self.said(key, self.take(key, default))
+        return self.text_of(key, self.take(key, default))
 
     def truth(self, key: str) -> bool | None:
         """True or false, if it is there."""
-        found = self.take(key)
-        if not isinstance(found, bool | None):
+        value = self.truth_at(key)
+        self.take(key)
+        return value
+
+    def truth_at(self, key: str) -> bool | None:
+        """True or false, if it is there; the key stays."""
+        value = self.table.get(key)
+        if not isinstance(value, bool | None):
             self.fail(key, f"{key} is true or false.")
-        return found
+        return value
 
     def columns(self, key: str, example: str) -> list[str]:
         """A list of texts."""
@@ -341,9 +340,9 @@ class _Part:
 
     def texts(self) -> dict[str, str]:
         """All that is left."""
-        return {key: self.said(key, value) for key, value in self.table.items()}
+        return {key: self.text_of(key, value) for key, value in self.table.items()}
 
-    def said(self, key: str, value: Any) -> str:
+    def text_of(self, key: str, value: Any) -> str:
         """A value as text, with the variables of the environment."""
         if isinstance(value, bool):
             return str(value).lower()
@@ -367,36 +366,41 @@ class _Part:
                 word = {dict: "a table", str: "a text", bool: "true or false"}[known[key]]
                 self.fail(key, f"{key} is {word}.")
 
-    def check_own_keys(self, kind: str, own: tuple[str, ...]) -> None:
-        """Other formats than jetstream ignore unknown options, and no option is a list."""
-        plain = {name.replace("_", ""): name for name in own}  # partitionBy
-        plain |= {"evolveschema": "evolve"} if "evolve" in own else {}
+    def options(self, known: Sequence[str], own: Sequence[str]) -> dict[str, str]:
+        """Texts of options of a format of ours, by their names in Spark.
+
+        `own`: keys of the file that are no options. Fails for a key that is neither.
+        """
+        texts = {}
         for key, value in self.table.items():
-            near = plain.get(key.casefold())
-            if near is None and (kind != JETSTREAM or isinstance(value, list)):
-                near = nearest_name(key, own, cutoff=_MISSPELT)
+            prefix, dot, name = key.rpartition(".")
+            if not dot and key not in known:
+                self.fail(key, f"unknown key {key!r}{instead(key, dict.fromkeys((*own, *known)))}")
+            if key == "keys" and _is_texts(value):
+                value = option_values.join_names(value)
+            name = key if key.startswith(STORAGE) else f"{prefix}{dot}{spark_name(name)}"
+            texts[name] = self.text_of(key, value)
+        return texts
+
+    def options_of_spark(self, own: Sequence[str]) -> dict[str, str]:
+        """Texts of options of another format, which ignores unknown ones.
+
+        Fails for a key that is nearly one of `own`.
+        """
+        plain = {name.replace("_", ""): name for name in own}  # partitionBy
+        for key in self.table:
+            near = plain.get(key.casefold()) or nearest_name(key, own, cutoff=_SIMILAR)
             if near is not None:
                 self.fail(key, f"unknown key {key!r}; did you mean {near!r}?")
-
-    def parsed(
-        self, options: dict[str, str], own: tuple[str, ...], parse: Callable[[dict[str, str]], T]
-    ) -> T:
-        """Options of the table; an error has the line of its option."""
-        try:
-            return parse(options)
-        except JetsparkError as error:
-            key = meant_by(str(error), options)
-            near = None if key is None else nearest_name(key, own, cutoff=_NEAR)
-            if near and str(error).startswith("Unknown option"):
-                self.fail(key, f"unknown key {key!r}; did you mean {near!r}?")
-            self.fail(key, str(error))
+        return self.texts()
 
     def checked(self, key: str | None, action: Callable[[], T]) -> T:
-        """The result of the action; its error has the key's line."""
+        """The result of the action; its error has the line of its option, or else of the key."""
         try:
             return action()
-        except ConfigError as error:
-            self.fail(key, str(error))
+        except JetsparkError as error:
+            option = error.option if isinstance(error, ConfigError) else None
+            self.fail(option if option in self.table else key, str(error))
 
     def fail(self, key: str | None, sentence: str) -> NoReturn:
         """Raise ConfigError with the key's line; None: that of the table."""
@@ -405,32 +409,35 @@ class _Part:
 
 def _source(part: _Part) -> SourceTable:
     kind = part.text("format", JETSTREAM)
-    json, watermark = part.take("json"), part.take("watermark")
-    static = bool(part.truth("static"))
+    watermark = part.take("watermark")
     if watermark is not None and not (_is_texts(watermark) and len(watermark) == 2):
         part.fail("watermark", 'watermark is ["column", "10 minutes"].')
-    part.check_own_keys(kind, _OF_SOURCES)
-    options = part.texts()
-    names = set(map(str.casefold, options))
-    if json is not None and kind == JETSTREAM:
-        part.checked("json", lambda: check_only_schema(names, "json"))
-        ddl = part.said("json", json)
-        part.checked("json", lambda: arrow_fields(ddl, "json"))
-        if "bucket" not in names:  # whose values stay as they are, until the rows are made
-            options = with_json_options(options, ddl)
-    parsed = None
-    if kind == JETSTREAM:
-        check = SourceOptions.for_batch if static else SourceOptions.for_streaming
-        parsed = part.parsed(options, _OF_SOURCES, lambda options: check(parse_options(options)))
-    if json is not None:
-        if parsed is None:
-            part.fail("json", f"json is for the format jetstream, not for {kind}.")
-        json, columns = part.said("json", json), parsed.columns
-        part.checked("json", lambda: json_columns(json, "json", columns))
-    elif parsed is not None:
-        json = payload_ddl(parsed.decoding)
     times = None if watermark is None else tuple(watermark)
-    return SourceTable(kind, options, parsed, json, times, static)
+    static = bool(part.truth("static"))
+    if kind == JETSTREAM:
+        return _stream_source(part, times, static=static)
+    if "json_schema" in part.table:
+        part.fail("json_schema", f"json_schema is for the format jetstream, not for {kind}.")
+    return SourceTable(kind, part.options_of_spark(_OF_SOURCES), watermark=times, static=static)
+
+
+def _stream_source(part: _Part, watermark: tuple[str, str] | None, *, static: bool) -> SourceTable:
+    ddl = part.take("json_schema")
+    options = part.options(_SOURCE_OPTIONS, _OF_SOURCES)
+    if ddl is not None:
+        ddl = part.text_of("json_schema", ddl)
+        part.checked("json_schema", lambda: check_only_schema(part.table))
+        part.checked("json_schema", lambda: arrow_fields(ddl, named("json_schema")))
+        if "bucket" not in part.table:  # whose values stay as they are, until the rows are made
+            options = with_json_options(options, ddl)
+    check = SourceOptions.for_batch if static else SourceOptions.for_streaming
+    parsed = part.checked(None, lambda: check(parse_options(options)))
+    if ddl is None:
+        ddl = payload_ddl(parsed.decoding)
+    else:
+        columns = parsed.columns
+        part.checked("json_schema", lambda: json_columns(ddl, named("json_schema"), columns))
+    return SourceTable(JETSTREAM, options, parsed, ddl, watermark, static)
 
 
 def _view(part: _Part, sources: Mapping[str, SourceTable]) -> str:
@@ -448,6 +455,25 @@ def _sink(
     rows = part.text("from", tables[-1])
     if rows not in tables:
         part.fail("from", f"there is no source or view {rows!r}{instead(rows, tables)}")
+    kind = _format_of_sink(part)
+    mode = _mode(part, kind)
+    columns = _partition_columns(part)
+    if (lake := lakehouse_format(kind)) is not None:
+        return _TableSink(part, rows, kind, lake, sources.get(rows)).read(pipeline, columns)
+    if TABLES in part.table:
+        part.fail(TABLES, "tables is for jetspark-delta and jetspark-iceberg.")
+    if kind != JETSTREAM:
+        options = part.options_of_spark(_OF_SINKS)
+        return SinkTable(rows, kind, options, None, mode, tuple(columns))
+    options = part.options(_STREAM_SINK_OPTIONS, _OF_SINKS)
+    parsed = part.checked(None, lambda: parse_sink_options(options).for_streaming())
+    if parsed.guarantee is Guarantee.EXACTLY_ONCE:
+        options = _with_writer_name(part, options, pipeline)
+        parsed = parse_sink_options(options)
+    return SinkTable(rows, kind, options, parsed, mode, tuple(columns))
+
+
+def _format_of_sink(part: _Part) -> str:
     if "format" not in part.table:
         part.fail(
             None,
@@ -458,223 +484,281 @@ def _sink(
     if kind.casefold() in FILES:
         advice = 'Write format = "jetspark-delta" or "jetspark-iceberg".'
         part.fail("format", f"{not_a_table(kind)} {advice}")
+    for key in part.table:
+        if key.casefold().replace("_", "") == "checkpointlocation":
+            part.fail(
+                key,
+                f"write checkpoint at the top of the file in place of {key}: each sink has its "
+                "folder there.",
+            )
+    return kind
+
+
+def _mode(part: _Part, kind: str) -> str:
     mode = part.text("mode", "append")
     if mode not in _MODES:
         part.fail("mode", f"mode is {', '.join(_MODES)}, not {mode!r}.")
-    columns = part.columns("partition_by", _PARTITIONS)
-    folded = [column.casefold() for column in columns]  # Spark ignores case
-    for at, twice in enumerate(columns):
-        if folded[at] in folded[:at]:
-            part.fail("partition_by", f"partition_by names {twice!r} twice.")
-    lake = lakehouse_format(kind)
-    if mode != "append" and (kind == JETSTREAM or lake is not None):
+    if mode != "append" and (kind == JETSTREAM or lakehouse_format(kind) is not None):
         part.fail(
             "mode",
             f"Spark writes {kind} with mode append only. Rows that change later, such as "
             "totals, need foreachBatch in a program of your own.",
         )
-    if key := _key(part.table, "checkpointLocation"):
-        part.fail(
-            key,
-            f"write checkpoint at the top of the file in place of {key}: each sink has its "
-            "folder there.",
-        )
-    if lake is not None and (key := _key(part.table, "adoptTable")):
-        part.fail(key, f"give jetspark run --adopt once in place of {key}.")
-    listed = part.take(TABLES)
-    if listed is not None and lake is None:
-        part.fail(TABLES, "tables is for jetspark-delta and jetspark-iceberg.")
-    said = _said(part) if lake is not None else {}
-    source = sources.get(rows)
-    parses = source is None or (source.is_plain and source.has_fields)
-    evolving = _evolving(part, parses or listed is not None) if lake else {}
-    part.check_own_keys(kind, _OF_SINKS + (_OF_TABLES if lake else ()))
-    if source is not None and source.json and listed is None and evolving == _EVOLVING:
-        said.setdefault("rest_column", OTHER_FIELDS)
-    options = (_lake_texts(part) if lake else part.texts()) | evolving
-    parsed: SinkOptions | LakehouseOptions | None = None
-    # In the target the query has a name that does not depend on its checkpoint.
-    name = f"{pipeline}/{part.where[-1]}"
-    named = {} if _key(options, "writerName") else {"writerName": name}
-    if kind == JETSTREAM:
-        parsed = part.parsed(
-            options, _OF_SINKS, lambda options: parse_sink_options(options).for_streaming()
-        )
-        if parsed.guarantee is Guarantee.EXACTLY_ONCE:
-            parsed = parse_sink_options(options := options | named)
-    elif lake is not None:
-        options |= named
-        if columns and listed is None:
-            options["partitionBy"] = join_partitions(columns)
+    return mode
+
+
+def _partition_columns(part: _Part) -> list[str]:
+    columns = part.columns("partition_by", _PARTITIONS)
+    folded = [column.casefold() for column in columns]  # Spark ignores case
+    for at, column in enumerate(columns):
+        if folded[at] in folded[:at]:
+            part.fail("partition_by", f"partition_by names {column!r} twice.")
+    return columns
+
+
+def _with_writer_name(part: _Part, options: dict[str, str], pipeline: str) -> dict[str, str]:
+    """The options with the name of the sink's query, which does not depend on its checkpoint."""
+    return {"writerName": f"{pipeline}/{part.where[-1]}", **options}
+
+
+@dataclass(frozen=True)
+class _TableSink:
+    """A sink that is a Delta or Iceberg table, or a list of these."""
+
+    part: _Part
+    rows: str
+    kind: str
+    format: Format
+    source: SourceTable | None
+    """The source of its rows, if they do not come from a view."""
+
+    @property
+    def plain_source(self) -> SourceTable | None:
+        """The source, if its rows are written as they are."""
+        return self.source if self.source is not None and self.source.is_plain else None
+
+    def read(self, pipeline: str, partition_by: list[str]) -> SinkTable:
+        """Parse the sink. `pipeline`: its name."""
+        part, source = self.part, self.source
+        if "adopt" in part.table:
+            part.fail("adopt", "give jetspark run --adopt once in place of adopt.")
+        tables, derived = part.take(TABLES), _take_derived(part)
+        options = part.options(_TABLE_OPTIONS, (*_OF_SINKS, *_DERIVED))
+        options = _with_writer_name(part, options, pipeline)
+        evolves = self._evolves(is_list=tables is not None)
+        if evolves and source is not None and source.json is not None and tables is None:
+            derived.setdefault("rescued_data_column", OTHER_FIELDS)
         if source is not None and source.parsed is not None:
             options = with_connection(options, source.options)
-        if listed is not None:
-            options |= _list(part, listed, lake, options, source, columns)
-            columns = []  # its tables have them
-        parsed = part.parsed(
-            options,
-            _OF_SINKS,
-            lambda options: parse_lakehouse_options(lake, options).for_streaming(),
+        if tables is not None:
+            options |= self._list(tables, options, partition_by)
+            partition_by = []  # its tables have them
+        elif partition_by:
+            options["partitionBy"] = join_partitions(partition_by)
+        parsed = part.checked(
+            None, lambda: parse_lakehouse_options(self.format, options).for_streaming()
         )
-        without_fields = source is not None and source.is_plain and not source.has_fields
-        if parsed.quarantine is not None and without_fields and not parsed.tables:
-            part.fail(
-                _key(options, "quarantineTable") or "from",
-                "quarantineTable is for a source with json or decode: without it every payload "
+        self._check(parsed)
+        values = self._derived(derived, is_list=tables is not None) if derived else {}
+        return SinkTable(
+            self.rows, self.kind, options, parsed, "append", tuple(partition_by), values
+        )
+
+    def _evolves(self, *, is_list: bool) -> bool:
+        """Whether the table gets columns for new fields."""
+        source = self.source
+        has_fields = source is None or (source.is_plain and source.has_fields)
+        evolves = bool(self.part.truth_at("evolve"))
+        if evolves and not (has_fields or is_list):
+            self.part.fail(
+                "evolve",
+                "evolve goes with json_schema or decode, not of a source that is static or has a "
+                "watermark.",
+            )
+        return evolves
+
+    def _check(self, table: LakehouseOptions) -> None:
+        source = self.plain_source
+        without_fields = source is not None and not source.has_fields
+        if table.quarantine is not None and without_fields and not table.tables:
+            self.part.fail(
+                "quarantine",
+                "quarantine is for a source with json_schema or decode: without it every payload "
                 "is a row.",
             )
-        if parsed.evolve:
-            part.checked("evolve", partial(check_one_schema, "evolve", parsed))
-            if source is not None and source.parsed is not None:
-                part.checked("evolve", partial(check_versions, "evolve", source.parsed))
-    made = _made_of(part, said, source, listed is not None) if said else {}
-    return SinkTable(rows, kind, options, parsed, mode, tuple(columns), made)
+        if table.evolve:
+            self.part.checked("evolve", lambda: check_one_schema(table))
+            if self.source is not None and (stream := self.source.parsed) is not None:
+                self.part.checked("evolve", lambda: check_versions(stream))
 
+    def _derived(self, given: Mapping[str, Any], *, is_list: bool) -> dict[str, RowExpression]:
+        """The columns that are derived from those of a source."""
+        key = next(iter(given))
+        if is_list:
+            self.part.fail(key, f"write {key} in each of the list's tables.")
+        source = self.plain_source
+        if source is None or source.parsed is None:
+            self.part.fail(
+                key,
+                f"{key} is made of a stream's rows: from names a source, of a stream, which is not "
+                "static and has no watermark. In a view write the columns in SQL.",
+            )
+        return _derive(self.part, given, source.columns, source.json, times_of(source.parsed))
 
-def _said(part: _Part) -> dict[str, Any]:
-    """The keys of columns that are made of others, which are taken out."""
-    return {key: part.take(key) for key in _MADE if key in part.table}
-
-
-def _made_of(
-    part: _Part, said: Mapping[str, Any], source: SourceTable | None, is_list: bool
-) -> dict[str, RowExpression]:
-    """The columns that are made of those of a source."""
-    key = next(iter(said))
-    if is_list:
-        part.fail(key, f"write {key} in each of the list's tables.")
-    if source is None or not source.is_plain or source.parsed is None:
-        part.fail(
-            key,
-            f"{key} is made of a stream's rows: from names a source, of a stream, which is not "
-            "static and has no watermark. In a view write the columns in SQL.",
+    def _list(
+        self, tables: Any, options: Mapping[str, str], partition_by: list[str]
+    ) -> dict[str, str]:
+        """The option for a list of tables. `partition_by`: of those that do not say it."""
+        part, source = self.part, self.plain_source
+        name = ".".join(part.where)
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            part.fail(TABLES, f"tables is a list: write [[{name}.tables]] for each.")
+        if source is None or source.parsed is None:
+            part.fail(
+                "from",
+                "tables takes the messages of a stream as they are: from names a source, of a "
+                "stream, which is not static and has no watermark.",
+            )
+        if source.has_fields:
+            part.fail(
+                "from",
+                "each table of the list has its own json_schema: leave json_schema and decode out "
+                "of the source.",
+            )
+        for key in _OF_ONE_TABLE:
+            if key in part.table:
+                part.fail(key, f"write {key} in each of the list's tables.")
+        columns = source.parsed.columns
+        quarantines = "quarantine" in part.table
+        for column in MESSAGE if quarantines else ("subject",):
+            if column not in columns:
+                part.fail(
+                    "from",
+                    f"tables{' with quarantine' if quarantines else ''} needs the column {column} "
+                    "of the source: add it to columns.",
+                )
+        parts = [part.inner(TABLES, {}).inner(str(at), one) for at, one in enumerate(tables)]
+        for table_part in parts if partition_by else ():
+            table_part.table.setdefault("partition_by", list(partition_by))
+        parsed = [_ListedPart(one, self.format, options, columns).read(name) for one in parts]
+        for (before, (earlier, _)), (at, (table, _)) in combinations(enumerate(parsed), 2):
+            _check_tables_apart(parts[at], parts[before], table, earlier)
+        return listed_option(
+            [(one.subjects, one.json, own, one.made, one.names.renamed) for one, own in parsed]
         )
-    return _made(part, said, source.columns, source.json, times_of(source.parsed))
 
 
-def _made(
+def _take_derived(part: _Part) -> dict[str, Any]:
+    """The keys of derived columns, which are taken out."""
+    return {key: part.take(key) for key in _DERIVED if key in part.table}
+
+
+def _derive(
     part: _Part,
-    said: Mapping[str, Any],
-    there: Sequence[str],
+    given: Mapping[str, Any],
+    columns: Sequence[str],
     schema: str | None,
     times: Sequence[str] = (),
 ) -> dict[str, RowExpression]:
-    """The columns that are made of others. `there`: the columns of the rows; `times`: those
-    that are timestamps, of payloads that are not JSON."""
-    items, rest = said.get("columns", []), None
+    """The derived columns. `columns`: of the rows; `times`: those that are timestamps, of payloads
+    that are not JSON."""
+    items, rescued = given.get("derive", []), None
     if not _is_texts(items):
-        part.fail("columns", 'columns is a list: ["site=subject[1]"].')
-    if "rest_column" in said:
-        rest = part.said("rest_column", said["rest_column"])
+        part.fail("derive", 'derive is a list: ["site=subject[1]"].')
+    if "rescued_data_column" in given:
+        rescued = part.text_of("rescued_data_column", given["rescued_data_column"])
     return part.checked(
-        next(iter(said), None),
-        lambda: derived_columns(items, rest, there=there, schema=schema, times=times, said=KEYS),
+        next(iter(given), None),
+        lambda: derived_columns(items, rescued, there=columns, schema=schema, times=times),
     )
 
 
-def _evolving(part: _Part, parses: bool) -> dict[str, str]:
-    """The option for the key `evolve`, which is taken out."""
-    evolve = part.truth("evolve")
-    if evolve and not parses:
-        part.fail(
-            "evolve",
-            "evolve goes with json or decode, not of a source that is static or has a watermark.",
-        )
-    return {} if evolve is None else {_EVOLVE: str(evolve).lower()}
+@dataclass(frozen=True)
+class _ListedPart:
+    """A table of a list."""
 
+    part: _Part
+    format: Format
+    shared: Mapping[str, str] = field(repr=False)
+    """Options of all tables, in Spark's form."""
+    columns: Sequence[str]
+    """The columns of the source."""
 
-_EVOLVE = "evolveSchema"
-_EVOLVING = {_EVOLVE: "true"}
-
-
-def _list(
-    part: _Part,
-    listed: Any,
-    lake: Format,
-    all_: Mapping[str, str],
-    source: SourceTable | None,
-    partition_by: list[str],
-) -> dict[str, str]:
-    """The option for a list of tables. `partition_by`: of those that do not say it."""
-    name = ".".join(part.where)
-    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-        part.fail(TABLES, f"tables is a list: write [[{name}.tables]] for each.")
-    if source is None or not source.is_plain or source.parsed is None:
-        part.fail(
-            "from",
-            "tables takes the messages of a stream as they are: from names a source, of a "
-            "stream, which is not static and has no watermark.",
-        )
-    if source.has_fields:
-        part.fail(
-            "from",
-            "each table of the list has its own json: leave json and decode out of the source.",
-        )
-    for key in _OF_ONE_TABLE:
-        if (found := _key(all_, key)) is not None:
-            part.fail(found, f"write {found} in each of the list's tables.")
-    columns = source.parsed.columns
-    aside = _key(all_, "quarantineTable") is not None
-    for one in MESSAGE if aside else ("subject",):
-        if one not in columns:
-            part.fail(
-                "from",
-                f"tables{' with quarantineTable' if aside else ''} needs the column {one} of "
-                "the source: add it to columns.",
+    def read(self, sink: str) -> tuple[ListedTable, dict[str, str]]:
+        """The table, and its own options. `sink`: the list's name in the file."""
+        part = self.part
+        subjects = self._subjects()
+        ddl = part.take("json_schema")
+        names, fields = list(self.columns), self._field_names(ddl)
+        if ddl is not None:
+            ddl = part.text_of("json_schema", ddl)
+            names = part.checked(
+                "json_schema",
+                lambda: json_columns(ddl, named("json_schema"), self.columns, fields),
             )
-    inner = [part.inner(TABLES, {}).inner(str(at), one) for at, one in enumerate(listed)]
-    for table_part in inner if partition_by else ():
-        table_part.table.setdefault("partition_by", list(partition_by))
-    tables = [_listed(one, name, lake, all_, columns) for one in inner]
-    for (before, (earlier, _)), (at, (table, _)) in combinations(enumerate(tables), 2):
-        _check_tables_apart(inner[at], inner[before], table, earlier)
-    return listed_option(
-        [(one.subjects, one.json, own, one.made, one.names.renamed) for one, own in tables]
-    )
+        given = _take_derived(part)
+        if self._evolves(ddl):
+            given.setdefault("rescued_data_column", OTHER_FIELDS)
+        derived = _derive(part, given, names, ddl)
+        names += derived
+        partition_by = self._partition_by(names, derived)
+        for key in _OF_LIST:
+            if key in part.table:
+                part.fail(key, f"write {key} in [{sink}], for all tables.")
+        own = part.options(_TABLE_OPTIONS, _OF_LISTED)
+        own |= {"partitionBy": join_partitions(partition_by)} if partition_by else {}
+        options = part.checked(None, lambda: self._parse(own, names))
+        table = ListedTable(
+            subjects=subjects, options=options, json=ddl, made=derived, names=fields
+        )
+        return table, own
 
+    def _subjects(self) -> tuple[str, ...]:
+        subjects = self.part.take("subjects")
+        if not _is_texts(subjects) or not subjects:
+            self.part.fail("subjects", 'subjects is missing or no list: ["orders.>"].')
+        texts = tuple(self.part.text_of("subjects", subject) for subject in subjects)
+        for subject in texts:
+            self.part.checked("subjects", partial(check_subscribe_subject, subject))
+        return texts
 
-def _listed(
-    part: _Part, sink: str, lake: Format, all_: Mapping[str, str], columns: Sequence[str]
-) -> tuple[ListedTable, dict[str, str]]:
-    """A table of the list, and its own options."""
-    subjects = part.take("subjects")
-    if not _is_texts(subjects) or not subjects:
-        part.fail("subjects", 'subjects is missing or no list: ["orders.>"].')
-    subjects = [part.said("subjects", one) for one in subjects]
-    for one in subjects:
-        part.checked("subjects", partial(check_subscribe_subject, one))
-    ddl = part.take("json")
-    names = list(columns)
-    fields = _field_names(part, ddl)
-    if ddl is not None:
-        ddl = part.said("json", ddl)
-        names = part.checked("json", lambda: json_columns(ddl, "json", columns, fields))
-    evolving = _evolving(part, ddl is not None)
-    said_of_made = _said(part)
-    if ddl is not None and {**all_, **evolving}.get(_EVOLVE) == "true":
-        said_of_made.setdefault("rest_column", OTHER_FIELDS)
-    made = _made(part, said_of_made, names, ddl)
-    names += made
-    partition_by = part.columns("partition_by", _PARTITIONS)
-    by = [PartitionBy.parse(one).column for one in partition_by]
-    if DAY not in names and "timestamp" in columns:
-        names.append(DAY)
-        made |= {DAY: day_of("timestamp")} if DAY in by else {}
-    for said, column in zip(partition_by, by, strict=True):
-        if column not in names:
-            part.fail(
-                "partition_by",
-                f"partition_by: there is no column {said!r}; there are {', '.join(names)}.",
+    def _field_names(self, ddl: Any) -> FieldNames:
+        """The columns of the payloads' fields, as `rename` says."""
+        rename = self.part.take("rename")
+        if rename is None:
+            return FieldNames()
+        if ddl is None:
+            self.part.fail(
+                "rename", "rename goes with json_schema: without it the payload is one column."
             )
-    for key in _OF_LIST:
-        if (found := _key(part.table, key)) is not None:
-            part.fail(found, f"write {found} in [{sink}], for all tables.")
-    part.check_own_keys(PREFIX + lake, _OF_LISTED)
-    own = _lake_texts(part) | evolving
-    own |= {"partitionBy": join_partitions(partition_by)} if partition_by else {}
+        text = self.part.text_of("rename", rename)
+        return FieldNames(self.part.checked("rename", lambda: parse_renames(named("rename"), text)))
 
-    def parse(own: dict[str, str]) -> LakehouseOptions:
-        options = parse_lakehouse_options(lake, of_one(all_, own)).for_streaming()
+    def _evolves(self, ddl: str | None) -> bool:
+        evolves = self.part.truth_at("evolve")
+        if evolves and ddl is None:
+            self.part.fail("evolve", "evolve goes with json_schema.")
+        if evolves is None:
+            evolves = self.shared.get("evolve") == "true"
+        return evolves and ddl is not None
+
+    def _partition_by(self, names: list[str], derived: dict[str, RowExpression]) -> list[str]:
+        """The columns and transforms to partition by; adds a column of days to `derived`."""
+        partition_by = self.part.columns("partition_by", _PARTITIONS)
+        columns = [PartitionBy.parse(text).column for text in partition_by]
+        if DAY not in names and "timestamp" in self.columns:
+            names.append(DAY)
+            derived |= {DAY: day_of("timestamp")} if DAY in columns else {}
+        for text, column in zip(partition_by, columns, strict=True):
+            if column not in names:
+                self.part.fail(
+                    "partition_by",
+                    f"partition_by: there is no column {text!r}; there are {', '.join(names)}.",
+                )
+        return partition_by
+
+    def _parse(self, own: dict[str, str], names: Sequence[str]) -> LakehouseOptions:
+        options = parse_lakehouse_options(self.format, of_one(self.shared, own)).for_streaming()
         if options.route is not None:
             raise ConfigError(
                 "A table of a list has one name: for a template make a sink of its own."
@@ -683,25 +767,11 @@ def _listed(
             options.upsert.check_names(names)
         if options.keys is not None and options.sequence_by is None:
             raise ConfigError(
-                "Option 'keys' needs sequenceBy in a list of tables, the column whose greatest "
-                "value is the last row of a key, such as seq."
+                f"needs {named('sequence_by')} in a list of tables, the column whose greatest "
+                "value is the last row of a key, such as seq.",
+                option="keys",
             )
         return options
-
-    options = part.parsed(own, _OF_LISTED, parse)
-    of_table = {"options": options, "json": ddl, "made": made, "names": fields}
-    return ListedTable(subjects=tuple(subjects), **of_table), own
-
-
-def _field_names(part: _Part, ddl: Any) -> FieldNames:
-    """The columns of the fields of a listed table, as its `rename` says."""
-    rename = part.take("rename")
-    if rename is None:
-        return FieldNames()
-    if ddl is None:
-        part.fail("rename", "rename goes with json: without it the payload is one column.")
-    text = part.said("rename", rename)
-    return FieldNames(part.checked("rename", lambda: parse_renames("rename", text)))
 
 
 def _check_tables_apart(
@@ -727,18 +797,10 @@ def _check_sinks_apart(places: Places, sinks: Mapping[str, SinkTable]) -> None:
     for (before, one), (name, other) in combinations(sinks.items(), 2):
         if conflict := _conflict(one, other):
             key, what = conflict
-            where = ("sinks", name, _key(other.options, key) or key)
-            line = places.line(("sinks", before, _key(one.options, key) or key))
+            where = ("sinks", name, key)
+            line = places.line(("sinks", before, key))
             said = f"sink {before} (line {line}) has {what} already."
             raise ConfigError(places.located(where, said))
-
-
-def _lake_texts(part: _Part) -> dict[str, str]:
-    """Options of a table; keys may be a list."""
-    keys = part.table.get("keys", "")
-    if _is_texts(keys):
-        part.table["keys"] = option_values.join_names(keys)
-    return part.texts()
 
 
 def _is_texts(value: Any) -> bool:
@@ -758,7 +820,7 @@ def _conflict(one: SinkTable, other: SinkTable) -> tuple[str, str] | None:
         case SinkOptions() as a, SinkOptions() as b if a.guarantee is Guarantee.EXACTLY_ONCE:
             same = (a.connection.servers, a.stream) == (b.connection.servers, b.stream)
             if same and a.writer_name == b.writer_name:
-                return "writerName", "this writerName"
+                return "writer_name", "this writer_name"
     return None
 
 

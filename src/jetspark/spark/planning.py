@@ -10,7 +10,7 @@ from jetspark.bulk.losses import Loss
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.err_codes import STREAM_NOT_FOUND
-from jetspark.errors import DataLossError, StreamNotFoundError
+from jetspark.errors import DataLossError, StreamNotFoundError, named
 from jetspark.spark.offsets import StreamOffset
 
 # -- offsets of one stream -------------------------------------------------------------------
@@ -23,7 +23,7 @@ def initial_offset(facts: StreamFacts, start: Position) -> StreamOffset:
         return StreamOffset(facts.created, first, first, earliest=True, initial=True)
     if start == "latest":
         return StreamOffset(facts.created, tail(facts), tail(facts), initial=True)
-    check_exists(facts, start, "startingOffsets")
+    check_exists(facts, start, named("starting_offsets"))
     return StreamOffset(facts.created, start, start, initial=True)
 
 
@@ -64,7 +64,8 @@ def plan_backlog(
         if fail_on_data_loss:
             raise facts.another_than(
                 offset.created,
-                "Set failOnDataLoss to false to read it from its first message, without what was "
+                f"Set {named('fail_on_data_loss')} to false to read it from its first "
+                "message, without what was "
                 "not read of the old one; what both hold comes again.",
             )
         offset = initial_offset(facts, "earliest")
@@ -75,7 +76,8 @@ def plan_backlog(
             facts.name,
             tail(facts),
             offset.last_known,
-            f"{_shorter_message(facts, offset)} Set failOnDataLoss to false to {does}.",
+            f"{_shorter_message(facts, offset)} Set {named('fail_on_data_loss')} to false "
+            f"to {does}.",
         )
     if tail(facts) < begin:
         return Backlog(offset, begin, offset)
@@ -90,7 +92,7 @@ def plan_backlog(
                 head(facts) - 1,
                 f"Stream {facts.name!r} begins at sequence {head(facts)} now: sequences {begin} "
                 f"to {head(facts) - 1} were removed {facts.removed_by}. "
-                "Set failOnDataLoss to false to continue without them.",
+                f"Set {named('fail_on_data_loss')} to false to continue without them.",
             )
         begin = head(facts)
     end = tail(facts) if target is None else min(tail(facts), max(target, offset.next))
@@ -202,7 +204,8 @@ def plan_next_offsets(
                 404,
                 STREAM_NOT_FOUND,
                 "stream not found",
-                f"{_missing_message(name)}. Set failOnDataLoss to false for one run to continue "
+                f"{_missing_message(name)}. Set {named('fail_on_data_loss')} to false for "
+                "one run to continue "
                 "without it.",
             )
         else:

@@ -9,6 +9,7 @@ from jetspark.bulk.fixed_range import AtTime, Position, check_exists, resolve_po
 from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts
+from jetspark.errors import named
 from jetspark.spark import planning
 from jetspark.spark.claims import Claims
 from jetspark.spark.offsets import StreamOffset
@@ -25,7 +26,7 @@ def resolve_positions(
     """
     positions.check(streams := list(streams))
     by_stream = {stream: positions.of(stream) for stream in streams}
-    strategy_is_latest = end or options.strategy == "latest"
+    strategy_is_latest = end or options.starting_offsets_by_timestamp_strategy == "latest"
 
     def resolve(api: StreamAPI) -> dict[str, Position]:
         return {
@@ -49,7 +50,7 @@ def resolve_ends(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> di
     sequences: dict[str, int] = {}
     for name, end in resolve_positions(options, options.ending, facts, end=True).items():
         sequences[name] = end if isinstance(end, int) else tail(facts[name])
-        check_exists(facts[name], sequences[name], options.ending.option)
+        check_exists(facts[name], sequences[name], named(options.ending.option))
     return sequences
 
 
@@ -66,7 +67,7 @@ def resolve_start(
         for name, stream_facts in facts.items()
     }
     if options.ending.option:
-        names = options.streaming_start.option, options.ending.option
+        names = named(options.streaming_start.option), named(options.ending.option)
         for name, end in resolve_ends(options, facts).items():
             first = offsets[name].next if start[name] == "latest" else start[name]
             fixed_range.fixed_range(facts[name], first, end, names=names)

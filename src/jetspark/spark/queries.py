@@ -22,6 +22,7 @@ from jetspark.errors import ConfigError
 from jetspark.spark.checkpoints import parse_query_id, remove_incomplete_start
 from jetspark.spark.failures import NO_WORKER, explain
 from jetspark.spark.local_folders import local_path
+from jetspark.spark.option_names import spark_name
 from jetspark.spark.options import ENDINGS, SourceOptions, parse_options
 from jetspark.spark.versions import CHECKPOINTS, HAS_LIMITS, end_when_idle
 
@@ -42,11 +43,12 @@ MAX_STARTS = 4
 
 def source_options(options: Mapping[str, str], *, follow: bool) -> dict[str, str]:
     """Options of a stream whose query `start_writing` starts. Raises ConfigError."""
-    if follow and (ends := {name.casefold() for name in ENDINGS} & {*map(str.casefold, options)}):
-        name = next(name for name in ENDINGS if name.casefold() in ends)
-        raise ConfigError(
-            f"Option {name!r} is for a run that ends: leave it out, or do not follow the stream."
-        )
+    folded = set(map(str.casefold, options))
+    for name in ENDINGS if follow else ():
+        if spark_name(name).casefold() in folded:
+            raise ConfigError(
+                "is for a run that ends: leave it out, or do not follow the stream.", option=name
+            )
     return dict(options) if follow or HAS_LIMITS else {**options, "availableNow": "true"}
 
 

@@ -86,7 +86,7 @@ class Replay:
             if (found := format_of(path)) is not None:
                 raise ConfigError(
                     f"{self.table} is a table in {found}, whose folder also has files that are not "
-                    "rows of it: leave out --format."
+                    "rows of it: leave out {named('format')}."
                 )
 
     @property
@@ -138,7 +138,7 @@ class Replay:
         """The rows of the sink from those of the table."""
         if self.where is not None:
             where = self.where
-            table = _said("--rows", where, lambda: table.where(where))
+            table = _resolve("rows", where, lambda: table.where(where))
         if self.order_by is not None:
             if self.order_by not in table.columns:
                 hint = meant(self.order_by, table.columns)
@@ -148,20 +148,20 @@ class Replay:
         payload = self._payload(table)
         columns = [payload.alias("data")]
         if self.subject is not None:
-            subject = _expression(table, "--subject", self.subject)
+            subject = _expression(table, "subject", self.subject)
             columns.append(subject.cast("string").alias("subject"))
         elif "subject" in table.columns and "subject" not in map(str.casefold, self.options):
             columns.append(F.col("subject"))
         if "headers" in table.columns:
             columns.append(self._headers(table, payload))
         if self.msg_id is not None:
-            msg_id = _expression(table, "--msg-id", self.msg_id)
+            msg_id = _expression(table, "msg_id", self.msg_id)
             columns.append(msg_id.cast("string").alias("msg_id"))
         return table.select(*columns)
 
     def _payload(self, table: DataFrame) -> Column:
         if self.data is not None:
-            return _expression(table, "--data", self.data)
+            return _expression(table, "data", self.data)
         if "data" in table.columns:
             return F.col("data")
         own = [name for name in table.columns if name not in METADATA_COLUMNS and name != CORRUPT]
@@ -190,21 +190,21 @@ class Replay:
         return F.lit(table.select(payload).schema[0].dataType == StringType())
 
 
-def _expression(table: DataFrame, flag: str, sql: str) -> Column:
+def _expression(table: DataFrame, option: str, sql: str) -> Column:
     """Raise ConfigError unless it is an expression over the table's columns."""
 
-    def looked_up() -> Column:
+    def look_up() -> Column:
         column = F.expr(sql)
         table.select(column)  # only here does Spark look up the columns
         return column
 
-    return _said(flag, sql, looked_up)
+    return _resolve(option, sql, look_up)
 
 
-def _said(flag: str, sql: str, action: Callable[[], T]) -> T:
-    """The result of the action; its error names the flag."""
+def _resolve(option: str, sql: str, action: Callable[[], T]) -> T:
+    """The result of the action; its error names the option."""
     try:
         return action()
     except PySparkException as error:
         reason = _POSITION.sub("", str(explain(error)))
-        raise ConfigError(f"{flag} {sql!r}: {reason}") from error
+        raise ConfigError(f"{sql!r}: {reason}", option=option) from error

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from jetspark.errors import ConfigError, SchemaEvolved, TableError
+from jetspark.errors import ConfigError, SchemaEvolved, TableError, named
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import append, commit_files
 from jetspark.lakehouse.formats import find_table, open_table
@@ -126,8 +126,9 @@ class _Attempt:
             )
         if options.keys and options.sequence_by is None:
             raise ConfigError(
-                "Option 'keys' needs 'sequenceBy' here: without an order a record from before "
-                "would replace a row of now."
+                f"needs {named('sequence_by')} here: without an order a record from before "
+                "would replace a row of now.",
+                option="keys",
             )
         self._records.check_txn_versions_retained()
         # A list may be changed, too, before a run that was killed is repeated.
@@ -229,7 +230,7 @@ class _Attempt:
             table = ""
         if table not in self._keys_in_tables:
             names = [str(listed_table.options.name) for listed_table in options.tables]
-            names += [name for name in (table, options.rest) if name]
+            names += [name for name in (table, options.default_table) if name]
             keys = [self._find_records(self._options(name)) for name in names or [""]]
             self._keys_in_tables[table] = frozenset().union(*keys)
         return self._keys_in_tables[table]

@@ -30,7 +30,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 from jetspark.bulk.encoded_messages import EncodedMessage, header_block
 from jetspark.codecs.codec import Codec
 from jetspark.codecs.encoder import Pairs
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.kv_rules import OPERATION, Operation, check_key
 from jetspark.nearest import nearest_name
 from jetspark.subjects import check_publish_subject, subject_matches
@@ -49,7 +49,7 @@ def encode_payloads(
     for batch in batches:
         fields = [name for name in batch.schema.names if name not in not_payload]
         if not fields:
-            raise ConfigError("No column is left for the payload, which the option 'encode' makes.")
+            raise ConfigError(f"No column is left for the payload, which {named('encode')} makes.")
         data = pa.array(encode(batch.select(fields)), pa.large_binary())
         yield batch.drop_columns(fields).append_column("data", data)
 

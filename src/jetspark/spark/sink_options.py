@@ -14,15 +14,21 @@ from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.codecs.codec import Codec
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError, UnsupportedByServerError
-from jetspark.kv_rules import STREAM_PREFIX, check_bucket
+from jetspark.errors import ConfigError, UnsupportedByServerError, named
+from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.nearest import meant
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.local_folders import canonical_path
-from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
+from jetspark.spark.option_scopes import (
+    CONNECTION,
+    StreamSinkScope,
+    connection_options,
+    readers,
+)
+from jetspark.spark.option_values import refuse, select
 from jetspark.spark.options import OF_SCHEMA, READING_ONLY, with_lookup
-from jetspark.subjects import check_name, subject_matches, subjects_overlap
+from jetspark.subjects import subject_matches, subjects_overlap
 
 
 class Guarantee(StrEnum):
@@ -40,26 +46,15 @@ def _guarantee(name: str, value: str) -> Guarantee:
     except ValueError:
         hint = meant(folded, [one.value for one in Guarantee])
         raise ConfigError(
-            f"Option {name!r} must be {', '.join(Guarantee)}, not {value!r}{hint}"
+            f"must be {', '.join(Guarantee)}, not {value!r}{hint}",
+            option=name,
         ) from None
 
 
-_WRITING: values.Table = {
-    "stream": ("stream", check_name),
-    "bucket": ("bucket", lambda _, value: check_bucket(value)),
-    "subject": ("subject", values.subject),
-    "guarantee": ("guarantee", _guarantee),
-    "transactionId": ("transaction_id", check_name),
-    "lanes": ("lanes", values.whole),
-    "prepareStream": ("prepare_stream", values.truth),
-    "adoptLedger": ("adopt_ledger", values.truth),
-    "writerName": ("writer_name", values.text),
-    "publishTimeout": ("publish_timeout", values.seconds),
-    "encode": ("encoding", values.name),
-}
+_WRITING: values.Table = {**readers(StreamSinkScope), "guarantee": _guarantee}
 _CHECKPOINT = "checkpointlocation"
 _OF_SPARK = frozenset({_CHECKPOINT, "queryname", "path"})
-_ONLY_EXACTLY_ONCE = ("transactionId", "lanes", "prepareStream", "adoptLedger", "writerName")
+_ONLY_EXACTLY_ONCE = ("transaction_id", "lanes", "prepare_stream", "adopt_ledger", "writer_name")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +70,13 @@ class SinkOptions:
     """How columns become payloads, in place of a column with them."""
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     transaction_id: str | None = None
-    lanes: int = 4
+    lanes: int = StreamSinkScope.lanes
     prepare_stream: bool = False
     adopt_ledger: bool = False
     writer_name: str | None = None
     checkpoint: str | None = None
     """Spark's option checkpointLocation."""
-    publish_timeout: float = 60.0
+    publish_timeout: float = StreamSinkScope.publish_timeout
 
     @property
     def name(self) -> str | None:
@@ -97,24 +92,24 @@ class SinkOptions:
         """These options for df.write. Raises ConfigError."""
         if self.guarantee is Guarantee.EXACTLY_ONCE and self.transaction_id is None:
             raise ConfigError(
-                "A batch write has no checkpoint that could name it: give the option "
-                "'transactionId', a name of your own that stays the same when this write is tried "
-                "again, or use guarantee effectively-once."
+                "A batch write has no checkpoint that could name it: give "
+                f"{named('transaction_id')}, a name of your own that stays the same when this "
+                "write is tried again, or use guarantee effectively-once."
             )
         for name, given in (
-            ("adoptLedger", self.adopt_ledger),
-            ("writerName", self.writer_name is not None),
+            ("adopt_ledger", self.adopt_ledger),
+            ("writer_name", self.writer_name is not None),
         ):
             if given:
-                raise ConfigError(f"Option {name!r} is for streaming queries.")
+                raise ConfigError("is for streaming queries.", option=name)
         return self
 
     def for_streaming(self) -> SinkOptions:
         """These options for df.writeStream. Raises ConfigError."""
         if self.transaction_id is not None:
             raise ConfigError(
-                "Option 'transactionId' is for batch writes; a streaming query is identified by "
-                "its checkpoint."
+                "is for batch writes; a streaming query is identified by its checkpoint.",
+                option="transaction_id",
             )
         return self
 
@@ -127,21 +122,21 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         elsewhere=dict.fromkeys(READING_ONLY, "reading"),
         of_spark=_OF_SPARK,
     )
-    writing = fields_of(given, _WRITING)
+    writing = select(given, _WRITING)
     if ("stream" in writing) == ("bucket" in writing):
-        raise ConfigError("Give the option 'stream' or 'bucket': the one to write to.")
+        raise ConfigError(f"Give {named('stream')} or {named('bucket')}: the one to write to.")
     if "bucket" in writing:
         reason = "for streams: a bucket's rows have keys, and writing them again changes nothing."
         refuse(given, dict.fromkeys(("subject", "guarantee", "encode"), reason))
         writing["stream"] = STREAM_PREFIX + writing["bucket"]
     if writing.get("guarantee") is not Guarantee.EXACTLY_ONCE:
         refuse(given, dict.fromkeys(_ONLY_EXACTLY_ONCE, "for guarantee exactly-once."))
-    connection, of_schema = connection_options(given), fields_of(given, OF_SCHEMA)
-    if "encoding" in writing:
+    connection, of_schema = connection_options(given), select(given, OF_SCHEMA)
+    if "encode" in writing:
         of_schema = with_lookup(of_schema, connection)
-        writing["encoding"] = Codec(writing["encoding"], **of_schema)
+        writing["encoding"] = Codec(writing.pop("encode"), **of_schema)
     else:
-        refuse(given, dict.fromkeys(OF_SCHEMA, "for payloads that the option 'encode' makes."))
+        refuse(given, dict.fromkeys(OF_SCHEMA, f"for payloads that {named('encode')} makes."))
     checkpoint = next((options[one] for one in options if one.casefold() == _CHECKPOINT), None)
     return SinkOptions(connection=connection, checkpoint=checkpoint, **writing)
 
@@ -301,8 +296,9 @@ def _check(options: SinkOptions, config: dict[str, Any]) -> None:
         subject_matches(one, options.subject) for one in subjects
     ):
         raise ConfigError(
-            f"Option 'subject': {options.subject!r} does not belong to the stream {name!r}, which "
-            f"listens to {', '.join(subjects) or 'nothing'}."
+            f": {options.subject!r} does not belong to the stream {name!r}, which "
+            f"listens to {', '.join(subjects) or 'nothing'}.",
+            option="subject",
         )
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return
@@ -342,7 +338,7 @@ def _changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
     if lacks and not options.prepare_stream:
         raise ConfigError(
             f"Stream {options.stream!r} lacks what guarantee exactly-once needs: "
-            f"{_sentence(lacks, markers)}. Set the option 'prepareStream' to true to have it "
+            f"{_sentence(lacks, markers)}. Set {named('prepare_stream')} to true to have it "
             "changed, or change it yourself."
         )
     if lacks and not config.get("allow_msg_ttl"):

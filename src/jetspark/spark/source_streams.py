@@ -13,7 +13,7 @@ from jetspark.bulk.retry import NOT_FOUND_SECONDS
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
+from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError, named
 from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.nearest import instead
 from jetspark.spark.claims import SOLE_READER, other_readers_message
@@ -96,8 +96,8 @@ def _fetch_facts(
         _check_stream(options, stream_facts, api)
     if options.by_snapshot and not options.blocks_deletes and not api.link.info.at_least(2, 15):
         raise UnsupportedByServerError(
-            "Option 'backfill' with the value 'snapshot' (older servers refuse deletes meanwhile; "
-            "'snapshot-blocking-deletes' accepts that)",
+            f"{named('backfill')} with the value 'snapshot' (older servers refuse deletes "
+            "meanwhile; 'snapshot-blocking-deletes' accepts that)",
             "2.15",
             api.link.info.version,
         )
@@ -122,7 +122,7 @@ def check_subjects(
 ) -> None:
     """Raises as `fixed_range.check_subjects`; a pattern may find further streams later."""
     fixed_range.check_subjects(
-        "Option 'subjects'",
+        named("subjects"),
         options.subjects,
         api,
         facts,
@@ -146,27 +146,29 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
         if is_set and retention != required_retention:
             keeps = " and keeps what is read" if retention == "limits" else ""
             raise ConfigError(
-                f"Option {option!r} is for streams with retention {required_retention!r}; "
-                f"{name!r} has {retention!r}{keeps}."
+                f"is for streams with retention {required_retention!r}; "
+                f"{name!r} has {retention!r}{keeps}.",
+                option=option,
             )
     if retention == "interest" and options.interest_consumer is None:
         raise ConfigError(
             f"Stream {name!r} has retention 'interest': its messages go when all its consumers "
             "have acknowledged them, and are not even stored without any, so a table of it cannot "
             "be exact. Use a stream with retention 'limits' that has this one as a source, or "
-            "readStream with an 'interestConsumer', which keeps the messages for the query."
+            f"readStream with an {named('interest_consumer')}, which keeps the messages "
+            "for the query."
         )
     if retention == "workqueue" and not options.sole_reader:
         raise ConfigError(
             f"Stream {name!r} has retention 'workqueue': its messages go when another consumer "
             "acknowledges them, so a table of it cannot be exact. If this query is the only "
-            "reader, set the option 'soleReader' to true: what its checkpoint has is removed."
+            f"reader, set {named('sole_reader')} to true: what its checkpoint has is removed."
         )
     if not options.removes:
         return
     server = api.link.info
     if options.interest_consumer is not None and not server.at_least(2, 14):
-        raise UnsupportedByServerError("Option 'interestConsumer'", "2.14", server.version)
+        raise UnsupportedByServerError(named("interest_consumer"), "2.14", server.version)
     if options.sole_reader and (
         facts.consumers > 1 or (facts.consumers and api.consumer(name, SOLE_READER) is None)
     ):

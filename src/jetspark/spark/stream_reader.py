@@ -29,7 +29,7 @@ from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts, Witness
 from jetspark.spark import interest_consumer, planning
 from jetspark.spark.claims import Claims
-from jetspark.spark.failures import without_traceback
+from jetspark.spark.failures import names_of_spark, without_traceback
 from jetspark.spark.offsets import StreamOffset, from_json, query_token, to_json
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.partitions import (
@@ -135,8 +135,9 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             self.prepareForTriggerAvailableNow()
         if options.ending.option and self._targets is None:
             raise errors.ConfigError(
-                f"Option {options.ending.option!r} is for trigger(availableNow=True), or a batch "
-                "read: with another trigger the query would wait behind its end for ever."
+                "is for trigger(availableNow=True), or a batch "
+                "read: with another trigger the query would wait behind its end for ever.",
+                option=options.ending.option,
             )
         offsets = self._offsets(start)
         # Trigger.Once reads everything, regardless of the options.
@@ -262,7 +263,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
-        return read_partition(self._options, partition)
+        with names_of_spark():
+            yield from read_partition(self._options, partition)
 
     # -- streams ---------------------------------------------------------------------------
 
@@ -298,7 +300,11 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             return
         options = self._options
         strict = options.fail_on_data_loss or options.removes
-        advice = "Set failOnDataLoss to false to go on without them." if strict else ""
+        advice = (
+            f"Set {errors.named('fail_on_data_loss')} to false to go on without them."
+            if strict
+            else ""
+        )
         if options.removes:
             advice = _START_OVER_ADVICE
         server, losses = "", list[errors.DataLossError]()

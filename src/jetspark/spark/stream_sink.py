@@ -30,6 +30,7 @@ from jetspark.bulk.ledger import Ledger, TaskOutput
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import APIError, BadHeaderError, ConfigError
 from jetspark.retries import is_transient
+from jetspark.spark.failures import names_of_spark
 from jetspark.spark.row_encoders import EntryEncoder, RowEncoder, encode_payloads
 from jetspark.spark.sink_options import Guarantee, SinkOptions, SinkTarget
 from jetspark.spark.sink_tasks import collect_task_messages, query_id, require_query_id
@@ -133,10 +134,12 @@ class _StreamWriter:
 class JetStreamBatchWriter(_StreamWriter, DataSourceArrowWriter):
     """df.write; the batch of a transaction has number 0."""
 
+    @names_of_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
         """Runs on an executor."""
         return self._write(self._options.transaction_id or "", iterator)
 
+    @names_of_spark()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Runs on the driver when all tasks are done."""
         self._commit(messages, 0)
@@ -145,11 +148,13 @@ class JetStreamBatchWriter(_StreamWriter, DataSourceArrowWriter):
 class JetStreamStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
     """df.writeStream; the writer's id is the query's, which the checkpoint keeps."""
 
+    @names_of_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
         """Runs on an executor."""
         exactly = self._options.guarantee is Guarantee.EXACTLY_ONCE
         return self._write(require_query_id() if exactly else query_id() or "", iterator)
 
+    @names_of_spark()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Runs on the driver when all tasks are done, and again after a failure."""
         self._commit(messages, batchId, self._options.name)

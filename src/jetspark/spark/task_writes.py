@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.retry import Retry
 from jetspark.lakehouse.formats import Format
-from jetspark.spark.failures import without_traceback
+from jetspark.spark.failures import names_of_spark, without_traceback
 from jetspark.spark.json_payloads import with_json_options
 from jetspark.spark.lag import WRITTEN_METRIC
 from jetspark.spark.lakehouse.options import (
@@ -179,7 +179,8 @@ class DirectReader(JetStreamStreamReader):
         """Write the rows of one partition; runs on an executor."""
         if not isinstance(partition, DirectPartition):
             return
-        output = self._write(partition)
+        with names_of_spark():
+            output = self._write(partition)
         if output.files or output.schema_changes or output.left_out:
             yield report(output, self._into.options.task_secret)
 

@@ -232,7 +232,7 @@ class BatchCommits:
         """Raise TableError if a file is gone that a table lacks, after a vacuum for example, and
         for a table that the query has nothing to do with: others may write beside its tables."""
         options = self._options
-        named = {"", options.quarantine, options.rest}
+        named = {"", options.quarantine, options.default_table}
         named |= {str(table.options.name) for table in options.tables}
         for pending in batch.tables:
             if (table := tables.get(pending.name)) is None:
@@ -288,7 +288,7 @@ class BatchCommits:
                     offsets=self._offsets,
                     change=options.upsert or (overwrite if pending.replaces else append),
                 )
-            every, target_bytes = options.compact_every, options.target_bytes
+            every, target_bytes = options.compact_every, options.target_file_size
             if is_added and every and (size := due_file_size(table, every, target_bytes)):
                 to_compact.append((table, size))
 

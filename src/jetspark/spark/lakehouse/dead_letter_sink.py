@@ -21,7 +21,9 @@ from jetspark.bulk.publish import StreamPublisher
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import BadHeaderError, ConfigError, TableError
-from jetspark.spark.option_values import CONNECTION, connection_options, read_options
+from jetspark.spark.option_names import spark_name
+from jetspark.spark.option_scopes import CONNECTION, connection_options
+from jetspark.spark.option_values import read_options
 from jetspark.spark.options import SourceOptions
 from jetspark.subjects import check_name
 from jetspark.timestamps import datetime_to_ns, format_isotime
@@ -39,10 +41,10 @@ def with_connection(sink: Mapping[str, str], source: Mapping[str, str]) -> dict[
     connection of its own for them."""
     folded = {name.casefold(): value for name, value in sink.items()}
     options = dict(sink)
-    if not folded.get("quarantinetable", "").strip().startswith(STREAM_PREFIX):
+    if not folded.get("quarantine", "").strip().startswith(STREAM_PREFIX):
         return options
     if not any(name.startswith(CONNECTION_PREFIX) for name in folded):
-        names = {name.casefold() for name in CONNECTION}
+        names = {spark_name(name).casefold() for name in CONNECTION}
         options |= {
             f"{CONNECTION_PREFIX}{name}": value
             for name, value in source.items()
@@ -65,7 +67,7 @@ class DeadLetterSink:
             connection = connection_options(read_options(options, CONNECTION, elsewhere={}))
         except ConfigError as error:
             raise ConfigError(
-                f"Options {CONNECTION_PREFIX}…, of the stream for letters: {error}"
+                f"Options {CONNECTION_PREFIX}…, of the stream for letters: {error.message}"
             ) from None
         return cls(check_name("stream", name), connection)
 

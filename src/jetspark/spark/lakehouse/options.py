@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from jetspark.codecs.field_names import FieldNames
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.lakehouse.formats import (
     STORAGE,
     Format,
@@ -35,6 +36,8 @@ from jetspark.spark.lakehouse.dead_letter_sink import (
     DeadLetterSink,
 )
 from jetspark.spark.local_folders import canonical_path
+from jetspark.spark.option_names import spark_name
+from jetspark.spark.option_scopes import TableReadScope, TableScope, readers
 from jetspark.spark.versions import in_arrow
 
 PREFIX = "jetspark-"
@@ -56,65 +59,35 @@ _COMPACT_EVERY = 100
 _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 
-def _size(name: str, value: str) -> int:
-    return parse_file_size(f"Option {name!r}", value)
-
-
-def _kept(name: str, value: str) -> timedelta:
-    found = parse_duration(f"Option {name!r}", value)
-    if not found:
-        raise ConfigError(f"Option {name!r} must be at least 1h.")
-    return found
+def _keep_versions(name: str, value: str) -> timedelta:
+    retention = parse_duration(named(name), value)
+    if not retention:
+        raise ConfigError("must be at least 1h.", option=name)
+    return retention
 
 
 def _compression(name: str, value: str) -> str:
-    folded = value.strip().casefold()
-    if folded not in _COMPRESSIONS:
-        raise ConfigError(f"Option {name!r} must be {', '.join(_COMPRESSIONS)}, not {value!r}.")
-    return folded
+    return values.word(*_COMPRESSIONS)(name, value.strip().casefold())
 
 
 def _version(name: str, value: str) -> int:
-    try:
-        number = int(value.strip())
-        if 0 <= number < 2**63:
-            return number
-    except ValueError:
-        pass
-    raise ConfigError(
-        f"Option {name!r} must be the number of a version or a snapshot, not {value!r}."
-    )
+    with suppress(ValueError):
+        if 0 <= (version := int(value.strip())) < 2**63:
+            return version
+    raise ConfigError("must be the number of a version or a snapshot", option=name, value=value)
 
 
-_WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "partitionBy": ("partition_by", lambda _, value: parse_partitions(value)),
-    "mergeSchema": ("merge_schema", values.truth),
-    "evolveSchema": ("evolve", values.truth),
-    "targetFileSize": ("target_bytes", _size),
-    "compression": ("compression", _compression),
-    "keepVersions": ("keep_versions", _kept),
-    "transactionId": ("transaction_id", values.name),
-    "writerName": ("writer_name", values.name),
-    "adoptTable": ("adopt", values.truth),
-    "keys": ("keys", values.columns),
-    "sequenceBy": ("sequence_by", values.name),
-    "applyAsDeletes": ("deletes", lambda _, value: RowCondition.parse(value)),
-    "applyAsTruncates": ("truncates", lambda _, value: RowCondition.parse(value)),
-    "historyBy": ("history_by", values.name),
-    "restTable": ("rest", values.name),
-    "quarantineTable": ("quarantine", values.name),
-    "onBadRecord": ("on_bad_record", values.word(KEEP, STOP)),
-    "maxNewTables": ("max_new_tables", values.whole),
-    "compactEvery": (
-        "compact_every",
-        lambda name, value: 0 if value.strip() == "0" else values.whole(name, value),
-    ),
+_WRITING: values.Table = {
+    **readers(TableScope),
+    "partition_by": lambda _, value: parse_partitions(value),
+    "target_file_size": lambda name, value: parse_file_size(named(name), value),
+    "file_compression": _compression,
+    "keep_versions": _keep_versions,
+    "apply_as_deletes": lambda _, value: RowCondition.parse(value),
+    "apply_as_truncates": lambda _, value: RowCondition.parse(value),
 }
-_READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "versionAsOf": ("version", _version),
-    "prune": ("prune", values.text),
-    "minPartitions": ("min_partitions", values.whole),
-}
+_READING: values.Table = {**readers(TableReadScope), "version_as_of": _version}
+_OF_ORDER = ("apply_as_truncates", "history_by")
 _WHERE = {Format.DELTA: ("path",), Format.ICEBERG: ("path", "catalog", "table")}
 
 
@@ -128,21 +101,22 @@ class LakehouseOptions:
     merge_schema: bool = False
     evolve: bool = False
     """Also widen types, and make columns of a stream's new fields (`growth`)."""
-    target_bytes: int = 128 * 1024 * 1024
-    compression: str = "zstd"
+    target_file_size: int = 128 * 1024 * 1024
+    """Bytes."""
+    file_compression: str = TableScope.file_compression
     keep_versions: timedelta | None = None
     transaction_id: str | None = None
     writer_name: str | None = None
     adopt: bool = False
     keys: tuple[str, ...] | None = None
     sequence_by: str | None = None
-    deletes: RowCondition | None = None
-    truncates: RowCondition | None = None
+    apply_as_deletes: RowCondition | None = None
+    apply_as_truncates: RowCondition | None = None
     history_by: str | None = None
     """The column with the time of a change, for a table with all changes and their ends."""
     route: TableTemplate | None = None
     """The route of rows, when `name` is a template."""
-    rest: str | None = None
+    default_table: str | None = None
     """The table for rows without one."""
     quarantine: str | None = None
     """The table for records that do not become rows (`lakehouse.quarantine`), or stream:NAME."""
@@ -150,7 +124,7 @@ class LakehouseOptions:
     """The stream in its place."""
     on_bad_record: str | None = None
     """`STOP`: the first one ends the write; else they are in `_corrupt_record`."""
-    max_new_tables: int = 1000
+    max_new_tables: int = TableScope.max_new_tables
     compact_every: int | None = None
     """After so many commits small files are merged; 0: never; None: nobody has said."""
     tables: tuple[ListedTable, ...] = ()
@@ -160,7 +134,7 @@ class LakehouseOptions:
     """With which the query's own tasks seal what they report (`spark.task_output`)."""
     task_rows: tuple[pa.Schema, ...] = ()
     """The columns of their rows; of a list those of messages without a table, and of each table."""
-    version: int | None = None
+    version_as_of: int | None = None
     prune: str | None = None
     min_partitions: int = 1
 
@@ -188,7 +162,7 @@ class LakehouseOptions:
         if self.format is Format.ICEBERG:
             return {}
         return {
-            _in_delta(one): RowExpression.parse("partitionBy", str(one))
+            _in_delta(one): RowExpression.parse("partition_by", str(one))
             for one in self.partition_by or ()
             if one.transform
         }
@@ -197,18 +171,20 @@ class LakehouseOptions:
     def upsert(self) -> Upsert | None:
         """How rows replace others; None when they are added. Raises ConfigError."""
         if self.keys:
-            if self.sequence_by is None and (self.truncates or self.history_by):
-                raise ConfigError(
-                    "Options 'applyAsTruncates' and 'historyBy' go with 'sequenceBy', the column "
-                    "that orders the rows."
-                )
-            given = self.keys, self.sequence_by, self.deletes, self.truncates
+            for name in _OF_ORDER if self.sequence_by is None else ():
+                if getattr(self, name) is not None:
+                    raise ConfigError(
+                        f"goes with {named('sequence_by')}, the column that orders the rows.",
+                        option=name,
+                    )
+            given = self.keys, self.sequence_by, self.apply_as_deletes, self.apply_as_truncates
             return Upsert(*given) if self.history_by is None else History(*given, self.history_by)
-        for name in ("sequenceBy", "applyAsDeletes", "applyAsTruncates", "historyBy"):
-            if getattr(self, _WRITING[name][0]) is not None:
+        for name in ("sequence_by", "apply_as_deletes", *_OF_ORDER):
+            if getattr(self, name) is not None:
                 raise ConfigError(
-                    f"Option {name!r} goes with 'keys', the columns that tell which rows replace "
-                    "each other."
+                    f"goes with {named('keys')}, the columns that tell which rows replace each "
+                    "other.",
+                    option=name,
                 )
         return None
 
@@ -227,8 +203,9 @@ class LakehouseOptions:
             self, name=name, route=None, quarantine=None, dead_letter_sink=None, tables=()
         )
         if self.tables or self.is_quarantine(one):
-            one = replace(one, keys=None, sequence_by=None, deletes=None, partition_by=None)
-            one = replace(one, truncates=None, history_by=None)
+            of_keys = ("keys", "sequence_by", "apply_as_deletes", *_OF_ORDER)
+            nothing: dict[str, Any] = dict.fromkeys((*of_keys, "partition_by"))
+            one = replace(one, **nothing)
         return one
 
     def is_quarantine(self, one: LakehouseOptions) -> bool:
@@ -240,9 +217,9 @@ class LakehouseOptions:
 
     def for_reading(self) -> LakehouseOptions:
         """These options for spark.read. Raises ConfigError."""
-        for name, (attribute, _) in _WRITING.items():
-            if getattr(self, attribute) != getattr(_DEFAULTS, attribute):
-                raise ConfigError(f"Option {name!r} is for writing.")
+        for name in _WRITING:
+            if getattr(self, name) != getattr(_DEFAULTS, name):
+                raise ConfigError("is for writing.", option=name)
         self._check_no_list()
         if self.route is not None:
             raise ConfigError(f"{self.name} is a template of tables: read one of them.")
@@ -251,32 +228,28 @@ class LakehouseOptions:
     def for_batch(self) -> LakehouseOptions:
         """These options for df.write. Raises ConfigError."""
         self._check_no_list()
-        for name, given in (
-            ("adoptTable", self.adopt),
-            ("writerName", self.writer_name is not None),
-            ("compactEvery", self.compact_every is not None),
-        ):
-            if given:
-                raise ConfigError(f"Option {name!r} is for streaming queries.")
+        for name in ("adopt", "writer_name", "compact_every"):
+            if getattr(self, name) != getattr(_DEFAULTS, name):
+                raise ConfigError("is for streaming queries.", option=name)
         return self._for_writing()
 
     def for_streaming(self) -> LakehouseOptions:
         """These options for df.writeStream. Raises ConfigError."""
         if self.transaction_id is not None:
             raise ConfigError(
-                "Option 'transactionId' is for batch writes; a streaming query is identified by "
-                "its checkpoint."
+                "is for batch writes; a streaming query is identified by its checkpoint.",
+                option="transaction_id",
             )
         return self._for_writing()
 
     def _check_no_list(self) -> None:
         if self.tables:
-            raise ConfigError(f"Option {TABLES!r} is for streaming queries of jetspark run.")
+            raise ConfigError("is for streaming queries of jetspark run.", option=TABLES)
 
     def _for_writing(self) -> LakehouseOptions:
-        for name, (attribute, _) in _READING.items():
-            if getattr(self, attribute) != getattr(_DEFAULTS, attribute):
-                raise ConfigError(f"Option {name!r} is for reading.")
+        for name in _READING:
+            if getattr(self, name) != getattr(_DEFAULTS, name):
+                raise ConfigError("is for reading.", option=name)
         return self
 
 
@@ -344,7 +317,7 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
     """Raises ConfigError for unknown names (with the nearest known one), bad values, no table."""
     given = {name: value for name, value in options.items() if name != TABLES}
     where, properties, found = _values(format_, given)
-    _add_letters(given, found)
+    _add_dead_letter_sink(given, found)
     if found.get("evolve"):
         found["merge_schema"] = True
     if (listed := options.get(TABLES)) is not None:
@@ -355,36 +328,39 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
         return LakehouseOptions(format=format_, name=all_, tables=tables, **found)
     target = table_name(format_, where, properties)
     route = (
-        TableTemplate.parse("Option 'path'", target.path)
+        TableTemplate.parse(named("path"), target.path)
         if target.path is not None
-        else TableTemplate.parse("Option 'table'", target.identifier or "", in_catalog=True)
+        else TableTemplate.parse(named("table"), target.identifier or "", in_catalog=True)
     )
-    if route is None and found.keys() & {"rest", "max_new_tables"}:
-        raise ConfigError(
-            "Options 'restTable' and 'maxNewTables' go with a template of tables, such as "
-            "lake/{region}."
-        )
+    for option in ("default_table", "max_new_tables") if route is None else ():
+        if option in found:
+            raise ConfigError(
+                "goes with a template of tables, such as lake/{region}.", option=option
+            )
     for one in found.get("partition_by", ()) if format_ is Format.DELTA else ():
         if one.transform not in ("", "day", "hour"):
             raise ConfigError(
-                f"partitionBy: {one} is for Iceberg tables. Those in Delta are partitioned by "
+                f": {one} is for Iceberg tables. Those in Delta are partitioned by "
                 "columns, which day(…) and hour(…) of a time become by themselves: add any other "
-                "column to the rows."
+                "column to the rows.",
+                option="partition_by",
             )
     if "keys" in found and found.get("compact_every"):
         raise ConfigError(
-            "Option 'compactEvery' is for tables to which rows are added: with 'keys' the whole "
-            "table would be looked at after each compaction, for keys that are there twice."
+            f"is for tables to which rows are added: with {named('keys')} the whole table would be "
+            "looked at after each compaction, for keys that are there twice.",
+            option="compact_every",
         )
     found |= _others(target, found)
     aside = found.get("quarantine")
     if aside is not None and (
-        aside in (target.path, target.identifier, found.get("rest"))
+        aside in (target.path, target.identifier, found.get("default_table"))
         or (route is not None and route.may_name(aside))
     ):
         raise ConfigError(
-            f"Option 'quarantineTable' {aside} names a table of the rows: name "
-            "another one" + ("." if route is None else f", such as {route.sibling_name(aside)}.")
+            f"{aside} names a table of the rows: name "
+            "another one" + ("." if route is None else f", such as {route.sibling_name(aside)}."),
+            option="quarantine",
         )
     for inner, outer in ((aside, target.path), (target.path, aside)):
         if inner is not None and outer is not None and inner.startswith(f"{outer}/"):
@@ -394,18 +370,19 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
             )
     if aside is not None and "on_bad_record" in found:
         raise ConfigError(
-            "Give either the option 'quarantineTable', where records go that do not become rows, "
-            "or the option 'onBadRecord'."
+            f"Give either {named('quarantine')}, where records go that do not become rows, "
+            f"or {named('on_bad_record')}."
         )
     if route is not None and route.in_catalog and "dead_letter_sink" in found:
         raise ConfigError(
-            f"Option 'quarantineTable' (--quarantine) {aside}: with a template of a catalog's "
-            f"tables name a table of the catalog {target.catalog}."
+            f"{aside}: with a template of a catalog's "
+            f"tables name a table of the catalog {target.catalog}.",
+            option="quarantine",
         )
     return LakehouseOptions(format=format_, name=target, route=route, **found)
 
 
-def _add_letters(options: Mapping[str, str], found: dict[str, Any]) -> None:
+def _add_dead_letter_sink(options: Mapping[str, str], found: dict[str, Any]) -> None:
     """The stream that `quarantine` names, with its connection."""
     prefix = CONNECTION_PREFIX
     given = {
@@ -418,9 +395,7 @@ def _add_letters(options: Mapping[str, str], found: dict[str, Any]) -> None:
         found["quarantine"] = aside
         found["dead_letter_sink"] = DeadLetterSink.parse(aside.removeprefix(STREAM_PREFIX), given)
     elif given:
-        raise ConfigError(
-            f"Options {prefix}… go with the option 'quarantineTable', as {STREAM_PREFIX}NAME."
-        )
+        raise ConfigError(f"Options {prefix}… go with {named('quarantine')} {STREAM_PREFIX}NAME.")
 
 
 def _values(
@@ -428,8 +403,9 @@ def _values(
 ) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
     """Where the table is, properties for its library, and the rest by attributes."""
     converters = {**_WRITING, **_READING}
-    aliases = {"location": "path"}  # set by a table of Spark's catalog
-    known = aliases | {one.casefold(): one for one in (*converters, *_WHERE[format_])}
+    names = (*converters, *_WHERE[format_])
+    known = {"location": "path"}  # set by a table of Spark's catalog
+    known |= {spark_name(name).casefold(): name for name in names}
     where: dict[str, str] = {}
     properties: dict[str, str] = {}
     found: dict[str, Any] = {}
@@ -439,8 +415,7 @@ def _values(
         if folded.startswith(STORAGE):
             properties[given[len(STORAGE) :]] = value
         elif name in converters:
-            attribute, convert = converters[name]
-            found[attribute] = values.read(convert, name, value)
+            found[name] = values.read(converters[name], name, value)
         elif name is not None:
             where[name] = value.strip()
         elif folded == _CHECKPOINT:
@@ -451,14 +426,14 @@ def _values(
             columns = map(StructType.fromJson, json.loads(value))
             found["task_rows"] = tuple(map(in_arrow, columns))
         elif folded not in _OF_SPARK and not folded.startswith(CONNECTION_PREFIX):
-            raise ConfigError(_unknown(format_, given, list(dict.fromkeys(known.values()))))
+            raise ConfigError(_unknown(format_, given, list(map(spark_name, names))))
     return where, properties, found
 
 
 def of_one(all_: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """The options of one table of a list, from those of all and its own."""
     merged = "keys" in map(str.casefold, own)
-    not_here = {"resttable"} | ({"compactevery"} if merged else set())
+    not_here = {"defaulttable"} | ({"compactevery"} if merged else set())
     others = {name: value for name, value in all_.items() if name.casefold() not in not_here}
     return {**others, **own}
 
@@ -490,23 +465,24 @@ def table_name(
     path, catalog, table = (where.get(one) for one in ("path", "catalog", "table"))
     if path:
         if catalog or table:
-            raise ConfigError("Give the option 'path', or 'catalog' and 'table', not both.")
+            raise ConfigError(
+                f"Give {named('path')}, or {named('catalog')} and {named('table')}, not both."
+            )
         return TableName(path=table_path(path), properties=dict(properties))
     if format_ is Format.ICEBERG and catalog and table:
         if "." not in table:
-            raise ConfigError(f"Option 'table' must be namespace.table, not {table!r}.")
+            raise ConfigError("must be namespace.table", option="table", value=table)
         return TableName(catalog=catalog, identifier=table, properties=dict(properties))
-    also = " (or the options 'catalog' and 'table')" if format_ is Format.ICEBERG else ""
-    raise ConfigError(f"Name the table: save(path), load(path) or the option 'path'{also}.")
+    also = f" (or {named('catalog')} and {named('table')})" if format_ is Format.ICEBERG else ""
+    raise ConfigError(f"Name the table: save(path), load(path) or {named('path')}{also}.")
 
 
 def _others(target: TableName, found: Mapping[str, Any]) -> dict[str, str]:
     """The further tables of a query."""
-    options = {"rest": "restTable", "quarantine": "quarantineTable"}
     return {
-        attribute: _beside(target, option, found[attribute])
-        for attribute, option in options.items()
-        if attribute in found and not (attribute == "quarantine" and "dead_letter_sink" in found)
+        option: _beside(target, option, found[option])
+        for option in ("default_table", "quarantine")
+        if option in found and not (option == "quarantine" and "dead_letter_sink" in found)
     }
 
 
@@ -514,21 +490,23 @@ def _beside(target: TableName, option: str, said: str) -> str:
     """The name of a further table of a query: a folder, or one of the same catalog, as the first
     table is. Raises ConfigError."""
     if {"{", "}"} & set(said):
-        raise ConfigError(f"Option {option!r}: {said} is a template; name a single table.")
+        raise ConfigError(f": {said} is a template; name a single table.", option=option)
     catalog = parse_catalog_name(said)
     if target.catalog is None:
         if catalog is not None:
             raise ConfigError(
-                f"Option {option!r}: {said} is a table of a catalog, and the other one is "
-                f"{target}: name a folder; for one with a colon write ./{said}."
+                f": {said} is a table of a catalog, and the other one is "
+                f"{target}: name a folder; for one with a colon write ./{said}.",
+                option=option,
             )
         return table_path(said)
     if catalog is not None and catalog[0] == target.catalog:
         said = catalog[1]
     if parse_catalog_name(f"{target.catalog}:{said}") is None:
         raise ConfigError(
-            f"Option {option!r}: {said} is not a table of the catalog {target.catalog}, as the "
-            "other one is: write namespace.table."
+            f": {said} is not a table of the catalog {target.catalog}, as the "
+            "other one is: write namespace.table.",
+            option=option,
         )
     return said
 

@@ -67,8 +67,8 @@ class PendingTable(msgspec.Struct):
             replaces,
             options.keys,
             options.sequence_by,
-            options.deletes,
-            options.truncates,
+            options.apply_as_deletes,
+            options.apply_as_truncates,
             options.history_by,
         )
 
@@ -90,8 +90,8 @@ class PendingTable(msgspec.Struct):
             options,
             keys=self.keys,
             sequence_by=self.sequence_by,
-            deletes=self.deletes,
-            truncates=self.truncates,
+            apply_as_deletes=self.deletes,
+            apply_as_truncates=self.truncates,
             history_by=self.history_by,
         )
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from jetspark.codecs.framing import framed
 from jetspark.codecs.json_decoder import JsonDecoder, is_json_type
 from jetspark.codecs.tolerant import CORRUPT
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.file_layout import Layout
 from jetspark.lakehouse.misfits import misfit_mask, misfit_reason
@@ -91,11 +91,11 @@ def rejection_error(target: Target, records: pa.RecordBatch, reason_of: ReasonOf
     if known == list(quarantine.MESSAGE) or CORRUPT in records.schema.names:
         advice = (
             "Fix the schema and run the command again; it resumes at this batch. Or give the "
-            "option 'quarantineTable', to quarantine such records"
+            f"{named('quarantine')}, to quarantine such records"
         )
     if target.options.upsert is None:
         advice += (
-            f"; or leave the option 'onBadRecord' out, to keep them in {CORRUPT}, a column "
-            "which the option 'mergeSchema' adds"
+            f"; or leave {named('on_bad_record')} out, to keep them in {CORRUPT}, a column "
+            f"which {named('merge_schema')} adds"
         )
     return ConfigError(f"{sentence} Nothing of its batch was written. {advice}.")

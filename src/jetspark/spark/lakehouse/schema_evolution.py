@@ -26,7 +26,7 @@ from jetspark.codecs.ddl import check_fields, type_in_ddl, with_types
 from jetspark.codecs.field_names import FieldNames
 from jetspark.codecs.tolerant import CORRUPT
 from jetspark.codecs.unknown_fields import LEAST, LONG, MOST, can_be_column, common_type
-from jetspark.errors import ConfigError, SchemaEvolved
+from jetspark.errors import ConfigError, SchemaEvolved, named
 from jetspark.lakehouse.file_layout import Layout
 from jetspark.lakehouse.formats import find_table, open_table
 from jetspark.lakehouse.optimistic_commits import commit_with_retries
@@ -162,24 +162,26 @@ def has_evolved(query: StreamingQuery) -> bool:
 # -- checks of options -----------------------------------------------------------------------------
 
 
-def check_one_schema(option: str, options: LakehouseOptions) -> None:
-    """Raise ConfigError for a template of tables. `option`: the name of the flag, or the key."""
+def check_one_schema(options: LakehouseOptions) -> None:
+    """Raise ConfigError for a template of tables that would evolve."""
     if options.route is not None:
         raise ConfigError(
-            f"{option}: the tables of {options.name} have one schema, which new fields of one of "
-            "them would change in all: name one table, or leave it out."
+            f": the tables of {options.name} have one schema, which new fields of one of "
+            "them would change in all: name one table, or leave it out.",
+            option="evolve",
         )
 
 
-def check_versions(option: str, source: SourceOptions) -> None:
+def check_versions(source: SourceOptions) -> None:
     """Raise ConfigError for payloads, not in JSON, whose schema gets no new versions."""
     if source.decoding is None or source.decoding.is_json:
         return
-    if not source.decoding.schema.version or "schemaVersion" in source.given:
+    if not source.decoding.schema.version or "schema_version" in source.given:
         raise ConfigError(
-            f"{option} follows the versions that a schema has in a registry: name the schema "
-            "(schemaName), and no version. Columns of a schema that you give are added with "
-            "mergeSchema (--merge-schema)."
+            "follows the versions that a schema has in a registry: name the schema "
+            f"({named('schema_name')}), and no version. Columns of a schema that you give are "
+            f"added with {named('merge_schema')}.",
+            option="evolve",
         )
 
 

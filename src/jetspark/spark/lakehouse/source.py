@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import ScanTask, Table
 from jetspark.nearest import instead
@@ -72,7 +72,7 @@ class LakehouseReader(DataSourceReader):
 def opened(options: LakehouseOptions) -> Table:
     """The table at the version of the options. Raises ConfigError."""
     table = open_table(options.format, options.name)
-    return table if options.version is None else table.at_version(options.version)
+    return table if options.version_as_of is None else table.at_version(options.version_as_of)
 
 
 def read_schema(options: LakehouseOptions) -> StructType:
@@ -113,7 +113,7 @@ class _LakehouseDataSource(DataSource):
         rows = written_schemas(options, schema)
         if overwrite and options.upsert is not None:
             raise ConfigError(
-                "Option 'keys' merges rows into those that are there: write with mode('append')."
+                "merges rows into those that are there: write with mode('append').", option="keys"
             )
         return LakehouseBatchWriter(options, prepare(options, rows), replace=overwrite)
 
@@ -125,7 +125,7 @@ class _LakehouseDataSource(DataSource):
         if overwrite:
             raise ConfigError(
                 "outputMode 'complete' would replace the table with every batch; use 'append', or "
-                "foreachBatch and in it mode('overwrite') or the option 'keys'."
+                f"foreachBatch and in it mode('overwrite') or {named('keys')}."
             )
         return LakehouseStreamWriter(options, prepare_for_query(options, rows), replace=False)
 

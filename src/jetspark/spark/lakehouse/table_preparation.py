@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from jetspark.codecs.tolerant import CORRUPT
-from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.errors import CommitConflict, ConfigError, TableError, named
 from jetspark.lakehouse import formats, quarantine
 from jetspark.lakehouse.batches import check_earlier_batches, table_missing
 from jetspark.lakehouse.optimistic_commits import commit_with_retries
@@ -140,7 +140,7 @@ def prepare_table(
         with suppress(CommitConflict):  # the next batch creates it
             table.keep_versions(options.keep_versions)
     commit_with_retries(table.name, lambda: _evolve(options, table, schema), table.refresh)
-    layout = table.layout(options.target_bytes, options.compression)
+    layout = table.layout(options.target_file_size, options.file_compression)
     if options.made:
         layout = replace(layout, derived={**layout.derived, **options.made})
     layout = layout if options.upsert is None else staging_layout(layout)
@@ -205,7 +205,7 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
             raise ConfigError(
                 f"The rows have no column {', '.join(missing)}, as {options.name} has: add it "
                 "to them (--json, --column, or --evolve as before), or set the option "
-                "'mergeSchema' to true to leave it null in them."
+                f"{named('merge_schema')} to true to leave it null in them."
             )
 
 
@@ -219,15 +219,17 @@ def _table_schema(options: LakehouseOptions, schema: pa.Schema) -> pa.Schema:
         for name in (*quarantine.MESSAGE, CORRUPT):
             if name not in schema.names:
                 raise ConfigError(
-                    f"Option 'quarantineTable' needs rows with the column {name}: those of format "
-                    "jetstream with the options decode and keepPayload."
+                    f"needs rows with the column {name}: those of format "
+                    "jetstream with the options decode and keepPayload.",
+                    option="quarantine",
                 )
         left_out |= {CORRUPT, "data"}
     if options.on_bad_record == STOP:
         if CORRUPT not in schema.names:
             raise ConfigError(
-                f"Option 'onBadRecord' needs rows with the column {CORRUPT}, which is null in good "
-                "ones: those of format jetstream with the option decode."
+                f"needs rows with the column {CORRUPT}, which is null in good "
+                "ones: those of format jetstream with the option decode.",
+                option="on_bad_record",
             )
         left_out.add(CORRUPT)
     columns = pa.schema([column for column in schema if column.name not in left_out])
@@ -281,7 +283,7 @@ def _check_table(options: LakehouseOptions, table: Table) -> None:
 def _check_may_add(options: LakehouseOptions, names: Sequence[str]) -> None:
     if names and not options.merge_schema:
         raise ConfigError(
-            f"{options.name} has no column {', '.join(names)}: set the option 'mergeSchema' to "
+            f"{options.name} has no column {', '.join(names)}: set {named('merge_schema')} to "
             "true to add it (it is null in existing rows), or leave it out of the rows."
         )
 

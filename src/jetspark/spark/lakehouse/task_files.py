@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from jetspark.codecs.tolerant import CORRUPT
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.file_writer import FileWriter
 from jetspark.lakehouse.formats import Format
@@ -162,8 +162,10 @@ class TaskFiles:
         """Write rows that no table takes into the default one, or reject them. Raises ConfigError
         if there is neither."""
         options = self._target.options
-        if options.rest is not None:
-            self._write_fitting(self._target, rows, self._tables.open(options.rest), routed_to)
+        if options.default_table is not None:
+            self._write_fitting(
+                self._target, rows, self._tables.open(options.default_table), routed_to
+            )
         elif self._leave is not None:
             self._leave(rows, reason_of)
         elif options.quarantine is not None:
@@ -171,7 +173,7 @@ class TaskFiles:
         else:
             reason = reason_of(rows.slice(0, 1))[1].removesuffix(".")
             raise ConfigError(
-                f"{reason}: name a table for these rows in the option 'restTable', or, with a "
+                f"{reason}: name a table for these rows in {named('default_table')}, or, with a "
                 "schema of payloads, a quarantine (--quarantine)."
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.lakehouse import formats
 from jetspark.lakehouse.batches import belongs_to, check_name, created_for, was_created_for
 from jetspark.lakehouse.file_writer import FileWriter
@@ -66,7 +66,7 @@ class TemplateTables:
         if is_new and self._created >= options.max_new_tables:
             return (
                 f"{self._target.options.name} would make more than {options.max_new_tables} "
-                "new tables (option 'maxNewTables')."
+                f"new tables ({named('max_new_tables')})."
             )
         if table is None:
             try:
@@ -76,7 +76,7 @@ class TemplateTables:
         elif not _may_take(table, options):
             return (
                 f"{name} has rows that this query did not write, and the values of a row do "
-                "not make it the query's (option 'adoptTable', --adopt)."
+                f"not make it the query's ({named('adopt')}, --adopt)."
             )
         return None
 

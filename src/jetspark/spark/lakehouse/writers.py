@@ -20,6 +20,7 @@ from jetspark.lakehouse import formats
 from jetspark.lakehouse.batches import append, commit_files, overwrite, table_missing
 from jetspark.lakehouse.new_files import NewFile, files_by_table
 from jetspark.lakehouse.upserts import remove_staged_files
+from jetspark.spark.failures import names_of_spark
 from jetspark.spark.lakehouse.batch_commits import (
     MAX_CONCURRENT_COMMITS,
     BatchCommits,
@@ -69,11 +70,13 @@ class _Writer:
 class LakehouseBatchWriter(_Writer, DataSourceArrowWriter):
     """df.write; with a transaction id the rows are added once, however often it is attempted."""
 
+    @names_of_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Write the rows of a task; runs on an executor. Raises ConfigError for a null in a
         required column."""
         return self._write("", iterator)
 
+    @names_of_spark()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the files of all tasks; runs on the driver.
 
@@ -121,6 +124,7 @@ class LakehouseBatchWriter(_Writer, DataSourceArrowWriter):
 class LakehouseStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """df.writeStream; the writer's id is the query's, which the checkpoint keeps."""
 
+    @names_of_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Write the rows of a task; runs on an executor.
 
@@ -129,6 +133,7 @@ class LakehouseStreamWriter(_Writer, DataSourceStreamArrowWriter):
         """
         return self._write(require_query_id(), iterator)
 
+    @names_of_spark()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the files of all tasks; runs on the driver, and again after a failure.
 

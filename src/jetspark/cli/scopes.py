@@ -1,0 +1,179 @@
+"""Scopes of options (`spark.option_scopes`) as flags of commands, in groups of the help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import field, fields, make_dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
+from urllib.parse import unquote
+
+from cyclopts import Group, Parameter
+
+import jetspark.errors as errors
+from jetspark.cli.options import Connection
+from jetspark.connection.options import make_options
+from jetspark.spark.option_scopes import (
+    ConnectionScope,
+    PayloadScope,
+    SchemaScope,
+    SourceScope,
+    StreamSinkScope,
+    TableReadScope,
+    TableScope,
+    in_texts,
+)
+
+if TYPE_CHECKING:
+    from jetspark.codecs.codec import Codec
+
+S = TypeVar("S")
+
+READING: Final = Group.create_ordered("What to read")
+WRITING: Final = Group.create_ordered("Where to write")
+PAYLOADS: Final = Group.create_ordered("What a payload means")
+TABLE: Final = Group.create_ordered("The table")
+BAD_RECORDS: Final = Group.create_ordered("Records that do not fit")
+RUN: Final = Group.create_ordered("The run")
+CONNECTION: Final = Group.create_ordered("The connection")
+
+_REGISTRY = re.compile(
+    r"(?P<scheme>https?://)(?P<user>[^/:@]*)(?::(?P<password>[^/@]*))?@(?P<address>.+)"
+)
+
+
+def flags_of(
+    scope: type[S], group: Group, *, leave_out: Collection[str] = (), **groups: Group
+) -> type[S]:
+    """A subclass of the scope whose fields are flags.
+
+    `leave_out`: options that are no flags of the command; `groups`: other groups of options.
+    """
+    types = get_type_hints(scope)
+    flags = []
+    for one in fields(scope):  # type: ignore[arg-type]
+        parameter = Parameter(
+            parse=one.name not in leave_out,
+            negative=None if one.default is True else (),
+            group=groups.get(one.name, group),
+            show_default=one.default not in (None, False, ()),
+        )
+        flag = field(default=one.default, metadata=one.metadata)
+        flags.append((one.name, Annotated[types[one.name], parameter], flag))
+    made = make_dataclass(
+        scope.__name__,
+        flags,
+        bases=(scope,),
+        frozen=True,
+        kw_only=True,
+        namespace={"__module__": __name__},  # cyclopts flattens no class of `types`
+    )
+    return Parameter(name="*")(made)
+
+
+_OF_POSITIONS = (
+    *("starting_offsets", "starting_timestamp", "starting_offsets_by_timestamp"),
+    *("starting_offsets_by_timestamp_strategy", "ending_offsets", "ending_timestamp"),
+    "ending_offsets_by_timestamp",
+)
+"""Options in place of which commands have --start and --end."""
+_NO_SOURCE_FLAGS = (
+    *("stream", "streams", "stream_pattern", "bucket", "backup", "keys", "history"),
+    *("present_values", "orders_by_seq", "available_now", *_OF_POSITIONS),
+)
+
+if TYPE_CHECKING:
+    ConnectionFlags = ConnectionScope
+    PayloadFlags = PayloadScope
+    SchemaFlags = SchemaScope
+    SourceFlags = SourceScope
+    StreamSinkFlags = StreamSinkScope
+    TableFlags = TableScope
+    TableReadFlags = TableReadScope
+else:
+    ConnectionFlags = flags_of(ConnectionScope, CONNECTION, leave_out=("servers", "context"))
+    PayloadFlags = flags_of(PayloadScope, PAYLOADS, leave_out=("keep_payload", "bare_payload"))
+    SchemaFlags = flags_of(SchemaScope, PAYLOADS)
+    SourceFlags = flags_of(SourceScope, READING, leave_out=_NO_SOURCE_FLAGS)
+    StreamSinkFlags = flags_of(
+        StreamSinkScope,
+        WRITING,
+        leave_out=("stream", "bucket", "subject", "adopt_ledger", "writer_name"),
+    )
+    TableFlags = flags_of(
+        TableScope,
+        TABLE,
+        leave_out=("transaction_id",),
+        quarantine=BAD_RECORDS,
+        on_bad_record=BAD_RECORDS,
+    )
+    TableReadFlags = flags_of(TableReadScope, READING)
+
+NO_CONNECTION = ConnectionFlags()
+NO_PAYLOADS = PayloadFlags()
+NO_SCHEMA = SchemaFlags()
+NO_SOURCE = SourceFlags()
+NO_SINK = StreamSinkFlags()
+NO_TABLE = TableFlags()
+NO_TABLE_READ = TableReadFlags()
+
+
+def connection_texts(connection: Connection, flags: ConnectionScope) -> dict[str, str]:
+    """Options of Spark's format for both. Raises ConfigError for a login that is in both."""
+    options, others = connection.spark_options(), in_texts(flags)
+    for name in options.keys() & others.keys():
+        raise errors.ConfigError(
+            f"Give the {name} either in {errors.named('servers')} or as {errors.named(name)}."
+        )
+    return options | others
+
+
+def schema_texts(schema: SchemaScope) -> dict[str, str]:
+    """Options of Spark's format, where the registry's URL has no secrets."""
+    return in_texts(_with_login(schema))
+
+
+def _with_login(schema: SchemaScope) -> SchemaScope:
+    """The options with user and password of the registry's URL as options, which are secret."""
+    url = None if schema.registry is None else _REGISTRY.fullmatch(schema.registry)
+    if url is None:
+        return schema
+    login: dict[str, Any] = {
+        f"registry_{name}": unquote(url[name])
+        for name in ("user", "password")
+        if url[name] is not None
+    }
+    return replace(schema, registry=url["scheme"] + url["address"], **login)
+
+
+def codec_of(
+    schema: SchemaScope, option: str, format_: str | None, connection: Connection
+) -> Codec | None:
+    """The codec of the format that the option says; None without it. Raises ConfigError."""
+    schema = _with_login(schema)
+    given: dict[str, Any] = {
+        one.name: value
+        for one in fields(schema)
+        if (value := getattr(schema, one.name)) is not None
+    }
+    if format_ is None and given:
+        raise errors.ConfigError(f"goes with {errors.named(option)}.", option=min(given))
+    if format_ is None:
+        return None
+    from jetspark.codecs.codec import Codec  # it loads PyArrow
+    from jetspark.registry.lookup import schema_lookup
+
+    login = {
+        name.removeprefix("registry_"): given.pop(name)
+        for name in list(given)
+        if name.startswith("registry_")
+    }
+    if (where := given.pop("registry", None)) is not None:
+        options = make_options(**connection.options())
+        given["lookup"] = schema_lookup(where, options, **login)
+    return Codec(format_, **given)
+
+
+def storage_texts(storage: dict[str, str]) -> dict[str, str]:
+    """Options of a table's format for its storage and its catalog."""
+    return {f"storage.{name}": value for name, value in storage.items()}

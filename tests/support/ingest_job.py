@@ -1,0 +1,29 @@
+"""An `Ingest` whose options of all scopes stand side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from jetspark.spark.ingest import Ingest
+from jetspark.spark.option_scopes import TableScope, readers
+from jetspark.spark.option_values import read_options
+
+_OF_TABLE = {one.name for one in fields(TableScope)}
+
+
+def ingest_job(*, table_options: Mapping[str, str] | None = None, **options: Any) -> Ingest:
+    """`table_options`: further options of the table, as Spark takes them."""
+    texts = dict(table_options or {})
+    storage = {name: texts.pop(name) for name in list(texts) if "." in name}
+    table = TableScope(**read_options(texts, readers(TableScope), elsewhere={}))
+    given = {name: options.pop(name) for name in list(options) if name in _OF_TABLE}
+    if "keys" in given:
+        given["keys"] = tuple(given["keys"])
+    return Ingest(table_options=replace(table, **given), storage=storage, **options)
+
+
+def with_table_options(job: Ingest, **options: Any) -> Ingest:
+    """The job with other options of its table."""
+    return replace(job, table_options=replace(job.table_options, **options))
