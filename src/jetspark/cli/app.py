@@ -67,10 +67,10 @@ def _converted(kind: Any, tokens: Sequence[cyclopts.Token]) -> Any:
     """cyclopts's conversion, which alone would round a fraction to a whole number; lists of names
     may have commas between them, too."""
     if kind == tuple[str, ...]:
-        from jetspark.spark.option_values import columns
+        from jetspark.spark.option_values import split_names
 
-        text = ",".join(token.value for token in tokens)
-        return columns(str(tokens[0].keyword).removeprefix("--"), text)
+        # An empty list would pass for none.
+        return split_names(",".join(token.value for token in tokens)) or ("",)
     if kind in (int, int | None):
         for token in tokens:
             if "." in token.value:
@@ -174,7 +174,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "Turn a stream into a table.",
         "jetspark ingest ORDERS --to lake/orders --server nats://host:4222",
         'jetspark ingest ORDERS --to lake/eu --subjects "orders.eu.>" --start -7d',
-        'jetspark ingest ORDERS --to lake/orders --json-schema "id STRING, amount DOUBLE"',
+        'jetspark ingest ORDERS --to lake/orders --json-schema "id STRING"',
         "jetspark ingest ORDERS --to days --partition-by day --format iceberg --follow",
     ),
     "run": (

@@ -73,8 +73,7 @@ def flags_of(
 
 _OF_POSITIONS = (
     *("starting_offsets", "starting_timestamp", "starting_offsets_by_timestamp"),
-    *("starting_offsets_by_timestamp_strategy", "ending_offsets", "ending_timestamp"),
-    "ending_offsets_by_timestamp",
+    *("ending_offsets", "ending_timestamp", "ending_offsets_by_timestamp"),
 )
 """Options in place of which commands have --start and --end."""
 _NO_SOURCE_FLAGS = (

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 """Most names of kept files to print."""
-_RETRY = 'jetspark table retry lake/bad --to lake/orders --json-schema "id STRING, n LONG"'
+_RETRY = 'jetspark table retry lake/bad --to lake/orders --json-schema "id STRING"'
 table = group(
     "table",
     "jetspark table info lake/orders",

@@ -127,22 +127,24 @@ def join_names(names: Iterable[str]) -> str:
     )
 
 
-def columns(name: str, value: str) -> tuple[str, ...]:
-    """Names, separated by commas, in the given order, each once.
-
-    A name with a comma stands in backquotes, as in Spark SQL.
-    """
+def split_names(text: str) -> tuple[str, ...]:
+    """Names, separated by commas; a name with a comma stands in backquotes, as in Spark SQL."""
     parts = (
         match[1].replace("``", "`") if match[1] else match[2].strip()
-        for match in _NAME_IN_LIST.finditer(value)
+        for match in _NAME_IN_LIST.finditer(text)
     )
-    found = tuple(part for part in parts if part)
-    if not found:
+    return tuple(filter(None, parts))
+
+
+def columns(name: str, value: str) -> tuple[str, ...]:
+    """Names as `split_names` takes them, in the given order, each once."""
+    names = split_names(value)
+    if not names:
         raise ConfigError("is empty; leave it out, or name some.", option=name)
-    for one in found:
-        if found.count(one) > 1:
-            raise ConfigError(f"names {one!r} twice.", option=name)
-    return found
+    for column in names:
+        if names.count(column) > 1:
+            raise ConfigError(f"names {column!r} twice.", option=name)
+    return names
 
 
 def listed(check: Callable[[str], object]) -> Callable[[str, str], tuple[str, ...]]:
