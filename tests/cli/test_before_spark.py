@@ -291,7 +291,7 @@ def test_a_schema_in_a_pipeline_file_is_reported_with_its_line(
     said = pipeline(source=source.format("id STRNG"))
     assert "at:4: json_schema 'id STRNG' is not a schema: there is no type" in said
     said = pipeline(source=source.format("a VARIANT"))
-    assert "at:4: json 'a VARIANT': 'a VARIANT' is no type that payloads have" in said
+    assert "at:4: json_schema 'a VARIANT': 'a VARIANT' is no type that payloads have" in said
 
 
 @pytest.mark.parametrize(
