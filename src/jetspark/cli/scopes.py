@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter
 import jetspark.errors as errors
 from jetspark.cli.options import Connection
 from jetspark.connection.options import make_options
+from jetspark.spark.option_names import on_command_line
 from jetspark.spark.option_scopes import (
     ConnectionScope,
     PayloadScope,
@@ -58,7 +59,8 @@ def flags_of(
             group=groups.get(one.name, group),
             show_default=one.default not in (None, False, ()),
         )
-        flag = field(default=one.default, metadata=one.metadata)
+        help_ = errors.JetsparkError(one.metadata["help"]).sentence(on_command_line)
+        flag = field(default=one.default, metadata={**one.metadata, "help": help_})
         flags.append((one.name, Annotated[types[one.name], parameter], flag))
     made = make_dataclass(
         scope.__name__,

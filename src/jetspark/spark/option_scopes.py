@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.errors import named
 from jetspark.kv_rules import check_bucket
 from jetspark.spark import option_values as values
 from jetspark.spark.option_names import spark_name
@@ -281,7 +282,7 @@ class SourceScope:
     )
     orders_by_seq: bool = option(
         "Streaming only: the sink orders its rows by seq, so a stream whose sequences begin anew "
-        "ends the query; ingest and run set it for tables with sequence_by seq.",
+        f"ends the query; ingest and run set it for tables with {named('sequence_by')} seq.",
         False,
         read=values.truth,
     )
@@ -303,7 +304,8 @@ class SourceScope:
         "latest."
     )
     starting_timestamp: str | None = option(
-        "In place of starting_offsets: the first message stored at or after a time, such as "
+        f"In place of {named('starting_offsets')}: the first message stored at or after a "
+        "time, such as "
         "2026-01-31T12:00:00Z, or milliseconds since 1970."
     )
     starting_offsets_by_timestamp: str | None = option("Times by stream, as JSON.")
@@ -313,7 +315,8 @@ class SourceScope:
         read=values.word("error", "latest"),
     )
     ending_offsets: str | None = option(
-        "The end of the read, exclusive, in the form of starting_offsets; in a streaming query "
+        f"The end of the read, exclusive, in the form of {named('starting_offsets')}; in "
+        "a streaming query "
         "with trigger(availableNow=True) only. By default latest."
     )
     ending_timestamp: str | None = option("The end as a time.")
@@ -331,12 +334,14 @@ class SourceScope:
         decides_rows=False,
     )
     min_offsets_per_trigger: int | None = option(
-        "Streaming only: wait for this many sequences, but no longer than max_trigger_delay.",
+        "Streaming only: wait for this many sequences, but no longer than "
+        f"{named('max_trigger_delay')}.",
         read=values.whole,
         decides_rows=False,
     )
     max_trigger_delay: float = option(
-        "Seconds after the last batch for which min_offsets_per_trigger waits; in Spark also 15m.",
+        f"Seconds after the last batch for which {named('min_offsets_per_trigger')} "
+        "waits; in Spark also 15m.",
         15 * 60.0,
         read=values.duration,
         decides_rows=False,
@@ -517,11 +522,13 @@ class TableScope:
         "column IN ('text', …)."
     )
     apply_as_truncates: str | None = option(
-        "With sequence_by: rows without a key, each of which removes all rows before it; written "
-        "like apply_as_deletes."
+        f"With {named('sequence_by')}: rows without a key, each of which removes all rows "
+        "before it; written "
+        f"like {named('apply_as_deletes')}."
     )
     history_by: str | None = option(
-        "With sequence_by: the column with the time of a change; the table keeps all rows of a "
+        f"With {named('sequence_by')}: the column with the time of a change; the table "
+        "keeps all rows of a "
         "key, with valid_from and valid_to."
     )
     default_table: str | None = option("With a template: the table for rows that have no table.")
