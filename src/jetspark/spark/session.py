@@ -123,6 +123,27 @@ def local_session(
         jvm_options = [*archive.jvm_options(), *jvm_options]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in (_default_settings(master, folder) | conf).items():
+        builder = builder.config(name, value)
+    with ExitStack() as served:
+        if metrics is not None:
+            from jetspark.spark import query_metrics
+
+            figures = served.enter_context(query_metrics.served(metrics))
+        with _start_workers(folder, master, conf, log_file) as fork_server:
+            session = SessionStart(builder, log_file, jvm_options, conf, folder).session()
+        if metrics is not None:
+            figures.follow_all(session)
+        served.callback(shutil.rmtree, folder, ignore_errors=True)
+        _open_session = _OpenSession(session, arguments, conf, fork_server, served.pop_all())
+    return session
+
+
+def _default_settings(master: str, folder: Path) -> dict[str, str]:
+    """Quiet settings, and with a local master loopback-only ones; `folder`: the session's own."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -137,7 +158,6 @@ def local_session(
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         # So that figures of running batches are not ten seconds old; it is cheap on one machine.
         settings["spark.executor.heartbeatInterval"] = "1s"
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
@@ -150,21 +170,7 @@ def local_session(
             # has no secret: whoever can open it is served.
             settings["spark.python.unix.domain.socket.enabled"] = "true"
             settings["spark.python.unix.domain.socket.dir"] = str(folder)
-    builder = SparkSession.builder.appName(app_name).master(master)
-    for name, value in (settings | conf).items():
-        builder = builder.config(name, value)
-    with ExitStack() as served:
-        if metrics is not None:
-            from jetspark.spark import query_metrics
-
-            figures = served.enter_context(query_metrics.served(metrics))
-        with _start_workers(folder, master, conf, log_file) as fork_server:
-            session = SessionStart(builder, log_file, jvm_options, conf, folder).session()
-        if metrics is not None:
-            figures.follow_all(session)
-        served.callback(shutil.rmtree, folder, ignore_errors=True)
-        _open_session = _OpenSession(session, arguments, conf, fork_server, served.pop_all())
-    return session
+    return settings
 
 
 def _is_running() -> bool:
