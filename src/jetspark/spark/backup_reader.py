@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from jetspark.bulk.backup import Backup, Part, open_backup
 from jetspark.bulk.fixed_range import Position, fixed_range, resolve_position
@@ -51,14 +48,14 @@ class JetStreamBackupReader(DataSourceReader):
         backup = open_backup(options.backup or "")
         start = self._position(backup, options.batch_start, end=False)
         end = self._position(backup, options.ending, end=True)
-        sequence_range = fixed_range(backup.facts, start, end)
+        range_ = fixed_range(backup.facts, start, end)
         if isinstance(start, int):
-            backup.check_head(sequence_range.start, fail=options.fail_on_data_loss)
+            backup.check_head(range_.start, fail=options.fail_on_data_loss)
         backup.check_subjects(named("subjects"), options.subjects)
         backup.check_removed(fail=options.fail_on_data_loss)
-        share = -(-min(len(sequence_range), backup.messages) // options.min_partitions)
+        share = -(-min(len(range_), backup.messages) // options.min_partitions)
         max_messages = max(1, min(options.max_records_per_partition, share))
-        parts = backup.parts(sequence_range.start, sequence_range.end, most=max_messages)
+        parts = backup.parts(range_.start, range_.end, most=max_messages)
         return [BackupPartition(replace(backup), part) for part in parts]
 
     def _position(self, backup: Backup, positions: Positions, *, end: bool) -> Position:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from jetspark.bulk.fixed_range import fixed_range
 from jetspark.spark.claims import Claims
@@ -51,8 +48,7 @@ class JetStreamBatchReader(DataSourceReader):
             options,
             [
                 choose_snapshot(
-                    options,
-                    fixed_range(facts[name], start[name], end[name], options.subjects),
+                    options, fixed_range(facts[name], start[name], end[name], options.subjects)
                 )
                 for name in sorted(facts)
             ],

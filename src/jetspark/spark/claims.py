@@ -64,9 +64,7 @@ class Claims:
         self._name = SOLE_READER if interest is None else f"{interest}-claim"
 
     def check(
-        self,
-        facts: Mapping[str, StreamFacts],
-        offsets: Mapping[str, StreamOffset] | None = None,
+        self, facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset] | None = None
     ) -> None:
         """Raise unless each stream is free, or has the claim of this query.
 

@@ -68,15 +68,13 @@ def _find_newest_in_stream(
         start = max(end - count, facts.first_seq, 1)
         if start >= end:
             return None
-        sequence_range = SequenceRange(
+        range_ = SequenceRange(
             stream, start, end, facts.created, options.subjects,
             from_earliest=True, direct=options.removes,
         )  # fmt: skip
         newest = None
         columns = ("timestamp", "data", "headers")
-        batches = read_range(
-            options.connection, sequence_range, columns=columns, fail_on_data_loss=False
-        )
+        batches = read_range(options.connection, range_, columns=columns, fail_on_data_loss=False)
         for batch in chain.from_iterable(map(options.around.bare, batches)):
             newest = _find_last_in_batch(batch) or newest
         if newest is not None:

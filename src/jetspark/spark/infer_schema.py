@@ -103,8 +103,8 @@ def _read_sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBat
         share = max(messages // len(facts), 1)
         first = max(stream_facts.first_seq, starts[name].next, 1)
         end = max(ends[name], first)
-        sequence_range = SequenceRange(
+        range_ = SequenceRange(
             name, first, end, stream_facts.created, options.subjects, direct=options.removes
         )
-        batches = read_sample(options.connection, sequence_range, share, _COLUMNS)
+        batches = read_sample(options.connection, range_, share, _COLUMNS)
         yield from chain.from_iterable(map(options.around.bare, batches))

@@ -20,30 +20,28 @@ from jetspark.spark.options import SourceOptions
 # -- offsets of one stream -------------------------------------------------------------------
 
 
-MAX_PARTITIONS_OF_RANGE = 10_000
-"""Limit for one range, however long it is."""
+MAX_PARTITIONS = 10_000
+"""The limit for one range, however long it is."""
 
 
 def split_range(
-    sequence_range: SequenceRange, *, min_partitions: int, max_records: int
+    range_: SequenceRange, *, min_partitions: int, max_records: int
 ) -> list[SequenceRange]:
     """Split a range into `min_partitions` of nearly equal length, none of them empty.
 
     There are more where one would have more than `max_records` sequences, but at most
-    `MAX_PARTITIONS_OF_RANGE`, since a purge can leave a gap of any length.
+    `MAX_PARTITIONS`, since a purge can leave a gap of any length.
     """
-    length = len(sequence_range)
-    count = min(
-        length, max(min_partitions, min(-(-length // max_records), MAX_PARTITIONS_OF_RANGE))
-    )
+    length = len(range_)
+    count = min(length, max(min_partitions, min(-(-length // max_records), MAX_PARTITIONS)))
     return [
         replace(
-            sequence_range,
-            start=sequence_range.start + length * index // count,
-            end=sequence_range.start + length * (index + 1) // count,
+            range_,
+            start=range_.start + length * index // count,
+            end=range_.start + length * (index + 1) // count,
             # Only the head of the first partition may have been removed without a loss.
-            from_earliest=sequence_range.from_earliest and index == 0,
-            witness=None if index else sequence_range.witness,
+            from_earliest=range_.from_earliest and index == 0,
+            witness=None if index else range_.witness,
         )
         for index in range(count)
     ]
@@ -53,23 +51,23 @@ def split_ranges(
     ranges: Iterable[SequenceRange], *, min_partitions: int, max_records: int
 ) -> list[SequenceRange]:
     """Split several ranges, each into its share of `min_partitions` by length."""
-    non_empty = [sequence_range for sequence_range in ranges if len(sequence_range)]
+    non_empty = [range_ for range_ in ranges if len(range_)]
     total = sum(map(len, non_empty))
     return [
         part
-        for sequence_range in non_empty
+        for range_ in non_empty
         for part in split_range(
-            sequence_range,
-            min_partitions=max(1, -(-min_partitions * len(sequence_range) // total)),
+            range_,
+            min_partitions=max(1, -(-min_partitions * len(range_) // total)),
             max_records=max_records,
         )
     ]
 
 
-_MESSAGES_OF_RANGE_SETUP = 1_000
-"""A range costs about as much as so many messages: its consumer and its checks, 1 ms."""
-MESSAGES_OF_TASK = 64_000
-"""Partitions get about this many messages, since each Spark task costs 15 to 60 ms.
+_RANGE_COST = 1_000
+"""Cost of a range, in messages: its consumer and its checks take about 1 ms."""
+TASK_COST = 64_000
+"""Messages that a partition gets about, since each Spark task costs 15 to 60 ms.
 
 A range of fewer sequences does not use a snapshot, which would save about 40 ms for so many
 messages, but needs a task of its own.
@@ -84,13 +82,13 @@ def group_ranges(
     There are at least `min_partitions`, unless there are fewer ranges.
     """
     parts = list(parts)
-    total = sum(len(sequence_range) + _MESSAGES_OF_RANGE_SETUP for sequence_range in parts)
-    max_cost = min(MESSAGES_OF_TASK, total // min_partitions)
+    total = sum(len(range_) + _RANGE_COST for range_ in parts)
+    max_cost = min(TASK_COST, total // min_partitions)
     partitions: list[tuple[SequenceRange, ...]] = []
     cost = records = 0
-    for index, sequence_range in enumerate(parts):
-        cost += len(sequence_range) + _MESSAGES_OF_RANGE_SETUP
-        records += len(sequence_range)
+    for index, range_ in enumerate(parts):
+        cost += len(range_) + _RANGE_COST
+        records += len(range_)
         missing_partitions = min_partitions - len(partitions)
         if (
             partitions
@@ -98,10 +96,10 @@ def group_ranges(
             and records <= max_records
             and len(parts) - index > missing_partitions
         ):
-            partitions[-1] += (sequence_range,)
+            partitions[-1] += (range_,)
         else:
-            partitions.append((sequence_range,))
-            cost, records = len(sequence_range) + _MESSAGES_OF_RANGE_SETUP, len(sequence_range)
+            partitions.append((range_,))
+            cost, records = len(range_) + _RANGE_COST, len(range_)
     return partitions
 
 
@@ -118,40 +116,33 @@ class RangePartition(InputPartition):
 
 
 def plan_partitions(
-    options: SourceOptions, sequence_ranges: Iterable[SequenceRange]
+    options: SourceOptions, batch_ranges: Iterable[SequenceRange]
 ) -> list[RangePartition]:
     """The partitions of one batch.
 
     Every partition of a range with snapshot takes its own, so there are at most `minPartitions`.
     """
-    ranges = [replace(sequence_range, direct=options.removes) for sequence_range in sequence_ranges]
+    ranges = [replace(range_, direct=options.removes) for range_ in batch_ranges]
     parts = split_ranges(
-        (sequence_range for sequence_range in ranges if not sequence_range.snapshot),
+        (range_ for range_ in ranges if not range_.snapshot),
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
     )
     groups = group_ranges(
-        parts,
-        min_partitions=options.min_partitions,
-        max_records=options.max_records_per_partition,
+        parts, min_partitions=options.min_partitions, max_records=options.max_records_per_partition
     )
     backlog = split_ranges(
-        (sequence_range for sequence_range in ranges if sequence_range.snapshot),
+        (range_ for range_ in ranges if range_.snapshot),
         min_partitions=options.min_partitions,
         max_records=max(map(len, ranges), default=1),
     )
-    return [
-        *map(RangePartition, backlog),
-        *(RangePartition(*group) for group in groups),
-    ]
+    return [*map(RangePartition, backlog), *(RangePartition(*group) for group in groups)]
 
 
-def choose_snapshot(options: SourceOptions, sequence_range: SequenceRange) -> SequenceRange:
+def choose_snapshot(options: SourceOptions, range_: SequenceRange) -> SequenceRange:
     """Read the range by a snapshot, if the options say so and it is long enough."""
-    takes_snapshot = options.by_snapshot and len(sequence_range) >= MESSAGES_OF_TASK
-    return replace(
-        sequence_range, snapshot=takes_snapshot, blocking=takes_snapshot and options.blocks_deletes
-    )
+    by_snapshot = options.by_snapshot and len(range_) >= TASK_COST
+    return replace(range_, snapshot=by_snapshot, blocking=by_snapshot and options.blocks_deletes)
 
 
 def plan_bucket(options: SourceOptions, facts: StreamFacts) -> RangePartition:

@@ -262,10 +262,7 @@ def divide_limit(limit: int, lengths: Mapping[str, int]) -> dict[str, int]:
 
 
 def plan_range(
-    stream: str,
-    start: StreamOffset | None,
-    end: StreamOffset,
-    subjects: tuple[str, ...] = (),
+    stream: str, start: StreamOffset | None, end: StreamOffset, subjects: tuple[str, ...] = ()
 ) -> SequenceRange:
     """The range between two offsets of one stream; no `start` for a new stream.
 

@@ -46,7 +46,7 @@ def resolve_ends(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> di
     Raises as `resolve_positions`, and ConfigError for a position behind the end of a stream.
     """
     if not options.ending.option:
-        return {name: tail(stream_facts) for name, stream_facts in facts.items()}
+        return {name: tail(stream) for name, stream in facts.items()}
     sequences: dict[str, int] = {}
     for name, end in resolve_positions(options, options.ending, facts, end=True).items():
         sequences[name] = end if isinstance(end, int) else tail(facts[name])
@@ -62,10 +62,7 @@ def resolve_start(
     Raises as `resolve_ends`, and ConfigError for an end before the start.
     """
     start = resolve_positions(options, options.streaming_start, facts, end=False)
-    offsets = {
-        name: planning.initial_offset(stream_facts, start[name])
-        for name, stream_facts in facts.items()
-    }
+    offsets = {name: planning.initial_offset(stream, start[name]) for name, stream in facts.items()}
     if options.ending.option:
         names = named(options.streaming_start.option), named(options.ending.option)
         for name, end in resolve_ends(options, facts).items():

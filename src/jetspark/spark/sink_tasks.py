@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import WriterCommitMessage
 
 from jetspark.errors import PipelineError
 

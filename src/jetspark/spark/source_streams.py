@@ -89,11 +89,10 @@ def _fetch_facts(
                 raise
     if options.present_values:
         facts = {
-            name: replace(stream_facts, keeps_last_per_subject=True)
-            for name, stream_facts in facts.items()
+            name: replace(stream, keeps_last_per_subject=True) for name, stream in facts.items()
         }
-    for stream_facts in facts.values():
-        _check_stream(options, stream_facts, api)
+    for stream in facts.values():
+        _check_stream(options, stream, api)
     if options.by_snapshot and not options.blocks_deletes and not api.link.info.at_least(2, 15):
         raise UnsupportedByServerError(
             f"{named('backfill')} with the value 'snapshot' (older servers refuse deletes "

@@ -16,10 +16,7 @@ from collections.abc import Mapping
 from jetspark.bulk.many_streams import fetch_message_times
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import LastMessage, StreamFacts
-from jetspark.errors import (
-    DataLossError,
-    StreamNotFoundError,
-)
+from jetspark.errors import DataLossError, StreamNotFoundError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.source_streams import leaders

@@ -222,13 +222,13 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         if options.by_snapshot:
             # A stream's first batch is its backlog. The rows of a range are the same either way.
             ranges = [
-                choose_snapshot(options, sequence_range)
-                if sequence_range.stream not in offsets or offsets[sequence_range.stream].initial
-                else sequence_range
-                for sequence_range in ranges
+                choose_snapshot(options, range_)
+                if range_.stream not in offsets or offsets[range_.stream].initial
+                else range_
+                for range_ in ranges
             ]
         if options.present_values:
-            ranges = [replace(sequence_range, last_values=True) for sequence_range in ranges]
+            ranges = [replace(range_, last_values=True) for range_ in ranges]
         return plan_partitions(options, ranges)
 
     @without_traceback

@@ -19,10 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from jetspark.bulk.encoded_messages import EncodedMessage
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
