@@ -57,7 +57,7 @@ _DECODERS |= {f"codecs/{one}.py" for one in ("avro_schema", "cloudevents", "code
 _DECODERS |= {f"codecs/{one}.py" for one in ("connect", "debezium", "json_schema", "json_decoder")}
 # What Spark, its JVM and our own processes wrote.
 _OURS = {"spark/lag.py", "spark/checkpoints.py", "spark/fast_start/fork_server.py", "wire/trace.py"}
-_OURS |= {"spark/direct.py", "spark/lakehouse/ledger.py", "spark/lakehouse/options.py"}
+_OURS |= {"spark/lakehouse/ledger.py", "spark/lakehouse/options.py"}
 _OURS |= {
     "lakehouse/row_expressions.py",
     "spark/lakehouse/schema_evolution.py",
