@@ -39,6 +39,16 @@ SANS_IO = {
     )
 }
 
+# The files of `backup` without a server, of which all but `folder` are without I/O, too.
+ARCHIVE_FILES = {
+    f"backup.{file}"
+    for file in (
+        *("archive", "archive_content", "block_index", "message_blocks", "message_list"),
+        "metadata",
+    )
+}
+BACKUP_FILES = ARCHIVE_FILES | {"backup.folder"}
+
 # What a layer may import of the project, beside itself.
 LAYERS: dict[str, set[str]] = {
     **dict.fromkeys(VALUES, VALUES),
@@ -68,8 +78,8 @@ LAYERS: dict[str, set[str]] = {
     "blocking": CORE | FEATURES | {"full_client"},
     "codecs": VALUES | {"wire.headers", "wire.kernel"},
     "bulk": VALUES
-    | {"codecs", "wire", "backup.archive", "backup.folder", "connection.opening"}
-    | {"connection.locks"}
+    | {"codecs", "wire", "connection.opening", "connection.locks"}
+    | BACKUP_FILES
     | SANS_IO,
     "lakehouse": VALUES
     | {"codecs.exact", "codecs.field_names", "codecs.unknown_fields", "codecs.log_position"}
@@ -108,7 +118,7 @@ LIBRARIES: dict[str, set[str]] = {
 # Of the standard library: protocol without I/O, and no event loop where threads block.
 IO = frozenset({"asyncio", "socket", "ssl", "selectors", "threading"})
 FORBIDDEN: dict[str, frozenset[str]] = {
-    **dict.fromkeys(VALUES | {"wire", "documents", "backup.archive", "codecs"}, IO),
+    **dict.fromkeys(VALUES | ARCHIVE_FILES | {"wire", "documents", "codecs"}, IO),
     **dict.fromkeys(SANS_IO, frozenset({"asyncio", "socket"})),
     **dict.fromkeys(
         ("bulk", "lakehouse", "spark", "server", "connection.opening", "backup.folder"),

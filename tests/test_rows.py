@@ -278,7 +278,7 @@ def test_a_long_stream_comes_through_a_snapshot(
     admin: Admin, needs_server: NeedsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_server("2.15")
-    monkeypatch.setattr(scan, "_WORTH", 1000)
+    monkeypatch.setattr(scan, "_MIN_SNAPSHOT_MESSAGES", 1000)
     name = admin.stream(2000)
     ways = []
 
@@ -298,7 +298,7 @@ def test_the_role_of_a_range_reader_is_enough_without_a_snapshot(
     make_server: MakeServer, needs_server: NeedsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_server("2.15")
-    monkeypatch.setattr(scan, "_WORTH", 1000)
+    monkeypatch.setattr(scan, "_MIN_SNAPSHOT_MESSAGES", 1000)
     few = Roles().range_reader("S").to_config()
     server = make_server(
         "authorization { users = ["

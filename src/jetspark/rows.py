@@ -283,9 +283,9 @@ class Rows:
         if scan.bucket is not None:
             return f"jetspark.read(bucket={scan.bucket!r})"
         if scan.backup is not None:
-            from jetspark.backup.folder import shown_folder
+            from jetspark.backup.folder import redact_folder
 
-            return f"jetspark.read(Path({shown_folder(scan.backup)!r}))"
+            return f"jetspark.read(Path({redact_folder(scan.backup)!r}))"
         return f"jetspark.read({scan.stream!r})"
 
     def _repr_html_(self) -> str:

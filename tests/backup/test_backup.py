@@ -732,8 +732,8 @@ async def test_a_link_that_falls_silent_during_a_restore_leaves_no_part_of_the_s
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(restore, "SILENCE", 0.5)
-    monkeypatch.setattr(restore, "STALLED", 0.5)
+    monkeypatch.setattr(restore, "SILENCE_TIMEOUT", 0.5)
+    monkeypatch.setattr(restore, "STALL_TIMEOUT", 0.5)
     await js.backup_stream(large, tmp_path / "b")
     server = make_server()
     async with Deaf(server.port, 1_500_000) as proxy, connect(proxy.url) as nc:
@@ -753,11 +753,11 @@ async def test_a_restore_whose_last_answer_is_lost_says_that_the_stream_is_there
     nats_server: NatsServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(restore, "SILENCE", 0.5)
+    monkeypatch.setattr(restore, "SILENCE_TIMEOUT", 0.5)
     await js.backup_stream(filled, tmp_path / "b")
     told = (
-        r"sent nothing about the restore .* the stream is there with 299 messages up to "
-        r"sequence 300: look whether its consumers"
+        r"sent nothing about the restore .* the stream exists with 299 messages up to "
+        r"sequence 300: check that its consumers"
     )
     async with FrameProxy(nats_server.port) as proxy, connect(proxy.url) as nc:
         proxy.arm(1, wanted=lambda frame: b"stream_create_response" in frame)
@@ -902,7 +902,7 @@ async def test_a_slow_disk_makes_the_server_wait_and_memory_is_bounded(
     for _ in range(20):
         await js.publish(name, os.urandom(200_000))
     ahead, window, chunk = 64 << 10, 128 << 10, 16 << 10
-    monkeypatch.setattr(save, "AHEAD", ahead)
+    monkeypatch.setattr(save, "MAX_UNWRITTEN_BYTES", ahead)
     most = 0
     write = BackupWriter.write
 
@@ -978,7 +978,7 @@ async def test_a_backup_of_which_something_is_missing_raises_and_leaves_nothing(
 async def test_a_backup_of_a_stream_that_is_made_again_meanwhile_says_so(
     js: JetStream, large: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(save, "LOOK_AFTER", 0.2)  # an error of the server, or silence
+    monkeypatch.setattr(save, "STREAM_CHECK_INTERVAL", 0.2)  # an error of the server, or silence
     done = asyncio.Event()
 
     async def delete(_: BackupProgress) -> None:
@@ -997,9 +997,9 @@ async def test_a_backup_that_falls_silent_looks_whether_the_stream_is_there(
 ) -> None:
     there = await scripted(js, (MAGIC, None))
     with monkeypatch.context() as impatient, pytest.raises(errors.BackupError, match="has sent no"):
-        impatient.setattr(save, "SILENCE", 0.05)
+        impatient.setattr(save, "SILENCE_TIMEOUT", 0.05)
         await there.backup_stream("S", tmp_path / "b")
-    monkeypatch.setattr(save, "LOOK_AFTER", 0.05)
+    monkeypatch.setattr(save, "STREAM_CHECK_INTERVAL", 0.05)
     not_found = {"code": 404, "err_code": 10059, "description": "stream not found"}
 
     async def inform(msg: Message) -> None:
@@ -1062,8 +1062,8 @@ async def test_a_few_chunks_are_on_their_way_and_to_old_servers_two(
     content = archives.tar_of([("meta.inf", b'{"name": "S"}'), ("x", bytes(3000))])
     archives.write_backup(tmp_path / "b", content, 0, 0, 0)
     monkeypatch.setattr(restore, "CHUNK", 100)
-    monkeypatch.setattr(restore, "SILENCE", 0.2)
-    monkeypatch.setattr(restore, "CLEAN_UP_WITHIN", 0.1)
+    monkeypatch.setattr(restore, "SILENCE_TIMEOUT", 0.2)
+    monkeypatch.setattr(restore, "CLEAN_UP_TIMEOUT", 0.1)
     monkeypatch.setattr(Api, "server", ServerInfo(version=version))
     scripted = ScriptedRestore(js)
     with pytest.raises(errors.BackupError, match="sent nothing about the restore") as failed:

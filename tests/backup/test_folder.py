@@ -10,7 +10,7 @@ from tests.support import archives
 
 from jetspark import blocking
 from jetspark.backup import verify_backup
-from jetspark.backup.folder import local_folder, place_of, shown_folder
+from jetspark.backup.folder import local_folder, location_of, redact_folder
 from jetspark.bulk._backup_files import read_error
 from jetspark.bulk.backup import open_backup
 from jetspark.cli import app
@@ -82,7 +82,7 @@ def test_what_a_library_says_is_told_unless_it_has_a_secret() -> None:
     ],
 )
 def test_a_folder_in_messages(folder: str, shown: str) -> None:
-    assert shown_folder(folder) == shown
+    assert redact_folder(folder) == shown
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_other_places_are_refused_with_what_to_write(place: str | Path, said: st
 def test_a_file_uri_is_its_path(folder: Path) -> None:
     encoded = str(folder).replace(" ", "%20")
     for uri in (f"file://{encoded}", f"file:{encoded}", f"FILE://{encoded}"):
-        assert place_of(uri) == str(folder)
+        assert location_of(uri) == str(folder)
         assert open_backup(uri).messages == 5
         assert verify_backup(uri).messages == 5
 

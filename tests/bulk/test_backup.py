@@ -100,7 +100,7 @@ def test_rows_are_those_of_an_ordinary_read(
     if line != "2.9":  # it counts one message too few after such a purge
         assert backup.facts.messages == expected.num_rows
 
-    parts = backup.parts(most=700)
+    parts = backup.parts(max_messages=700)
     assert len(parts) >= count // 3_000
     seen = [pa.Table.from_batches(list(backup.read_part(part))) for part in parts]
     assert pa.concat_tables(seen).combine_chunks().equals(expected)
@@ -141,7 +141,9 @@ def test_messages_removed_while_the_server_sends_are_counted_and_told(
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(backing_up, "AHEAD", 1)  # the server is at most a window ahead
+    monkeypatch.setattr(
+        backing_up, "MAX_UNWRITTEN_BYTES", 1
+    )  # the server is at most a window ahead
     folder = tmp_path / "b"
     server = make_server(binary=server_of("2.15"))
     with Admin(server.url) as admin, blocking.connect(server.url) as nc:
@@ -187,7 +189,7 @@ def test_messages_that_are_missing_and_still_stored_are_an_error(
     admin: Admin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = admin.stream(50)
-    monkeypatch.setattr("jetspark.backup.folder.messages_in", lambda *_: 48)
+    monkeypatch.setattr("jetspark.backup.folder.count_messages", lambda *_: 48)
     with pytest.raises(BackupError, match=r"sent 48 of 50 messages .* still has 50 of them"):
         back_up(admin.url, name, tmp_path / "b")
     assert list(tmp_path.iterdir()) == []
@@ -301,7 +303,7 @@ def test_a_list_of_messages_is_split_into_as_many_parts_as_asked_for(tmp_path: P
     stored = [(b"s.a", number, 1, b"", b"x" * 99) for number in range(1, 3_001, 3)]
     content = archives.message_list(stored)
     backup = open_backup(archives.write_backup(tmp_path / "b", content, 1, 3_000, 1_000))
-    parts = backup.parts(most=143)
+    parts = backup.parts(max_messages=143)
     sizes = [sum(batch.num_rows for batch in backup.read_part(part)) for part in parts]
     assert sizes == [143] * 6 + [142]
     rows = [batch for part in parts for batch in backup.read_part(part)]

@@ -125,10 +125,10 @@ def crashing(owner: type, name: str, calls: int = 0) -> Iterator[None]:
 STEPS = [
     pytest.param(Ledger, "decide", 0, id="before the decision"),
     pytest.param(BatchCopier, "copy", 0, id="after the decision"),
-    pytest.param(BatchCopier, "_round", 1, id="after one chunk of each lane"),
+    pytest.param(BatchCopier, "_exchange_chunks", 1, id="after one chunk of each lane"),
     pytest.param(BatchCopier, "_send", 3, id="with a chunk under way"),
-    pytest.param(BatchCopier, "_wait", 1, id="between two acks"),
-    pytest.param(Ledger, "forget_staged", 0, id="after the last chunk"),
+    pytest.param(BatchCopier, "_receive_acks", 1, id="between two acks"),
+    pytest.param(Ledger, "purge_staged", 0, id="after the last chunk"),
 ]
 
 
@@ -191,17 +191,17 @@ def test_run_overtaken_while_copying_is_refused(
 ) -> None:
     """It has read the decision, sleeps, and wakes when a later batch has begun."""
     writer = target.writer()
-    original = BatchCopier._locate
+    original = BatchCopier._locate_progress
 
     def sleeps(copier: BatchCopier, *args: Any) -> None:
-        monkeypatch.setattr(BatchCopier, "_locate", original)
+        monkeypatch.setattr(BatchCopier, "_locate_progress", original)
         target.commit(0, 2500)
         target.commit(1, 2500)
         original(copier, *args)
 
     with crashing(BatchCopier, "copy"):
         target.commit(0, 2500)
-    monkeypatch.setattr(BatchCopier, "_locate", sleeps)
+    monkeypatch.setattr(BatchCopier, "_locate_progress", sleeps)
     with pytest.raises(LedgerError, match="another run"):
         writer.commit(0, [])
     target.expect(0, 2500)
@@ -211,7 +211,7 @@ def test_run_overtaken_while_copying_is_refused(
 
 def test_partly_stored_chunk_is_completed_by_the_next_commit(target: Target) -> None:
     """As a single server leaves it that died while it applied the batch."""
-    with crashing(Ledger, "forget_staged"):
+    with crashing(Ledger, "purge_staged"):
         target.commit(0, 10, parts=1, lanes=1)
     with Admin(target.url) as admin:
         last = admin.facts(target.stream).last_seq
@@ -287,7 +287,7 @@ def test_a_transaction_with_other_rows_is_refused_and_the_first_one_finished(
         target.writer().commit(0, pieces, lanes=2)
 
     rows = target.rows(0, 2000)
-    with crashing(BatchCopier, "_round", 1):
+    with crashing(BatchCopier, "_exchange_chunks", 1):
         commit(rows, 3)
     with pytest.raises(LedgerError, match="has the 2,000 rows of an earlier write"):
         commit(other(rows), 2)
@@ -517,13 +517,13 @@ def test_a_name_is_looked_up_once_until_it_changes(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    named = Ledger.named
+    named = Ledger.find_name
 
     def counted(ledger: Ledger, name: str) -> tuple[int, str] | None:
         asked.append(name)
         return named(ledger, name)
 
-    monkeypatch.setattr(Ledger, "named", counted)
+    monkeypatch.setattr(Ledger, "find_name", counted)
     new_writer(target, "q1", None).commit(0, everything(target, "q1"))
     for batch, name in enumerate(["copy", "copy", "copy", "other", "other"], 1):
         new_writer(target, "q1", name).commit(batch, [])

@@ -105,7 +105,7 @@ def test_while_a_replica_is_silent_two_answers_agree() -> None:
 
 
 def test_leader_without_a_quorum_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "_WITHIN", 0.3)
+    monkeypatch.setattr(proof, "_PROOF_TIMEOUT", 0.3)
     with pytest.raises(RequestTimeoutError, match="has not heard from a quorum"):
         confirmed_facts(api_of(TwoLeaders(hears=False)), ["S"])
 
@@ -135,7 +135,7 @@ def test_nothing_is_left_only_when_a_proven_leader_says_so() -> None:
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_stream_is_shorter_only_when_a_proven_leader_says_so(strict: bool) -> None:
     one = reader(strict)
-    assert one._still_there(api_of(TwoLeaders()))
+    assert one._check_stream(api_of(TwoLeaders()))
     assert one._end == NEW + 1
 
 
@@ -143,11 +143,11 @@ def test_range_past_a_proven_end_raises_data_loss() -> None:
     one = reader()
     one._end = NEW + 5
     with pytest.raises(DataLossError, match="lost acknowledged messages"):
-        one._still_there(api_of(TwoLeaders()))
+        one._check_stream(api_of(TwoLeaders()))
 
 
 def test_a_stream_is_gone_only_after_a_while() -> None:
-    assert reader()._still_there(api_of(TwoLeaders(0, absent=0.5)))
+    assert reader()._check_stream(api_of(TwoLeaders(0, absent=0.5)))
 
 
 def test_a_single_replica_is_proven_at_once() -> None:

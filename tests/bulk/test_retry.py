@@ -44,7 +44,7 @@ NOT_FOUND = errors.StreamNotFoundError(404, err_codes.STREAM_NOT_FOUND, "stream 
 def attempts(policy: Retry, error: errors.JetsparkError) -> int:
     """How often it is tried when it always fails so."""
     count = 1
-    while policy.again(error):
+    while policy.wait_to_retry(error):
         count += 1
     return count
 
@@ -78,17 +78,17 @@ def test_a_transient_error_is_tried_again_until_the_time_is_over_and_a_lasting_o
 def test_progress_restarts_the_time_of_a_retry(clock: Clock) -> None:
     policy = Retry(1.05)
     clock.now += 1
-    assert not policy.again(BROKEN)
+    assert not policy.wait_to_retry(BROKEN)
     policy.since = clock.now
     assert policy.idle == 0
-    assert policy.again(BROKEN)
+    assert policy.wait_to_retry(BROKEN)
 
 
 def test_pauses_double_until_an_attempt_gets_somewhere(clock: Clock) -> None:
     policy = Retry(60, Backoff(0.5, 1.5))
     for _ in range(4):
-        policy.again(BROKEN)
-    policy.again(BROKEN, first_pause=True)
+        policy.wait_to_retry(BROKEN)
+    policy.wait_to_retry(BROKEN, first_pause=True)
     assert clock.pauses == [0.5, 1, 1.5, 1.5, 0.5]
 
 

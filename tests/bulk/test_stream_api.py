@@ -106,7 +106,7 @@ def test_a_gone_and_a_recreated_stream_have_different_errors(
     ):
         if facts is restored and facts.created == first:
             continue  # before 2.15 a restored stream keeps its time, and is the same one
-        error = facts.another_than(first)
+        error = facts.recreated_error(first)
         assert error.restored is told
         assert says in str(error)
 

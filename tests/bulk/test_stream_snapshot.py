@@ -59,7 +59,7 @@ def no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a consumer was created")
 
     monkeypatch.setattr(StreamAPI, "create_reader", none)
-    monkeypatch.setattr(reader, "_SNAPSHOTS", 1)
+    monkeypatch.setattr(reader, "_MAX_SNAPSHOTS", 1)
 
 
 @pytest.mark.parametrize("line", ["2.10", "2.12", "2.14", "2.15"])
@@ -257,7 +257,7 @@ def test_an_error_in_the_thread_of_a_snapshot_is_raised(
     def broken(*_: object) -> None:
         raise LookupError("a bug")
 
-    monkeypatch.setattr(SnapshotTransfer, "_take", broken)
+    monkeypatch.setattr(SnapshotTransfer, "_on_chunk", broken)
     server = make_server()
     facts = filled(server.url, "S", numbered("S", 100))
     with pytest.raises(LookupError, match="a bug"):

@@ -99,9 +99,9 @@ class _Stops:
         self._wrap(Ledger, "_publish", STAGING, lambda *call: ".stage." in call[1])
         self._wrap(Ledger, "decide", DECIDING)
         self._wrap(BatchCopier, "copy", DECIDED)
-        self._wrap(BatchCopier, "_round", COPYING)
-        self._wrap(BatchCopier, "_wait", SENT)
-        self._wrap(Ledger, "forget_staged", COPIED)
+        self._wrap(BatchCopier, "_exchange_chunks", COPYING)
+        self._wrap(BatchCopier, "_receive_acks", SENT)
+        self._wrap(Ledger, "purge_staged", COPIED)
         self._wrap(StreamPublisher, "_write", PUBLISHING)
 
     def _wrap(

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support import campaign
 
-from jetspark.backup.archive import metadata_from
+from jetspark.backup.metadata import parse_metadata
 from jetspark.bulk._atomic_batch import parse_batch_ack
 from jetspark.bulk.encoded_messages import pack_messages, unpack_messages
 from jetspark.bulk.leader_terms import observation_of
@@ -24,7 +24,7 @@ from jetspark.documents.document import Timestamp, from_wire, to_wire
 from jetspark.documents.events import ApiAuditEvent, parse_event
 from jetspark.documents.streams import StoredMsg, StreamInfo
 from jetspark.errors import JetsparkError
-from jetspark.groups.documents import Place
+from jetspark.groups.documents import GroupLocation
 from jetspark.jetstream.api import shown
 from jetspark.jetstream.publish_request import parse_pub_ack
 from jetspark.objects.info import info_of
@@ -157,9 +157,9 @@ READERS: dict[str, tuple[Any, Callable[[bytes], object]]] = {
     ),
     "report": (_REPORT, parse_report),
     "server": ({"server": _SERVER, "statsz": {"cpu": 1.5}}, partial(read_answer, Statsz)),
-    "elastic": (_ELASTIC, Place("S", "g", elastic=True).decode),
-    "static": (_GROUP, Place("S", "g", elastic=False).decode),
-    "backup": ({"config": {"name": "S"}, "state": _STATE}, metadata_from),
+    "elastic": (_ELASTIC, GroupLocation("S", "g", elastic=True).decode),
+    "static": (_GROUP, GroupLocation("S", "g", elastic=False).decode),
+    "backup": ({"config": {"name": "S"}, "state": _STATE}, parse_metadata),
     "INFO": ({"server_id": "I", "version": "2.12.0", "connect_urls": ["a:1"]}, parse_info),
     "letter": (_LETTER, _letter),
     "pack": (

@@ -14,7 +14,7 @@ from jetspark.documents.streams import Source, StreamConfig, SubjectTransform
 from jetspark.errors import CodecError, ConfigError
 from jetspark.groups import ElasticConfig, MemberMapping, PartitioningFilter, StaticConfig
 from jetspark.groups.documents import (
-    Place,
+    GroupLocation,
     checked_config,
     filters_of,
     is_group_stream,
@@ -22,8 +22,8 @@ from jetspark.groups.documents import (
 )
 from jetspark.wire.documents import encode_document
 
-ELASTIC = Place("ORDERS", "cg", elastic=True)
-STATIC = Place("ORDERS", "cg", elastic=False)
+ELASTIC = GroupLocation("ORDERS", "cg", elastic=True)
+STATIC = GroupLocation("ORDERS", "cg", elastic=False)
 
 STORED = [
     (
@@ -64,7 +64,7 @@ STORED = [
 
 @pytest.mark.parametrize(("place", "stored", "config"), STORED)
 def test_a_configuration_is_stored_as_go_does(
-    place: Place, stored: bytes, config: ElasticConfig | StaticConfig
+    place: GroupLocation, stored: bytes, config: ElasticConfig | StaticConfig
 ) -> None:
     assert encode_document(config) == stored
     assert place.decode(stored) == config

@@ -40,7 +40,7 @@ def test_the_page_has_every_metric_with_its_meaning() -> None:
         (
             f"{one.prometheus}{total.get(one.kind, '')}",
             ", ".join(f"`{label}`" for label in one.labels) or "–",
-            one.said,
+            one.description,
         )
         for one in ALL
     ]

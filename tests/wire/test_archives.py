@@ -15,8 +15,9 @@ from tests.support.archives import Message
 from tests.wire.strategies import header_blocks, payloads, subjects
 from tests.wire.test_kernels import rows_of
 
-from jetspark.backup.archive import Content, entry_at
+from jetspark.backup.archive_content import Content
 from jetspark.backup.folder import BackupWriter
+from jetspark.backup.message_list import parse_entry
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.errors import BackupError, ConfigError
 from jetspark.wire import _kernel  # type: ignore[attr-defined]
@@ -238,12 +239,12 @@ def test_an_error_says_what_is_wrong_with_a_record() -> None:
 
 def test_an_entry_beside_messages_is_read_when_it_is_whole() -> None:
     state = archives.entry((b"state.json", 0, 1, b"h", b"{}"))
-    assert entry_at(b"x" + state + b"y", 1) == (b"state.json", 0, b"{}", 1 + len(state))
+    assert parse_entry(b"x" + state + b"y", 1) == (b"state.json", 0, b"{}", 1 + len(state))
     for cut in range(len(state)):
-        assert entry_at(state[:cut], 0) is None
+        assert parse_entry(state[:cut], 0) is None
     for wrong in (b"\x80" * 10, b"\xff\xff\xff\x7f\0\0\0\0"):
         with pytest.raises(BackupError, match="an entry in it has no valid sizes"):
-            entry_at(wrong, 0)
+            parse_entry(wrong, 0)
 
 
 def test_without_the_c_kernel_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Backups of streams: the folder on disk and what is in it, backing up, restoring.
 
-`folder` and `archive` need neither a server nor the client; `save` and `restore` do.
+Only `save` and `restore` need a server and the client.
 """
 
 from jetspark.backup.folder import BackupProgress as BackupProgress

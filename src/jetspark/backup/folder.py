@@ -6,7 +6,7 @@ renamed. Only a killed process leaves the hidden folder behind, until the next b
 name.
 
 Readers also take the URI of a store. Its password and options do not belong in messages: use
-`shown_folder`. `file:` URIs are folders of this machine.
+`redact_folder`. `file:` URIs are folders of this machine.
 """
 
 from __future__ import annotations
@@ -26,13 +26,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from jetspark.backup.archive import (
-    MAX_METADATA,
-    METADATA,
-    ArchiveScan,
-    messages_in,
-    metadata_from,
-)
+from jetspark.backup.archive import count_messages
+from jetspark.backup.archive_content import ArchiveScan
+from jetspark.backup.metadata import MAX_METADATA, METADATA, parse_metadata
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import StreamConfig, StreamState
 from jetspark.errors import BackupError, ConfigError, JetStreamError
@@ -49,46 +45,48 @@ _PARTS: Final = re.compile(r"/{1,2}([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 _STORES: Final = ("s3", "gs", "gcs", "hdfs", "viewfs")
 _AZURE: Final = ("abfs", "abfss")
 HIDDEN: Final = "…"
-"""What messages show instead of an address that may have a part of a password in it."""
+"""Placeholder in messages for an address that may have a part of a password in it."""
 
 
-def place_of(folder: str | os.PathLike[str]) -> str:
-    """The folder as every process finds it: an absolute path, or the URI. Raises ConfigError."""
+def location_of(folder: str | os.PathLike[str]) -> str:
+    """Resolve the folder to an absolute path, or the URI of a store. Raises ConfigError."""
     text = os.fspath(folder)
     if not text.strip():
         raise ConfigError("The folder of the backup is empty: name one.")
-    if (found := _URI.fullmatch(text)) is None or found[1].lower() == "file":
+    if (uri := _URI.fullmatch(text)) is None or uri[1].lower() == "file":
         return os.path.abspath(local_folder(folder))
-    scheme, rest = found[1].lower(), found[2]
+    scheme, rest = uri[1].lower(), uri[2]
     if scheme in _STORES and rest.startswith("//") and rest.strip("/"):
         return f"{scheme}:{rest.rstrip('/')}"
-    why = "it must be a folder, or a text such as s3://bucket/folder (gs://, hdfs://, file:///path)"
+    reason = (
+        "it must be a folder, or a text such as s3://bucket/folder (gs://, hdfs://, file:///path)"
+    )
     if scheme in _AZURE:
-        why = "PyArrow ends the whole process when Azure refuses; copy the backup to a folder"
-    raise ConfigError(f"Cannot open the backup {shown_folder(text)}: {why}.")
+        reason = "PyArrow ends the whole process when Azure refuses; copy the backup to a folder"
+    raise ConfigError(f"Cannot open the backup {redact_folder(text)}: {reason}.")
 
 
 def local_folder(folder: str | os.PathLike[str]) -> Path:
     """The path of a backup on this machine. Raises ConfigError for the URI of a store."""
     text = os.fspath(folder)
-    if (found := _URI.fullmatch(text)) is None:
+    if (uri := _URI.fullmatch(text)) is None:
         return path_of("folder", folder)
-    path = found[2].removeprefix("//")
-    if found[1].lower() != "file":
+    path = uri[2].removeprefix("//")
+    if uri[1].lower() != "file":
         raise ConfigError(
-            f"{shown_folder(text)} is not a folder of this machine: back up into one, or copy the "
+            f"{redact_folder(text)} is not a folder of this machine: back up into one, or copy the "
             "backup into one first."
         )
     if not path.startswith("/") or "?" in path or "#" in path:
         raise ConfigError(
-            f"Cannot open the backup {shown_folder(text)}: a file URI is file:///path, without a "
+            f"Cannot open the backup {redact_folder(text)}: a file URI is file:///path, without a "
             "host and options."
         )
     return path_of("folder", unquote(path))
 
 
-def shown_folder(folder: str | os.PathLike[str]) -> str:
-    """The folder as messages show it: a URI without user, password and options."""
+def redact_folder(folder: str | os.PathLike[str]) -> str:
+    """Format the folder for messages: a URI without user, password and options."""
     text = os.fspath(folder)
     uri = _URI.fullmatch(text)
     parts = None if uri is None else _PARTS.fullmatch(uri[2])
@@ -103,23 +101,23 @@ def shown_folder(folder: str | os.PathLike[str]) -> str:
     return f"{uri[1]}://{host}{path}"
 
 
-def opened_file(folder: Path, name: str) -> BinaryIO:
+def open_backup_file(folder: Path, name: str) -> BinaryIO:
     """A file of the folder. Raises ConfigError unless the folder is a backup, and OSError."""
     if not (folder / name).is_file():  # a FIFO would block
-        what = f"there is no file {name} in it" if folder.is_dir() else "there is no such folder"
-        raise ConfigError(f"{folder} is not a backup of a stream: {what}.")
+        reason = f"there is no file {name} in it" if folder.is_dir() else "there is no such folder"
+        raise ConfigError(f"{folder} is not a backup of a stream: {reason}.")
     return (folder / name).open("rb")
 
 
-def lacking(stream: str, said: int, found: int) -> str:
+def removed_sentence(stream: str, expected: int, stored: int) -> str:
     """The sentence about messages that were removed while the server sent the stream."""
     return (
-        f"The backup of stream {stream!r} lacks {said - found:,} of {said:,} messages: "
+        f"The backup of stream {stream!r} lacks {expected - stored:,} of {expected:,} messages: "
         "they were removed from the stream while it was backed up."
     )
 
 
-_OURS: Final = "archive"  # an entry of backup.json beside config and state
+_ARCHIVE_KEY: Final = "archive"  # an entry of backup.json beside config and state
 _READ: Final = 1 << 20
 
 
@@ -188,13 +186,13 @@ class BackupWriter:
             raise self._in_use
         self.scan = ArchiveScan()
         self._hidden = f".{beginning(self.folder.name)}."
-        self._place = self.folder.with_name(f"{self._hidden}{secrets.token_hex(4)}.part")
+        self._part_folder = self.folder.with_name(f"{self._hidden}{secrets.token_hex(4)}.part")
         self._lock = threading.Lock()
-        with self._disk():
-            self._place.mkdir(parents=True, mode=0o700)
-            self._hold = Hold(self._place)
+        with self._disk_errors():
+            self._part_folder.mkdir(parents=True, mode=0o700)
+            self._hold = Hold(self._part_folder)
             try:
-                self._file = (self._place / ARCHIVE).open("xb")
+                self._file = (self._part_folder / ARCHIVE).open("xb")
             except OSError:
                 self._remove()
                 raise
@@ -203,7 +201,7 @@ class BackupWriter:
     def _in_use(self) -> ConfigError:
         return ConfigError(f"{self.folder} exists already: name a new folder for the backup.")
 
-    def remove_left(self) -> None:
+    def remove_leftovers(self) -> None:
         """Remove what killed processes left of backups to this folder."""
         hidden = re.compile(rf"{re.escape(self._hidden)}[0-9a-f]{{8}}\.part")
         with contextlib.suppress(OSError):
@@ -211,7 +209,7 @@ class BackupWriter:
 
     def write(self, pieces: Iterable[bytes]) -> None:
         """Write the next bytes of the archive."""
-        with self._lock, self._disk(), self._received():
+        with self._lock, self._disk_errors(), self._archive_errors():
             if not self._file.closed:
                 for piece in pieces:
                     self.scan.feed(piece)
@@ -219,27 +217,27 @@ class BackupWriter:
 
     def finish(self, document: dict[str, Any]) -> int:
         """Read the complete archive again; returns how many messages of the state it has."""
-        metadata, _ = metadata_from(msgspec.json.encode(document))
-        with self._lock, self._disk(), self._received():
+        metadata, _ = parse_metadata(msgspec.json.encode(document))
+        with self._lock, self._disk_errors(), self._archive_errors():
             self.scan.finish()
             _sync_and_close(self._file)
-            with (self._place / ARCHIVE).open("rb") as file:
-                return messages_in(file, metadata)
+            with (self._part_folder / ARCHIVE).open("rb") as file:
+                return count_messages(file, metadata)
 
     def complete(self, document: dict[str, Any], messages: int) -> StreamBackup:
         """Write `backup.json` and rename the folder, after `finish`."""
-        ours = {"bytes": self.scan.size, "sha256": self.scan.sha256, "messages": messages}
-        document = document | {_OURS: ours}
+        digest = {"bytes": self.scan.size, "sha256": self.scan.sha256, "messages": messages}
+        document = document | {_ARCHIVE_KEY: digest}
         text = msgspec.json.format(msgspec.json.encode(document), indent=2)
-        with self._lock, self._disk():
-            with (self._place / METADATA).open("xb") as file:
+        with self._lock, self._disk_errors():
+            with (self._part_folder / METADATA).open("xb") as file:
                 file.write(text)
                 _sync_and_close(file)
             self._hold.release()
-            _sync_folder(self._place)
+            _sync_folder(self._part_folder)
             with contextlib.suppress(FileNotFoundError):
                 self.folder.rmdir()  # an empty folder, over which not every system renames
-            self._place = self._place.rename(self.folder)
+            self._part_folder = self._part_folder.rename(self.folder)
             _sync_folder(self.folder.parent)
         return _backup(self.folder, document, self.scan, messages)
 
@@ -251,22 +249,22 @@ class BackupWriter:
             self._remove()
 
     def _remove(self) -> None:
-        shutil.rmtree(self._place, ignore_errors=True)
+        shutil.rmtree(self._part_folder, ignore_errors=True)
         self._hold.release()
 
     @contextlib.contextmanager
-    def _received(self) -> Iterator[None]:
+    def _archive_errors(self) -> Iterator[None]:
         try:
             yield
         except BackupError as error:
-            why = str(error).removeprefix("The archive is damaged: ").rstrip(".")
+            reason = str(error).removeprefix("The archive is damaged: ").rstrip(".")
             raise BackupError(
-                f'The archive that came of stream "{self._stream}" cannot be restored ({why}): '
+                f'The archive that came of stream "{self._stream}" cannot be restored ({reason}): '
                 "back it up again; if that fails too, check the server's disk."
             ) from None
 
     @contextlib.contextmanager
-    def _disk(self) -> Iterator[None]:
+    def _disk_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -287,9 +285,9 @@ def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
     folder = local_folder(folder)
     scan = ArchiveScan()
     try:
-        with opened_file(folder, METADATA) as file:
-            metadata, document = metadata_from(file.read(MAX_METADATA))
-        with opened_file(folder, ARCHIVE) as file:
+        with open_backup_file(folder, METADATA) as file:
+            metadata, document = parse_metadata(file.read(MAX_METADATA))
+        with open_backup_file(folder, ARCHIVE) as file:
             metadata.check_size(file.seek(0, os.SEEK_END))  # with the reason of `open_backup`
             file.seek(0)
             while piece := file.read(_READ):
@@ -297,7 +295,7 @@ def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
             scan.finish()
             if metadata.archive is not None and metadata.archive.sha256 != scan.sha256:
                 raise BackupError("The archive is damaged: its SHA-256 does not match.")
-            messages = messages_in(file, metadata)
+            messages = count_messages(file, metadata)
         counted = None if metadata.archive is None else metadata.archive.messages
         if counted not in (None, messages):
             raise BackupError(f"The archive has {messages} messages; {METADATA} says {counted}.")

@@ -28,15 +28,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import jetspark.errors as errors
-from jetspark.backup.folder import BackupProgress, StreamBackup, lacking, verify_backup
+from jetspark.backup.folder import BackupProgress, StreamBackup, removed_sentence, verify_backup
 from jetspark.backup.save import (
-    ANSWER_WITHIN,
-    SILENCE,
+    ANSWER_TIMEOUT,
+    SILENCE_TIMEOUT,
     ProgressCallback,
     Transfer,
     long_call,
     report,
-    to_begin,
+    start_timeout,
 )
 from jetspark.connection.events import ConnectionStatus
 from jetspark.documents.configuration import changes_to_wire, merged
@@ -57,13 +57,13 @@ logger = logging.getLogger("jetspark")
 
 CHUNK: Final = 256 * 1024
 
-LAST_STEP_WITHIN: Final = 3600.0
+LAST_STEP_TIMEOUT: Final = 3600.0
 """Seconds for the server to create the stream after all was sent."""
 
-CLEAN_UP_WITHIN: Final = 20.0
+CLEAN_UP_TIMEOUT: Final = 20.0
 """Seconds after a failure to get a new link, and for the server to give up the attempt."""
 
-STALLED: Final = 5.0
+STALL_TIMEOUT: Final = 5.0
 """Seconds without an answer before cleaning up continues over a new link."""
 
 _WINDOW: Final = 8
@@ -106,25 +106,33 @@ class RestoreCalls(JetStreamContext):
         all of the backup), UnsupportedByServerError for a backup that needs a newer server,
         APIError when the server refuses.
         """
-        within = to_begin(self.api, timeout, ANSWER_WITHIN)
+        timeout_seconds = start_timeout(self.api, timeout, ANSWER_TIMEOUT)
         backup = await asyncio.to_thread(verify_backup, folder)
         name = backup.stream
         if backup.removed:
-            logger.warning("%s", lacking(name, backup.state.messages, backup.messages))
+            logger.warning("%s", removed_sentence(name, backup.state.messages, backup.messages))
         wire, needs = self._config(backup, config, options)
         request = {"config": wire, "state": backup.document["state"]}
         left_over = LeftOver(self.api, backup, wire)
         try:
             answer = await long_call(
-                self.api, within, "the restore", js_api.STREAM_RESTORE, request, name, needs
+                self.api,
+                timeout_seconds,
+                "the restore",
+                js_api.STREAM_RESTORE,
+                request,
+                name,
+                needs,
             )
         except errors.NameInUseError as error:
-            raise await left_over.explained(error) from None
+            raise await left_over.explain_name_in_use(error) from None
         transfer = _Outgoing(self.api, backup, answer["deliver_subject"], left_over)
         try:
-            done = await transfer.send(progress)
+            last_answer = await transfer.send(progress)
             try:
-                info = from_wire(StreamInfo, js_api.parse_answer(_RESTORED, done, {"stream": name}))
+                info = from_wire(
+                    StreamInfo, js_api.parse_answer(_RESTORED, last_answer, {"stream": name})
+                )
             except errors.APIError as error:
                 raise await naming_the_other(self.api, error, wire) from None
             if info.state.last_seq < backup.state.last_seq:
@@ -151,8 +159,10 @@ class RestoreCalls(JetStreamContext):
                 f'This is a backup of stream "{backup.stream}": the name cannot be changed.'
             )
         metadata = wire.pop("metadata", None) or {}
-        if kept := {key: value for key, value in metadata.items() if not key.startswith(_DYNAMIC)}:
-            wire["metadata"] = kept
+        if own_metadata := {
+            key: value for key, value in metadata.items() if not key.startswith(_DYNAMIC)
+        }:
+            wire["metadata"] = own_metadata
         check_stream(wire, self.server_info)
         needs = stream_needs(wire)
         if backup.is_message_list:
@@ -176,60 +186,61 @@ class LeftOver:
         Raises the errors of every API call.
         """
         with suppress(errors.StreamNotFoundError):
-            if not self._is_ours(await stream_info(self._api, self._name)):
+            if not self._is_of_this_restore(await stream_info(self._api, self._name)):
                 return f'Stream "{self._name}" exists, and is not (or not only) of this restore.'
             await self._api.call(js_api.STREAM_DELETE, stream=self._name)
         return None
 
-    async def explained(self, error: errors.NameInUseError) -> errors.NameInUseError:
+    async def explain_name_in_use(self, error: errors.NameInUseError) -> errors.NameInUseError:
         """The error of a refused restore; says when an earlier restore may be the reason."""
         try:
             info = await stream_info(self._api, self._name)
         except errors.JetsparkError:
             return error
-        there, whole, total = info.state, self._backup.state, self._backup.messages
-        later = max(0, there.last_seq - whole.last_seq)  # at most those published since
-        has = there.messages - later
-        same_start = (there.first_seq, there.first_ts) == (whole.first_seq, whole.first_ts)
-        same_end = (there.last_seq, there.last_ts) == (whole.last_seq, whole.last_ts)
+        state, expected, total = info.state, self._backup.state, self._backup.messages
+        later = max(0, state.last_seq - expected.last_seq)  # at most those published since
+        stored = state.messages - later
+        same_start = (state.first_seq, state.first_ts) == (expected.first_seq, expected.first_ts)
+        same_end = (state.last_seq, state.last_ts) == (expected.last_seq, expected.last_ts)
         if not total or not self._has_same_shape(info):
             return error
-        restored = has >= total and (same_start or same_end)
-        if not restored and (later or same_end or (there.messages and not same_start)):
+        restored = stored >= total and (same_start or same_end)
+        if not restored and (later or same_end or (state.messages and not same_start)):
             return error
-        what = (
-            f"{has:,} of the backup's {total:,} messages: unless a restore is running, an "
+        content = (
+            f"{stored:,} of the backup's {total:,} messages: unless a restore is running, an "
             "interrupted one may have left it. Then delete it, and restore again."
         )
         if restored:
-            missing = there.consumer_count < whole.consumer_count
-            then = "look whether a consumer is missing" if missing else "nothing needs to be done"
-            what = f"all {total:,} messages of the backup: {then}."
+            missing = state.consumer_count < expected.consumer_count
+            advice = "look whether a consumer is missing" if missing else "nothing needs to be done"
+            content = f"all {total:,} messages of the backup: {advice}."
             restored = not missing
-        sentence = f'Stream "{self._name}" exists already, and has {what}'
-        found = errors.NameInUseError(error.code, error.err_code, error.description, sentence)
-        found.restored = restored
-        return found
+        sentence = f'Stream "{self._name}" exists already, and has {content}'
+        explained = errors.NameInUseError(error.code, error.err_code, error.description, sentence)
+        explained.restored = restored
+        return explained
 
-    async def whole(self) -> str | None:
-        """What the stream has, if it reaches the backup's end. Raises as every API call."""
+    async def describe_if_complete(self) -> str | None:
+        """Describe the stream if it reaches the backup's end. Raises as every API call."""
         state = (await stream_info(self._api, self._name)).state
         if state.last_seq < self._backup.state.last_seq:
             return None
         return f"{state.messages:,} messages up to sequence {state.last_seq:,}"
 
-    def _is_ours(self, info: StreamInfo) -> bool:
-        state, whole = info.state, self._backup.state
+    def _is_of_this_restore(self, info: StreamInfo) -> bool:
+        state, expected = info.state, self._backup.state
         if not self._has_same_shape(info):
             return False
         if not state.messages or state.first_ts is None or state.last_ts is None:
             return not state.messages
         # By the server's clock, which gave the messages their times.
-        now = info.ts or datetime.now(UTC)
-        began = now - timedelta(seconds=time.monotonic() - self._began)
-        oldest = whole.first_ts or state.first_ts
+        server_time = info.ts or datetime.now(UTC)
+        began = server_time - timedelta(seconds=time.monotonic() - self._began)
+        oldest = expected.first_ts or state.first_ts
         return (
-            state.first_seq >= whole.first_seq and oldest <= state.first_ts <= state.last_ts < began
+            state.first_seq >= expected.first_seq
+            and oldest <= state.first_ts <= state.last_ts < began
         )
 
     def _has_same_shape(self, info: StreamInfo) -> bool:
@@ -270,8 +281,8 @@ class _Outgoing(Transfer):
                 await self._publish(piece)
                 self._on_way += 1
                 sent += len(piece)
-                done = min(sent, backup.size)
-                await report(progress, BackupProgress(done, backup.size, sent))
+                sent_of_archive = min(sent, backup.size)
+                await report(progress, BackupProgress(sent_of_archive, backup.size, sent))
         await self._wait(lambda: not self._on_way)
         if self._answer is None:
             self._last = True
@@ -296,7 +307,7 @@ class _Outgoing(Transfer):
             f"{self._backup.messages:,} messages: delete it before you restore again."
         )
         try:
-            async with asyncio.timeout(CLEAN_UP_WITHIN):
+            async with asyncio.timeout(CLEAN_UP_TIMEOUT):
                 while not await self._server_has_given_up():
                     await self._client.force_reconnect()
                 note = await self._left_over.delete()
@@ -319,7 +330,7 @@ class _Outgoing(Transfer):
             return True
         for piece in (_NO_ARCHIVE, b""):
             try:
-                reply = await self._client.request(self._subject, piece, timeout=STALLED)
+                reply = await self._client.request(self._subject, piece, timeout=STALL_TIMEOUT)
             except errors.NoRespondersError:
                 return True
             except errors.RequestTimeoutError:
@@ -334,8 +345,8 @@ class _Outgoing(Transfer):
     async def _wait(self, enough: Callable[[], bool]) -> None:
         """Wait for enough room or an answer. Raises the error that ended the transfer."""
         while self._error is None and self._answer is None and not enough():
-            if not await self._heard(SILENCE):
-                raise self._silent(SILENCE)
+            if not await self._heard(SILENCE_TIMEOUT):
+                raise self._silent(SILENCE_TIMEOUT)
         if self._answer is None and self._error is not None:
             raise self._error
 
@@ -343,21 +354,21 @@ class _Outgoing(Transfer):
         """Wait for the last answer: the server may take long to create a large stream."""
         silence = 0.0
         while self._error is None and self._answer is None:
-            if await self._heard(SILENCE):
+            if await self._heard(SILENCE_TIMEOUT):
                 continue
-            there = None
+            content = None
             with suppress(errors.JetsparkError):
-                there = await self._left_over.whole()
-            silence += SILENCE
-            if self._answer is None and (there is not None or silence >= LAST_STEP_WITHIN):
-                raise self._silent(silence, there)
+                content = await self._left_over.describe_if_complete()
+            silence += SILENCE_TIMEOUT
+            if self._answer is None and (content is not None or silence >= LAST_STEP_TIMEOUT):
+                raise self._silent(silence, content)
         await self._wait(lambda: True)  # raises the error
 
-    def _silent(self, seconds: float, there: str | None = None) -> errors.BackupError:
-        but = f", but the stream is there with {there}: look whether its consumers are there, too"
+    def _silent(self, seconds: float, content: str | None = None) -> errors.BackupError:
+        but = f", but the stream exists with {content}: check that its consumers do, too"
         return errors.BackupError(
             f'The server has sent nothing about the restore of stream "{self._stream}" '
-            f"for {seconds:g} s{but if there else ''}."
+            f"for {seconds:g} s{but if content else ''}."
         )
 
     def _on_frame(self, frame: MessageFrame) -> None:

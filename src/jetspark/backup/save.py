@@ -2,12 +2,12 @@
 
 The server sends the archive in chunks to an inbox and waits for acks when its window (8 MB) is
 full. The read loop only queues chunks; a thread writes them. A chunk is acknowledged when it
-arrives or, while more than `AHEAD` bytes wait for the disk, when it is written: that bounds memory,
-and one slow write does not exceed the server's timeout (2 s before 2.12). Chunk numbers, the
-archive and the last message's status are checked, so a folder that exists at the end is complete;
-after any failure, cancellation or lost connection there is none. Servers before 2.10 do not report
-their own failures: their archive must not be shorter than the stream. Messages published during the
-backup may be in it or not.
+arrives or, while more than `MAX_UNWRITTEN_BYTES` wait for the disk, when it is written: that
+bounds memory, and one slow write does not exceed the server's timeout (2 s before 2.12). Chunk
+numbers, the archive and the last message's status are checked, so a folder that exists at the end
+is complete; after any failure, cancellation or lost connection there is none. Servers before 2.10
+do not report their own failures: their archive must not be shorter than the stream. Messages
+published during the backup may be in it or not.
 
 A server of 2.15 walks through the live stream, so messages removed meanwhile may be missing; older
 servers lack only those that limits removed. The result and a warning count them. It is an error
@@ -26,7 +26,7 @@ from copy import copy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from jetspark.backup.folder import BackupProgress, BackupWriter, StreamBackup, lacking
+from jetspark.backup.folder import BackupProgress, BackupWriter, StreamBackup, removed_sentence
 from jetspark.client.client import seconds_of
 from jetspark.client.tasks import move_on_after
 from jetspark.documents.configuration import given
@@ -49,21 +49,21 @@ logger = logging.getLogger("jetspark")
 
 ProgressCallback: TypeAlias = Callable[[BackupProgress], Awaitable[None] | None]
 
-AHEAD: Final = 32 << 20
+MAX_UNWRITTEN_BYTES: Final = 32 << 20
 """Bytes that may wait for the disk before the server has to wait."""
 
-SILENCE: Final = 30.0
+SILENCE_TIMEOUT: Final = 30.0
 """Seconds of silence after which a transfer fails."""
 
-LOOK_AFTER: Final = 5.0
+STREAM_CHECK_INTERVAL: Final = 5.0
 """Seconds of silence after which a backup checks that its stream still exists."""
 
-ANSWER_WITHIN: Final = 60.0
+ANSWER_TIMEOUT: Final = 60.0
 """Seconds for the server to start; ten times as many when it verifies all messages first."""
 
 
 class Transfer:
-    """What a backup and a restore share: a transfer's inbox, its end, and waiting for news."""
+    """The common part of a backup and a restore: the inbox, the end, waiting for frames."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -106,7 +106,7 @@ class Transfer:
         return False
 
 
-def to_begin(api: Api, timeout: Seconds | None, default: float) -> float:
+def start_timeout(api: Api, timeout: Seconds | None, default: float) -> float:
     """Seconds for the server to begin: the call's, or at least the default."""
     if timeout is None:
         return max(api.timeout, default)
@@ -116,7 +116,7 @@ def to_begin(api: Api, timeout: Seconds | None, default: float) -> float:
 async def long_call(
     api: Api,
     seconds: float,
-    what: str,
+    operation: str,
     call: js_api.Call,
     request: Any,
     stream: str,
@@ -124,7 +124,7 @@ async def long_call(
 ) -> dict[str, Any]:
     """Make an API call that may take so many seconds, unless its link is lost.
 
-    `what`: "the backup". Raises BackupError when the link is lost, and the errors of every API
+    `operation`: "the backup". Raises BackupError when the link is lost, and the errors of every API
     call.
     """
     slow, client = copy(api), api.client
@@ -139,7 +139,9 @@ async def long_call(
         await asyncio.wait([answer])
         if answer.cancelled():
             client.require_open()
-            raise BackupError(f'The connection was lost before {what} of stream "{stream}" began.')
+            raise BackupError(
+                f'The connection was lost before {operation} of stream "{stream}" began.'
+            )
         return answer.result()
     finally:
         answer.cancel()
@@ -190,10 +192,10 @@ class BackupCalls(JetStreamContext):
         check_name("stream", name)
         sizes = given(chunk_size=chunk_size, window_size=window_size)
         sizes = {option: check_whole(option, size) for option, size in sizes.items()}
-        within = to_begin(self.api, timeout, ANSWER_WITHIN * (10 if check else 1))
+        timeout_seconds = start_timeout(self.api, timeout, ANSWER_TIMEOUT * (10 if check else 1))
         writer = BackupWriter(folder, name)  # in this thread, so that it can be discarded at once
         try:
-            await asyncio.to_thread(writer.remove_left)
+            await asyncio.to_thread(writer.remove_leftovers)
             incoming = _Incoming(self.api, name)
             try:
                 request: dict[str, Any] = {
@@ -203,7 +205,7 @@ class BackupCalls(JetStreamContext):
                     **sizes,
                 }
                 answer = await long_call(
-                    self.api, within, "the backup", js_api.STREAM_SNAPSHOT, request, name
+                    self.api, timeout_seconds, "the backup", js_api.STREAM_SNAPSHOT, request, name
                 )
                 document = {"config": answer["config"], "state": answer["state"]}
                 size = int(answer["state"]["bytes"])
@@ -222,7 +224,7 @@ class BackupCalls(JetStreamContext):
             writer.discard()
             raise
         if backup.removed:
-            logger.warning("%s", lacking(name, backup.state.messages, messages))
+            logger.warning("%s", removed_sentence(name, backup.state.messages, messages))
         return backup
 
     async def _check_removed(self, name: str, before: dict[str, Any], messages: int) -> None:
@@ -231,10 +233,10 @@ class BackupCalls(JetStreamContext):
         if missing <= 0:
             return
         try:
-            now = (await stream_info(self.api, name)).state
+            state = (await stream_info(self.api, name)).state
         except (StreamNotFoundError, PermissionsError):
             return  # the role `backup` may not read the stream's information
-        stored = now.messages - max(0, now.last_seq - before["last_seq"])
+        stored = state.messages - max(0, state.last_seq - before["last_seq"])
         if missing > before["messages"] - stored:
             raise BackupError(
                 f"The server sent {messages:,} of {before['messages']:,} messages of stream "
@@ -272,26 +274,27 @@ class _Incoming(Transfer):
         """All chunks received; empty at the end. Raises BackupError, ConnectionClosedError."""
         began = time.monotonic()
         while not self._pieces and not self._over:
-            if time.monotonic() - began >= SILENCE:
+            if time.monotonic() - began >= SILENCE_TIMEOUT:
                 raise BackupError(
-                    f'The server has sent nothing of stream "{self._stream}" for {SILENCE:g} s.'
+                    f'The server has sent nothing of stream "{self._stream}" for '
+                    f"{SILENCE_TIMEOUT:g} s."
                 )
-            if not await self._heard(min(LOOK_AFTER, SILENCE)):
-                await self._check_there()
+            if not await self._heard(min(STREAM_CHECK_INTERVAL, SILENCE_TIMEOUT)):
+                await self._check_stream_exists()
         if self._error is not None:
             if self._gave_up:
-                await self._check_there()
+                await self._check_stream_exists()
             raise self._error
         pieces, self._pieces = self._pieces, []
         return pieces
 
-    async def _check_there(self) -> None:
+    async def _check_stream_exists(self) -> None:
         """Raise BackupError if the stream is gone: servers then just stop sending."""
         try:
             info = await stream_info(self._api, self._stream)
             # Compare by the server's clock, which gave the stream its time.
-            now = info.ts or datetime.now(UTC)
-            if info.created < now - timedelta(seconds=time.monotonic() - self._began):
+            server_time = info.ts or datetime.now(UTC)
+            if info.created < server_time - timedelta(seconds=time.monotonic() - self._began):
                 return  # not a newer stream of that name
         except StreamNotFoundError:
             pass
@@ -302,7 +305,7 @@ class _Incoming(Transfer):
     def written(self, pieces: list[bytes]) -> None:
         """The disk has these chunks."""
         self._waiting -= sum(map(len, pieces))
-        if self._waiting < AHEAD:
+        if self._waiting < MAX_UNWRITTEN_BYTES:
             unanswered, self._unanswered = self._unanswered, []
             for reply in unanswered:
                 self._answer(reply)
@@ -316,9 +319,9 @@ class _Incoming(Transfer):
             if status is None or status.code == END_OF_BATCH:
                 self._finish(None)
             else:
-                what = f"{status.code} {status.description}".rstrip()
+                reason = f"{status.code} {status.description}".rstrip()
                 self._gave_up = True
-                self._fail(f'The server ended the backup of stream "{self._stream}": {what}.')
+                self._fail(f'The server ended the backup of stream "{self._stream}": {reason}.')
             return
         self._pieces.append(piece)
         self._waiting += len(piece)
@@ -333,7 +336,7 @@ class _Incoming(Transfer):
         plain = number.isdigit() and its_size.isdigit()
         if plain and (int(its_size), int(number)) != (size, self._received):
             self._fail(f'A part of the backup of stream "{self._stream}" did not arrive.')
-        elif self._waiting < AHEAD:
+        elif self._waiting < MAX_UNWRITTEN_BYTES:
             self._answer(reply)
         else:
             self._unanswered.append(reply)

@@ -17,7 +17,7 @@ _EMPTY = b"NATS/1.0\r\n\r\n"
 
 
 class BatchAck(msgspec.Struct, frozen=True):
-    """Where a batch was stored: `seq` is the sequence of its last message."""
+    """The ack of a stored batch: `seq` is the sequence of its last message."""
 
     stream: str
     seq: int

@@ -50,16 +50,16 @@ class OverlappingPull:
         self._heartbeat = limits.heartbeat
         self._inbox = link.new_inbox()
         self._sid = link.subscribe(self._inbox)
-        self._owed = 0
+        self._outstanding = 0
         """Messages requested, but neither received nor given up."""
 
-    def top_up(self, wanted: int) -> None:
-        """Request more unless `wanted` messages are outstanding; two requests at most."""
+    def top_up(self, count_left: int) -> None:
+        """Request more unless `count_left` messages are outstanding; two requests at most."""
         requests = b""
-        while self._owed <= self._batch and self._owed < wanted:
-            count = min(self._batch, wanted - self._owed)
+        while self._outstanding <= self._batch and self._outstanding < count_left:
+            count = min(self._batch, count_left - self._outstanding)
             requests += self._request(count)
-            self._owed += count
+            self._outstanding += count
         if requests:
             self._link.send(requests)
 
@@ -78,23 +78,24 @@ class OverlappingPull:
         Raises MissedHeartbeatError, TryAnotherLinkError (messages are missing in between), and the
         errors of `BlockingLink.deliveries`. Call `check` when the messages are accounted for.
         """
-        had, seen = len(rows), self.decoder.consumer_sequence
+        first_row, sequence_before = len(rows), self.decoder.consumer_sequence
         silence = 2 * self._heartbeat
         try:
             self._statuses = self._link.deliveries(self.decoder, rows, time.monotonic() + silence)
-            new = len(rows) - had
-            if new and self.decoder.consumer_sequence != seen + new:
+            new = len(rows) - first_row
+            if new and self.decoder.consumer_sequence != sequence_before + new:
                 raise TryAnotherLinkError(
-                    f"deliveries {seen + 1} to {self.decoder.consumer_sequence} came with gaps"
+                    f"deliveries {sequence_before + 1} to {self.decoder.consumer_sequence} came "
+                    "with gaps"
                 )
         except errors.RequestTimeoutError:
             raise errors.MissedHeartbeatError(
                 f"nothing from {self._link.server} for {silence:g} s"
             ) from None
         except BaseException:
-            rows.truncate(had)
+            rows.truncate(first_row)
             raise
-        self._owed = max(0, self._owed - new)
+        self._outstanding = max(0, self._outstanding - new)
         return new
 
     def check(self) -> None:
@@ -136,7 +137,7 @@ class OverlappingPull:
             self._expires = min(self._expires, limit.expires or self._expires)
             self._heartbeat = min(self._heartbeat, self._expires / 2)
         left = number_in(frame.headers, PENDING_MESSAGES)
-        self._owed = 0 if left is None else max(0, self._owed - left)
+        self._outstanding = 0 if left is None else max(0, self._outstanding - left)
 
     def stop(self) -> None:
         """Unsubscribe; the link's next reader drops messages in flight."""

@@ -35,7 +35,7 @@ _POLL_SECONDS, _BUSY_POLL_SECONDS = 0.25, 0.01
 
 
 class SnapshotTransfer:
-    """One snapshot. Call `begin`, then `more` until it is b"", and `stop` in any case."""
+    """One snapshot. Call `begin`, then `next_chunk` until it is b"", and `stop` in any case."""
 
     def __init__(self, link: BlockingLink, stream: str, silence: float) -> None:
         """`silence`: seconds without a byte after which the transfer has failed."""
@@ -43,18 +43,18 @@ class SnapshotTransfer:
         self._stream = stream
         self._silence = silence
         self._inbox = link.new_inbox()
-        self._answers = self._chunks = 0  # subscriptions
-        self._pieces: deque[bytes] = deque()
-        self._received = self._taken = 0  # bytes; each is counted by one thread
-        self._unanswered: deque[str] = deque()
-        self._count = 0
-        self._answered = 0.0
-        self._heard = 0.0
-        self._part = 0
+        self._answer_sid = self._chunk_sid = 0  # subscriptions
+        self._chunk_queue: deque[bytes] = deque()
+        self._received = self._consumed = 0  # bytes; each is counted by one thread
+        self._unacknowledged: deque[str] = deque()
+        self._chunk_number = 0
+        self._last_ack = 0.0
+        self._last_received = 0.0
+        self._partial = 0
         self._answer: dict[str, Any] | None = None
-        self._over = False
+        self._ended = False
         self._error: BaseException | None = None
-        self._news = Bell()
+        self._bell = Bell()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
 
@@ -65,8 +65,8 @@ class SnapshotTransfer:
         TryAnotherLinkError, and the errors of the link.
         """
         # The server looks for interest in the literal subject: with a wildcard it waits for 2 s.
-        self._answers = self._link.subscribe(f"{self._inbox}.answer")
-        self._chunks = self._link.subscribe(f"{self._inbox}.chunk")
+        self._answer_sid = self._link.subscribe(f"{self._inbox}.answer")
+        self._chunk_sid = self._link.subscribe(f"{self._inbox}.chunk")
         request = {
             "deliver_subject": f"{self._inbox}.chunk",
             "no_consumers": True,
@@ -77,26 +77,26 @@ class SnapshotTransfer:
             self._link.api_prefix, js_api.STREAM_SNAPSHOT, {"stream": self._stream}
         )
         self._link.send(frames.pub(subject, encode_document(request), f"{self._inbox}.answer"))
-        self._heard = self._answered = time.monotonic()
+        self._last_received = self._last_ack = time.monotonic()
         self._thread.start()
-        self._news.wait(lambda: self._answer is not None or self._error is not None)
+        self._bell.wait(lambda: self._answer is not None or self._error is not None)
         if self._answer is None:
             assert self._error is not None  # noqa: S101 - the condition waited for
             raise self._error
         state: dict[str, Any] = self._answer["state"]
         return state
 
-    def more(self) -> bytes:
+    def next_chunk(self) -> bytes:
         """The next bytes of the archive; b"" at its end.
 
         Raises MissedHeartbeatError when the server fell silent, TryAnotherLinkError when it gave up
         or a chunk was lost, and the errors of the link.
         """
-        self._news.wait(lambda: bool(self._pieces) or self._over)
-        if self._pieces:
-            piece = self._pieces.popleft()
-            self._taken += len(piece)
-            return piece
+        self._bell.wait(lambda: bool(self._chunk_queue) or self._ended)
+        if self._chunk_queue:
+            chunk = self._chunk_queue.popleft()
+            self._consumed += len(chunk)
+            return chunk
         if self._error is not None:
             raise self._error
         return b""
@@ -107,41 +107,43 @@ class SnapshotTransfer:
         if self._thread.ident is not None:
             self._thread.join()
         if not self._link.closed:
-            self._link.unsubscribe(self._answers)
-            self._link.unsubscribe(self._chunks)
+            self._link.unsubscribe(self._answer_sid)
+            self._link.unsubscribe(self._chunk_sid)
 
     # -- the thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             # A small snapshot may end before its answer arrives, since nothing orders the two.
-            while not self._stopping and (self._answer is None or not self._over):
+            while not self._stopping and (self._answer is None or not self._ended):
                 self._step()
         except BaseException as error:  # otherwise the caller would wait for ever
             self._finish(error)
 
     def _step(self) -> None:
-        soon = _BUSY_POLL_SECONDS if self._unanswered else _POLL_SECONDS
+        soon = _BUSY_POLL_SECONDS if self._unacknowledged else _POLL_SECONDS
         try:
             frames_ = self._link.messages(time.monotonic() + soon)
         except errors.RequestTimeoutError:
             frames_ = []
         now = time.monotonic()
-        part, self._part = self._part, self._link.receiving
-        if frames_ or self._unanswered or self._part != part:  # the server sends, or waits for us
-            self._heard = now
-        elif now > self._heard + self._silence:
+        part, self._partial = self._partial, self._link.receiving
+        if (
+            frames_ or self._unacknowledged or self._partial != part
+        ):  # the server sends, or waits for us
+            self._last_received = now
+        elif now > self._last_received + self._silence:
             raise errors.MissedHeartbeatError(
                 f"the server has sent nothing of the snapshot for {self._silence:g} s"
             )
         for frame in frames_:
-            if frame.sid == self._chunks:
-                self._take(frame)
-            elif frame.sid == self._answers:
-                self._begun(frame)
+            if frame.sid == self._chunk_sid:
+                self._on_chunk(frame)
+            elif frame.sid == self._answer_sid:
+                self._on_answer(frame)
         self._acknowledge(now)
 
-    def _begun(self, frame: MessageFrame) -> None:
+    def _on_answer(self, frame: MessageFrame) -> None:
         status = status_of(frame.headers)
         if status is not None and status.code == NO_RESPONDERS:
             raise errors.NoRespondersError(f"STREAM.SNAPSHOT.{self._stream}")
@@ -149,12 +151,12 @@ class SnapshotTransfer:
             js_api.STREAM_SNAPSHOT, frame.payload, {"stream": self._stream}
         )
         self._answer = answer
-        self._news.ring()
+        self._bell.ring()
 
-    def _take(self, frame: MessageFrame) -> None:
+    def _on_chunk(self, frame: MessageFrame) -> None:
         status = status_of(frame.headers)
         if frame.payload:
-            self._chunk(frame.payload, frame.reply)
+            self._add_chunk(frame.payload, frame.reply)
         elif status is None or status.code == END_OF_BATCH:
             self._finish(None)
         else:
@@ -162,33 +164,33 @@ class SnapshotTransfer:
                 f"the server ended the snapshot: {status.code} {status.description}"
             )
 
-    def _chunk(self, piece: bytes, reply: bytes | None) -> None:
-        self._received += len(piece)
-        self._pieces.append(piece)
-        self._news.ring()
+    def _add_chunk(self, chunk: bytes, reply: bytes | None) -> None:
+        self._received += len(chunk)
+        self._chunk_queue.append(chunk)
+        self._bell.ring()
         if reply is None:  # the last one
             return
         subject = reply.decode()
         # The reply subject ends with the chunk's size and number, unless an import mapped it.
         *_, size, number = subject.split(".")
-        self._count += 1
-        told = (int(size), int(number)) if size.isdigit() and number.isdigit() else None
-        if told not in (None, (len(piece), self._count)):
+        self._chunk_number += 1
+        announced = (int(size), int(number)) if size.isdigit() and number.isdigit() else None
+        if announced not in (None, (len(chunk), self._chunk_number)):
             raise TryAnotherLinkError("a part of the snapshot did not arrive")
-        self._unanswered.append(subject)
+        self._unacknowledged.append(subject)
 
     def _acknowledge(self, now: float) -> None:
         acks = b""
-        while self._unanswered and self._received - self._taken < MAX_UNREAD_BYTES:
-            acks += frames.pub(self._unanswered.popleft(), b"")
-        few = self._received - self._taken < MAX_PENDING_BYTES
-        if self._unanswered and few and now > self._answered + _KEEPALIVE_SECONDS:
-            acks += frames.pub(self._unanswered.popleft(), b"")
+        while self._unacknowledged and self._received - self._consumed < MAX_UNREAD_BYTES:
+            acks += frames.pub(self._unacknowledged.popleft(), b"")
+        few = self._received - self._consumed < MAX_PENDING_BYTES
+        if self._unacknowledged and few and now > self._last_ack + _KEEPALIVE_SECONDS:
+            acks += frames.pub(self._unacknowledged.popleft(), b"")
         if acks:
             self._link.send(acks)
-            self._answered = now
+            self._last_ack = now
 
     def _finish(self, error: BaseException | None) -> None:
         self._error = error
-        self._over = True  # the caller looks at this first
-        self._news.ring()
+        self._ended = True  # the caller looks at this first
+        self._bell.ring()

@@ -50,7 +50,7 @@ def start_tls(
         raise tls_failure(str(server), error, options) from error
 
 
-def broken(server: str, error: OSError | None) -> errors.BrokenSocketError:
+def broken_connection(server: str, error: OSError | None) -> errors.BrokenSocketError:
     """The error for a socket that failed or, with None, that the server closed."""
     reason = "closed by the server" if error is None else reason_of(error)
     return errors.BrokenSocketError(f"The connection to {server} broke: {reason}.", server=server)
@@ -70,7 +70,7 @@ def _websocket(sock: socket.socket, options: ConnectOptions, server: ServerURL) 
                 server=str(server),
             ) from None
         if isinstance(error, OSError):
-            raise broken(str(server), error) from error
+            raise broken_connection(str(server), error) from error
         raise
 
 
@@ -82,19 +82,19 @@ def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
     proxy, timeout = options.proxy_server, options.connect_timeout
     try:
         if proxy is None:
-            return _connected(options, server.host, server.port)
-        sock = _connected(options, proxy.host, proxy.port)
+            return _connect_directly(options, server.host, server.port)
+        sock = _connect_directly(options, proxy.host, proxy.port)
         try:
             sock.settimeout(timeout)
-            _through(sock, proxy, server)
+            _connect_through(sock, proxy, server)
         except BaseException:
             sock.close()
             raise
         return sock
     except TimeoutError:
-        way = "" if proxy is None else f" through the proxy {proxy}"
+        via = "" if proxy is None else f" through the proxy {proxy}"
         raise errors.ConnectTimeoutError(
-            f"No connection to {server}{way} within {timeout:g} s.", server=str(server)
+            f"No connection to {server}{via} within {timeout:g} s.", server=str(server)
         ) from None
     except (UnicodeError, OSError) as error:
         reason = reason_of(error)
@@ -105,11 +105,11 @@ def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
         raise errors.ServerRefusedError(sentence, server=str(server)) from error
 
 
-def _connected(options: ConnectOptions, host: str, port: int) -> socket.socket:
+def _connect_directly(options: ConnectOptions, host: str, port: int) -> socket.socket:
     if options.dialer is not None:
         return call_dialer(options, host, port)
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    attempts = Attempts(options, found)
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    attempts = Attempts(options, addresses)
     for sock, address, seconds in attempts:
         with attempts.connecting(sock):
             sock.settimeout(seconds)
@@ -118,7 +118,7 @@ def _connected(options: ConnectOptions, host: str, port: int) -> socket.socket:
     raise attempts.failure
 
 
-def _through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
+def _connect_through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
     steps = ask_proxy(proxy, server)
     step = following(steps)
     while step is not None:

@@ -41,27 +41,27 @@ _MIN_REST_FACTOR = 20
 class StreamHead:
     """The head of a range's stream."""
 
-    def __init__(self, options: ConnectOptions, wanted: SequenceRange) -> None:
+    def __init__(self, options: ConnectOptions, sequence_range: SequenceRange) -> None:
         self._options = options
-        self._wanted = wanted
-        self._begun = not wanted.from_earliest
+        self._range = sequence_range
+        self._has_begun = not sequence_range.from_earliest
         self._moves = False
         self._exempt = False
         self._check_at = time.monotonic() + _CHECK_INTERVAL
-        self.passed = wanted.start
+        self.unbroken_until = sequence_range.start
         """All messages before this were delivered, or not stored when their turn came."""
 
-    def matters(self, facts: StreamFacts) -> bool:
+    def may_lose_messages(self, facts: StreamFacts) -> bool:
         """Whether messages removed from the head may be a loss."""
-        begun = self._begun or facts.first_seq >= self._wanted.end
-        return begun and not self._wanted.last_values
+        has_begun = self._has_begun or facts.first_seq >= self._range.end
+        return has_begun and not self._range.last_values
 
-    def seen(self, facts: StreamFacts) -> None:
+    def update(self, facts: StreamFacts) -> None:
         """The facts of the stream before it is read."""
-        always_matters = not (self._wanted.last_values or facts.keeps_last_per_subject)
+        always_matters = not (self._range.last_values or facts.keeps_last_per_subject)
         self._moves = bool(facts.limits) and always_matters
 
-    def not_replaced(
+    def proof_of_removal(
         self, api: StreamAPI, facts: StreamFacts, position: int, end: int, *, ended: bool
     ) -> str:
         """The proof that newer messages did not replace all unread ones from `position` on; or "".
@@ -72,73 +72,73 @@ class StreamHead:
             return f"the stream is empty, and nothing came after sequence {facts.last_seq}"
         if ended:
             return ""
-        name, witness = self._wanted.stream, self._wanted.witness
+        name, witness = self._range.stream, self._range.witness
         with suppress(errors.PermissionsError):
             if facts.stores_many_subjects:
-                now = api.message(name, seq=facts.first_seq)
-                if now is not None and _REPLACES_ALL.search(now.headers):
-                    return f"message {now.seq} has replaced all others (Nats-Rollup: all)"
+                replacement = api.message(name, seq=facts.first_seq)
+                if replacement is not None and _REPLACES_ALL.search(replacement.headers):
+                    return f"message {replacement.seq} has replaced all others (Nats-Rollup: all)"
             if witness is None or witness.seq >= facts.first_seq:
                 return ""
             subject = witness.subject
             if not linearizable_read(
                 api, [name], lambda api: api.message(name, last_by_subj=subject)
             ):
-                return self._testified(facts, witness, position)
+                return self._witness_proof(facts, witness, position)
         return ""
 
-    def _testified(self, facts: StreamFacts, witness: Witness, position: int) -> str:
-        gone = f"message {witness.seq} ({witness.subject!r}) is gone without a newer one"
+    def _witness_proof(self, facts: StreamFacts, witness: Witness, position: int) -> str:
+        finding = f"message {witness.seq} ({witness.subject!r}) is gone without a newer one"
         if witness.seq >= position:
-            return gone
-        said = (
-            f"Stream {facts.name!r} begins at sequence {facts.first_seq} now, and {gone}. That one "
-            f"had been read; a purge may also have removed unread ones from {position} on."
+            return finding
+        report = (
+            f"Stream {facts.name!r} begins at sequence {facts.first_seq} now, and {finding}. That "
+            f"one had been read; a purge may also have removed unread ones from {position} on."
         )
-        report_loss(logger, said, Loss(facts.name, said, f"gone {witness.seq}"))
+        report_loss(logger, report, Loss(facts.name, report, f"gone {witness.seq}"))
         return ""
 
-    def delivered(self, rows: Deliveries, had: int, position: int) -> None:
-        """Rows were delivered, from index `had` on. `position`: the reader's, before them."""
-        count = len(rows) - had
+    def advance(self, rows: Deliveries, first_row: int, position: int) -> None:
+        """Rows were delivered, from index `first_row` on. `position`: the reader's, before them."""
+        count = len(rows) - first_row
         if not count:
             return
-        if not self._begun:
-            self._begun = self._exempt = True
+        if not self._has_begun:
+            self._has_begun = self._exempt = True
             self._check_at = 0.0
-            self.passed = position = rows.sequences(had)[0]
-        if self.passed != position:
+            self.unbroken_until = position = rows.sequences(first_row)[0]
+        if self.unbroken_until != position:
             return
-        if rows.last_sequence - self.passed + 1 == count:
-            self.passed += count
+        if rows.last_sequence - self.unbroken_until + 1 == count:
+            self.unbroken_until += count
             return
-        for sequence in rows.sequences(had):
-            if sequence != self.passed:
+        for sequence in rows.sequences(first_row):
+            if sequence != self.unbroken_until:
                 return
-            self.passed += 1
+            self.unbroken_until += 1
 
-    def watch(self, position: int) -> None:
+    def check_if_due(self, position: int) -> None:
         """Check the head, if that is due. `position`: the reader's."""
         began = time.monotonic()
-        if not self._moves or self.passed >= position or began < self._check_at:
+        if not self._moves or self.unbroken_until >= position or began < self._check_at:
             return
         with suppress(errors.JetsparkError):  # the next check, or the range's end, decides
-            if self._has_not_reached(self.passed):
-                self.passed = position
-        now = time.monotonic()
-        self._check_at = now + max(_CHECK_INTERVAL, _MIN_REST_FACTOR * (now - began))
+            if self._has_not_reached(self.unbroken_until):
+                self.unbroken_until = position
+        ended = time.monotonic()
+        self._check_at = ended + max(_CHECK_INTERVAL, _MIN_REST_FACTOR * (ended - began))
 
-    def _has_not_reached(self, passed: int) -> bool:
-        name = self._wanted.stream
+    def _has_not_reached(self, sequence: int) -> bool:
+        name = self._range.stream
         with pool.link(self._options) as link:
             api = StreamAPI(link)
             facts = api.stream(name)
             if facts.copies > 1:  # a former leader's head may be old
                 facts = confirmed_facts(api, [name])[name]
-        if facts.created != self._wanted.created:
+        if facts.created != self._range.created:
             return False
         # The first rows may have come while the head moved: with other reasons for gaps, the range
         # only begins after them.
-        has_other_gaps = bool(self._wanted.subjects) or facts.deleted > 0
+        has_other_gaps = bool(self._range.subjects) or facts.deleted > 0
         exempt, self._exempt = self._exempt and has_other_gaps, False
-        return exempt or facts.first_seq <= passed
+        return exempt or facts.first_seq <= sequence

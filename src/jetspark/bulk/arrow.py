@@ -66,24 +66,24 @@ class _Rows(Columns):
     @cached_property
     def operations(self) -> list[str]:
         """The operation of each row, from its headers."""
-        return [operation_in(block) for block in _blocks(self)]
+        return [operation_in(block) for block in _header_blocks(self)]
 
 
-_BUILD: dict[str, Callable[[str, _Rows], Any]] = {
+_COLUMN_BUILDERS: dict[str, Callable[[str, _Rows], Any]] = {
     "stream": lambda stream, rows: pa.repeat(stream, rows.rows),
-    "subject": lambda _, rows: _text(_subjects(rows)),
-    "seq": lambda _, rows: _whole(pa.int64(), rows.rows, rows.sequences),
-    "timestamp": lambda _, rows: _times(rows),
-    "data": lambda _, rows: _data(rows),
+    "subject": lambda _, rows: _string_array(_subjects(rows)),
+    "seq": lambda _, rows: _fixed_width_array(pa.int64(), rows.rows, rows.sequences),
+    "timestamp": lambda _, rows: _timestamps(rows),
+    "data": lambda _, rows: _payloads(rows),
     "headers": lambda _, rows: _headers(rows),
     "bucket": lambda stream, rows: pa.repeat(stream.removeprefix(STREAM_PREFIX), rows.rows),
     # $KV.<bucket>.<key>; a mirror's entries have the bucket of their origin.
-    "key": lambda _, rows: _text(
+    "key": lambda _, rows: _string_array(
         [subject.split(b".", 2)[-1] for subject in _subjects(rows).to_pylist()]
     ),
     "value": lambda _, rows: _values(rows),
-    "revision": lambda _, rows: _whole(pa.int64(), rows.rows, rows.sequences),
-    "created": lambda _, rows: _times(rows),
+    "revision": lambda _, rows: _fixed_width_array(pa.int64(), rows.rows, rows.sequences),
+    "created": lambda _, rows: _timestamps(rows),
     "operation": lambda _, rows: pa.array(rows.operations, pa.string()),
 }
 
@@ -97,87 +97,91 @@ def to_batch(stream: str, rows: Columns, columns: Sequence[str] = COLUMNS) -> pa
     """One record batch of all rows. It shares their memory; only headers are copied."""
     rows = _Rows(*rows)
     return pa.RecordBatch.from_arrays(
-        [_BUILD[name](stream, rows) for name in columns], schema=schema_of(columns)
+        [_COLUMN_BUILDERS[name](stream, rows) for name in columns], schema=schema_of(columns)
     )
 
 
 def batches(
     stream: str,
     rows: Columns,
-    choice: SubjectFilter | None,
+    subject_filter: SubjectFilter | None,
     columns: Sequence[str],
     limits: ReadLimits,
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches within the limits; with `choice`, only of the messages that it chooses."""
+    """Record batches within the limits, of the messages that `subject_filter` (or None) matches."""
     batch = to_batch(stream, rows, columns)
-    wanted = choice.mask(_subjects(rows)) if choice else None
+    mask = subject_filter.mask(_subjects(rows)) if subject_filter else None
     for start, count in slice_bounds(memoryview(rows.data_offsets).cast("B").cast("i"), limits):
-        piece = batch.slice(start, count)
-        if wanted is not None:
-            piece = piece.filter(wanted.slice(start, count))
-        if piece.num_rows:
-            yield piece
+        part = batch.slice(start, count)
+        if mask is not None:
+            part = part.filter(mask.slice(start, count))
+        if part.num_rows:
+            yield part
 
 
-def _whole(kind: Any, length: int, column: Any) -> Any:
+def _fixed_width_array(kind: Any, length: int, column: Any) -> Any:
     return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(column)])
 
 
-def _times(rows: Columns) -> Any:
-    nanoseconds = _whole(pa.timestamp("ns", tz="UTC"), rows.rows, rows.times)
+def _timestamps(rows: Columns) -> Any:
+    nanoseconds = _fixed_width_array(pa.timestamp("ns", tz="UTC"), rows.rows, rows.times)
     return nanoseconds.cast(pa.timestamp("us", tz="UTC"), safe=False)
 
 
-def _strings(length: int, offsets: Any, column: Any) -> Any:
+def _binary_array(length: int, offsets: Any, column: Any) -> Any:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(column)]
     return pa.Array.from_buffers(pa.binary(), length, buffers)
 
 
 def _subjects(rows: Columns) -> Any:
-    return _strings(rows.rows, rows.subject_offsets, rows.subjects)
+    return _binary_array(rows.rows, rows.subject_offsets, rows.subjects)
 
 
-def _data(rows: Columns) -> Any:
-    return _strings(rows.rows, rows.data_offsets, rows.data)
+def _payloads(rows: Columns) -> Any:
+    return _binary_array(rows.rows, rows.data_offsets, rows.data)
 
 
-def _blocks(rows: Columns) -> list[bytes]:
+def _header_blocks(rows: Columns) -> list[bytes]:
     """The header block of each row; empty where there is none."""
     if not memoryview(rows.headers).nbytes:
         return [b""] * rows.rows
-    blocks: list[bytes] = _strings(rows.rows, rows.header_offsets, rows.headers).to_pylist()
+    blocks: list[bytes] = _binary_array(rows.rows, rows.header_offsets, rows.headers).to_pylist()
     return blocks
 
 
-def _text(column: Any) -> Any:
+def _string_array(column: Any) -> Any:
     """An array or a list of bytes as an array of text."""
     try:
         return pa.array(column, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
-        listed = column if isinstance(column, list) else column.to_pylist()
-        return pa.array([one.decode("utf-8", "replace") for one in listed], pa.string())
+        values = column if isinstance(column, list) else column.to_pylist()
+        return pa.array([value.decode("utf-8", "replace") for value in values], pa.string())
 
 
 def _headers(rows: Columns) -> Any:
     kind = SCHEMA.field("headers").type
     if not memoryview(rows.headers).nbytes:
         return pa.nulls(rows.rows, kind)
-    found = header_pairs(rows.header_offsets, rows.headers)
+    headers = header_pairs(rows.header_offsets, rows.headers)
     texts = [
-        _text(_strings(found.pairs, offsets, text))
+        _string_array(_binary_array(headers.pairs, offsets, text))
         for offsets, text in (
-            (found.key_offsets, found.keys),
-            (found.value_offsets, found.values),
+            (headers.key_offsets, headers.keys),
+            (headers.value_offsets, headers.values),
         )
     ]
     pairs = pa.StructArray.from_arrays(texts, fields=list(_HEADER))
-    edges = _whole(pa.int32(), rows.rows + 1, found.list_offsets)
-    blocks = _whole(pa.int32(), rows.rows + 1, rows.header_offsets)
-    none = pc.equal(blocks[1:], blocks[:-1])
-    return pa.ListArray.from_arrays(edges, pairs, type=kind, mask=none)
+    list_offsets = _fixed_width_array(pa.int32(), rows.rows + 1, headers.list_offsets)
+    blocks = _fixed_width_array(pa.int32(), rows.rows + 1, rows.header_offsets)
+    is_null = pc.equal(blocks[1:], blocks[:-1])
+    return pa.ListArray.from_arrays(list_offsets, pairs, type=kind, mask=is_null)
 
 
 def _values(rows: _Rows) -> Any:
-    data = _data(rows)
-    gone = [operation != Operation.PUT for operation in rows.operations]
-    return pc.if_else(pa.array(gone), pa.scalar(None, pa.binary()), data) if any(gone) else data
+    data = _payloads(rows)
+    is_deleted = [operation != Operation.PUT for operation in rows.operations]
+    return (
+        pc.if_else(pa.array(is_deleted), pa.scalar(None, pa.binary()), data)
+        if any(is_deleted)
+        else data
+    )

@@ -21,13 +21,17 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from jetspark.backup import archive
+from jetspark.backup.archive import count_messages, find_blocks
+from jetspark.backup.archive_content import LIST_MAGIC, open_content
 from jetspark.backup.folder import (
     ARCHIVE,
-    lacking,
-    place_of,
-    shown_folder,
+    location_of,
+    redact_folder,
+    removed_sentence,
 )
+from jetspark.backup.message_blocks import Block, read_blocks
+from jetspark.backup.message_list import read_message_list
+from jetspark.backup.metadata import MAX_METADATA, METADATA, Metadata, parse_metadata
 from jetspark.bulk._backup_files import errors_name_folder, open_file
 from jetspark.bulk.arrow import COLUMNS, batches
 from jetspark.bulk.fixed_range import head
@@ -50,21 +54,21 @@ class Part:
 
     start: int
     end: int
-    blocks: tuple[archive.Block, ...] | None
+    blocks: tuple[Block, ...] | None
     """The blocks of these sequences; None in a list of messages."""
     offset: int = 0
-    """In a list of messages: the frame where unpacking begins."""
-    skip: int = len(archive.LIST_MAGIC)
-    """In a list of messages: bytes of content before the first entry."""
+    """Offset of the frame where unpacking begins, in a list of messages."""
+    skip: int = len(LIST_MAGIC)
+    """Bytes of content before the first entry, in a list of messages."""
 
 
 @dataclass(frozen=True)
 class Backup:
     """A backup of a stream, from `open_backup`. Each read opens the archive again."""
 
-    place: str = field(repr=False)
+    location: str = field(repr=False)
     """An absolute path, or a URI with its options, which may be secret."""
-    metadata: archive.Metadata
+    metadata: Metadata
     facts: StreamFacts
     """The stream when the backup began; a backup does not have its creation time."""
     size: int
@@ -73,7 +77,7 @@ class Backup:
     @property
     def folder(self) -> str:
         """The path, or the URI without user, password and options."""
-        return shown_folder(self.place)
+        return redact_folder(self.location)
 
     @property
     def stream(self) -> str:
@@ -81,14 +85,14 @@ class Backup:
         return self.facts.name
 
     @cached_property
-    def blocks(self) -> tuple[archive.Block, ...] | None:
+    def blocks(self) -> tuple[Block, ...] | None:
         """The message blocks in the archive; None if it is a list of messages (server 2.15).
 
         Raises BackupError.
         """
         with self._archive() as file:
-            found = archive.blocks_in(file, self.metadata)
-        return None if found is None else tuple(found)
+            blocks = find_blocks(file, self.metadata)
+        return None if blocks is None else tuple(blocks)
 
     @cached_property
     def messages(self) -> int:
@@ -96,11 +100,11 @@ class Backup:
 
         It unpacks a list of messages from the `nats` tool to count them. Raises BackupError.
         """
-        said = self.metadata.archive
-        if said is not None and said.messages is not None:
-            return said.messages
+        digest = self.metadata.archive
+        if digest is not None and digest.messages is not None:
+            return digest.messages
         with self._archive() as file:
-            return archive.messages_in(file, self.metadata)
+            return count_messages(file, self.metadata)
 
     @property
     def removed(self) -> int:
@@ -115,7 +119,7 @@ class Backup:
         facts = self.facts
         if not self.removed:
             return
-        message = lacking(self.stream, facts.messages, self.messages)
+        message = removed_sentence(self.stream, facts.messages, self.messages)
         if fail:
             hint = f" Set {named('fail_on_data_loss')} to false to read the others."
             raise DataLossError(self.stream, facts.first_seq, facts.last_seq, message + hint)
@@ -167,44 +171,45 @@ class Backup:
         start: int | None = None,
         end: int | None = None,
         *,
-        most: int | None = None,
+        max_messages: int | None = None,
     ) -> list[Part]:
-        """The messages from `start` to before `end` in parts of about `most` (default: one part).
+        """Divide the messages from `start` to before `end` into parts of about `max_messages`.
 
-        A part has whole message blocks, which the archive's index names. A list of messages is
-        unpacked once to find where parts begin. Raises ConfigError, BackupError.
+        Without it there is one part. A part has whole message blocks, which the archive's index
+        names. A list of messages is unpacked once to find where parts begin. Raises ConfigError,
+        BackupError.
         """
-        first, behind = self.facts.first_seq, self.facts.last_seq + 1
+        first, end_of_range = self.facts.first_seq, self.facts.last_seq + 1
         if start is not None:
             first = max(first, check_whole("start", start, 0, MOST_SEQUENCE))
         if end is not None:
-            behind = min(behind, check_sequence("end", end))
-        if first >= behind or not self.facts.messages:
+            end_of_range = min(end_of_range, check_sequence("end", end))
+        if first >= end_of_range or not self.facts.messages:
             return []
         blocks = self.blocks
         if blocks is not None:
-            return list(_grouped(blocks, first, behind, most))
-        if most is None or behind - first <= most:
-            return [Part(first, behind, None)]
-        return self._split(first, behind, most)
+            return list(_group_blocks(blocks, first, end_of_range, max_messages))
+        if max_messages is None or end_of_range - first <= max_messages:
+            return [Part(first, end_of_range, None)]
+        return self._split(first, end_of_range, max_messages)
 
-    def _split(self, start: int, end: int, most: int) -> list[Part]:
+    def _split(self, start: int, end: int, max_messages: int) -> list[Part]:
         parts: list[Part] = []
         open_part = Part(start, end, None)
         rows, count = Deliveries(), 0
         with self._archive() as file:
-            content = archive.content_from(file, 0, open_part.skip)
-            place = content.place()
-            for _ in archive.list_steps(content, start, end, rows):
-                if count + len(rows) > most:
+            content = open_content(file, 0, open_part.skip)
+            position = content.position()
+            for _ in read_message_list(content, start, end, rows):
+                if count + len(rows) > max_messages:
                     sequences = rows.sequences()
-                    for row in range(most - count, len(sequences), most):
+                    for row in range(max_messages - count, len(sequences), max_messages):
                         parts.append(replace(open_part, end=sequences[row]))
-                        open_part = Part(sequences[row], end, None, *place)
+                        open_part = Part(sequences[row], end, None, *position)
                         count = -row
                 count += len(rows)
                 rows.truncate(0)
-                place = content.place()
+                position = content.position()
         return [*parts, open_part]
 
     def read_part(
@@ -223,9 +228,9 @@ class Backup:
     def _part_batches(
         self, part: Part, subjects: Sequence[str], columns: Sequence[str], limits: ReadLimits
     ) -> Iterator[pa.RecordBatch]:
-        choice = SubjectFilter(subjects) if subjects else None
-        for taken in self._taken(part, limits):
-            yield from batches(self.stream, taken, choice, columns, limits)
+        subject_filter = SubjectFilter(subjects) if subjects else None
+        for columns_of_rows in self._read_columns(part, limits):
+            yield from batches(self.stream, columns_of_rows, subject_filter, columns, limits)
 
     def sequence_at(self, ns: int) -> int | None:
         """The first sequence of time `ns` (nanoseconds) or later; None if all are older.
@@ -233,35 +238,36 @@ class Backup:
         Unpacks the archive up to there. Raises BackupError.
         """
         for part in self.parts():
-            for taken in self._taken(part, ReadLimits()):
-                times = memoryview(taken.times).cast("B").cast("q")
+            for columns in self._read_columns(part, ReadLimits()):
+                times = memoryview(columns.times).cast("B").cast("q")
                 for row, time in enumerate(times):
                     if time >= ns:
-                        return memoryview(taken.sequences).cast("B").cast("q")[row]
+                        return memoryview(columns.sequences).cast("B").cast("q")[row]
         return None
 
-    def check_subjects(self, what: str, subjects: Sequence[str]) -> None:
+    def check_subjects(self, name: str, subjects: Sequence[str]) -> None:
         """Raise ConfigError for a subject that no message of the backup has.
 
-        Looks in the archive for a subject that the stream did not listen to. `what`: their name for
+        Looks in the archive for a subject that the stream did not listen to. `name`: their name for
         the caller.
         """
-        listened = self.facts.subjects
+        stream_subjects = self.facts.subjects
         for subject in subjects:
-            if any(subjects_overlap(subject, one) for one in listened):
+            if any(subjects_overlap(subject, pattern) for pattern in stream_subjects):
                 continue
             for part in self.parts():
-                found = self.read_part(part, subjects=(subject,), columns=("seq",))
-                if next(found, None) is not None:
+                batches = self.read_part(part, subjects=(subject,), columns=("seq",))
+                if next(batches, None) is not None:
                     break
             else:
-                hint = meant(subject, listened)
+                hint = meant(subject, stream_subjects)
                 raise ConfigError(
-                    f"{what}: no message under {subject!r} is in the backup of stream "
-                    f"{self.stream!r}, which listened to {', '.join(listened) or 'others'}{hint}"
+                    f"{name}: no message under {subject!r} is in the backup of stream "
+                    f"{self.stream!r}, which listened to "
+                    f"{', '.join(stream_subjects) or 'others'}{hint}"
                 )
 
-    def _taken(self, part: Part, limits: ReadLimits) -> Iterator[Columns]:
+    def _read_columns(self, part: Part, limits: ReadLimits) -> Iterator[Columns]:
         rows = Deliveries()
         with self._archive() as file:
             for _ in self._steps(file, part, rows):
@@ -272,32 +278,32 @@ class Backup:
 
     def _steps(self, file: BinaryIO, part: Part, rows: Deliveries) -> Iterator[object]:
         if part.blocks is not None:
-            return archive.block_steps(file, self.stream, part.blocks, part.start, part.end, rows)
-        archive.blocks_in(file, self.metadata)  # the archive is the one that was planned for
-        content = archive.content_from(file, part.offset, part.skip)
-        return archive.list_steps(content, part.start, part.end, rows)
+            return read_blocks(file, self.stream, part.blocks, part.start, part.end, rows)
+        find_blocks(file, self.metadata)  # the archive is the one that was planned for
+        content = open_content(file, part.offset, part.skip)
+        return read_message_list(content, part.start, part.end, rows)
 
     @contextmanager
     def _archive(self) -> Iterator[BinaryIO]:
-        with errors_name_folder(self.place), open_file(self.place, ARCHIVE) as file:
+        with errors_name_folder(self.location), open_file(self.location, ARCHIVE) as file:
             yield file
 
 
-def _grouped(
-    blocks: Iterable[archive.Block], start: int, end: int, most: int | None
+def _group_blocks(
+    blocks: Iterable[Block], start: int, end: int, max_messages: int | None
 ) -> Iterator[Part]:
     """Parts of whole blocks, which are consecutive in the archive."""
-    group: list[archive.Block] = []
+    group: list[Block] = []
     count, begin = 0, start
     for block in blocks:
-        found = block.state.count(start, end - 1)
-        if not found:
+        count_in_block = block.state.count(start, end - 1)
+        if not count_in_block:
             continue
-        if group and most is not None and count + found > most:
+        if group and max_messages is not None and count + count_in_block > max_messages:
             yield Part(begin, block.state.first, tuple(group))
             group, count, begin = [], 0, block.state.first
         group.append(block)
-        count += found
+        count += count_in_block
     if group:
         yield Part(begin, end, tuple(group))
 
@@ -321,15 +327,15 @@ def open_backup(folder: str | os.PathLike[str]) -> Backup:
     Reads only `backup.json`. Raises ConfigError when the folder is not a backup, BackupError when
     it cannot be read or the archive does not have its size.
     """
-    place = place_of(folder)
-    with errors_name_folder(place):
-        with open_file(place, archive.METADATA) as file:
-            metadata, document = archive.metadata_from(file.read(archive.MAX_METADATA))
-        with open_file(place, ARCHIVE) as file:
+    location = location_of(folder)
+    with errors_name_folder(location):
+        with open_file(location, METADATA) as file:
+            metadata, document = parse_metadata(file.read(MAX_METADATA))
+        with open_file(location, ARCHIVE) as file:
             size = file.seek(0, 2)
         metadata.check_size(size)
         try:
             facts = facts_of(metadata.stream, {"created": "", **document})
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise BackupError(f"{archive.METADATA} is damaged: {error}.") from None
-    return Backup(place, metadata, facts, size)
+            raise BackupError(f"{METADATA} is damaged: {error}.") from None
+    return Backup(location, metadata, facts, size)

@@ -35,7 +35,7 @@ from jetspark.wire.status import NO_RESPONDERS, status_of
 
 _CHUNK_ROWS = _MOST_MESSAGES - 2  # rows, without the marker and the end mark
 _CHUNK_BYTES = 8 * 1024 * 1024
-_OPEN = frozenset({WRONG_LAST_SEQUENCE, BATCH_INCOMPLETE, TOO_MANY_BATCHES})
+_UNCERTAIN = frozenset({WRONG_LAST_SEQUENCE, BATCH_INCOMPLETE, TOO_MANY_BATCHES})
 """Refusals, other than transient ones, that leave open whether a chunk is stored."""
 
 
@@ -62,11 +62,11 @@ class Lane:
         self.rows: Iterator[EncodedMessage] = iter(())
         self.held: EncodedMessage | None = None
         """A row that did not fit into the last chunk."""
-        self.under_way: tuple[str, int] | None = None
+        self.in_flight: tuple[str, int] | None = None
         """Reply subject and number of rows of the chunk in flight."""
 
     @property
-    def done(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all rows of the lane are stored."""
         return self.offset >= self.plan.rows
 
@@ -86,17 +86,17 @@ class BatchCopier:
         self._answers: dict[str, MessageFrame] = {}
         self._head = b"NATS/1.0\r\n" + (b"Nats-TTL:never\r\n" if keep_markers else b"")
 
-    def last_markers(self, lanes: int, known: Mapping[int, int] | None = None) -> list[int]:
-        """The lanes' last markers, 0 for none; `known` ones are not asked for.
+    def last_markers(self, lanes: int, known_markers: Mapping[int, int] | None = None) -> list[int]:
+        """The lanes' last markers, 0 for none; `known_markers` ones are not asked for.
 
         Raises LedgerError for an unreadable marker, and the errors of `Leaders.message`.
         """
-        markers = dict(known or {})
+        markers = dict(known_markers or {})
         with self._leaders.linearizable_reads():  # recorded in a decision, which never changes
             for lane in range(lanes):
                 if lane not in markers:
-                    found = self._marker(self._marker_subject(lane))
-                    markers[lane] = 0 if found is None else found[0]
+                    marker = self._read_marker(self._marker_subject(lane))
+                    markers[lane] = 0 if marker is None else marker[0]
         return [markers[lane] for lane in range(lanes)]
 
     def check_stored(self, decision: Decision) -> dict[int, int]:
@@ -109,11 +109,11 @@ class BatchCopier:
         for number, plan in enumerate(decision.lanes):
             if not plan.rows:
                 continue
-            found = self._marker(self._marker_subject(number))
+            marker = self._read_marker(self._marker_subject(number))
             if (
-                found is None
-                or found[1].batch != decision.batch
-                or found[1].offset + found[1].rows != plan.rows
+                marker is None
+                or marker[1].batch != decision.batch
+                or marker[1].offset + marker[1].rows != plan.rows
             ):
                 raise errors.LedgerError(
                     f'Stream "{self._target}" no longer has the last marker of batch '
@@ -122,7 +122,7 @@ class BatchCopier:
                     "a work queue acknowledged it, or the server lost it. To go on all the same, "
                     "set the option adoptLedger to true for one run."
                 )
-            markers[number] = found[0]
+            markers[number] = marker[0]
         return markers
 
     def is_stored(self, decision: Decision) -> bool:
@@ -132,11 +132,11 @@ class BatchCopier:
         """
         lanes = self._lanes(decision)
         for lane in lanes:
-            self._locate(lane, decision)
-        return all(lane.done for lane in lanes)
+            self._locate_progress(lane, decision)
+        return all(lane.is_complete for lane in lanes)
 
-    def copy(self, decision: Decision, *, begun: bool) -> None:
-        """Store the missing rows of a decided batch. `begun`: an earlier attempt may have begun.
+    def copy(self, decision: Decision, *, resume: bool) -> None:
+        """Store the missing rows of a decided batch. `resume`: an earlier attempt may have begun.
 
         Raises LedgerError when the target lacks rows or markers that it must have, or another run
         of the query has continued; APIError for a permanent refusal, RequestTimeoutError without
@@ -146,11 +146,11 @@ class BatchCopier:
         lanes = self._lanes(decision)
         try:
             for lane in lanes:
-                if begun:
-                    self._locate(lane, decision)
+                if resume:
+                    self._locate_progress(lane, decision)
                 self._rewind(lane)
-            while left := [lane for lane in lanes if not lane.done]:
-                self._round(left, decision)
+            while incomplete := [lane for lane in lanes if not lane.is_complete]:
+                self._exchange_chunks(incomplete, decision)
         finally:
             self._drop_link()
 
@@ -170,12 +170,12 @@ class BatchCopier:
         lane.held = None
 
     def _rows_from(self, plan: LanePlan, offset: int) -> Iterator[EncodedMessage]:
-        for one in plan.packs:
-            rows = self._ledger.rows_of(one)
+        for pack in plan.packs:
+            rows = self._ledger.unpack_rows(pack)
             yield from rows[offset:]
             offset = max(0, offset - len(rows))
 
-    def _take(self, lane: Lane) -> list[EncodedMessage]:
+    def _take_chunk(self, lane: Lane) -> list[EncodedMessage]:
         """The rows of the next chunk; empty when none are left."""
         rows: list[EncodedMessage] = []
         size = 0
@@ -193,35 +193,35 @@ class BatchCopier:
 
     # -- chunks --------------------------------------------------------------------------------
 
-    def _round(self, lanes: list[Lane], decision: Decision) -> None:
+    def _exchange_chunks(self, lanes: list[Lane], decision: Decision) -> None:
         """Send the next chunk of each lane that has none in flight, and wait for an answer."""
         if time.monotonic() > self._retry.deadline:
-            said = f"; its answer: {self._refusal}." if self._refusal else "."
+            reason = f"; its answer: {self._refusal}." if self._refusal else "."
             raise errors.RequestTimeoutError(
-                f'Stream "{self._target}" accepted no rows for {self._ledger.timeout:g} s{said}'
+                f'Stream "{self._target}" accepted no rows for {self._ledger.timeout:g} s{reason}'
             )
         try:
             for lane in lanes:
-                if lane.under_way is None:
+                if lane.in_flight is None:
                     self._send(lane, decision)
-            in_doubt = self._wait(lanes)
+            in_doubt = self._receive_acks(lanes)
         except (errors.ConnectionFailure, errors.RequestTimeoutError) as error:
             if not is_transient(error):
                 raise
             self._drop_link()
-            in_doubt = [lane for lane in lanes if lane.under_way is not None]
+            in_doubt = [lane for lane in lanes if lane.in_flight is not None]
             for lane in lanes:
                 self._rewind(lane)  # rows may have been taken but not sent
         for lane in in_doubt:
-            lane.under_way = None
+            lane.in_flight = None
             before = lane.offset
-            self._locate(lane, decision)
+            self._locate_progress(lane, decision)
             self._rewind(lane)
             if lane.offset > before:
                 self._retry.since = time.monotonic()
 
     def _send(self, lane: Lane, decision: Decision) -> None:
-        rows = self._take(lane)
+        rows = self._take_chunk(lane)
         if not rows:
             raise errors.LedgerError(
                 f"Only {lane.offset} of {lane.plan.rows} rows of {lane.subject!r} are in batch "
@@ -229,9 +229,9 @@ class BatchCopier:
             )
         batch_id = secrets.token_urlsafe(12)
         self._chunks += 1
-        link = self._connected()
+        link = self._connect_once()
         reply = f"{self._inbox}{self._chunks}"
-        lane.under_way = (reply, len(rows))
+        lane.in_flight = (reply, len(rows))
         marker, expected = Marker(decision.batch, lane.offset, len(rows)), lane.expected_last
         block = b"%bNats-Expected-Last-Subject-Sequence:%d\r\n%bNats-Rollup:sub\r\n\r\n" % (
             self._head,
@@ -246,23 +246,23 @@ class BatchCopier:
         ]
         link.send(encode_batch(batch_id, messages, reply), self._ledger.timeout)
 
-    def _wait(self, lanes: list[Lane]) -> list[Lane]:
+    def _receive_acks(self, lanes: list[Lane]) -> list[Lane]:
         """Process one answer or more; returns the lanes whose chunk may be stored, or not."""
         in_doubt: list[Lane] = []
         answers = self._answers
         deadline = time.monotonic() + answer_within(self._ledger.timeout)
         while not answers:
-            for one in self._connected().messages(deadline):
-                answers[one.subject.decode()] = one
+            for message in self._connect_once().messages(deadline):
+                answers[message.subject.decode()] = message
         for lane in lanes:
-            assert lane.under_way is not None  # noqa: S101
-            reply, rows = lane.under_way
+            assert lane.in_flight is not None  # noqa: S101
+            reply, rows = lane.in_flight
             if (frame := answers.pop(reply, None)) is None:
                 continue
-            if (ack := self._ack(frame)) is None:
+            if (ack := self._parse_ack(frame)) is None:
                 in_doubt.append(lane)
                 continue
-            lane.under_way = None
+            lane.in_flight = None
             lane.marker = ack.first_seq
             lane.offset += rows
             lane.expected_last = None
@@ -271,7 +271,7 @@ class BatchCopier:
         answers.clear()  # of abandoned chunks
         return in_doubt
 
-    def _ack(self, frame: MessageFrame) -> BatchAck | None:
+    def _parse_ack(self, frame: MessageFrame) -> BatchAck | None:
         """The ack; None if the answer leaves open whether the chunk is stored."""
         status = status_of(frame.headers)
         if status is not None and status.code == NO_RESPONDERS:
@@ -279,13 +279,13 @@ class BatchCopier:
         try:
             return parse_batch_ack(frame.payload, self._target)
         except errors.APIError as error:
-            if not is_transient(error) and error.err_code not in _OPEN:
+            if not is_transient(error) and error.err_code not in _UNCERTAIN:
                 raise
             self._refusal = error
             time.sleep(PAUSE_SECONDS)
             return None
 
-    def _connected(self) -> BlockingLink:
+    def _connect_once(self) -> BlockingLink:
         if self._link is None:
             self._link = attempt(lambda: connect(self._ledger.options), self._retry)
             self._inbox = f"{self._link.new_inbox()}."
@@ -300,7 +300,7 @@ class BatchCopier:
 
     # -- recovery ------------------------------------------------------------------------------
 
-    def _marker(self, subject: str) -> tuple[int, Marker, str] | None:
+    def _read_marker(self, subject: str) -> tuple[int, Marker, str] | None:
         """A lane's last marker: its sequence, its content, the id of its atomic batch."""
         stored = self._leaders.message(self._target, last_by_subj=subject)
         if stored is None:
@@ -313,19 +313,19 @@ class BatchCopier:
             ) from None
         return stored.seq, body, _batch_id(stored.headers)
 
-    def _locate(self, lane: Lane, decision: Decision) -> None:
+    def _locate_progress(self, lane: Lane, decision: Decision) -> None:
         """Find from a lane's last marker how many rows are stored."""
-        found = self._marker(lane.subject)
+        stored = self._read_marker(lane.subject)
         lane.expected_last = None
-        if (0 if found is None else found[0]) == lane.plan.previous:
+        if (0 if stored is None else stored[0]) == lane.plan.previous:
             lane.offset, lane.marker = 0, lane.plan.previous
             return
-        if found is None:
+        if stored is None:
             raise errors.LedgerError(
                 f'The marker {lane.subject!r} is gone from stream "{self._target}": it was purged '
                 "or has expired, so it is not known which rows are stored."
             )
-        seq, marker, batch_id = found
+        seq, marker, batch_id = stored
         if marker.batch > decision.batch:
             raise errors.LedgerError(
                 f"Batch {marker.batch} has already begun: another run of this query writes to "
@@ -345,7 +345,7 @@ class BatchCopier:
         if not self._leaders.reads_are_linearizable:
             # Rows missing in an outdated answer would be written again.
             with self._leaders.linearizable_reads():
-                self._locate(lane, decision)
+                self._locate_progress(lane, decision)
             return
         # Before counting, so that the condition also covers rows stored in the meantime.
         lane.expected_last = self._leaders.last_sequence(self._target)

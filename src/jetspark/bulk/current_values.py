@@ -38,12 +38,16 @@ from jetspark.wire.kernel import Deliveries
 
 logger = logging.getLogger("jetspark.bulk")
 
-_CONSUMERS = 12
+_MAX_CONSUMERS = 12
 """Attempts to create a consumer on the leader's server; the cluster chooses any replica."""
 
 
 def read_last_per_subject(
-    options: ConnectOptions, wanted: SequenceRange, limits: ReadLimits, *, columns: Sequence[str]
+    options: ConnectOptions,
+    sequence_range: SequenceRange,
+    limits: ReadLimits,
+    *,
+    columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     """The last message of each subject under `wanted.subjects`, which is required.
 
@@ -51,75 +55,79 @@ def read_last_per_subject(
     Raises StreamRecreatedError, StreamNotFoundError, DataLossError; IncompleteRangeError without
     progress for `limits.timeout` seconds; and every error that is not transient, such as AuthError.
     """
-    return _Snapshot(options, wanted, limits, columns).run()
+    return _CurrentValuesReader(options, sequence_range, limits, columns).run()
 
 
 def read_current_values(
-    options: ConnectOptions, wanted: SequenceRange, limits: ReadLimits, *, columns: Sequence[str]
+    options: ConnectOptions,
+    sequence_range: SequenceRange,
+    limits: ReadLimits,
+    *,
+    columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     """A bucket's present values: `read_last_per_subject` without the keys that are deleted."""
     read = list(dict.fromkeys((*columns, "operation")))
-    for batch in read_last_per_subject(options, wanted, limits, columns=read):
+    for batch in read_last_per_subject(options, sequence_range, limits, columns=read):
         values = batch.filter(pc.equal(batch.column("operation"), Operation.PUT.value))
         yield values.select(list(columns))
 
 
-class _Snapshot:
+class _CurrentValuesReader:
     def __init__(
         self,
         options: ConnectOptions,
-        wanted: SequenceRange,
+        sequence_range: SequenceRange,
         limits: ReadLimits,
         columns: Sequence[str],
     ) -> None:
         self._options = options
-        self._wanted = wanted
+        self._range = sequence_range
         self._limits = limits
         self._columns = columns
         self._seen: set[bytes] = set()
         self._retry = Retry(limits.timeout)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
-        complete = self._wanted.end <= self._wanted.start
+        complete = self._range.end <= self._range.start
         while not complete:
             try:
                 complete = yield from self._with_one_link()
             except JetsparkError as error:
-                if not self._retry.again(error):
-                    stop_reading(self._wanted.stream, self._retry, error)
-                logger.info("%s: reading continues: %s", self._wanted.stream, error)
+                if not self._retry.wait_to_retry(error):
+                    stop_reading(self._range.stream, self._retry, error)
+                logger.info("%s: reading continues: %s", self._range.stream, error)
 
     def _with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
         """Read with one consumer; True when every subject was read."""
         with pool.link(self._options) as link:
             api = StreamAPI(link)
-            facts = self._planned(api)
+            facts = self._check_planned_stream(api)
             last, skipped = yield from self._with_one_consumer(link, api, facts)
             complete = self._nothing_left(api, last)
             if complete and skipped:
-                yield from self._unseen(self._missing(api))
+                yield from self._new_rows(self._missing(api))
         if complete:
             return True
         raise TryAnotherLinkError("the consumer is behind the stream's leader")
 
-    def _planned(self, api: StreamAPI) -> StreamFacts:
+    def _check_planned_stream(self, api: StreamAPI) -> StreamFacts:
         """The stream's facts from a server that has all planned messages.
 
         Raises StreamRecreatedError, or DataLossError when a proven leader lacks some of it.
         """
-        wanted = self._wanted
-        facts = api.stream(wanted.stream)
-        if facts.created != wanted.created or facts.last_seq + 1 < wanted.end:
-            facts = confirmed_facts(api, [wanted.stream])[wanted.stream]
-        if facts.created != wanted.created:
-            raise facts.another_than(wanted.created)
-        if facts.last_seq + 1 < wanted.end:
+        sequence_range = self._range
+        facts = api.stream(sequence_range.stream)
+        if facts.created != sequence_range.created or facts.last_seq + 1 < sequence_range.end:
+            facts = confirmed_facts(api, [sequence_range.stream])[sequence_range.stream]
+        if facts.created != sequence_range.created:
+            raise facts.recreated_error(sequence_range.created)
+        if facts.last_seq + 1 < sequence_range.end:
             raise DataLossError(
-                wanted.stream,
+                sequence_range.stream,
                 facts.last_seq + 1,
-                wanted.end - 1,
-                f"Stream {wanted.stream!r} ends at sequence {facts.last_seq}, but had "
-                f"{wanted.end - 1} before: the server has lost acknowledged messages.",
+                sequence_range.end - 1,
+                f"Stream {sequence_range.stream!r} ends at sequence {facts.last_seq}, but had "
+                f"{sequence_range.end - 1} before: the server has lost acknowledged messages.",
             )
         return facts
 
@@ -128,18 +136,18 @@ class _Snapshot:
 
         A lagging replica could deliver an older message of a subject as its last one.
         """
-        for _ in range(_CONSUMERS):
-            made = api.create_reader(
+        for _ in range(_MAX_CONSUMERS):
+            created = api.create_reader(
                 facts.name,
                 consumer,
                 1,
-                self._wanted.subjects,
+                self._range.subjects,
                 INACTIVE_SECONDS,
                 headers_only=not WITH_PAYLOAD & set(self._columns),
                 last_per_subject=True,
             )
-            if facts.copies == 1 or made.server == facts.leader:
-                return made.pending
+            if facts.copies == 1 or created.server == facts.leader:
+                return created.pending
             api.delete_reader(facts.name, consumer)
         raise TryAnotherLinkError("no consumer was created on the server of the stream's leader")
 
@@ -153,13 +161,13 @@ class _Snapshot:
         stream, consumer = facts.name, f"jetspark_{secrets.token_hex(8)}"
         first, before = self._make_consumer(api, consumer, facts), facts.last_seq
         # Later messages were written in the meantime, possibly without end.
-        enough = api.stream(stream).last_seq
+        last_at_start = api.stream(stream).last_seq
         pull = OverlappingPull(link, stream, consumer, self._limits)
         decoder = pull.decoder
         decoder.pending = first
         silence = 2 * self._limits.heartbeat
-        last = came = 0
-        while decoder.pending and last <= enough:
+        last = received = 0
+        while decoder.pending and last <= last_at_start:
             rows = Deliveries()
             while (
                 decoder.pending
@@ -173,30 +181,30 @@ class _Snapshot:
                     raise MissedHeartbeatError(f"no message for {silence:g} s")
                 pull.check()
             last = rows.last_sequence
-            came += sum(sequence <= before for sequence in rows.sequences())
-            yield from self._unseen(rows)
+            received += sum(sequence <= before for sequence in rows.sequences())
+            yield from self._new_rows(rows)
         pull.stop()
         api.delete_reader(stream, consumer)
-        return last, came < first
+        return last, received < first
 
     def _nothing_left(self, api: StreamAPI, last: int) -> bool:
         """Whether all planned messages were read, since a lagging replica's consumer ends early."""
-        stream, end = self._wanted.stream, self._wanted.end
+        stream, end = self._range.stream, self._range.end
         if last + 1 >= end:
             return True
 
         def rest(api: StreamAPI) -> int | None:
-            return api.next_sequence(stream, last + 1, self._wanted.subjects)
+            return api.next_sequence(stream, last + 1, self._range.subjects)
 
-        found = rest(api)
-        if found is None:  # a server with a sequence has all before it
-            found = linearizable_read(api, [stream], rest)
-        return found is None or found >= end
+        sequence = rest(api)
+        if sequence is None:  # a server with a sequence has all before it
+            sequence = linearizable_read(api, [stream], rest)
+        return sequence is None or sequence >= end
 
     def _missing(self, api: StreamAPI) -> Deliveries:
         """The last message of each missing subject."""
         rows = Deliveries()
-        for message in linearizable_read(api, [self._wanted.stream], self._last_messages):
+        for message in linearizable_read(api, [self._range.stream], self._last_messages):
             rows.append(
                 message.subject.encode(),
                 message.seq,
@@ -207,27 +215,27 @@ class _Snapshot:
         return rows
 
     def _last_messages(self, api: StreamAPI) -> list[StoredMessage]:
-        stream = self._wanted.stream
+        stream = self._range.stream
         return [
             message
-            for pattern in self._wanted.subjects
+            for pattern in self._range.subjects
             for subject in sorted(api.subjects(stream, pattern))
             if subject.encode() not in self._seen
             and (message := api.message(stream, last_by_subj=subject)) is not None
         ]
 
-    def _unseen(self, rows: Deliveries) -> Generator[pa.RecordBatch, None, None]:
+    def _new_rows(self, rows: Deliveries) -> Generator[pa.RecordBatch, None, None]:
         """A batch of the rows whose subjects were not read before."""
         subjects = rows.subjects()
         if len(set(subjects)) == len(subjects) and self._seen.isdisjoint(subjects):
             self._seen.update(subjects)
         else:
-            kept = []
+            new = []
             for row, subject in enumerate(subjects):
                 if subject not in self._seen:
                     self._seen.add(subject)
-                    kept.append(row)
-            rows.keep(kept)
+                    new.append(row)
+            rows.keep(new)
         if len(rows):
-            yield to_batch(self._wanted.stream, rows.take(), self._columns)
+            yield to_batch(self._range.stream, rows.take(), self._columns)
         self._retry.since = time.monotonic()

@@ -32,20 +32,22 @@ class DirectGetBatches:
     Raises UnsupportedByServerError before nats-server 2.11.
     """
 
-    def __init__(self, link: BlockingLink, wanted: SequenceRange, limits: ReadLimits) -> None:
+    def __init__(
+        self, link: BlockingLink, sequence_range: SequenceRange, limits: ReadLimits
+    ) -> None:
         if not link.info.at_least(2, 11):
             raise errors.UnsupportedByServerError(
                 "Reading a range by direct gets", "2.11", link.info.version
             )
         self._link = link
         self._silence = 2 * limits.heartbeat
-        self._subjects = wanted.subjects
+        self._subjects = sequence_range.subjects
         # The server takes one filter; with several, messages are filtered here.
-        self._filter = wanted.subjects[0] if len(wanted.subjects) == 1 else None
+        self._filter = sequence_range.subjects[0] if len(sequence_range.subjects) == 1 else None
         self._inbox = link.new_inbox()
         self._sid = link.subscribe(self._inbox)
         self._subject = js_api.subject_of(
-            link.api_prefix, js_api.DIRECT_GET, {"stream": wanted.stream}
+            link.api_prefix, js_api.DIRECT_GET, {"stream": sequence_range.stream}
         )
 
     def next_batch(self, start: int, into: Deliveries, end: int) -> int | None:
@@ -64,27 +66,29 @@ class DirectGetBatches:
             request["next_by_subj"] = self._filter
         body = encode_document(request)
         self._link.send(frames.pub(self._subject, body, self._inbox))
-        behind: int | None = None
-        last = 0
+        next_sequence: int | None = None
+        last_sequence = 0
         while True:
             for frame in self._frames():
-                found = parse_direct_reply(frame.headers)
-                if found is None:
-                    self._check_end(frame, last)
-                    return behind
-                if found.before != last:
-                    raise TryAnotherLinkError(f"sequences {last} to {found.before} did not arrive")
-                last = found.seq
-                behind = found.seq + 1
-                wanted = len(self._subjects) < 2 or any(
-                    subject_matches(pattern, found.subject) for pattern in self._subjects
+                message = parse_direct_reply(frame.headers)
+                if message is None:
+                    self._check_end(frame, last_sequence)
+                    return next_sequence
+                if message.before != last_sequence:
+                    raise TryAnotherLinkError(
+                        f"sequences {last_sequence} to {message.before} did not arrive"
+                    )
+                last_sequence = message.seq
+                next_sequence = message.seq + 1
+                matches = len(self._subjects) < 2 or any(
+                    subject_matches(pattern, message.subject) for pattern in self._subjects
                 )
-                if found.seq < end and wanted:
+                if message.seq < end and matches:
                     into.append(
-                        found.subject.encode(),
-                        found.seq,
-                        parse_isotime(found.time),
-                        found.hdrs,
+                        message.subject.encode(),
+                        message.seq,
+                        parse_isotime(message.time),
+                        message.hdrs,
                         frame.payload,
                     )
 

@@ -33,17 +33,17 @@ def stage(ledger: Ledger, rows: Iterable[EncodedMessage], *, digest: bool = Fals
     `digest`: lets `commit` refuse rows other than those that an earlier attempt decided. Raises the
     errors of `Ledger.stage`.
     """
-    found = 0
+    digest_sum = 0
 
     def seen() -> Iterator[EncodedMessage]:
-        nonlocal found
+        nonlocal digest_sum
         for subject, block, payload in rows:
             # A sum, since another attempt may have other partitions and another order.
-            found += crc32(payload, crc32(block or b"", crc32(subject)))
+            digest_sum += crc32(payload, crc32(block or b"", crc32(subject)))
             yield subject, block, payload
 
-    piece = ledger.stage(seen() if digest else rows)
-    return replace(piece, digest=found)
+    output = ledger.stage(seen() if digest else rows)
+    return replace(output, digest=digest_sum)
 
 
 class ExactlyOnceWriter:
@@ -88,12 +88,12 @@ class ExactlyOnceWriter:
         An early check that changes nothing; `commit` decides. Raises the errors of `Leaders.call`.
         """
         with suppress(errors.StreamNotFoundError):
-            found = None if self._name is None else self.ledger.named(self._name)
-            if found is None or found[1] == self._writer:
+            entry = None if self._name is None else self.ledger.find_name(self._name)
+            if entry is None or entry[1] == self._writer:
                 return
             with self.ledger.leaders.linearizable_reads():
                 if self.ledger.last_decision() is None:
-                    self._check_wrote_nothing(found[1])
+                    self._check_wrote_nothing(entry[1])
 
     def register_name(self) -> None:
         """Record the name of a writer that continues, unless the ledger has it.
@@ -105,11 +105,14 @@ class ExactlyOnceWriter:
             return
         # WrongLastSequenceError: another writer took it in the meantime.
         with suppress(errors.StreamNotFoundError, errors.WrongLastSequenceError):
-            if self.ledger.named(self._name) is None and self.ledger.last_decision() is not None:
+            if (
+                self.ledger.find_name(self._name) is None
+                and self.ledger.last_decision() is not None
+            ):
                 self.ledger.take_name(self._name, 0)
 
     def commit(
-        self, batch: int, pieces: Sequence[TaskOutput], *, lanes: int = 1, adopt: bool = False
+        self, batch: int, outputs: Sequence[TaskOutput], *, lanes: int = 1, adopt: bool = False
     ) -> None:
         """Store a batch. Rows of one piece keep their order; `lanes` are copied concurrently.
 
@@ -119,56 +122,56 @@ class ExactlyOnceWriter:
         RequestTimeoutError without progress, and the errors of `Leaders.call`.
         """
         try:
-            self._commit(batch, pieces, lanes, adopt)
+            self._commit(batch, outputs, lanes, adopt)
         except (errors.LedgerError, errors.WrongLastSequenceError) as error:
             logger.info("Trying again, with leaders that are proven to lead: %s", error)
             with self.ledger.leaders.linearizable_reads():
-                self._commit(batch, pieces, lanes, adopt)
+                self._commit(batch, outputs, lanes, adopt)
 
-    def _commit(self, batch: int, pieces: Sequence[TaskOutput], lanes: int, adopt: bool) -> None:
+    def _commit(self, batch: int, outputs: Sequence[TaskOutput], lanes: int, adopt: bool) -> None:
         markers: dict[int, int] = {}
         last = self.ledger.last_decision()
         if not adopt and (last is None or last[1].batch < batch):
             try:
                 markers = self._check_predecessor(batch, last)
             except errors.LedgerError:
-                before, last = last, self.ledger.last_decision()
-                if last == before:
+                seen, last = last, self.ledger.last_decision()
+                if last == seen:
                     raise  # not explained by another run that has begun
         if last is not None and last[1].batch >= batch:
-            self._finish(batch, pieces, *last)
+            self._finish_decided(batch, outputs, *last)
             return
         if self._name is not None and (last is None or last[1].name != name_key(self._name)):
             self._take_name(self._name, new=last is None, adopt=adopt)
-        decision = self._plan(batch, pieces, lanes, markers)
+        decision = self._plan(batch, outputs, lanes, markers)
         try:
             seq = self.ledger.decide(decision, 0 if last is None else last[0])
         except errors.WrongLastSequenceError:
-            other = self.ledger.last_decision()
-            if other is None:
+            concurrent = self.ledger.last_decision()
+            if concurrent is None:
                 raise
-            self._finish(batch, pieces, *other)
+            self._finish_decided(batch, outputs, *concurrent)
             return
-        self._copier.copy(decision, begun=False)
-        self.ledger.forget_staged(seq)
+        self._copier.copy(decision, resume=False)
+        self.ledger.purge_staged(seq)
 
     def _take_name(self, name: str, *, new: bool, adopt: bool) -> None:
         """Record the name, before a decision; only a `new` writer may change it.
 
         Raises LedgerError if another writer of this name has written, unless `adopt`.
         """
-        found = self.ledger.named(name)
-        if found is None:
+        entry = self.ledger.find_name(name)
+        if entry is None:
             self.ledger.take_name(name, 0)
-        elif new and found[1] != self._writer:
+        elif new and entry[1] != self._writer:
             if not adopt:
-                self._check_wrote_nothing(found[1])
-            self.ledger.take_name(name, found[0])
+                self._check_wrote_nothing(entry[1])
+            self.ledger.take_name(name, entry[0])
 
-    def _check_wrote_nothing(self, other: str) -> None:
+    def _check_wrote_nothing(self, writer: str) -> None:
         """Raise LedgerError when another writer decided a batch with rows, or a later one."""
         with self.ledger.leaders.linearizable_reads():
-            last = self.ledger.last_decision(other)
+            last = self.ledger.last_decision(writer)
         if last is None or (last[1].batch == 0 and last[1].rows == 0):
             return
         raise errors.LedgerError(
@@ -178,8 +181,8 @@ class ExactlyOnceWriter:
             "or are different ones, set the option adoptLedger to true for one run."
         )
 
-    def _finish(
-        self, batch: int, pieces: Sequence[TaskOutput], seq: int, decision: Decision
+    def _finish_decided(
+        self, batch: int, outputs: Sequence[TaskOutput], seq: int, decision: Decision
     ) -> None:
         """Copy the batch that another attempt decided.
 
@@ -191,9 +194,12 @@ class ExactlyOnceWriter:
                 f"already, this run is at batch {batch}: another run has continued elsewhere, or "
                 "the checkpoint is an older copy."
             )
-        self._copier.copy(decision, begun=True)
-        self.ledger.forget_staged(seq)
-        rows, digest = sum(one.rows for one in pieces), sum(one.digest for one in pieces)
+        self._copier.copy(decision, resume=True)
+        self.ledger.purge_staged(seq)
+        rows, digest = (
+            sum(output.rows for output in outputs),
+            sum(output.digest for output in outputs),
+        )
         if digest and (rows != decision.rows or decision.digest not in (0, digest)):
             raise errors.LedgerError(
                 f'Stream "{self._target}" has the {decision.rows:,} rows of an earlier write with '
@@ -208,12 +214,12 @@ class ExactlyOnceWriter:
         """
         expected = 0 if last is None else last[1].batch + 1
         if batch != expected:
-            known = "none" if last is None else str(last[1].batch)
+            last_batch = "none" if last is None else str(last[1].batch)
             raise errors.LedgerError(
                 f"This run is at batch {batch}, and the last batch in the ledger "
-                f'"{self.ledger.stream}" is {known}: it has no record of the batches in between. '
-                "If that is expected (another guarantee before, a ledger deleted on purpose), set "
-                "the option adoptLedger to true for one run."
+                f'"{self.ledger.stream}" is {last_batch}: it has no record of the batches in '
+                "between. If that is expected (another guarantee before, a ledger deleted on "
+                "purpose), set the option adoptLedger to true for one run."
             )
         if last is not None:
             return self._copier.check_stored(last[1])
@@ -227,24 +233,25 @@ class ExactlyOnceWriter:
         return {}
 
     def _plan(
-        self, batch: int, pieces: Sequence[TaskOutput], lanes: int, markers: dict[int, int]
+        self, batch: int, outputs: Sequence[TaskOutput], lanes: int, markers: dict[int, int]
     ) -> Decision:
         """A decision: whole pieces are assigned to the lanes in turn.
 
         `markers`: known last markers, by lane.
         """
-        pieces = [piece for piece in pieces if piece.rows]
-        every = [one for piece in pieces for one in piece.packs]
-        inline = sum(len(one) for one in every if isinstance(one, bytes))
-        by_lane = [pieces[number::lanes] for number in range(min(lanes, len(pieces)))]
+        outputs = [output for output in outputs if output.rows]
+        packs_of_all = [pack for output in outputs for pack in output.packs]
+        inline = sum(len(pack) for pack in packs_of_all if isinstance(pack, bytes))
+        by_lane = [outputs[number::lanes] for number in range(min(lanes, len(outputs)))]
         plans = []
         previous = self._copier.last_markers(len(by_lane), markers)
         for marker, of_lane in zip(previous, by_lane, strict=True):
-            packs = [one for piece in of_lane for one in piece.packs]
+            packs = [pack for output in of_lane for pack in output.packs]
             if inline > _DECISION_BYTES:
                 packs = [
-                    self.ledger.stage_pack(one) if isinstance(one, bytes) else one for one in packs
+                    self.ledger.stage_pack(pack) if isinstance(pack, bytes) else pack
+                    for pack in packs
                 ]
-            plans.append(LanePlan(marker, sum(piece.rows for piece in of_lane), packs))
+            plans.append(LanePlan(marker, sum(output.rows for output in of_lane), packs))
         name = "" if self._name is None else name_key(self._name)
-        return Decision(batch, plans, name, sum(piece.digest for piece in pieces))
+        return Decision(batch, plans, name, sum(output.digest for output in outputs))

@@ -38,7 +38,7 @@ PositionOrTime: TypeAlias = Position | AtTime
 
 
 def resolve_position(
-    wanted: PositionOrTime,
+    position: PositionOrTime,
     stream: str,
     sequence_at: Callable[[str, int], int | None],
     *,
@@ -48,15 +48,15 @@ def resolve_position(
 
     Raises ConfigError for that, unless it means the end of the stream.
     """
-    if not isinstance(wanted, AtTime):
-        return wanted
-    found = sequence_at(stream, wanted.ns)
-    if found is not None:
-        return found
+    if not isinstance(position, AtTime):
+        return position
+    sequence = sequence_at(stream, position.ns)
+    if sequence is not None:
+        return sequence
     if none_is_latest:
         return "latest"
     raise ConfigError(
-        f"Stream {stream!r} has no message at or after {format_isotime(wanted.ns)}; set "
+        f"Stream {stream!r} has no message at or after {format_isotime(position.ns)}; set "
         f"{named('starting_offsets_by_timestamp_strategy')} to latest to begin after its last "
         "message."
     )
@@ -141,22 +141,22 @@ def check_subjects(
     api: StreamAPI,
     facts: Mapping[str, StreamFacts],
     *,
-    others_may_come: bool = False,
+    more_may_come: bool = False,
 ) -> None:
     """Raise ConfigError for a subject that no stream has or can have; also as `linearizable_read`.
 
     The server reports no such error, and there would never be a row. It is only a warning where
     other subjects may appear: in mirrors, in streams with sources or transforms, and where further
-    streams may be found later (`others_may_come`). `name`: the subjects' name for the user.
+    streams may be found later (`more_may_come`). `name`: the subjects' name for the user.
     """
     try:
-        _check_subjects(name, subjects, api, facts, others_may_come)
+        _check_subjects(name, subjects, api, facts, more_may_come)
     except ConfigError:  # perhaps in a replaced leader's answer
         linearizable_read(
             api,
             facts,
             lambda api: _check_subjects(
-                name, subjects, api, confirmed_facts(api, facts), others_may_come
+                name, subjects, api, confirmed_facts(api, facts), more_may_come
             ),
         )
 
@@ -166,16 +166,16 @@ def _check_subjects(
     subjects: Sequence[str],
     api: StreamAPI,
     facts: Mapping[str, StreamFacts],
-    others_may_come: bool,
+    more_may_come: bool,
 ) -> None:
-    listened = [subject for stream in facts.values() for subject in stream.subjects]
+    stream_subjects = [subject for stream in facts.values() for subject in stream.subjects]
     for subject in subjects:
-        if any(subjects_overlap(subject, one) for one in listened):
+        if any(subjects_overlap(subject, pattern) for pattern in stream_subjects):
             continue
         if any(api.next_sequence(stream, 1, (subject,)) for stream in facts):
             continue  # stored while the stream had other subjects
         streams = ", ".join(map(repr, facts))
-        if others_may_come or any(one.holds_others for one in facts.values()):
+        if more_may_come or any(pattern.holds_others for pattern in facts.values()):
             logger.warning(
                 "%s: %s has no message under %r yet, and may never have one.",
                 name,
@@ -183,8 +183,8 @@ def _check_subjects(
                 subject,
             )
             continue
-        hint = meant(subject, listened)
+        hint = meant(subject, stream_subjects)
         raise ConfigError(
             f"{name}: no message under {subject!r} is in {streams}, nor can one come: "
-            f"it listens to {', '.join(listened) or 'nothing'}{hint}"
+            f"it listens to {', '.join(stream_subjects) or 'nothing'}{hint}"
         )

@@ -1,4 +1,4 @@
-"""What JSON objects look like: the schema, in Spark's DDL, that takes all of them. Pure.
+"""Infers the schema, in Spark's DDL, that takes all JSON objects of a sample. No I/O.
 
 | values of a field | type |
 |---|---|
@@ -31,10 +31,10 @@ _TIME = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MAX_DEPTH = 30
-_MOST_FIELDS = 1000
-"""Of an object within another; with more its names are data."""
+_MAX_FIELDS = 1000
+"""Fields of a nested object; with more, its names are data, and it is a STRING."""
 _NULL, _STRING = "NULL", "STRING"
 
 
@@ -51,16 +51,16 @@ class _Object:
 _Type = str | _List | _Object
 
 
-class _Beyond:
+class _BeyondDouble:
     """A number beyond DOUBLE."""
 
 
-def _number(text: str) -> float | _Beyond:
-    found = float(text)
-    return _Beyond() if found in (float("inf"), float("-inf")) else found
+def _number(text: str) -> float | _BeyondDouble:
+    value = float(text)
+    return _BeyondDouble() if value in (float("inf"), float("-inf")) else value
 
 
-_object = msgspec.json.Decoder(dict[str, Any], float_hook=_number).decode
+_decode_object = msgspec.json.Decoder(dict[str, Any], float_hook=_number).decode
 
 
 def _type_of(value: Any, depth: int = 0) -> _Type:
@@ -69,22 +69,22 @@ def _type_of(value: Any, depth: int = 0) -> _Type:
     match value:
         case None:
             return _NULL
-        case _Beyond():
+        case _BeyondDouble():
             return _STRING
         case bool() | int() | float():
             return plain_type(value)
         case str():
-            return _of_text(value)
+            return _string_type(value)
         case list():
             of: _Type = _NULL
-            for one in value:
-                of = _both(of, _type_of(one, depth + 1))
+            for element in value:
+                of = _merge_types(of, _type_of(element, depth + 1))
             return _List(of)
         case _:
-            return _Object({name: _type_of(one, depth + 1) for name, one in value.items()})
+            return _Object({name: _type_of(element, depth + 1) for name, element in value.items()})
 
 
-def _of_text(text: str) -> str:
+def _string_type(text: str) -> str:
     for name, form, kind in (
         ("DATE", _DATE, pa.date32()),
         ("TIMESTAMP", _TIME, pa.timestamp("us", tz="UTC")),
@@ -94,21 +94,21 @@ def _of_text(text: str) -> str:
     return _STRING
 
 
-def _both(one: _Type, other: _Type) -> _Type:
+def _merge_types(left: _Type, right: _Type) -> _Type:
     """The type that takes the values of both."""
-    if one == other or other == _NULL:
-        return one
-    if one == _NULL:
-        return other
-    if isinstance(one, str) and isinstance(other, str):
-        return common_type(one, other)
-    if isinstance(one, _List) and isinstance(other, _List):
-        return _List(_both(one.of, other.of))
-    if isinstance(one, _Object) and isinstance(other, _Object):
-        found = dict(one.fields)
-        for name, kind in other.fields.items():
-            found[name] = _both(found.get(name, _NULL), kind)
-        return _Object(found) if len(found) <= _MOST_FIELDS else _STRING
+    if left == right or right == _NULL:
+        return left
+    if left == _NULL:
+        return right
+    if isinstance(left, str) and isinstance(right, str):
+        return common_type(left, right)
+    if isinstance(left, _List) and isinstance(right, _List):
+        return _List(_merge_types(left.of, right.of))
+    if isinstance(left, _Object) and isinstance(right, _Object):
+        fields = dict(left.fields)
+        for name, kind in right.fields.items():
+            fields[name] = _merge_types(fields.get(name, _NULL), kind)
+        return _Object(fields) if len(fields) <= _MAX_FIELDS else _STRING
     return _STRING
 
 
@@ -117,7 +117,7 @@ class Shape:
     """The objects that were seen, together."""
 
     messages: int = 0
-    others: int = 0
+    non_objects: int = 0
     """Payloads among them that are no JSON object."""
     _fields: dict[str, _Type] = field(default_factory=dict)
 
@@ -125,59 +125,59 @@ class Shape:
         """One more payload."""
         self.messages += 1
         try:
-            found = parse_object(payload, _object)
+            values = parse_object(payload, _decode_object)
         except Undecodable:
-            self.others += 1
+            self.non_objects += 1
             return
-        for name, value in found.items():
-            self._fields[name] = _both(self._fields.get(name, _NULL), _type_of(value))
+        for name, value in values.items():
+            self._fields[name] = _merge_types(self._fields.get(name, _NULL), _type_of(value))
 
     def schema(self) -> tuple[str, list[str]]:
         """The DDL, and remarks on it."""
         remarks: list[str] = []
-        if self.others:
-            remarks.append(f"{self.others:,} of the messages are no JSON objects.")
-        return _listed(self._fields, (), remarks, " "), remarks
+        if self.non_objects:
+            remarks.append(f"{self.non_objects:,} of the messages are no JSON objects.")
+        return _fields_ddl(self._fields, (), remarks, " "), remarks
 
 
-def _listed(
+def _fields_ddl(
     fields: Mapping[str, _Type],
     path: tuple[str, ...],
     remarks: list[str],
     between: str,
 ) -> str:
-    there: set[str] = set()
-    found = []
+    names: set[str] = set()
+    columns = []
     for name, kind in fields.items():
-        place = ".".join((*path, name))
+        path_text = ".".join((*path, name))
         if not name:
             remarks.append("A field without a name is left out.")
         elif not path and is_reserved(name):
-            remarks.append(f"{place} is left out: the name is reserved for jetspark.")
-        elif name.casefold() in there:
+            remarks.append(f"{path_text} is left out: the name is reserved for jetspark.")
+        elif name.casefold() in names:
             remarks.append(
-                f"{place} is left out: there is a field of that name, and Spark ignores case."
+                f"{path_text} is left out: there is a field of that name, and Spark ignores case."
             )
         else:
-            there.add(name.casefold())
+            names.add(name.casefold())
             text = _ddl(kind, (*path, name), remarks)
-            quoted = name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
-            found.append(f"{quoted}{between}{text}")
-    return ", ".join(found)
+            quoted = name if _IDENTIFIER.fullmatch(name) else f"`{name.replace('`', '``')}`"
+            columns.append(f"{quoted}{between}{text}")
+    return ", ".join(columns)
 
 
 def _ddl(kind: _Type, path: tuple[str, ...], remarks: list[str]) -> str:
-    place = ".".join(path)
+    path_text = ".".join(path)
     match kind:
         case _List():
             return f"ARRAY<{_ddl(kind.of, (*path[:-1], f'{path[-1]}[]'), remarks)}>"
         case _Object():
-            if inside := _listed(kind.fields, path, remarks, ": "):
+            if inside := _fields_ddl(kind.fields, path, remarks, ": "):
                 return f"STRUCT<{inside}>"
-            remarks.append(f"{place} has only objects without fields: STRING.")
+            remarks.append(f"{path_text} has only objects without fields: STRING.")
             return _STRING
         case "NULL":
-            remarks.append(f"{place} is always null: STRING.")
+            remarks.append(f"{path_text} is always null: STRING.")
             return _STRING
         case str():
             return in_ddl(kind)

@@ -28,8 +28,8 @@ Replies that arrived during a suspension are read afterwards, and look new.
 """
 LEASE_SECONDS = 3.0
 """Seconds; less than the 4 seconds of silence after which a replica stands for election."""
-_KEPT_SECONDS = LEASE_SECONDS + 1.0
-_APART_SECONDS = 0.04
+_HISTORY_SECONDS = LEASE_SECONDS + 1.0
+_MIN_SPACING_SECONDS = 0.04
 """Seconds; only some of the answers that are closer together are kept."""
 
 
@@ -41,18 +41,18 @@ def leader_of(answer: Mapping[str, Any]) -> str:
     """
     cluster: Mapping[str, Any] = answer.get("cluster") or {}
     name: str = cluster.get("leader") or ""
-    return "" if any(one["name"] == name for one in cluster.get("replicas") or ()) else name
+    return "" if any(replica["name"] == name for replica in cluster.get("replicas") or ()) else name
 
 
 def copies_of(answer: Mapping[str, Any]) -> int:
     """The number of a stream's replicas, listed or configured, whichever is greater."""
-    others = (answer.get("cluster") or {}).get("replicas") or ()
-    return max(int(answer["config"].get("num_replicas", 1)), len(others) + 1)
+    replicas = (answer.get("cluster") or {}).get("replicas") or ()
+    return max(int(answer["config"].get("num_replicas", 1)), len(replicas) + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderObservation:
-    """What one answer shows about its leader."""
+    """One answer to STREAM.INFO, reduced to what it shows about the stream's leader."""
 
     sent: float
     """When the question was sent and the answer arrived, in `time.monotonic()`."""
@@ -72,7 +72,10 @@ class LeaderObservation:
 
 
 def observation_of(answer: Mapping[str, Any], sent: float, received: float) -> LeaderObservation:
-    """What an answer to STREAM.INFO shows."""
+    """Extract from an answer to STREAM.INFO what it shows about the leader.
+
+    `sent`, `received`: when the request was sent and the answer arrived (`time.monotonic()`).
+    """
     cluster: Mapping[str, Any] | None = answer.get("cluster")
     count = copies_of(answer)
     if cluster is None:
@@ -85,9 +88,9 @@ def observation_of(answer: Mapping[str, Any], sent: float, received: float) -> L
         (leader_of(answer), cluster.get("leader_since") or "", cluster.get("raft_group") or ""),
         count // 2 + 1,
         {
-            str(one.get("peer") or one["name"]): one["active"] / NANOSECONDS
-            for one in cluster.get("replicas") or ()
-            if one.get("active", 0) > 0  # 0: the leader has had no contact with this replica
+            str(replica.get("peer") or replica["name"]): replica["active"] / NANOSECONDS
+            for replica in cluster.get("replicas") or ()
+            if replica.get("active", 0) > 0  # 0: the leader has had no contact with this replica
         },
         count,
     )
@@ -97,68 +100,71 @@ class LeaderTerm:
     """The answers of one leader of one stream, oldest first; another leader begins a new term."""
 
     def __init__(self) -> None:
-        self._seen: deque[LeaderObservation] = deque()
+        self._observations: deque[LeaderObservation] = deque()
 
     def add(self, newest: LeaderObservation) -> None:
         """Add the newest answer."""
-        seen = self._seen
+        seen = self._observations
         if seen and seen[-1].leader != newest.leader:
             seen.clear()
         if not newest.leader[0]:
             seen.clear()
             return
-        if len(seen) > 1 and seen[-1].sent < seen[-2].sent + _APART_SECONDS:
+        if len(seen) > 1 and seen[-1].sent < seen[-2].sent + _MIN_SPACING_SECONDS:
             seen.pop()
-        while seen and seen[0].sent < newest.sent - _KEPT_SECONDS:
+        while seen and seen[0].sent < newest.sent - _HISTORY_SECONDS:
             seen.popleft()
         seen.append(newest)
 
-    def led_since(self, begun: float) -> bool:
+    def led_since(self, since: float) -> bool:
         """Whether the newest answer has everything that any leader acknowledged before it."""
-        if not self._seen or self._seen[-1].sent < begun:
+        if not self._observations or self._observations[-1].sent < since:
             return False
-        last = self._seen[-1]
+        last = self._observations[-1]
         return last.alone or any(
-            (one.sent >= begun and len(agreed) + 1 >= last.quorum)
-            or (self._everyone(agreed) and last.received <= one.sent + LEASE_SECONDS)
-            for one, agreed in self._contacts(begun)
+            (observation.sent >= since and len(agreed) + 1 >= last.quorum)
+            or (
+                self._includes_all_replicas(agreed)
+                and last.received <= observation.sent + LEASE_SECONDS
+            )
+            for observation, agreed in self._contacts(since)
         )
 
-    def unrivalled_since(self, begun: float) -> bool:
+    def unrivalled_since(self, since: float) -> bool:
         """Whether all replicas have also confirmed it, so that none believes itself the leader."""
-        if not self.led_since(begun):
+        if not self.led_since(since):
             return False
-        return self._seen[-1].alone or any(
-            self._everyone(agreed) for _, agreed in self._contacts(begun)
+        return self._observations[-1].alone or any(
+            self._includes_all_replicas(agreed) for _, agreed in self._contacts(since)
         )
 
-    def _everyone(self, agreed: set[str]) -> bool:
-        return len(agreed) + 1 >= self._seen[-1].replicas
+    def _includes_all_replicas(self, agreed: set[str]) -> bool:
+        return len(agreed) + 1 >= self._observations[-1].replicas
 
-    def _contacts(self, begun: float) -> Iterator[tuple[LeaderObservation, set[str]]]:
+    def _contacts(self, since: float) -> Iterator[tuple[LeaderObservation, set[str]]]:
         """Each answer, newest first, with the replicas that agreed with the leader since.
 
-        Back to `begun`, or to the beginning of the lease. The newest answer has no contact of its
+        Back to `since`, or to the beginning of the lease. The newest answer has no contact of its
         own: it shows that its leader still led after the earlier contacts, which may have been
         refusals.
         """
-        seen = list(self._seen)
-        since = min(begun, seen[-1].received - LEASE_SECONDS)
+        seen = list(self._observations)
+        earliest_base = min(since, seen[-1].received - LEASE_SECONDS)
         for number in range(len(seen) - 2, -1, -1):
             base = before = seen[number]
-            if base.sent < since:
+            if base.sent < earliest_base:
                 return
             agreed: set[str] = set()
             stood_still = 0.0
-            for one in seen[number + 1 : -1]:
+            for observation in seen[number + 1 : -1]:
                 # It may have been suspended while it did not answer.
-                stood_still = max(stood_still, one.received - before.sent)
-                before = one
+                stood_still = max(stood_still, observation.received - before.sent)
+                before = observation
                 earliest = base.received + GUARD_SECONDS + stood_still
                 agreed |= {
                     name
-                    for name, ago in one.heard.items()
-                    if one.sent - ago > earliest
+                    for name, ago in observation.heard.items()
+                    if observation.sent - ago > earliest
                     and base.heard.get(name, LEASE_SECONDS) < LEASE_SECONDS
                 }
             yield base, agreed

@@ -1,4 +1,4 @@
-"""Questions to the leaders of streams, repeated over a new link when one is lost, and proofs.
+"""Requests to the leaders of streams, repeated over a new link when one is lost, and proofs.
 
 A leader that was replaced without noticing gives outdated answers. They do no harm if the rest is
 read later, or if a compare-and-set follows. But only a leader can show that a stream ends here,
@@ -33,33 +33,33 @@ class Leaders:
     def __init__(
         self,
         options: ConnectOptions,
-        within: float,
+        retry_seconds: float,
         *,
         timeout: float = 5.0,
         at_once_if_new: bool = False,
     ) -> None:
-        """`within`: seconds for which a question is repeated; `timeout`: seconds for each call.
+        """`retry_seconds`: how long a request is repeated; `timeout`: seconds for each call.
 
         `at_once_if_new`: a server that never answered this process gets one attempt only, unless it
         accepts a link and then loses it, or is silent. So a wrong address, or a server that was not
         started, fails at once, while a running query survives the restart of a server (see
-        `LinkPool.known`).
+        `LinkPool.reachable`).
         """
         self._options = options
-        self._within = within
+        self._retry_seconds = retry_seconds
         self._timeout = timeout
         self._at_once_if_new = at_once_if_new
         self.reads_are_linearizable = False
         """Whether to read messages from proven leaders only; see `linearizable_reads`."""
 
     def call(self, request: Callable[[StreamAPI], T]) -> T:
-        """The answer to a question, which must be idempotent.
+        """Make a request, which must be idempotent, and return its result.
 
-        Raises the errors of the question, and those of the link that persist (ConnectionFailure,
-        RequestTimeoutError, ProtocolError).
+        It is repeated over a new link after a transient error. Raises the errors of the request,
+        and those of the link that persist (ConnectionFailure, RequestTimeoutError, ProtocolError).
         """
-        once_only = self._at_once_if_new and self._options not in pool.known
-        retry = Retry(0.0 if once_only else self._within)
+        once_only = self._at_once_if_new and self._options not in pool.reachable
+        retry = Retry(0.0 if once_only else self._retry_seconds)
 
         def call_once() -> T:
             with pool.link(self._options) as link:
@@ -67,16 +67,16 @@ class Leaders:
                     return request(StreamAPI(link, self._timeout))
                 except (errors.ConnectionFailure, errors.RequestTimeoutError):
                     # The server had accepted us, so the address is right.
-                    retry.within = self._within
+                    retry.timeout = self._retry_seconds
                     raise
 
         answer = attempt(call_once, retry)
-        pool.known.add(self._options)
+        pool.reachable.add(self._options)
         return answer
 
     @contextmanager
     def linearizable_reads(self) -> Iterator[None]:
-        """In the block, messages come from proven leaders, which have everything acknowledged.
+        """Read messages from proven leaders in the block, which have everything acknowledged.
 
         Outside of it they may come from a replaced leader, which is enough before a
         compare-and-set, and to find a message, but not to find that there is none.
@@ -107,10 +107,10 @@ class Leaders:
 
 # -- proofs --------------------------------------------------------------------------------------
 
-_ASK_EVERY = 0.05
-_WITHIN = 6.0
+_ASK_INTERVAL = 0.05
+_PROOF_TIMEOUT = 6.0
 """Seconds without a proof until it fails; then the caller may try another link."""
-_RIVALS_WITHIN = 0.15
+_RIVALS_TIMEOUT = 0.15
 """Seconds within which a running replica outside the quorum also confirms the leader."""
 
 
@@ -134,7 +134,7 @@ def linearizable_read(
     names = list(streams)
     _, unrivalled = _prove(api, names)
     answer = request(api)
-    deadline = time.monotonic() + 2 * _WITHIN
+    deadline = time.monotonic() + 2 * _PROOF_TIMEOUT
     while not unrivalled:
         _, unrivalled = _prove(api, names)
         before, answer = answer, request(api)
@@ -149,31 +149,31 @@ def linearizable_read(
 
 def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bool]:
     """Facts from proven leaders, and whether none of them can have a rival."""
-    begun = time.monotonic()
+    started = time.monotonic()
     terms = api.link.leader_terms
     facts: dict[str, StreamFacts] = {}
     led: float | None = None
-    left = names
+    unconfirmed = names
     while True:
-        found, missing = fetch_stream_facts(api, left)
+        answers, missing = fetch_stream_facts(api, unconfirmed)
         for error in missing.values():
             raise error
-        facts |= found
-        left = [name for name in left if not terms[name].unrivalled_since(begun)]
+        facts |= answers
+        unconfirmed = [name for name in unconfirmed if not terms[name].unrivalled_since(started)]
         now = time.monotonic()
-        if not left:
+        if not unconfirmed:
             return facts, True
-        unproven = [name for name in left if not terms[name].led_since(begun)]
+        unproven = [name for name in unconfirmed if not terms[name].led_since(started)]
         if not unproven:
             led = now if led is None else led
-            if now > led + _RIVALS_WITHIN:
+            if now > led + _RIVALS_TIMEOUT:
                 return facts, False
-        elif now > begun + _WITHIN:
+        elif now > started + _PROOF_TIMEOUT:
             raise errors.RequestTimeoutError(
                 f"{_these(unproven)} on {api.link.server}: the leader has not heard from a "
-                f"quorum of replicas for {_WITHIN:g} s, so another may lead."
+                f"quorum of replicas for {_PROOF_TIMEOUT:g} s, so another may lead."
             )
-        time.sleep(_ASK_EVERY)
+        time.sleep(_ASK_INTERVAL)
 
 
 def _these(names: list[str]) -> str:

@@ -135,11 +135,11 @@ class Ledger:
             "num_replicas": replicas,
         }
 
-        def once(api: StreamAPI) -> None:
+        def create_if_missing(api: StreamAPI) -> None:
             if api.config_if_any(self.stream) is None:
                 api.create(config)
 
-        self.leaders.call(once)
+        self.leaders.call(create_if_missing)
 
     # -- decisions -----------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Ledger:
 
         `writer`: of another writer. Raises StreamNotFoundError, LedgerError for an unreadable one.
         """
-        subject = self._decisions(writer or self.writer)
+        subject = self._decision_subject(writer or self.writer)
         stored = self.leaders.message(self.stream, last_by_subj=subject)
         if stored is None:
             return None
@@ -164,20 +164,20 @@ class Ledger:
 
         Raises WrongLastSequenceError if `after` is not the last one.
         """
-        subject = self._decisions(self.writer)
+        subject = self._decision_subject(self.writer)
         return self._publish(subject, msgspec.msgpack.encode(decision), after, rollup=True)
 
-    def _decisions(self, writer: str) -> str:
+    def _decision_subject(self, writer: str) -> str:
         return f"_spark.{self.target}.ledger.{writer}"
 
     # -- names ---------------------------------------------------------------------------------
 
-    def named(self, name: str) -> tuple[int, str] | None:
+    def find_name(self, name: str) -> tuple[int, str] | None:
         """The sequence of a name's entry, and the writer that has the name; None if there is none.
 
         Raises StreamNotFoundError.
         """
-        stored = self.leaders.message(self.stream, last_by_subj=self._entry(name))
+        stored = self.leaders.message(self.stream, last_by_subj=self._name_subject(name))
         return None if stored is None else (stored.seq, stored.data.decode("utf-8", "replace"))
 
     def take_name(self, name: str, after: int) -> None:
@@ -185,10 +185,10 @@ class Ledger:
 
         Raises WrongLastSequenceError if `after` is not the last one.
         """
-        self._publish(self._entry(name), self.writer.encode(), after, rollup=True)
+        self._publish(self._name_subject(name), self.writer.encode(), after, rollup=True)
 
-    def _entry(self, name: str) -> str:
-        return self._decisions(f"name.{name_key(name)}")
+    def _name_subject(self, name: str) -> str:
+        return self._decision_subject(f"name.{name_key(name)}")
 
     # -- staging -------------------------------------------------------------------------------
 
@@ -197,10 +197,10 @@ class Ledger:
 
         Raises APIError if the stream refuses one.
         """
-        left = iter(rows)
+        remaining = iter(rows)
         head: list[EncodedMessage] = []
         size = 0
-        for row in left:
+        for row in remaining:
             head.append(row)
             size += size_of(row) + PACKING_BYTES
             if size > _INLINE_BYTES:
@@ -211,8 +211,8 @@ class Ledger:
         packs: list[Pack] = []
         count = last = 0
         limit = self.leaders.call(lambda api: api.link.info.max_payload)
-        most = min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
-        for messages in split_into_packs(chain(head, left), most):
+        max_pack_bytes = min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
+        for messages in split_into_packs(chain(head, remaining), max_pack_bytes):
             last = self._publish(subject, pack_messages(messages), last)
             packs.append(last)
             count += len(messages)
@@ -222,19 +222,19 @@ class Ledger:
         """Store a pack; returns its sequence. Raises APIError if the stream refuses it."""
         return self._publish(self._new_subject(), packed, 0)
 
-    def rows_of(self, one: Pack) -> list[EncodedMessage]:
+    def unpack_rows(self, pack: Pack) -> list[EncodedMessage]:
         """The rows of a pack. Raises LedgerError for a staged pack that is gone."""
-        if isinstance(one, bytes):
-            return unpack_messages(one)
-        stored = self.leaders.message(self.stream, seq=one)
+        if isinstance(pack, bytes):
+            return unpack_messages(pack)
+        stored = self.leaders.message(self.stream, seq=pack)
         if stored is None:
             raise errors.LedgerError(
-                f"The staged rows at sequence {one} of stream {self.stream!r} are gone, so the "
+                f"The staged rows at sequence {pack} of stream {self.stream!r} are gone, so the "
                 "decided batch cannot be finished."
             )
         return unpack_messages(stored.data)
 
-    def forget_staged(self, before: int) -> None:
+    def purge_staged(self, before: int) -> None:
         """Remove the writer's packs before a sequence, also those of failed attempts."""
         self.leaders.call(lambda api: api.purge(self.stream, before, [f"{self._staging}.>"]))
 
@@ -252,7 +252,7 @@ class Ledger:
             b"Nats-Rollup:sub\r\n" if rollup else b"",
         )
 
-        def once(api: StreamAPI) -> int:
+        def publish_once(api: StreamAPI) -> int:
             try:
                 frame = api.link.request(subject, data, self._answer_within, block)
                 names = {"stream": self.stream}
@@ -265,4 +265,4 @@ class Ledger:
                     return stored.seq  # the ack of an earlier attempt was lost
                 raise
 
-        return self.leaders.call(once)
+        return self.leaders.call(publish_once)

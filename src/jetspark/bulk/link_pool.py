@@ -21,7 +21,7 @@ class LinkPool:
     def __init__(self) -> None:
         self.idle: dict[ConnectOptions, list[tuple[BlockingLink, float]]] = {}
         """Idle links, with the `time.monotonic()` since when."""
-        self.known: set[ConnectOptions] = set()
+        self.reachable: set[ConnectOptions] = set()
         """Servers that answered this process, or that serve a query it takes part in: one
         that cannot be reached is restarting, and not a wrong address."""
         if hasattr(os, "register_at_fork"):
@@ -33,7 +33,7 @@ class LinkPool:
 
         It returns to the pool unless the block raises, or its generator is closed early.
         """
-        link = self._idle_one(options) or connect(options)
+        link = self._take_idle(options) or connect(options)
         try:
             yield link
         except BaseException:  # also GeneratorExit, after a LIMIT: messages may be in flight
@@ -42,11 +42,11 @@ class LinkPool:
         if not link.closed:
             self.idle.setdefault(options, []).append((link, time.monotonic()))
 
-    def _idle_one(self, options: ConnectOptions) -> BlockingLink | None:
-        kept = self.idle.get(options, [])
+    def _take_idle(self, options: ConnectOptions) -> BlockingLink | None:
+        idle = self.idle.get(options, [])
         while True:
             try:
-                link, since = kept.pop()
+                link, since = idle.pop()
             except IndexError:  # not asked before, since another thread may take the last one
                 return None
             if time.monotonic() - since < _TRUSTED_SECONDS or link.check():
@@ -55,10 +55,10 @@ class LinkPool:
     def close(self) -> None:
         """Close all idle links."""
         while self.idle:
-            _, kept = self.idle.popitem()
-            for link, _since in kept:
+            _, idle = self.idle.popitem()
+            for link, _since in idle:
                 link.close()
 
 
 pool = LinkPool()
-"""This process's pool."""
+"""The pool of this process."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jetspark.errors as errors
-from jetspark.bulk._sockets import broken, dial, start_tls
+from jetspark.bulk._sockets import broken_connection, dial, start_tls
 from jetspark.bulk.leader_terms import LeaderTerm
 from jetspark.connection.handshake import (
     Receive,
@@ -93,7 +93,7 @@ class BlockingLink:
         self._pongs = 0
         self.closed = False
         self.leader_terms: defaultdict[str, LeaderTerm] = defaultdict(LeaderTerm)
-        """What answers over this link showed about each stream's leader."""
+        """Leader of each stream, as far as answers over this link have shown it."""
         self._socket = dial(options, server)
         try:
             self.info: ServerInfo = self._shake_hands(options, server)
@@ -173,7 +173,7 @@ class BlockingLink:
 
     def _broken(self, error: OSError | None) -> errors.BrokenSocketError:
         self.close()
-        return broken(self.server, error)
+        return broken_connection(self.server, error)
 
     # -- events ----------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class BlockingLink:
         Raises RequestTimeoutError at the deadline, BrokenSocketError, ProtocolError; ServerError or
         AuthError for a -ERR.
         """
-        others: list[MessageFrame] = []
+        messages: list[MessageFrame] = []
         if self._ready:
             # Left from a request, or for subscriptions that have ended.
             for event in reversed(self._ready):
@@ -225,7 +225,7 @@ class BlockingLink:
             self._ready.clear()
         data = self._receive(deadline)
         if data is None:
-            return others
+            return messages
         position = need = 0
         event_list: list[Event] = []
         try:
@@ -240,11 +240,11 @@ class BlockingLink:
                 for event in one_by_one(event_list):
                     frame = self._message_of(event)
                     if frame is not None:
-                        others.append(frame)
+                        messages.append(frame)
                 event_list.clear()
         finally:
             self._buffer.consumed(position, max(need, 0))
-        return others
+        return messages
 
     @property
     def receiving(self) -> int:
@@ -298,10 +298,10 @@ class BlockingLink:
             self.send(frames.pub(subject, payload, inbox))
         else:
             self.send(frames.hpub(subject, headers, payload, inbox))
-        wanted = inbox.encode()
+        expected = inbox.encode()
         while True:
             frame = self._message_of(self._next_event(deadline))
-            if frame is None or frame.subject != wanted:
+            if frame is None or frame.subject != expected:
                 continue
             status = status_of(frame.headers)
             if status is not None and status.code == NO_RESPONDERS:
@@ -325,11 +325,11 @@ class BlockingLink:
         """
         first = self._requests
         self._requests += len(subjects)
-        wanted = {f"{self._inbox}.{first + n}".encode(): n for n in range(len(subjects))}
+        pending = {f"{self._inbox}.{first + n}".encode(): n for n in range(len(subjects))}
         times: list[float] = []
         deadline = time.monotonic() + silence
-        while wanted:
-            open_ = len(times) - (len(subjects) - len(wanted))
+        while pending:
+            open_ = len(times) - (len(subjects) - len(pending))
             if open_ <= at_once // 2 and len(times) < len(subjects):
                 more = range(len(times), min(len(times) + at_once - open_, len(subjects)))
                 times += [time.monotonic()] * len(more)
@@ -347,7 +347,7 @@ class BlockingLink:
                 frame = self._message_of(self._next_event(deadline))
             except errors.RequestTimeoutError:
                 return
-            number = None if frame is None else wanted.pop(frame.subject, None)
+            number = None if frame is None else pending.pop(frame.subject, None)
             if frame is None or number is None:
                 continue
             deadline = time.monotonic() + silence

@@ -19,13 +19,13 @@ LOSSES_VARIABLE = "JETSPARK_LOSSES"
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """What was left out; each reader of a range reports its own part."""
+    """Messages that were left out; each reader of a range reports its own part."""
 
     stream: str
-    said: str
+    text: str
     """A sentence or, if there are sequences, only what happened to them."""
     key: str = ""
-    """The same for a loss that is found again with other words; default: the sentence."""
+    """Identity of the loss, when it may be reported again in other words; default: the text."""
     first: int = 0
     last: int = 0
 

@@ -34,23 +34,23 @@ def fetch_stream_facts(
 ) -> tuple[dict[str, StreamFacts], dict[str, errors.StreamNotFoundError]]:
     """Facts by name, in the order of `names`, and the errors of the streams that are not found.
 
-    A stream without an answer, or with an error, is asked about again alone, with the retries and
+    A stream without an answer, or with an error, is requested again alone, with the retries and
     the errors of `StreamAPI.stream`.
     """
-    wanted = list(names)
-    found = _asked_together(api, wanted) if len(wanted) > 1 else {}
+    requested = list(names)
+    answers = _request_together(api, requested) if len(requested) > 1 else {}
     facts: dict[str, StreamFacts] = {}
     missing: dict[str, errors.StreamNotFoundError] = {}
-    for name in wanted:
+    for name in requested:
         try:
-            facts[name] = found.get(name) or api.stream(name, not_found_for=not_found_for)
+            facts[name] = answers.get(name) or api.stream(name, not_found_for=not_found_for)
         except errors.StreamNotFoundError as error:
             missing[name] = error
     return facts, missing
 
 
-def _asked_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
-    found: dict[str, StreamFacts] = {}
+def _request_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
+    facts: dict[str, StreamFacts] = {}
     link, call = api.link, js_api.STREAM_INFO
     for name, frame, sent in _replies(api, call, names, _SILENCE_SECONDS):
         try:
@@ -58,38 +58,42 @@ def _asked_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
         except errors.APIError:
             continue
         link.leader_terms[name].add(observation_of(answer, sent, time.monotonic()))
-        found[name] = facts_of(name, answer, link.info.server_id)
-    return found
+        facts[name] = facts_of(name, answer, link.info.server_id)
+    return facts
 
 
-def fetch_message_times(api: StreamAPI, wanted: Mapping[str, int]) -> dict[str, int]:
-    """By stream, when the message of a sequence was stored, in nanoseconds since the epoch.
+def fetch_message_times(api: StreamAPI, sequences: Mapping[str, int]) -> dict[str, int]:
+    """Look up when messages were stored: nanoseconds since the epoch, by stream.
+
+    `sequences`: the sequence of the message in each stream.
 
     Leaves out a stream without the message, or without an answer. Raises the errors of
     `StreamAPI.message`, and PermissionsError where the user may not get messages.
     """
     times: dict[str, int] = {}
-    call, refused = js_api.MSG_GET, []
-    payloads = [encode_document({"seq": sequence}) for sequence in wanted.values()]
-    how = {"payloads": payloads, "at_once": _MESSAGES_AT_ONCE}
-    for name, frame, _ in _replies(api, call, list(wanted), _MESSAGES_SILENCE_SECONDS, **how):
+    call, failed = js_api.MSG_GET, []
+    payloads = [encode_document({"seq": sequence}) for sequence in sequences.values()]
+    options = {"payloads": payloads, "at_once": _MESSAGES_AT_ONCE}
+    for name, frame, _ in _replies(
+        api, call, list(sequences), _MESSAGES_SILENCE_SECONDS, **options
+    ):
         try:
             answer = js_api.parse_answer(call, frame.payload, {"stream": name})
             times[name] = parse_isotime(answer["message"]["time"])
         except (errors.MessageNotFoundError, errors.StreamNotFoundError):
             continue
         except errors.APIError:
-            refused.append(name)
-    for name in refused:
-        if (message := api.message(name, seq=wanted[name])) is not None:
+            failed.append(name)
+    for name in failed:
+        if (message := api.message(name, seq=sequences[name])) is not None:
             times[name] = parse_isotime(message.time)
     return times
 
 
 def _replies(
-    api: StreamAPI, call: js_api.Call, names: list[str], silence: float, **how: Any
+    api: StreamAPI, call: js_api.Call, names: list[str], silence: float, **options: Any
 ) -> Iterator[tuple[str, MessageFrame, float]]:
     prefix = api.link.api_prefix
     subjects = [js_api.subject_of(prefix, call, {"stream": name}) for name in names]
-    for number, frame, sent in api.link.replies(subjects, silence, **how):
+    for number, frame, sent in api.link.replies(subjects, silence, **options):
         yield names[number], frame, sent

@@ -10,9 +10,9 @@ after any other refusal, publishing fails; acknowledged messages stay stored.
 `in_order`: when a message is published again, so are all later ones. So a subject's last message in
 the stream is the one sent last, which in a bucket is the key's value.
 
-`once`: each message is stored only while its subject has none, so a message that is published again
-is stored once. Those that were refused since there is one are in `refused`: the caller proves that
-it is theirs.
+`only_first`: each message is stored only while its subject has none, so a message that is published
+again is stored once. `rejected` has the messages whose subject had one: the caller proves that it
+is theirs.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ class StreamPublisher:
         window: int = 4000,
         timeout: float = 60.0,
         in_order: bool = False,
-        once: bool = False,
+        only_first: bool = False,
     ) -> None:
-        """`once`: the messages have the header `FIRST_OF_SUBJECT`."""
+        """`only_first`: the messages have the header `FIRST_OF_SUBJECT`."""
         self._options = options
         self._stream = stream
         self._window = window
         self._timeout = timeout
         self._in_order = in_order
-        self._once = once
-        self.refused: list[EncodedMessage] = []
-        """With `once`: messages that are not stored, since their subjects have one."""
-        self._done: set[int] = set()
-        """With `in_order`: acknowledged messages with an unacknowledged one before."""
+        self._only_first = only_first
+        self.rejected: list[EncodedMessage] = []
+        """Messages that are not stored, since their subjects have one (`only_first`)."""
+        self._acked_out_of_order: set[int] = set()
+        """Messages acknowledged before an earlier one (`in_order`)."""
         self._pending: dict[int, EncodedMessage] = {}
         self._last = 0
         self._block: list[bytes] = []
@@ -77,9 +77,9 @@ class StreamPublisher:
         self._plain_ack = b'{"stream":"%b",' % stream.encode()
         self.acked = 0
         """Messages acknowledged so far."""
-        self._use(connect(options))
+        self._adopt_link(connect(options))
 
-    def _use(self, link: BlockingLink) -> None:
+    def _adopt_link(self, link: BlockingLink) -> None:
         self._link = link
         self._inbox = f"{link.new_inbox()}.".encode()
         link.subscribe(f"{self._inbox.decode()}*")
@@ -125,10 +125,10 @@ class StreamPublisher:
 
     # -- acks --------------------------------------------------------------------------------
 
-    def _collect(self, most: int) -> None:
-        """Process acks until at most `most` messages lack one."""
+    def _collect(self, max_pending: int) -> None:
+        """Process acks until at most `max_pending` messages lack one."""
         self._retry.since = time.monotonic()
-        while len(self._pending) > max(0, most):
+        while len(self._pending) > max(0, max_pending):
             silence = max(self._retry.since, self._linked) + answer_within(self._timeout)
             due = self._retry_at if self._waiting else silence
             deadline = min(self._retry.deadline, due)
@@ -149,19 +149,19 @@ class StreamPublisher:
             return True
         status = status_of(frame.headers)
         if status is not None and status.code == NO_RESPONDERS:
-            self._later(index, errors.NoStreamResponseError(self._subject(index)))
+            self._resend_later(index, errors.NoStreamResponseError(self._subject(index)))
             return False
         answer = decode_document(frame.payload, "ack")
         if document := answer.get("error"):
             error = js_api.error_of(document, {"stream": self._stream})
-            if self._once and error.err_code == WRONG_LAST_SEQUENCE:
+            if self._only_first and error.err_code == WRONG_LAST_SEQUENCE:
                 if (message := self._pending.pop(index, None)) is not None:
-                    self.refused.append(message)
+                    self.rejected.append(message)
                 return True
             error.add_note(f'The message was for the subject "{self._subject(index)}".')
             if not is_transient(error):
                 raise error
-            self._later(index, error)
+            self._resend_later(index, error)
             return False
         raise errors.JetStreamError(
             f'The subject "{self._subject(index)}" belongs to the stream '
@@ -173,13 +173,15 @@ class StreamPublisher:
         if not self._in_order:
             self.acked += pending.pop(index, None) is not None
         elif index in pending:
-            self._done.add(index)
-            while pending and (first := next(iter(pending))) in self._done:
-                self._done.discard(first)
+            self._acked_out_of_order.add(index)
+            while pending and (first := next(iter(pending))) in self._acked_out_of_order:
+                self._acked_out_of_order.discard(first)
                 del pending[first]
                 self.acked += 1
 
-    def _later(self, index: int, error: errors.APIError | errors.NoStreamResponseError) -> None:
+    def _resend_later(
+        self, index: int, error: errors.APIError | errors.NoStreamResponseError
+    ) -> None:
         self._refusal = error
         if not self._waiting:
             self._retry_at = time.monotonic() + _RETRY_SECONDS
@@ -195,13 +197,13 @@ class StreamPublisher:
         if not self._waiting:
             self._connect_again()
             return
-        refused, self._waiting = self._waiting, []
+        resend, self._waiting = self._waiting, []
         if self._in_order:
-            refused = [index for index in self._pending if index >= min(refused)]
-            self._done.difference_update(refused)
-        self._again(refused)
+            resend = [index for index in self._pending if index >= min(resend)]
+            self._acked_out_of_order.difference_update(resend)
+        self._resend(resend)
 
-    def _again(self, indices: Iterable[int]) -> None:
+    def _resend(self, indices: Iterable[int]) -> None:
         for index in indices:
             message = self._pending.get(index)
             if message is not None:
@@ -211,15 +213,15 @@ class StreamPublisher:
     def _connect_again(self) -> None:
         """Connect, and publish the messages without an ack again."""
         self._link.close()
-        attempt(lambda: self._use(connect(self._options)), self._retry)
+        attempt(lambda: self._adopt_link(connect(self._options)), self._retry)
         self._waiting = []
         self._linked = time.monotonic()
         if self._linked > self._retry.deadline:  # servers may accept links and drop them
             self._on_silence()
-        self._done.clear()
+        self._acked_out_of_order.clear()
         self._block.clear()
         self._block_bytes = 0
-        self._again(sorted(self._pending))
+        self._resend(sorted(self._pending))
 
     def _subject(self, index: int) -> str:
         message = self._pending.get(index)

@@ -35,11 +35,14 @@ class SequenceRange:
     snapshot: bool = False
     """Read through a snapshot of the stream, as far as it reaches; then as usual."""
     blocking: bool = False
-    """With `snapshot`: also from servers before 2.15, which block deletes while they send it."""
+    """Accept a snapshot from servers before 2.15, which block deletes while they send it."""
     last: LastMessage | None = None
     """The stream's last message when the range was planned; an older copy has another one there."""
     witness: Witness | None = None
-    """If it lies before the start, it has been read."""
+    """A known message, by which "replaced by a newer one" is told apart from "deleted".
+
+    Before `start`, the reader has already read it.
+    """
 
     def __post_init__(self) -> None:
         if self.start < 1 or self.end < self.start:
@@ -53,7 +56,7 @@ class SequenceRange:
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """How a range is divided into batches, and how long reading may stall. Raises ConfigError."""
+    """Sizes of batches and pull requests, and how long reading may stall. Raises ConfigError."""
 
     max_rows: int = 30_000
     """Maximum rows in one record batch."""

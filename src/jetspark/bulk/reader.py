@@ -49,13 +49,13 @@ from jetspark.wire.kernel import Deliveries
 logger = logging.getLogger("jetspark.bulk")
 
 _PAUSES = Backoff(0.02, 2.0)
-_SNAPSHOTS = 3  # attempts, since each sends the whole stream; a consumer reads the rest
-_LOG_EVERY = 10.0
+_MAX_SNAPSHOTS = 3  # attempts, since each sends the whole stream; a consumer reads the rest
+_LOG_INTERVAL = 10.0
 
 
 def read_range(
     options: ConnectOptions,
-    wanted: SequenceRange,
+    sequence_range: SequenceRange,
     limits: ReadLimits | None = None,
     *,
     columns: Sequence[str] = COLUMNS,
@@ -70,55 +70,57 @@ def read_range(
     progress for `limits.timeout` seconds, caused by the last failure; UnsupportedByServerError; and
     every error that is not transient, such as AuthError, PermissionsError, PullError.
     """
-    return _RangeReader(options, wanted, limits or ReadLimits(), columns, fail_on_data_loss).run()
+    return _RangeReader(
+        options, sequence_range, limits or ReadLimits(), columns, fail_on_data_loss
+    ).run()
 
 
 class _RangeReader:
     def __init__(
         self,
         options: ConnectOptions,
-        wanted: SequenceRange,
+        sequence_range: SequenceRange,
         limits: ReadLimits,
         columns: Sequence[str],
         strict: bool,
     ) -> None:
         self._options = options
-        self._wanted = wanted
+        self._range = sequence_range
         self._limits = limits
         self._columns = columns
         self._strict = strict
-        self._next = wanted.start  # everything before it was delivered, or is not stored
-        self._head = StreamHead(options, wanted)
-        self._end = wanted.end
+        self._next = sequence_range.start  # everything before it was delivered, or is not stored
+        self._head = StreamHead(options, sequence_range)
+        self._end = sequence_range.end
         self._rows = Deliveries()
         self._reads_all = False  # filters here, not at the server
         # A consumer sends only messages under these subjects, a snapshot sends all.
-        filters = wanted.snapshot and wanted.subjects
-        self._choice = SubjectFilter(wanted.subjects) if filters else None
-        self._last_stored = wanted.end - 1
+        filters_here = sequence_range.snapshot and sequence_range.subjects
+        self._subject_filter = SubjectFilter(sequence_range.subjects) if filters_here else None
+        self._last_stored = sequence_range.end - 1
         self._inactive = INACTIVE_SECONDS
-        self._snapshots = _SNAPSHOTS if wanted.snapshot else 0
+        self._snapshots = _MAX_SNAPSHOTS if sequence_range.snapshot else 0
         self._retry = Retry(limits.timeout, _PAUSES)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
         self._retry.since = time.monotonic()
-        complete = len(self._wanted) == 0
+        complete = len(self._range) == 0
         while not complete:
             before = self._next
             try:
                 complete = yield from self._read_with_one_link()
             except errors.JetsparkError as error:
-                if not self._retry.again(error, first_pause=self._next > before):
-                    at = f" at sequence {self._next} of {self._wanted.start} to {self._end - 1}"
+                if not self._retry.wait_to_retry(error, first_pause=self._next > before):
+                    at = f" at sequence {self._next} of {self._range.start} to {self._end - 1}"
                     stop_reading(self._name, self._retry, error, at)
-                level = logging.WARNING if self._wanted.snapshot else logging.INFO
-                said = "%s: continuing from sequence %d: %s"
-                logger.log(level, said, self._name, self._next, error)
+                level = logging.WARNING if self._range.snapshot else logging.INFO
+                message = "%s: continuing from sequence %d: %s"
+                logger.log(level, message, self._name, self._next, error)
         yield from self._flush()  # also rows of a stream that is gone
 
     @property
     def _name(self) -> str:
-        return self._wanted.stream
+        return self._range.stream
 
     # -- one link --------------------------------------------------------------------------
 
@@ -126,17 +128,17 @@ class _RangeReader:
         """Continue over one link; True when the range is complete."""
         with pool.link(self._options) as link:
             api = StreamAPI(link)
-            if not self._still_there(api):
+            if not self._check_stream(api):
                 return True
-            if self._wanted.direct:
+            if self._range.direct:
                 complete = yield from self._read_by_direct_gets(link, api)
-            elif self._snapshots and self._end - self._next > len(self._wanted) // 2:
+            elif self._snapshots and self._end - self._next > len(self._range) // 2:
                 self._snapshots -= 1
                 complete = yield from self._read_with_a_snapshot(link)
             else:
                 complete = yield from self._read_with_one_consumer(link, api)
             if complete:
-                self._still_there(api, last=True)
+                self._check_stream(api, last=True)
         if not complete:
             raise TryAnotherLinkError("the consumer is behind the stream's leader")
         return True
@@ -166,25 +168,25 @@ class _RangeReader:
 
     def _read_with_a_snapshot(self, link: BlockingLink) -> Generator[pa.RecordBatch, None, bool]:
         """Continue through a snapshot of the stream; True when it has the rest of the range."""
-        wanted = replace(self._wanted, start=self._next, end=self._end)
+        rest = replace(self._range, start=self._next, end=self._end)
         rows = self._rows
-        had, logged = len(rows), time.monotonic()
+        first_row, logged = len(rows), time.monotonic()
         timeout = self._limits.timeout
-        with closing(snapshot_steps(link, self._options, wanted, rows, timeout)) as steps:
+        with closing(snapshot_steps(link, self._options, rest, rows, timeout)) as steps:
             for seen in steps:
-                self._head.delivered(rows, had, self._next)
+                self._head.advance(rows, first_row, self._next)
                 self._next = max(self._next, min(seen + 1, self._end))
                 self._retry.since = time.monotonic()
                 yield from self._flush_if_full()
-                had = len(rows)
-                if time.monotonic() > logged + _LOG_EVERY:
+                first_row = len(rows)
+                if time.monotonic() > logged + _LOG_INTERVAL:
                     logged = time.monotonic()
                     logger.info("%s: read up to sequence %d by a snapshot", self._name, seen)
         return self._next >= self._end
 
     def _new_consumer(self, api: StreamAPI) -> tuple[str, int]:
         """Create it; returns its name, and the number of messages from the position to the end."""
-        subjects = () if self._reads_all else self._wanted.subjects
+        subjects = () if self._reads_all else self._range.subjects
         consumer = f"jetspark_{secrets.token_hex(8)}"
         pending = api.create_reader(
             self._name,
@@ -197,25 +199,25 @@ class _RangeReader:
         if not reading_all_is_faster(subjects, pending, self._last_stored - self._next + 1):
             return consumer, pending
         api.delete_reader(self._name, consumer)
-        self._reads_all, self._choice = True, SubjectFilter(subjects)
+        self._reads_all, self._subject_filter = True, SubjectFilter(subjects)
         return self._new_consumer(api)
 
     def _read_by_direct_gets(
         self, link: BlockingLink, api: StreamAPI
     ) -> Generator[pa.RecordBatch, None, bool]:
         """Request batch after batch until the end is reached or an answer is empty."""
-        batches = DirectGetBatches(link, self._wanted, self._limits)
+        batches = DirectGetBatches(link, self._range, self._limits)
         while self._next < self._end:
-            had = len(self._rows)
+            first_row = len(self._rows)
             try:
-                behind = batches.next_batch(self._next, self._rows, self._end)
+                next_sequence = batches.next_batch(self._next, self._rows, self._end)
             except BaseException:
-                self._rows.truncate(had)  # they are read again later
+                self._rows.truncate(first_row)  # they are read again later
                 raise
-            if behind is None:
+            if next_sequence is None:
                 break
-            self._head.delivered(self._rows, had, self._next)
-            self._next = min(behind, self._end)
+            self._head.advance(self._rows, first_row, self._next)
+            self._next = min(next_sequence, self._end)
             self._retry.since = time.monotonic()
             yield from self._flush_if_full()
         batches.stop()
@@ -223,13 +225,13 @@ class _RangeReader:
 
     def _take(self, pull: OverlappingPull) -> int:
         """Move the position after the next messages; returns their number."""
-        rows, had = self._rows, len(self._rows)
+        rows, first_row = self._rows, len(self._rows)
         new = pull.take(rows)
         if new:
             last = rows.last_sequence
             if last >= self._end:
-                rows.truncate(had + bisect_left(rows.sequences(had), self._end))
-            self._head.delivered(rows, had, self._next)
+                rows.truncate(first_row + bisect_left(rows.sequences(first_row), self._end))
+            self._head.advance(rows, first_row, self._next)
             self._next = min(last + 1, self._end)
             self._retry.since = time.monotonic()
         pull.check()
@@ -239,19 +241,19 @@ class _RangeReader:
 
     def _nothing_left(self, api: StreamAPI) -> bool:
         """Whether the rest of the range has no message."""
-        found = self._next_stored(api)
-        if found is not None:  # a server with a sequence has all before it
-            return found >= self._end
+        sequence = self._next_stored(api)
+        if sequence is not None:  # a server with a sequence has all before it
+            return sequence >= self._end
         name = self._name
-        found, behind = linearizable_read(
+        sequence, end_of_stream = linearizable_read(
             api, [name], lambda api: (self._next_stored(api), api.stream(name).last_seq + 1)
         )
-        return (behind if found is None else found) >= self._end
+        return (end_of_stream if sequence is None else sequence) >= self._end
 
     def _next_stored(self, api: StreamAPI) -> int | None:
-        return api.next_sequence(self._name, self._next, self._wanted.subjects)
+        return api.next_sequence(self._name, self._next, self._range.subjects)
 
-    def _still_there(self, api: StreamAPI, *, last: bool = False) -> bool:
+    def _check_stream(self, api: StreamAPI, *, last: bool = False) -> bool:
         """Whether the stream is the planned one, and still has the unread messages.
 
         Raises DataLossError, StreamRecreatedError or StreamNotFoundError, unless lost messages may
@@ -260,29 +262,29 @@ class _RangeReader:
         try:
             facts = api.stream(self._name)
             # A moved head is certain: an outdated leader would show an earlier one.
-            bad = facts.created != self._wanted.created or facts.last_seq < self._end - 1
-            if bad or (last and self._may_lack_its_head(facts)):
+            bad = facts.created != self._range.created or facts.last_seq < self._end - 1
+            if bad or (last and self._may_have_lost_its_head(facts)):
                 facts = confirmed_facts(api, [self._name])[self._name]
         except errors.StreamNotFoundError as error:
-            return self._gone(api, error)
-        if facts.created != self._wanted.created:
+            return self._on_stream_gone(api, error)
+        if facts.created != self._range.created:
             if self._strict:
-                raise facts.another_than(
-                    self._wanted.created,
+                raise facts.recreated_error(
+                    self._range.created,
                     f"Set {errors.named('fail_on_data_loss')} to false to continue without unread "
                     "messages of the old "
                     "one.",
                 )
             advice = "The unread messages of the old one are left out."
-            told = facts.another_than(self._wanted.created, advice)
-            self._left_out(str(told), f"made {facts.created}")
+            report = facts.recreated_error(self._range.created, advice)
+            self._report_left_out(str(report), f"made {facts.created}")
             return False
         self._inactive = min(INACTIVE_SECONDS, facts.longest_inactive or INACTIVE_SECONDS)
         self._check_head(api, facts, last=last)
-        self._head.seen(facts)
+        self._head.update(facts)
         self._last_stored = facts.last_seq
         if facts.last_seq < self._end - 1:
-            self._lost(
+            self._report_lost(
                 facts.last_seq + 1,
                 self._end - 1,
                 f"Stream {self._name!r} ends at sequence {facts.last_seq}, but had "
@@ -292,7 +294,7 @@ class _RangeReader:
             self._end = max(facts.last_seq + 1, self._next)
         return True
 
-    def _gone(self, api: StreamAPI, error: errors.StreamNotFoundError) -> bool:
+    def _on_stream_gone(self, api: StreamAPI, error: errors.StreamNotFoundError) -> bool:
         if self._strict:
             raise errors.StreamNotFoundError(
                 error.code,
@@ -304,63 +306,69 @@ class _RangeReader:
             # Rows are left out for this, so it must not be the answer of an isolated leader.
             api.stream(self._name, not_found_for=CUT_OFF_SECONDS)
         except errors.StreamNotFoundError:
-            self._left_out(f"{error} Its messages are left out.", f"gone {self._wanted.created}")
+            self._report_left_out(
+                f"{error} Its messages are left out.", f"gone {self._range.created}"
+            )
             return False
         raise TryAnotherLinkError(f"the stream was not found for a moment: {error}") from error
 
-    def _may_lack_its_head(self, facts: StreamFacts) -> bool:
+    def _may_have_lost_its_head(self, facts: StreamFacts) -> bool:
         # Newer messages replace older ones, so a former leader's proof stays true.
         if not self._strict or facts.keeps_last_per_subject:
             return False
-        return self._head.matters(facts) and self._head.passed < self._end
+        return self._head.may_lose_messages(facts) and self._head.unbroken_until < self._end
 
     def _check_head(self, api: StreamAPI, facts: StreamFacts, *, last: bool) -> None:
         replaced = facts.keeps_last_per_subject
-        first = self._next if replaced else self._head.passed
-        behind = min(facts.first_seq, self._end)
-        if first >= behind or facts.has_a_gap_at(first) or not self._head.matters(facts):
+        first = self._next if replaced else self._head.unbroken_until
+        new_first = min(facts.first_seq, self._end)
+        if (
+            first >= new_first
+            or facts.has_a_gap_at(first)
+            or not self._head.may_lose_messages(facts)
+        ):
             return
-        how = f"removed {facts.removed_by}"
+        reason = f"removed {facts.removed_by}"
         if replaced:
-            if not (why := self._head.not_replaced(api, facts, first, self._end, ended=last)):
+            if not (proof := self._head.proof_of_removal(api, facts, first, self._end, ended=last)):
                 return
-            how = f"removed before they were read, not all by newer messages: {why}"
+            reason = f"removed before they were read, not all by newer messages: {proof}"
         message = (
             f"Stream {self._name!r} begins at sequence {facts.first_seq} now: sequences {first} to "
-            f"{behind - 1} were {how}."
+            f"{new_first - 1} were {reason}."
         )
-        self._lost(first, behind - 1, message, how)
+        self._report_lost(first, new_first - 1, message, reason)
 
     def _check_copy(self) -> None:
         """Whether the stream was replaced by a copy without the last message that was planned."""
-        rows, planned = self._rows, self._wanted.last
+        rows, planned = self._rows, self._range.last
         if planned is None or rows.last_sequence != planned.seq:
             return
-        (now,) = rows.times(len(rows) - 1)
-        if now != planned.ns:
-            message = planned.replaced(self._name, now)
+        (stored_ns,) = rows.times(len(rows) - 1)
+        if stored_ns != planned.ns:
+            message = planned.replaced_message(self._name, stored_ns)
             if self._strict:
                 hint = (
                     ", after this read was planned: load the DataFrame again, or set "
                     f"{errors.named('fail_on_data_loss')} to false to read what is there."
                 )
                 raise errors.DataLossError(self._name, planned.seq, planned.seq, message + hint)
-            self._left_out(f"{message}; what is there is read.", "")
+            self._report_left_out(f"{message}; what is there is read.", "")
 
-    def _left_out(self, sentence: str, key: str) -> None:
+    def _report_left_out(self, sentence: str, key: str) -> None:
         report_loss(logger, sentence, Loss(self._name, sentence, key))
 
-    def _lost(self, first: int, last: int, message: str, how: str) -> None:
+    def _report_lost(self, first: int, last: int, message: str, reason: str) -> None:
         if self._strict:
             hint = f" Set {errors.named('fail_on_data_loss')} to false to continue without them."
             raise errors.DataLossError(self._name, first, last, message + hint)
-        loss = Loss(self._name, how, self._wanted.created, first, last)
+        loss = Loss(self._name, reason, self._range.created, first, last)
         report_loss(logger, f"{message} They are left out.", loss)
 
     # -- batches ---------------------------------------------------------------------------
 
     def _flush_if_full(self) -> Generator[pa.RecordBatch, None, None]:
-        self._head.watch(self._next)
+        self._head.check_if_due(self._next)
         if len(self._rows) >= self._limits.max_rows or self._rows.size >= self._limits.max_bytes:
             yield from self._flush()
 
@@ -368,6 +376,8 @@ class _RangeReader:
         if not len(self._rows):
             return
         self._check_copy()
-        yield from batches(self._name, self._rows.take(), self._choice, self._columns, self._limits)
+        yield from batches(
+            self._name, self._rows.take(), self._subject_filter, self._columns, self._limits
+        )
         # The caller's time with these batches is not silence of the link.
         self._retry.since = time.monotonic()

@@ -4,7 +4,7 @@
 |---|---|---|---|
 | `StreamAPI.call` | the request, same link | no answer (`answer_waits`) | 3 requests |
 | `StreamAPI.call` | the call, same link | a refusal that passes (`CallRetry`) | its `timeout` |
-| `Leaders.call` | the question, new link | any transient error | `within` |
+| `Leaders.call` | the question, new link | any transient error | `timeout` |
 | `read_range`, `read_last_per_subject` | the rest, new link | any transient error | no progress |
 | `StreamPublisher`, `BatchCopier` | connecting | any transient error | no progress |
 | `StreamPublisher` | a refused message | a transient refusal | no progress |
@@ -43,16 +43,16 @@ _NOT_FOUND: Final = (errors.StreamNotFoundError, errors.ConsumerNotFoundError)
 
 
 class Retry:
-    """How long to retry, and the pauses between attempts."""
+    """Retries until a time without progress has passed, with pauses between attempts."""
 
     repeated: ClassVar[int] = 0
     """Attempts in this process that were made again."""
 
-    def __init__(self, within: float, pauses: Backoff = _PAUSES) -> None:
-        """`within`: seconds since the last progress."""
+    def __init__(self, timeout: float, pauses: Backoff = _PAUSES) -> None:
+        """`timeout`: seconds since the last progress."""
         self.since = time.monotonic()
         """`time.monotonic()` of the start or the last progress; set by the caller."""
-        self.within = within
+        self.timeout = timeout
         self._pauses = pauses
         self._attempts = 0
 
@@ -64,13 +64,13 @@ class Retry:
     @property
     def deadline(self) -> float:
         """The `time.monotonic()` after which there are no more attempts."""
-        return self.since + self.within
+        return self.since + self.timeout
 
     def is_worth(self, error: errors.JetsparkError) -> bool:
         """Whether another attempt may succeed after this error."""
         return is_transient(error)
 
-    def again(self, error: errors.JetsparkError, *, first_pause: bool = False) -> bool:
+    def wait_to_retry(self, error: errors.JetsparkError, *, first_pause: bool = False) -> bool:
         """Pause before another attempt; returns False at once if there is none.
 
         `first_pause`: restart with the first pause, since the attempt made progress.
@@ -89,21 +89,21 @@ class Retry:
 
 
 class CallRetry(Retry):
-    """For calls of the JetStream API on one link."""
+    """Retry policy of one call of the JetStream API on one link."""
 
     def __init__(self, timeout: float, *, not_found_for: float) -> None:
         """`not_found_for`: seconds after which "not found" is final."""
         super().__init__(timeout)
         self._not_found_for = not_found_for
 
-    def again(self, error: errors.JetsparkError, *, first_pause: bool = False) -> bool:
-        """As in the base class; "not found" may become final after the timeout."""
+    def wait_to_retry(self, error: errors.JetsparkError, *, first_pause: bool = False) -> bool:
+        """Pause like the base class; "not found" may become final only after the timeout."""
         if isinstance(error, _NOT_FOUND):
-            self.within = max(self.within, self._not_found_for + PAUSE_SECONDS)
-        return super().again(error, first_pause=first_pause)
+            self.timeout = max(self.timeout, self._not_found_for + PAUSE_SECONDS)
+        return super().wait_to_retry(error, first_pause=first_pause)
 
     def is_worth(self, error: errors.JetsparkError) -> bool:
-        """As in the base class, but "no responders" and "not found" only for a limited time.
+        """Decide like the base class, but limit the time for "no responders" and "not found".
 
         "JetStream is not enabled" is not retried: only another link may get another answer.
         """
@@ -118,15 +118,15 @@ class CallRetry(Retry):
         )
 
 
-def attempt(once: Callable[[], T], retry: Retry) -> T:
-    """Call `once` until it succeeds, and return its result. Raises its last error."""
+def attempt(operation: Callable[[], T], retry: Retry) -> T:
+    """Call `operation` until it succeeds, and return its result. Raises its last error."""
     while True:
         try:
-            return once()
+            return operation()
         except errors.JetsparkError as error:
-            if not retry.again(error):
-                if retry.within and retry.is_worth(error):
-                    error.args = (f"{error} Tried for {retry.within:g} s.",)
+            if not retry.wait_to_retry(error):
+                if retry.timeout and retry.is_worth(error):
+                    error.args = (f"{error} Tried for {retry.timeout:g} s.",)
                 raise
             logger.info("Trying again after: %s", error)
 
@@ -140,7 +140,7 @@ def stop_reading(stream: str, retry: Retry, error: errors.JetsparkError, at: str
         raise error
     raise errors.IncompleteRangeError(
         stream,
-        f"Reading stream {stream!r} made no progress for {retry.within:g} s{at}: {error}",
+        f"Reading stream {stream!r} made no progress for {retry.timeout:g} s{at}: {error}",
     ) from error
 
 
@@ -150,8 +150,8 @@ def answer_waits(timeout: float, deadline: float) -> Iterator[float]:
     A leader that stops loses its requests without notice.
     """
     for part in _ANSWER_PARTS:
-        now = time.monotonic()
-        yield min(deadline, now + part * timeout) - now
+        sent = time.monotonic()
+        yield min(deadline, sent + part * timeout) - sent
 
 
 def answer_within(timeout: float) -> float:

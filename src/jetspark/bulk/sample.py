@@ -13,22 +13,24 @@ from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.connection.options import ConnectOptions
 
-_PLACES = 20
+_PARTS = 20
 
 
 def read_sample(
-    connection: ConnectOptions, wanted: SequenceRange, count: int, columns: Sequence[str]
+    connection: ConnectOptions, sequence_range: SequenceRange, count: int, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """About `count` messages, what is lost left out. Raises as `read_range`."""
-    parts = _PLACES if len(wanted) > count >= _PLACES else 1
+    parts = _PARTS if len(sequence_range) > count >= _PARTS else 1
     share = -(-count // parts)
     for part in range(parts):
-        start, end = (wanted.start + len(wanted) * at // parts for at in (part, part + 1))
-        piece = replace(wanted, start=start, end=end, from_earliest=True)
-        found = read_range(
-            connection, piece, limits_for(share), columns=columns, fail_on_data_loss=False
+        start, end = (
+            sequence_range.start + len(sequence_range) * at // parts for at in (part, part + 1)
         )
-        yield from first_rows(found, share)
+        part_range = replace(sequence_range, start=start, end=end, from_earliest=True)
+        batches = read_range(
+            connection, part_range, limits_for(share), columns=columns, fail_on_data_loss=False
+        )
+        yield from first_rows(batches, share)
 
 
 def limits_for(count: int) -> ReadLimits:

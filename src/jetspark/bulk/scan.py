@@ -1,6 +1,6 @@
-"""What `jetspark.read` reads: the messages of a stream or a backup, or the entries of a bucket.
+"""Plans what `jetspark.read` reads: messages of a stream or a backup, or entries of a bucket.
 
-A `Scan` says what; `Scan.plan` asks the leader once, and fixes the range. Its rows can then be read
+`Scan.plan` asks the leader once, and fixes the range. Its rows can then be read
 as often as the server has them, each time in bounded memory.
 """
 
@@ -51,15 +51,15 @@ from jetspark.wire.kernel import IMPLEMENTATION
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 Bound: TypeAlias = int | datetime | timedelta | str | None
-"""Where a range begins or ends, as the user gives it."""
+"""Start or end of a range, as the user gives it: a sequence, a time, or how long ago."""
 Backfill: TypeAlias = Literal["consumer", "snapshot"]
 
-_SAMPLE: Final = 1000
-_OF_SAMPLE: Final = ("data", "headers")
-_WORTH: Final = 64_000
+_SAMPLE_MESSAGES: Final = 1000
+_SAMPLE_COLUMNS: Final = ("data", "headers")
+_MIN_SNAPSHOT_MESSAGES: Final = 64_000
 """Messages from which on a snapshot is faster than a consumer."""
 
-_BACK = re.compile(
+_AGO = re.compile(
     r"-?(\d+(?:\.\d+)?)\s*(s|m|h|d|w|sec|min|second|minute|hour|day|week)s?(?:\s+ago)?"
 )
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -74,11 +74,11 @@ def position(name: str, value: Bound) -> AtTime | int | None:
     if isinstance(value, timedelta):
         return _ago(value.total_seconds())
     if isinstance(value, str):
-        bare = value.strip()
-        if back := _BACK.fullmatch(bare.casefold()):
-            return _ago(float(back[1]) * _SECONDS[back[2][0]])
+        text = value.strip()
+        if ago := _AGO.fullmatch(text.casefold()):
+            return _ago(float(ago[1]) * _SECONDS[ago[2][0]])
         try:
-            return AtTime(parse_isotime(bare))
+            return AtTime(parse_isotime(text))
         except ValueError:
             raise errors.ConfigError(
                 f"{name} is a sequence (a whole number), a time such as '2026-01-31T12:00:00Z', or "
@@ -93,7 +93,7 @@ def _ago(seconds: float) -> AtTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Scan:
-    """What to read, with the names of the arguments of `jetspark.read`. Raises ConfigError."""
+    """The arguments of `jetspark.read`, checked. Raises ConfigError."""
 
     connection: ConnectOptions | None = field(repr=False)
     stream: str | None = None
@@ -133,23 +133,23 @@ class Scan:
         self.limits()
 
     def _check_columns(self) -> None:
-        known = arrow.COLUMNS if self.bucket is None else arrow.BUCKET_COLUMNS
+        columns = arrow.COLUMNS if self.bucket is None else arrow.BUCKET_COLUMNS
         for name in self.columns:
-            check_column("columns", name, known)
+            check_column("columns", name, columns)
         if len(set(self.columns)) < len(self.columns):
             raise errors.ConfigError(f"columns names one twice: {', '.join(self.columns)}.")
         if self.json and self.decoding:
             raise errors.ConfigError("Give json or decode: both say what the payloads are.")
         if self.json or self.decoding:
-            said = "decode" if self.decoding else "json"
+            argument = "decode" if self.decoding else "json"
             if self.bucket is not None:
                 raise errors.ConfigError(
-                    f"{said} is for streams and backups: a bucket's values stay as they are."
+                    f"{argument} is for streams and backups: a bucket's values stay as they are."
                 )
             for needed in ("data", *(self.decoding.needs if self.decoding else ())):
                 if needed not in self.all_columns:
                     raise errors.ConfigError(
-                        f"{said} needs the column {needed}, which columns leaves out."
+                        f"{argument} needs the column {needed}, which columns leaves out."
                     )
 
     def _check_bucket(self) -> None:
@@ -169,7 +169,7 @@ class Scan:
         return self.columns or (arrow.COLUMNS if self.bucket is None else arrow.BUCKET_COLUMNS)
 
     def limits(self) -> ReadLimits:
-        """Those of a whole read."""
+        """The limits for reading everything."""
         return ReadLimits(timeout=self.read_timeout)
 
     def plan(self) -> Plan:
@@ -179,10 +179,10 @@ class Scan:
         what cannot be read, and the errors of `Leaders.call`.
         """
         if self.backup is not None:
-            return _of_backup(self, self.backup)
+            return _plan_backup(self, self.backup)
         assert self.connection is not None  # noqa: S101 - without one it is of a backup
         leaders = Leaders(self.connection, self.read_timeout, at_once_if_new=True)
-        return leaders.call(partial(_of_server, self, self.connection))
+        return leaders.call(partial(_plan_server, self, self.connection))
 
 
 @dataclass(frozen=True)
@@ -191,13 +191,13 @@ class Plan:
 
     scan: Scan
     name: str
-    """Of the stream or bucket."""
+    """Name of the stream or bucket."""
     rows: int | None
-    """How many there are at most; None if that is not known."""
+    """Maximum number of rows; None if it is not known."""
     read: Callable[[ReadLimits, bool], Batches]
     """The batches; the last argument says whether all of them are wanted."""
     take: Callable[[int], Batches]
-    """The columns `_OF_SAMPLE` of some messages."""
+    """The columns `_SAMPLE_COLUMNS` of some messages."""
 
     @cached_property
     def _decoder(self) -> Decoder | None:
@@ -206,7 +206,7 @@ class Plan:
             decoding = Decoding.make("json", schema=self.scan.json, rename=self.scan.rename)
         elif self.scan.json:
             shape = Shape()
-            for batch in chain.from_iterable(map(Framing().bare, self.take(_SAMPLE))):
+            for batch in chain.from_iterable(map(Framing().bare, self.take(_SAMPLE_MESSAGES))):
                 for payload in batch.column("data").to_pylist():
                     shape.add(payload)
             ddl, _ = shape.schema()
@@ -220,10 +220,10 @@ class Plan:
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of all batches."""
-        found = arrow.schema_of(self.scan.all_columns)
+        schema = arrow.schema_of(self.scan.all_columns)
         if self._decoder is None:
-            return found
-        return self._decoder.schema(found)
+            return schema
+        return self._decoder.schema(schema)
 
     def batches(self) -> Batches:
         """All rows."""
@@ -231,8 +231,8 @@ class Plan:
 
     def first(self, count: int) -> Batches:
         """The first `count` rows."""
-        found = self.read(replace(limits_for(count), timeout=self.scan.read_timeout), False)
-        return self._decoded(first_rows(found, count))
+        batches = self.read(replace(limits_for(count), timeout=self.scan.read_timeout), False)
+        return self._decoded(first_rows(batches, count))
 
     def _decoded(self, batches: Batches) -> Batches:
         return batches if self._decoder is None else decode_in_parts(self._decoder, batches)
@@ -241,7 +241,7 @@ class Plan:
 # -- streams and buckets -------------------------------------------------------------------------
 
 
-def _of_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Plan:
+def _plan_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Plan:
     name = scan.stream if scan.bucket is None else STREAM_PREFIX + scan.bucket
     assert name is not None  # noqa: S101 - one of them is given
     try:
@@ -265,22 +265,26 @@ def _of_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Plan:
     subjects = scan.subjects or tuple(f"$KV.{scan.bucket}.{key}" for key in scan.keys)
     if scan.bucket is not None and not scan.history:
         # A consumer of last messages needs a filter, even if no keys are chosen.
-        every = SequenceRange(
+        all_messages = SequenceRange(
             name, 1, facts.last_seq + 1, facts.created, subjects=subjects or (">",)
         )
-        values = partial(read_current_values, connection, every, columns=scan.all_columns)
+        values = partial(read_current_values, connection, all_messages, columns=scan.all_columns)
         return Plan(scan, scan.bucket, None, lambda limits, _: values(limits), lambda _: iter(()))
     start, end = linearizable_read(
         api,
         [name] if isinstance(scan.start, AtTime) or isinstance(scan.end, AtTime) else [],
         partial(_positions, scan, facts),
     )
-    wanted = fixed_range(facts, start, end, subjects, names=("start", "end"))
+    sequence_range = fixed_range(facts, start, end, subjects, names=("start", "end"))
     read = partial(
-        _read, connection, wanted, scan, by_snapshot=_is_faster(scan, api, facts, wanted)
+        _read,
+        connection,
+        sequence_range,
+        scan,
+        by_snapshot=_snapshot_is_faster(scan, api, facts, sequence_range),
     )
-    rows = None if subjects else min(len(wanted), facts.messages)
-    take = partial(read_sample, connection, wanted, columns=_OF_SAMPLE)
+    rows = None if subjects else min(len(sequence_range), facts.messages)
+    take = partial(read_sample, connection, sequence_range, columns=_SAMPLE_COLUMNS)
     return Plan(scan, scan.bucket or name, rows, read, take)
 
 
@@ -291,21 +295,23 @@ def _positions(scan: Scan, facts: StreamFacts, api: StreamAPI) -> tuple[Position
 
 
 def _position(
-    wanted: PositionOrTime | None,
+    position: PositionOrTime | None,
     facts: StreamFacts,
     sequence_at: Callable[[str, int], int | None],
-    otherwise: Position,
+    default: Position,
 ) -> Position:
-    if wanted is None:
-        return otherwise
-    found = resolve_position(wanted, facts.name, sequence_at, none_is_latest=True)
+    if position is None:
+        return default
+    resolved = resolve_position(position, facts.name, sequence_at, none_is_latest=True)
     # All that is stored is newer: what limits remove before its turn was not asked for by number.
-    if isinstance(wanted, AtTime) and otherwise == "earliest" and found == head(facts):
+    if isinstance(position, AtTime) and default == "earliest" and resolved == head(facts):
         return "earliest"
-    return found
+    return resolved
 
 
-def _is_faster(scan: Scan, api: StreamAPI, facts: StreamFacts, wanted: SequenceRange) -> bool:
+def _snapshot_is_faster(
+    scan: Scan, api: StreamAPI, facts: StreamFacts, sequence_range: SequenceRange
+) -> bool:
     """Whether to read through a snapshot, which sends the whole stream, but at a lower cost.
 
     Not through imports of other accounts, which may not let it pass.
@@ -316,19 +322,19 @@ def _is_faster(scan: Scan, api: StreamAPI, facts: StreamFacts, wanted: SequenceR
         IMPLEMENTATION == "c"
         and api.link.info.at_least(2, 15)
         and api.link.api_prefix == js_api.DEFAULT_PREFIX
-        and not wanted.subjects
+        and not sequence_range.subjects
         and not arrow.WITH_PAYLOAD.isdisjoint(scan.all_columns)
-        and len(wanted) >= _WORTH
-        and 2 * len(wanted) > facts.last_seq - head(facts)
+        and len(sequence_range) >= _MIN_SNAPSHOT_MESSAGES
+        and 2 * len(sequence_range) > facts.last_seq - head(facts)
     )
 
 
 def _read(
     connection: ConnectOptions,
-    wanted: SequenceRange,
+    sequence_range: SequenceRange,
     scan: Scan,
     limits: ReadLimits,
-    whole: bool,
+    reads_all: bool,
     *,
     by_snapshot: bool,
 ) -> Batches:
@@ -339,25 +345,25 @@ def _read(
         columns=scan.all_columns,
         fail_on_data_loss=scan.fail_on_data_loss,
     )
-    if whole and by_snapshot:
-        found = read(replace(wanted, snapshot=True))
+    if reads_all and by_snapshot:
+        batches = read(replace(sequence_range, snapshot=True))
         try:
-            first = next(found, None)
+            first = next(batches, None)
         except errors.PermissionsError:
             if scan.backfill is not None:
                 raise
         else:
             if first is not None:
                 yield first
-                yield from found
+                yield from batches
             return
-    yield from read(wanted)
+    yield from read(sequence_range)
 
 
 # -- backups -------------------------------------------------------------------------------------
 
 
-def _of_backup(scan: Scan, folder: str) -> Plan:
+def _plan_backup(scan: Scan, folder: str) -> Plan:
     backup = open_backup(folder)
     facts, fail = backup.facts, scan.fail_on_data_loss
 
@@ -366,12 +372,12 @@ def _of_backup(scan: Scan, folder: str) -> Plan:
 
     start = _position(scan.start, facts, sequence_at, "earliest")
     end = _position(scan.end, facts, sequence_at, "latest")
-    wanted = fixed_range(facts, start, end, names=("start", "end"))
+    sequence_range = fixed_range(facts, start, end, names=("start", "end"))
     if isinstance(scan.start, int):
         backup.check_head(scan.start, fail=fail)
     backup.check_subjects("subjects", scan.subjects)
     backup.check_removed(fail=fail)
-    parts = backup.parts(wanted.start, wanted.end)
+    parts = backup.parts(sequence_range.start, sequence_range.end)
 
     def read(limits: ReadLimits, _: bool, columns: tuple[str, ...] = scan.all_columns) -> Batches:
         for part in parts:
@@ -380,7 +386,7 @@ def _of_backup(scan: Scan, folder: str) -> Plan:
             )
 
     def take(count: int) -> Batches:
-        return first_rows(read(limits_for(count), False, _OF_SAMPLE), count)
+        return first_rows(read(limits_for(count), False, _SAMPLE_COLUMNS), count)
 
-    rows = None if scan.subjects else min(len(wanted), backup.messages)
+    rows = None if scan.subjects else min(len(sequence_range), backup.messages)
     return Plan(scan, backup.stream, rows, read, take)

@@ -72,7 +72,7 @@ class StreamAPI:
         return config
 
     def config_if_any(self, name: str) -> dict[str, Any] | None:
-        """The same; None if there is no such stream. Needs no permission to list streams."""
+        """A stream's configuration; None without one. Needs no permission to list streams."""
         try:
             config: dict[str, Any] = self.call(js_api.STREAM_INFO, None, stream=name)["config"]
         except errors.StreamNotFoundError:
@@ -107,8 +107,8 @@ class StreamAPI:
 
     def create(self, config: dict[str, Any]) -> dict[str, Any]:
         """Create a stream; returns its configuration."""
-        made: dict[str, Any] = self.call(js_api.STREAM_CREATE, config, stream=config["name"])
-        return dict(made["config"])
+        answer: dict[str, Any] = self.call(js_api.STREAM_CREATE, config, stream=config["name"])
+        return dict(answer["config"])
 
     def update(self, config: dict[str, Any]) -> dict[str, Any]:
         """Update a stream; returns its new configuration."""
@@ -217,10 +217,10 @@ class StreamAPI:
 
     # -- messages --------------------------------------------------------------------------
 
-    def message(self, stream: str, **which: int | str) -> StoredMessage | None:
+    def message(self, stream: str, **selector: int | str) -> StoredMessage | None:
         """A message by `seq`, `last_by_subj` or `next_by_subj`; None if there is none."""
         try:
-            message = self.call(js_api.MSG_GET, dict(which), stream=stream)["message"]
+            message = self.call(js_api.MSG_GET, dict(selector), stream=stream)["message"]
         except errors.MessageNotFoundError:
             return None
         return StoredMessage(
@@ -233,10 +233,10 @@ class StreamAPI:
 
     def next_sequence(self, stream: str, at_least: int, subjects: Sequence[str]) -> int | None:
         """The first stored sequence >= `at_least`, under one of the subjects if given; or None."""
-        found = (
+        messages = (
             self.message(stream, seq=at_least, next_by_subj=subject) for subject in subjects or ">"
         )
-        return min((one.seq for one in found if one is not None), default=None)
+        return min((message.seq for message in messages if message is not None), default=None)
 
     def sequence_at(self, stream: str, ns: int) -> int | None:
         """The first stored sequence of time `ns` (nanoseconds) or later; None if all are older.
@@ -246,17 +246,17 @@ class StreamAPI:
         """
         facts = self.stream(stream)
         low, high = facts.first_seq, facts.last_seq + 1
-        found: int | None = None
+        sequence: int | None = None
         while low < high:
             middle = (low + high) // 2
             message = self.message(stream, seq=middle, next_by_subj=">")
             if message is None:
                 high = middle  # nothing is stored from here on
             elif parse_isotime(message.time) >= ns:
-                found, high = message.seq, middle
+                sequence, high = message.seq, middle
             else:
                 low = message.seq + 1
-        return found
+        return sequence
 
     def subjects(self, stream: str, subject: str) -> set[str]:
         """The subjects under a filter that have messages."""
@@ -273,8 +273,8 @@ class StreamAPI:
         Nothing is before sequence 1, but servers before 2.14 would remove everything.
         """
         for subject in (subjects or (None,)) if before > 1 else ():
-            what = {"seq": before} | ({} if subject is None else {"filter": subject})
-            self.call(js_api.STREAM_PURGE, what, stream=stream)
+            request = {"seq": before} | ({} if subject is None else {"filter": subject})
+            self.call(js_api.STREAM_PURGE, request, stream=stream)
 
     # -- calls -----------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class StreamAPI:
             try:
                 return self._answer(call, payload, names, retry.deadline)
             except errors.NoRespondersError as error:
-                if not retry.again(error):
+                if not retry.wait_to_retry(error):
                     raise errors.JetStreamNotEnabledError(
                         503,
                         NOT_ENABLED,
@@ -316,7 +316,7 @@ class StreamAPI:
                         "is it enabled there (nats-server -js), and for this account?",
                     ) from None
             except errors.APIError as error:
-                if not retry.again(error):
+                if not retry.wait_to_retry(error):
                     raise
 
     def _answer(

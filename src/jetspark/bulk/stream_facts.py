@@ -18,12 +18,12 @@ class LastMessage(NamedTuple):
     ns: int
     """When it was stored, in nanoseconds since the epoch."""
 
-    def replaced(self, stream: str, now: int) -> str:
+    def replaced_message(self, stream: str, now_ns: int) -> str:
         """The beginning of a sentence: the message of this sequence now has another time."""
         return (
             f"Stream {stream!r} was replaced by an older copy of itself (a restored disk?): "
             f"sequence {self.seq} was stored at {format_isotime(self.ns)} before and at "
-            f"{format_isotime(now)} now"
+            f"{format_isotime(now_ns)} now"
         )
 
 
@@ -69,13 +69,12 @@ class StreamFacts:
     newest: str = ""
     """Time of the message `last_seq`, in the server's words; empty if there was none."""
     subjects: tuple[str, ...] = ()
-    """Its subjects; empty if it may store messages under others."""
+    """Subjects it listens to; empty if it may store messages under others."""
     deleted: int = 0
     """Deleted messages after the first one."""
     holds_others: bool = False
-    """Whether it may store messages under other subjects: a mirror, sources, a subject transform.
-    """
-    asked: str = ""
+    """True for a mirror, and with sources or a subject transform: they store other subjects."""
+    server_id: str = ""
     """The ID of the server that answered; it changes with each start."""
 
     @property
@@ -90,7 +89,7 @@ class StreamFacts:
         return many and not self.holds_others
 
     def has_a_gap_at(self, sequence: int) -> bool:
-        """Whether it begins after a sequence that only a delete, or a purge, can have removed.
+        """True if it begins after a sequence that only a delete, or a purge, can have removed.
 
         A deleted message is a gap, wherever it was.
         """
@@ -99,7 +98,7 @@ class StreamFacts:
 
     @property
     def removed_by(self) -> str:
-        """What may have removed unread messages, in words."""
+        """The possible reasons why unread messages were removed, in words."""
         by = "by a purge or deletion, since it has no limits"
         if self.limits:
             by = f"by its limits ({self.limits}) or a purge"
@@ -108,7 +107,7 @@ class StreamFacts:
             by += ", or by this query itself, if its checkpoint is an older copy"
         return by
 
-    def another_than(self, created: str, advice: str = "") -> errors.StreamRecreatedError:
+    def recreated_error(self, created: str, advice: str = "") -> errors.StreamRecreatedError:
         """The error if the stream was recreated: its creation time is not `created`.
 
         `advice`: a sentence.
@@ -120,8 +119,8 @@ class StreamFacts:
         return errors.StreamRecreatedError(self.name, created, self.created, restored, advice)
 
 
-def facts_of(name: str, answer: Mapping[str, Any], asked: str = "") -> StreamFacts:
-    """The facts in an answer to STREAM.INFO. `asked`: the ID of the server."""
+def facts_of(name: str, answer: Mapping[str, Any], server_id: str = "") -> StreamFacts:
+    """The facts in an answer to STREAM.INFO. `server_id`: the ID of the server."""
     config, state = answer["config"], answer["state"]
     return StreamFacts(
         name=name,
@@ -151,18 +150,18 @@ def facts_of(name: str, answer: Mapping[str, Any], asked: str = "") -> StreamFac
         subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
         deleted=state.get("num_deleted", 0),
         holds_others=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),
-        asked=asked,
+        server_id=server_id,
     )
 
 
 def _limits(config: dict[str, Any]) -> str:
-    found = [
+    limits = [
         f"{name} {config[name]}"
         for name in ("max_msgs", "max_bytes", "max_msgs_per_subject")
         if config.get(name, -1) > 0
     ]
     if config.get("max_age", 0) > 0:
-        found.append(f"max_age {config['max_age'] / NANOSECONDS:g} s")
+        limits.append(f"max_age {config['max_age'] / NANOSECONDS:g} s")
     if config.get("allow_msg_ttl"):
-        found.append("times to live of messages")
-    return ", ".join(found)
+        limits.append("times to live of messages")
+    return ", ".join(limits)

@@ -11,7 +11,9 @@ from collections.abc import Generator, Iterator
 from functools import partial
 
 import jetspark.errors as errors
-from jetspark.backup import archive
+from jetspark.backup.archive_content import LIST_MAGIC, Content
+from jetspark.backup.message_blocks import find_files, read_blocks
+from jetspark.backup.message_list import is_message_list, read_message_list
 from jetspark.bulk._snapshot_transfer import SnapshotTransfer
 from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.link_pool import pool
@@ -30,7 +32,7 @@ _SILENCE_PART = 1 / 4  # of the reader's time: after some failed snapshots a con
 def snapshot_steps(
     link: BlockingLink,
     options: ConnectOptions,
-    wanted: SequenceRange,
+    sequence_range: SequenceRange,
     rows: Deliveries,
     timeout: float,
 ) -> Generator[int, None, None]:
@@ -45,28 +47,30 @@ def snapshot_steps(
     another consumer may continue. Also UnsupportedByServerError, and the errors of
     `SnapshotTransfer`.
     """
-    if not wanted.blocking:
+    if not sequence_range.blocking:
         require_list(link)
     silence = min(_SILENCE_SECONDS, _SILENCE_PART * timeout)
-    transfer = SnapshotTransfer(link, wanted.stream, silence)
-    had = len(rows)
+    transfer = SnapshotTransfer(link, sequence_range.stream, silence)
+    first_row = len(rows)
     compared = False
     try:
-        last = int(_begun(transfer)["last_seq"])
-        end = min(wanted.end, last + 1)
-        for seen in _steps(transfer, link, wanted, end, rows) if wanted.start < end else ():
-            if not compared and len(rows) > had:
-                _compare(options, wanted.stream, rows, had)
+        last = int(_begin_transfer(transfer)["last_seq"])
+        end = min(sequence_range.end, last + 1)
+        for seen in (
+            _steps(transfer, link, sequence_range, end, rows) if sequence_range.start < end else ()
+        ):
+            if not compared and len(rows) > first_row:
+                _check_same_stream(options, sequence_range.stream, rows, first_row)
                 compared = True
             yield seen
-            had = len(rows)
-        had = len(rows)
+            first_row = len(rows)
+        first_row = len(rows)
         yield last
     except errors.BackupError as error:
-        rows.truncate(had)
+        rows.truncate(first_row)
         raise TryAnotherLinkError(f"the snapshot is incomplete: {error}") from error
     except BaseException:
-        rows.truncate(had)
+        rows.truncate(first_row)
         raise
     finally:
         transfer.stop()
@@ -80,7 +84,7 @@ def require_list(link: BlockingLink) -> None:
         )
 
 
-def _begun(transfer: SnapshotTransfer) -> dict[str, int]:
+def _begin_transfer(transfer: SnapshotTransfer) -> dict[str, int]:
     try:
         return transfer.begin()
     except errors.StreamNotFoundError:
@@ -92,53 +96,55 @@ def _begun(transfer: SnapshotTransfer) -> dict[str, int]:
 def _steps(
     transfer: SnapshotTransfer,
     link: BlockingLink,
-    wanted: SequenceRange,
+    sequence_range: SequenceRange,
     end: int,
     rows: Deliveries,
 ) -> Iterator[int]:
-    first: list[bytes] = []
-    keeping = True
+    pieces: list[bytes] = []
+    keeps_pieces = True
 
-    def more() -> bytes:
-        piece = transfer.more()
-        if keeping:
-            first.append(piece)
+    def next_piece() -> bytes:
+        piece = transfer.next_chunk()
+        if keeps_pieces:
+            pieces.append(piece)
         return piece
 
-    content = archive.Content(more)
-    listed, keeping = archive.is_list(content), False
-    if listed:
-        first.clear()
-        content.drop(len(archive.LIST_MAGIC))
-        yield from archive.list_steps(content, wanted.start, end, rows)
+    content = Content(next_piece)
+    keeps_list, keeps_pieces = is_message_list(content), False
+    if keeps_list:
+        pieces.clear()
+        content.drop(len(LIST_MAGIC))
+        yield from read_message_list(content, sequence_range.start, end, rows)
         return
-    if not wanted.blocking:
+    if not sequence_range.blocking:
         require_list(link)
         raise TryAnotherLinkError("the leader's server is older than 2.15")
     with tempfile.TemporaryFile() as file:
-        file.writelines(first)
-        first.clear()
-        while piece := transfer.more():
+        file.writelines(pieces)
+        pieces.clear()
+        while piece := transfer.next_chunk():
             file.write(piece)
-        blocks = archive.files_of(file).blocks
-        yield from archive.block_steps(file, wanted.stream, blocks, wanted.start, end, rows)
+        blocks = find_files(file).blocks
+        yield from read_blocks(file, sequence_range.stream, blocks, sequence_range.start, end, rows)
 
 
-def _compare(options: ConnectOptions, stream: str, rows: Deliveries, had: int) -> None:
+def _check_same_stream(
+    options: ConnectOptions, stream: str, rows: Deliveries, first_row: int
+) -> None:
     """Raise TryAnotherLinkError unless the leader has one of these rows.
 
     A server that has not learnt of the stream's recreation would send the old one.
     """
-    sequences, times = rows.sequences(had), rows.times(had)
+    sequences, times = rows.sequences(first_row), rows.times(first_row)
     with pool.link(options) as link:
         api = StreamAPI(link)
         if api.of_one_server:
             return
         for row in sorted({0, len(sequences) // 2, len(sequences) - 1}):
             stored = partial(StreamAPI.message, stream=stream, seq=sequences[row])
-            found = linearizable_read(api, [stream], stored)
-            if found is not None:
-                if parse_isotime(found.time) == times[row]:
+            message = linearizable_read(api, [stream], stored)
+            if message is not None:
+                if parse_isotime(message.time) == times[row]:
                     return
                 break
     raise TryAnotherLinkError("the snapshot is not of the stream that the leader has")

@@ -13,36 +13,36 @@ import pyarrow as pa
 
 from jetspark.subjects import subject_matches
 
-_WORTH = 100
+DELIVERIES_PER_FIND = 100
 """Deliveries that cost as much as finding one message, for payloads of 1 KB on a fast network."""
 
 
 def reading_all_is_faster(subjects: Sequence[str], matching: int, stored: int) -> bool:
-    """Whether to filter here, if so many of `stored` sequences match several subjects."""
-    return len(subjects) > 1 and matching * _WORTH > stored
+    """True if filtering here costs less. `matching`: how many of `stored` sequences match."""
+    return len(subjects) > 1 and matching * DELIVERIES_PER_FIND > stored
 
 
 class SubjectFilter:
-    """Chooses rows by subject, which may have wildcards."""
+    """Filters rows by subject. `subjects` may have wildcards."""
 
     def __init__(self, subjects: Sequence[str]) -> None:
-        self._exact = {one for one in subjects if not {"*", ">"} & set(one.split("."))}
-        self._patterns = [one for one in subjects if one not in self._exact]
-        self._known: dict[bytes, bool] = {}
+        self._exact = {subject for subject in subjects if not {"*", ">"} & set(subject.split("."))}
+        self._patterns = [subject for subject in subjects if subject not in self._exact]
+        self._cache: dict[bytes, bool] = {}
 
     def mask(self, subjects: pa.BinaryArray) -> pa.BooleanArray:
-        """True for each row whose subject is wanted."""
+        """True for each row whose subject matches."""
         encoded = subjects.dictionary_encode()
-        wanted = [self._is_wanted(subject) for subject in encoded.dictionary.to_pylist()]
-        return pa.array(wanted, pa.bool_()).take(encoded.indices)
+        matches = [self._matches(subject) for subject in encoded.dictionary.to_pylist()]
+        return pa.array(matches, pa.bool_()).take(encoded.indices)
 
-    def _is_wanted(self, raw: bytes) -> bool:
-        known = self._known.get(raw)
-        if known is None:
+    def _matches(self, raw: bytes) -> bool:
+        matches = self._cache.get(raw)
+        if matches is None:
             subject = raw.decode("utf-8", "surrogateescape")
-            known = self._known[raw] = subject in self._exact or any(
+            matches = self._cache[raw] = subject in self._exact or any(
                 subject_matches(pattern, subject) for pattern in self._patterns
             )
-            if len(self._known) > 100_000:
-                self._known.clear()
-        return known
+            if len(self._cache) > 100_000:
+                self._cache.clear()
+        return matches

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import TextColumn
 
-from jetspark.backup.folder import shown_folder
+from jetspark.backup.folder import redact_folder
 from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.console import (
@@ -172,7 +172,7 @@ def _new_file(to: str) -> Path:
         raise ConfigError("--to is empty: name a new file.")
     if "://" in to:
         raise ConfigError(
-            f"--to is a file on this machine, not {shown_folder(to)}: copy it there afterwards."
+            f"--to is a file on this machine, not {redact_folder(to)}: copy it there afterwards."
         )
     path = path_of("--to", to)
     if os.path.lexists(path):  # also a broken symlink

@@ -198,10 +198,10 @@ def _sentences(losses: Iterable[Loss]) -> list[str]:
     ranges: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     for loss in losses:
         if loss.last:
-            parts = ranges.setdefault((loss.stream, loss.said, loss.key), [])
+            parts = ranges.setdefault((loss.stream, loss.text, loss.key), [])
             parts.append((loss.first, loss.last))
         else:
-            others.setdefault((loss.stream, loss.key or loss.said), loss.said)
+            others.setdefault((loss.stream, loss.key or loss.text), loss.text)
     return [*others.values(), *(_of_sequences(s, how, p) for (s, how, _), p in ranges.items())]
 
 

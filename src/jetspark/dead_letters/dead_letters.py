@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Replayed(NamedTuple):
-    """How many letters a replay handled, and how."""
+    """Numbers of letters that a replay handled, by outcome."""
 
     replayed: int
     """Letters whose messages were published again."""
@@ -108,7 +108,7 @@ class DeadLetters:
         return mover.moved
 
     async def waiting(self) -> int:
-        """How many advisories wait for a worker."""
+        """Number of advisories that wait for a worker."""
         return (await self._js.stream_info(self.advisories)).state.messages
 
     # -- reading ---------------------------------------------------------------------------------
@@ -140,13 +140,13 @@ class DeadLetters:
     async def _read(
         self, stream: str | None, consumer: str | None, subject: str | None, reason: str | None
     ) -> AsyncIterator[DeadLetter]:
-        wanted = filter_subject(self.name, stream, consumer)
+        filter_ = filter_subject(self.name, stream, consumer)
         last = (await self._js.stream_info(self.name)).state.last_seq
         seq = 1
         while seq <= last:
             try:
                 stored = await self._js.get_msg(
-                    self.name, seq, next_by_subject=wanted, direct=False
+                    self.name, seq, next_by_subject=filter_, direct=False
                 )
             except errors.MessageNotFoundError:
                 break
@@ -174,14 +174,16 @@ class DeadLetters:
         with suppress(errors.StreamNotFoundError):
             watched = (await self._js.stream_info(self.advisories)).config.subjects or ()
         chosen = event_subjects(KINDS, stream, consumer)
-        if any(subjects_overlap(one, other) for one in chosen for other in watched):
+        if any(subjects_overlap(pattern, subject) for pattern in chosen for subject in watched):
             return
-        asked = (("stream", stream), ("consumer", consumer))
-        what = ", ".join(f"{kind} {errors.shown(one)}" for kind, one in asked if one is not None)
-        there = sorted({" > ".join(one.split(".")[-2:]) for one in watched})
+        names = (("stream", stream), ("consumer", consumer))
+        filters_text = ", ".join(
+            f"{kind} {errors.shown(name)}" for kind, name in names if name is not None
+        )
+        watched_names = sorted({" > ".join(subject.split(".")[-2:]) for subject in watched})
         raise errors.ConfigError(
-            f"Dead letters {self.name!r} have no letter of {what}, and do not watch it. They watch "
-            f"(stream > consumer): {', '.join(there) or 'none'}."
+            f"Dead letters {self.name!r} have no letter of {filters_text}, and do not watch it. "
+            f"They watch (stream > consumer): {', '.join(watched_names) or 'none'}."
         )
 
     async def letter(self, seq: int) -> DeadLetter:
@@ -222,8 +224,8 @@ class DeadLetters:
             check_publish_subject(to)
             check_replay_subject(to)
         replayed = skipped = unproven = duplicates = 0
-        letters = self.letters(stream=stream, consumer=consumer, subject=subject, reason=reason)
-        async for letter in letters:
+        matches = self.letters(stream=stream, consumer=consumer, subject=subject, reason=reason)
+        async for letter in matches:
             if letter.subject is None or letter.missing is not None:
                 skipped += 1
                 continue
@@ -278,9 +280,9 @@ class DeadLetters:
                 self._work_queues[stream] = config.retention == RetentionPolicy.WORK_QUEUE
             if not self._work_queues[stream]:
                 return
-            found = await js.get_msg(stream, letter.stream_seq, direct=False)
+            original = await js.get_msg(stream, letter.stream_seq, direct=False)
             # In a recreated stream the sequence is another message.
-            if (found.time, found.data) != (letter.published, letter.data):
+            if (original.time, original.data) != (letter.published, letter.data):
                 return
             try:
                 await js.delete_msg(stream, letter.stream_seq)
@@ -295,7 +297,7 @@ class DeadLetters:
         return f"DeadLetters({self.name!r})"
 
 
-_OURS: Final = frozenset({"name", "subjects", "retention", "mirror", "sources"})
+_FIXED_OPTIONS: Final = frozenset({"name", "subjects", "retention", "mirror", "sources"})
 
 _SHARED = {"storage", "num_replicas", "placement"}
 """Options of the stream of letters that apply to the stream of advisories, too."""
@@ -325,7 +327,7 @@ class DeadLetterCalls(JetStreamContext):
         StreamNotFoundError for a missing one of `streams`; and the errors of every API call (see
         `JetStream`).
         """
-        if wrong := sorted(_OURS & options.keys()):
+        if wrong := sorted(_FIXED_OPTIONS & options.keys()):
             raise errors.ConfigError(f"create_dead_letters decides on {wrong[0]} itself.")
         check_name("stream", name)
         watched = _names("stream", streams)
@@ -389,14 +391,14 @@ class DeadLetterCalls(JetStreamContext):
             return True
         return False
 
-    async def _delete(self, streams: list[str], why: errors.JetsparkError) -> None:
+    async def _delete(self, streams: list[str], cause: errors.JetsparkError) -> None:
         """Clean up after a call that failed half-way; adds notes about streams that stay."""
         for stream in streams:
             try:
                 with suppress(errors.StreamNotFoundError):
                     await self.delete_stream(stream)
             except errors.JetsparkError as error:
-                why.add_note(f"Stream {stream!r} may have been made, and is left: {error}")
+                cause.add_note(f"Stream {stream!r} may have been made, and is left: {error}")
 
     async def _check_free(self, name: str, subjects: list[str]) -> None:
         """Raise ConfigError if another stream has one of the names or these subjects."""
@@ -408,10 +410,10 @@ class DeadLetterCalls(JetStreamContext):
                 "take another name."
             )
         for subject in subjects:
-            async for other in self.stream_names(subject):
-                if other != f"{name}{ADVISORIES}":
+            async for stream in self.stream_names(subject):
+                if stream != f"{name}{ADVISORIES}":
                     raise errors.ConfigError(
-                        f"Stream {other!r} stores advisories on {subject!r} already, and only one "
+                        f"Stream {stream!r} stores advisories on {subject!r} already, and only one "
                         "stream can: watch these consumers by the dead letters that are there."
                     )
 
@@ -441,7 +443,7 @@ class DeadLetterCalls(JetStreamContext):
 
 
 def _names(kind: str, names: str | Iterable[str]) -> list[str]:
-    found = list(dict.fromkeys(texts_of(f"{kind}s", names)))
-    if not found:
+    selected = list(dict.fromkeys(texts_of(f"{kind}s", names)))
+    if not selected:
         raise errors.ConfigError(f"{kind}s is empty.")
-    return [check_name(kind, name) for name in found]
+    return [check_name(kind, name) for name in selected]

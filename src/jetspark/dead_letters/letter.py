@@ -70,7 +70,11 @@ def watched_streams(config: StreamConfig) -> set[str] | None:
     subjects = [subject.rsplit(".", 2) for subject in config.subjects or ()]
     if config.retention != "workqueue" or not subjects:
         return None
-    return {one[-2] for one in subjects} if all(one[0] in _WATCHED for one in subjects) else None
+    return (
+        {tokens[-2] for tokens in subjects}
+        if all(tokens[0] in _WATCHED for tokens in subjects)
+        else None
+    )
 
 
 def check_replay_subject(subject: str, *, own: bool = False) -> None:
@@ -99,7 +103,7 @@ def filter_subject(name: str, stream: str | None, consumer: str | None) -> str:
 
 def died_of(death: Death, message: StoredMsg | None, *, complete: bool = True) -> Headers:
     """The headers of a letter. `message`: None if it is gone. `complete`: with its payload."""
-    headers = Headers() if message is None or not complete else _kept(message)
+    headers = Headers() if message is None or not complete else _headers_of_message(message)
     headers.set(rules.REASON, str(death.kind))
     if isinstance(death, TerminatedEvent) and death.reason:
         headers.set(rules.TEXT, rules.one_line(death.reason))
@@ -117,12 +121,12 @@ def died_of(death: Death, message: StoredMsg | None, *, complete: bool = True) -
     return headers
 
 
-def _kept(message: StoredMsg) -> Headers:
+def _headers_of_message(message: StoredMsg) -> Headers:
     try:
-        found = message.headers or Headers()
+        headers = message.headers or Headers()
     except BadHeaderError:  # no client can read them
-        found = Headers()
-    return forwarded(rules.kept(found.items()))
+        headers = Headers()
+    return forwarded(rules.kept(headers.items()))
 
 
 def read_letter(stored: StoredMsg) -> DeadLetter:
@@ -146,10 +150,10 @@ def read_letter(stored: StoredMsg) -> DeadLetter:
             headers=forwarded(rules.original(headers.items())),
         )
     except KeyError as error:
-        why = f"it has no header {error.args[0]}"
+        reason = f"it has no header {error.args[0]}"
     except (ValueError, BadHeaderError) as error:
-        why = f"its headers cannot be read: {str(error).removesuffix('.')}"
-    raise JetStreamError(f"Message {stored.seq} is not a dead letter: {why}.")
+        reason = f"its headers cannot be read: {str(error).removesuffix('.')}"
+    raise JetStreamError(f"Message {stored.seq} is not a dead letter: {reason}.")
 
 
 def replayed_headers(letter: DeadLetter) -> Headers:
@@ -162,13 +166,15 @@ def replayed_headers(letter: DeadLetter) -> Headers:
 
 
 def as_json(letter: DeadLetter) -> dict[str, object]:
-    """For programs: times as text, the payload as text, or as Base64 if it is not UTF-8."""
-    found: dict[str, object] = {one.name: getattr(letter, one.name) for one in fields(letter)}
-    found["time"] = text_of_time(letter.time)
-    found["published"] = letter.published and text_of_time(letter.published)
-    found["headers"] = letter.headers.to_dict()
+    """The letter as JSON values: times as text, the payload as text, or Base64 if not UTF-8."""
+    document: dict[str, object] = {
+        field.name: getattr(letter, field.name) for field in fields(letter)
+    }
+    document["time"] = text_of_time(letter.time)
+    document["published"] = letter.published and text_of_time(letter.published)
+    document["headers"] = letter.headers.to_dict()
     try:
-        found["data"] = letter.data.decode()
+        document["data"] = letter.data.decode()
     except UnicodeDecodeError:
-        found["data_base64"] = msgspec.to_builtins(found.pop("data"))
-    return {name: value for name, value in found.items() if value is not None}
+        document["data_base64"] = msgspec.to_builtins(document.pop("data"))
+    return {name: value for name, value in document.items() if value is not None}

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 _AHEAD = 100
 """Advisories requested ahead."""
-_LONGEST_NAME = 255
+_MAX_NAME_LENGTH = 255
 _CLOCKS = timedelta(seconds=2)
-"""How far the clocks of a cluster's servers may differ."""
+"""Maximum difference between the clocks of a cluster's servers."""
 
 
 class Mover:
@@ -82,11 +82,11 @@ class Mover:
         except (errors.JetStreamError, errors.ConfigError) as error:
             # Anybody with the permission can publish anything on the subjects of advisories, and a
             # newer server may write what only a newer worker can read.
-            ack = await self._send(*_itself(advisory, str(error)))
-            where = f'Message {advisory.metadata.stream_seq} of "{self.name}{ADVISORIES}"'
+            ack = await self._send(*_unreadable_advisory(advisory, str(error)))
+            advisory_text = f'Message {advisory.metadata.stream_seq} of "{self.name}{ADVISORIES}"'
             self._js.client.report(
                 errors.JetStreamError(
-                    f"{where} is not an advisory, and is now a letter itself: {error}"
+                    f"{advisory_text} is not an advisory, and is now a letter itself: {error}"
                 )
             )
             return _is_new(ack), False
@@ -132,7 +132,7 @@ class Mover:
     async def _message(self, death: Death) -> StoredMsg | None:
         died = death.timestamp
         try:
-            found = await self._js.get_msg(death.stream, death.stream_seq, direct=False)
+            original = await self._js.get_msg(death.stream, death.stream_seq, direct=False)
         except errors.StreamNotFoundError:
             return None
         except errors.MessageNotFoundError:
@@ -144,8 +144,8 @@ class Mover:
             if recreated or info.state.last_seq >= death.stream_seq:
                 return None
             raise  # the leader does not know the message yet
-        recreated = died is not None and found.time - died > _CLOCKS
-        return None if recreated else found
+        recreated = died is not None and original.time - died > _CLOCKS
+        return None if recreated else original
 
 
 def _death(data: bytes) -> Death:
@@ -155,31 +155,31 @@ def _death(data: bytes) -> Death:
         raise errors.JetStreamError(f"An event of type {event.type!r} is about no dead letter.")
     # Anybody may have written it, and its names go into subjects and requests.
     check_whole("stream_seq", event.stream_seq, most=MOST_SEQUENCE)
-    for what, name in (("stream", event.stream), ("consumer", event.consumer), ("id", event.id)):
-        if len(check_name(what, name)) > _LONGEST_NAME:
+    for key, name in (("stream", event.stream), ("consumer", event.consumer), ("id", event.id)):
+        if len(check_name(key, name)) > _MAX_NAME_LENGTH:
             raise errors.ConfigError(
-                f"The name of a {what} has at most {_LONGEST_NAME} characters."
+                f"The name of a {key} has at most {_MAX_NAME_LENGTH} characters."
             )
     return event
 
 
-def _itself(advisory: JsMsg, why: str) -> tuple[Death, StoredMsg]:
+def _unreadable_advisory(advisory: JsMsg, reason: str) -> tuple[Death, StoredMsg]:
     """An unreadable advisory, as a message that the worker gave up."""
-    place = advisory.metadata
+    metadata = advisory.metadata
     death = TerminatedEvent(
         type="terminated",
-        id=f"{place.stream_seq}-{place.timestamp_ns}",  # the stream may be recreated
-        stream=place.stream,
-        consumer=place.consumer,
-        stream_seq=place.stream_seq,
-        consumer_seq=place.consumer_seq,
-        deliveries=place.deliveries,
-        reason=why,
+        id=f"{metadata.stream_seq}-{metadata.timestamp_ns}",  # the stream may be recreated
+        stream=metadata.stream,
+        consumer=metadata.consumer,
+        stream_seq=metadata.stream_seq,
+        consumer_seq=metadata.consumer_seq,
+        deliveries=metadata.deliveries,
+        reason=reason,
     )
     return death, StoredMsg(
         subject=advisory.subject,
-        seq=place.stream_seq,
-        time=Timestamp.from_ns(place.timestamp_ns),
+        seq=metadata.stream_seq,
+        time=Timestamp.from_ns(metadata.timestamp_ns),
         data=advisory.data,
         hdrs=frame_of(advisory).headers,
     )
@@ -202,10 +202,10 @@ async def is_stored(js: JetStreamContext, ack: PubAck, msg_id: str, data: bytes)
     if not ack.duplicate:
         return True
     try:
-        found = await js.get_msg(ack.stream, ack.seq, direct=False)
+        stored = await js.get_msg(ack.stream, ack.seq, direct=False)
     except (errors.MessageNotFoundError, errors.StreamNotFoundError):
         return False
-    return found.data == data and msg_id.encode() in (found.hdrs or b"")
+    return stored.data == data and msg_id.encode() in (stored.hdrs or b"")
 
 
 class DeadLetterWorker:

@@ -39,12 +39,12 @@ from jetspark.validation import check_text, check_word
 from jetspark.wire.documents import decode_document, encode_document
 
 _MISSPELT: Final = 0.85
-"""How near a name must be to a known one to count as misspelt, not new."""
+"""Similarity to a known name, from which on a name counts as misspelt, not new."""
 
 Configuration: TypeAlias = Mapping[str, Any] | str | bytes | os.PathLike[str]
 """A wire document: a mapping, JSON text, or the path of a JSON file (a str is text)."""
 
-_PLACE: Final = re.compile(r"(.+) - at `\$\.?(.+)`")
+_ERROR_PATH: Final = re.compile(r"(.+) - at `\$\.?(.+)`")
 """msgspec's sentence, and the path in it."""
 
 
@@ -88,8 +88,8 @@ def changes_to_wire(
     if isinstance(config, Document):
         wire = to_wire(config)
     elif config is not None:
-        given = config if isinstance(config, Mapping) else _decoded(config, cls.__name__)[1]
-        wire = _wire_given(cls, given)
+        document = config if isinstance(config, Mapping) else _decoded(config, cls.__name__)[1]
+        wire = _wire_from_mapping(cls, document)
     inner = inner_documents(cls)
     for name in options.keys() - {*cls.__struct_fields__}:
         raise TypeError(f"{cls.__name__} has no field {name!r}{meant(name, cls.__struct_fields__)}")
@@ -97,7 +97,7 @@ def changes_to_wire(
         if isinstance(word := options.get(name), str):
             check_word(name, word, words)
     chosen = {
-        name: _nested_given(inner[name], value) if name in inner else value
+        name: _nested_from_mapping(inner[name], value) if name in inner else value
         for name, value in options.items()
     }
     removed = dict.fromkeys(name for name, value in options.items() if value is None)
@@ -129,34 +129,34 @@ def json_of(document: Configuration) -> bytes:
 
 
 def _decoded(
-    config: str | bytes | os.PathLike[str], what: str
+    config: str | bytes | os.PathLike[str], noun: str
 ) -> tuple[str | bytes, dict[str, Any]]:
     """The JSON text and its content. Raises ConfigError."""
-    where = str(config) if isinstance(config, os.PathLike) else shown(config)
+    source = str(config) if isinstance(config, os.PathLike) else shown(config)
     try:
         text = config if isinstance(config, str | bytes) else read_small(config)
-        return text, decode_document(text, what)
+        return text, decode_document(text, noun)
     except OSError as error:
-        raise ConfigError(f"Cannot read {where}: {error.strerror or error}.") from None
+        raise ConfigError(f"Cannot read {source}: {error.strerror or error}.") from None
     except (DocumentError, TypeError) as error:
         raise ConfigError(
-            f"{where} is not a {what} in JSON ({getattr(error, 'why', error)}): give fields by "
+            f"{source} is not a {noun} in JSON ({getattr(error, 'why', error)}): give fields by "
             "name, a mapping, JSON text, or the pathlib.Path of a JSON file."
         ) from None
 
 
-def _wire_given(cls: type[Document], given: Mapping[str, Any]) -> dict[str, Any]:
+def _wire_from_mapping(cls: type[Document], mapping: Mapping[str, Any]) -> dict[str, Any]:
     """A caller's mapping. Raises ConfigError for a misspelt name."""
-    known, inner = field_names(cls), inner_documents(cls)
+    fields, inner = field_names(cls), inner_documents(cls)
     wire = {}
-    for name, value in given.items():
+    for name, value in mapping.items():
         if name == "extra" and isinstance(value, Mapping):  # like the documents
             wire.update(wire_value(value))
             continue
         check_text(f"The name of a field of {cls.__name__}", name)
         if name in inner:
-            value = _nested_given(inner[name], value)
-        elif name not in known and (near := nearest_name(name, known, cutoff=_MISSPELT)):
+            value = _nested_from_mapping(inner[name], value)
+        elif name not in fields and (near := nearest_name(name, fields, cutoff=_MISSPELT)):
             raise ConfigError(
                 f"{cls.__name__} has no field {name!r}; did you mean {near!r}? "
                 f"If not, put it into extra: {{{name!r}: …}}."
@@ -168,12 +168,12 @@ def _wire_given(cls: type[Document], given: Mapping[str, Any]) -> dict[str, Any]
     return wire
 
 
-def _nested_given(cls: type[Document], value: Any) -> Any:
+def _nested_from_mapping(cls: type[Document], value: Any) -> Any:
     if isinstance(value, Mapping):
-        wire = _wire_given(cls, value)
+        wire = _wire_from_mapping(cls, value)
         return {name: value for name, value in wire.items() if value is not None}
     if isinstance(value, list | tuple):
-        return [_nested_given(cls, one) for one in value]
+        return [_nested_from_mapping(cls, item) for item in value]
     return value
 
 
@@ -187,7 +187,7 @@ def comparable(cls: type[Document], wire: Mapping[str, Any]) -> dict[str, Any]:
 
 def _comparable(cls: type[Document], name: str, value: Any) -> Any:
     if isinstance(value, list):
-        return [_comparable(cls, name, one) for one in value]
+        return [_comparable(cls, name, item) for item in value]
     if isinstance(value, Mapping):
         inner = inner_documents(cls).get(name)
         return value if inner is None else comparable(inner, value)
@@ -210,30 +210,30 @@ def _checked(cls: type[Document], wire: dict[str, Any]) -> dict[str, Any]:
         from_wire(cls, wire)
     except JetStreamError as error:
         reason = str(error).partition(": ")[2].removesuffix(".")
-        if at := _PLACE.fullmatch(reason):
+        if at := _ERROR_PATH.fullmatch(reason):
             reason = f"{at[2]}: {at[1][0].lower()}{at[1][1:]}"
         reason = reason.replace(" | null", "").replace("`", "")
         raise ConfigError(f"Not a usable {cls.__name__}: {reason}.") from None
     return wire
 
 
-def _check_numbers(where: str, value: Any) -> None:
+def _check_numbers(path: str, value: Any) -> None:
     """Raise ConfigError for a number that no server reads."""
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        raise ConfigError(f"{where} has {shown(value)}, which does not fit into 64 bits.")
+        raise ConfigError(f"{path} has {shown(value)}, which does not fit into 64 bits.")
     parts = value.values() if isinstance(value, Mapping) else value
-    for one in parts if isinstance(parts, Iterable) and not isinstance(value, str | bytes) else ():
-        _check_numbers(where, one)
+    for part in parts if isinstance(parts, Iterable) and not isinstance(value, str | bytes) else ():
+        _check_numbers(path, part)
 
 
-def _check_words(cls: type[Document], wire: Mapping[str, Any], where: str = "") -> None:
+def _check_words(cls: type[Document], wire: Mapping[str, Any], prefix: str = "") -> None:
     """Raise ConfigError for a misspelt word; other unknown ones may be a newer server's."""
     for name, words in words_of(cls).items():
         value = wire.get(name)
         if isinstance(value, str) and value not in words and nearest_name(value, words):
-            check_word(where + name, value, words)
+            check_word(prefix + name, value, words)
     for name, inner in inner_documents(cls).items():
         value = wire.get(name)
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict):
-                _check_words(inner, one, f"{where}{name}.")
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                _check_words(inner, item, f"{prefix}{name}.")

@@ -15,7 +15,7 @@ from jetspark.timestamps import Seconds
 
 
 class DeliverPolicy(StrEnum):
-    """Where in the stream a new consumer starts."""
+    """Start of a new consumer in the stream."""
 
     ALL = "all"
     LAST = "last"
@@ -26,7 +26,7 @@ class DeliverPolicy(StrEnum):
 
 
 class AckPolicy(StrEnum):
-    """Which messages must be acknowledged."""
+    """Messages that must be acknowledged."""
 
     EXPLICIT = "explicit"
     ALL = "all"
@@ -35,14 +35,14 @@ class AckPolicy(StrEnum):
 
 
 class ReplayPolicy(StrEnum):
-    """As fast as possible, or at the pace of publishing."""
+    """Pace of delivery: as fast as possible, or as the messages were published."""
 
     INSTANT = "instant"
     ORIGINAL = "original"
 
 
 class PriorityPolicy(StrEnum):
-    """How pull requests of priority groups are served (ADR-42)."""
+    """Order in which pull requests of priority groups are served (ADR-42)."""
 
     NONE = "none"
     OVERFLOW = "overflow"
@@ -93,9 +93,9 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     """0: as many as the stream."""
     mem_storage: bool | None = None
     direct: bool | None = None
-    """For the server's own use."""
+    """Reserved for the server."""
     sourcing: bool | None = None
-    """For the server's own use (2.14)."""
+    """Reserved for the server (2.14)."""
     metadata: dict[str, str] | None = None
     pause_until: Moment | None = None
     """Delivers nothing until then (2.11)."""

@@ -121,7 +121,7 @@ def _whole_microseconds(value: timedelta | datetime) -> int:
 
 
 def to_duration(value: Seconds) -> Duration:
-    """The same duration with its nanoseconds; a number is seconds. Raises ConfigError."""
+    """Convert to a Duration with its nanoseconds; a number is seconds. Raises ConfigError."""
     if isinstance(value, Duration):
         return value
     if not isinstance(value, timedelta) and not -LONGEST < value < LONGEST:  # or NaN
@@ -132,7 +132,7 @@ def to_duration(value: Seconds) -> Duration:
 
 
 def to_timestamp(value: datetime) -> Timestamp:
-    """The same time with its nanoseconds. Raises ValueError for a datetime without a zone."""
+    """Convert to a Timestamp with nanoseconds. Raises ValueError for a datetime without a zone."""
     return value if isinstance(value, Timestamp) else Timestamp.from_ns(datetime_to_ns(value))
 
 
@@ -181,7 +181,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=Tru
             if value is None:
                 continue
             try:
-                better = [exact(one) for one in value] if type(value) is list else exact(value)
+                better = [exact(item) for item in value] if type(value) is list else exact(value)
             except ValueError as error:
                 raise ConfigError(f"{name}: {str(error).removesuffix('.')}.") from None
             msgspec.structs.force_setattr(self, name, better)
@@ -194,8 +194,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=Tru
                 for name, value in changes.items()
                 if value is None and getattr(self, name, None) is not None
             }
-            kept = {name: value for name, value in self.extra.items() if name not in changes}
-            changes["extra"] = kept | removed
+            extra = {name: value for name, value in self.extra.items() if name not in changes}
+            changes["extra"] = extra | removed
         return msgspec.structs.replace(self, **changes)
 
 
@@ -216,8 +216,8 @@ def time_fields(cls: type[Document]) -> list[tuple[str, Any]]:
 @cache
 def inner_documents(cls: type[Document]) -> dict[str, type[Document]]:
     """The fields that hold documents, or lists of documents."""
-    found = {field.encode_name: _document_in(field.type) for field in msgspec.structs.fields(cls)}
-    return {name: inner for name, inner in found.items() if inner is not None}
+    kinds = {field.encode_name: _document_in(field.type) for field in msgspec.structs.fields(cls)}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
 
 
 def _document_in(kind: Any) -> type[Document] | None:
@@ -229,12 +229,12 @@ def _document_in(kind: Any) -> type[Document] | None:
 @cache
 def words_of(cls: type[Document]) -> dict[str, tuple[str, ...]]:
     """The fields whose values belong to an enumeration: `Annotated[str, TheEnum]`."""
-    found = {}
+    words_by_field = {}
     for field in msgspec.structs.fields(cls):
-        for one in (field.type, *get_args(field.type)):
-            if get_origin(one) is Annotated and isinstance(words := get_args(one)[1], EnumType):
-                found[field.encode_name] = values_of(words)
-    return found
+        for kind in (field.type, *get_args(field.type)):
+            if get_origin(kind) is Annotated and isinstance(words := get_args(kind)[1], EnumType):
+                words_by_field[field.encode_name] = values_of(words)
+    return words_by_field
 
 
 def values_of(words: EnumType) -> tuple[str, ...]:
@@ -252,9 +252,9 @@ def field_names(cls: type[Document]) -> tuple[str, ...]:
 
 def from_wire(cls: type[DocumentT], raw: Any) -> DocumentT:
     """A document from parsed JSON. Raises DocumentError when a known field has another type."""
-    given = _without_nulls(raw)
-    document = convert_document(given, cls, cls.__name__, dec_hook=_decode_time)
-    _attach_extras(document, given)
+    values = _without_nulls(raw)
+    document = convert_document(values, cls, cls.__name__, dec_hook=_decode_time)
+    _attach_extras(document, values)
     return document
 
 
@@ -262,12 +262,12 @@ def _without_nulls(value: Any) -> Any:
     # Go writes null for an empty list, and year 1 for "never".
     if isinstance(value, Mapping):
         return {
-            key: _without_nulls(one)
-            for key, one in value.items()
-            if one is not None and one != ZERO_TIME
+            key: _without_nulls(item)
+            for key, item in value.items()
+            if item is not None and item != ZERO_TIME
         }
     if isinstance(value, list):
-        return [_without_nulls(one) for one in value]
+        return [_without_nulls(item) for item in value]
     return value
 
 
@@ -280,20 +280,20 @@ def _decode_time(kind: type[Any], value: Any) -> Any:
 
 
 def _attach_extras(document: Document, raw: Mapping[str, Any]) -> None:
-    known = field_names(type(document))
-    if unknown := {name: value for name, value in raw.items() if name not in known}:
+    fields = field_names(type(document))
+    if unknown := {name: value for name, value in raw.items() if name not in fields}:
         msgspec.structs.force_setattr(document, "extra", unknown)
-    for name in raw.keys() & known:
+    for name in raw.keys() & fields:
         value, its_raw = getattr(document, name), raw[name]
         if isinstance(value, Document):
             _attach_extras(value, its_raw)
         elif type(value) is list and value and isinstance(value[0], Document):
-            for one, one_raw in zip(value, its_raw, strict=True):
-                _attach_extras(one, one_raw)
+            for item, item_raw in zip(value, its_raw, strict=True):
+                _attach_extras(item, item_raw)
         elif type(value) is dict:
-            for key, one in value.items():
-                if isinstance(one, Document):
-                    _attach_extras(one, its_raw[key])
+            for key, item in value.items():
+                if isinstance(item, Document):
+                    _attach_extras(item, its_raw[key])
 
 
 # -- to the wire -----------------------------------------------------------------------------
@@ -337,6 +337,7 @@ def wire_value(value: Any, *, times: bool = True) -> Any:
         return value  # the sender raises the error
     if isinstance(value, dict):
         return {
-            wire_value(key, times=times): wire_value(one, times=times) for key, one in value.items()
+            wire_value(key, times=times): wire_value(item, times=times)
+            for key, item in value.items()
         }
-    return [wire_value(one, times=times) for one in value] if isinstance(value, list) else value
+    return [wire_value(item, times=times) for item in value] if isinstance(value, list) else value

@@ -44,7 +44,7 @@ class Caller(Document, frozen=True, kw_only=True):
 
     user: str | None = None
     acc: str | None = None
-    """Its account."""
+    """The account of the client."""
     svc: str | None = None
     """The account that serves it, when the API is imported from there."""
     name: str | None = None
@@ -129,8 +129,8 @@ class ApiAuditEvent(Event, frozen=True, kw_only=True):
     def error(self) -> ErrorDocument | None:
         """Why the call failed; None for success."""
         try:
-            found = decode_document(self.response, "answer").get("error")
-            return None if found is None else from_wire(ErrorDocument, found)
+            error = decode_document(self.response, "answer").get("error")
+            return None if error is None else from_wire(ErrorDocument, error)
         except DocumentError:
             return None
 
@@ -420,14 +420,16 @@ def parse_event(data: bytes) -> Event:
 
 def event_kinds(kinds: str | Iterable[str]) -> frozenset[EventKind]:
     """Words as kinds. Raises ConfigError, which suggests a similar one, for an unknown word."""
-    known = {str(kind): kind for kind in EventKind}
+    kinds_by_name = {str(kind): kind for kind in EventKind}
     words = texts_of("kinds", kinds)
     if not words:
         raise ConfigError("kinds is empty; None means all.")
     for word in words:
-        if str(word) not in known:
-            raise ConfigError(f"There is no kind of event {word!r}{instead(str(word), known)}")
-    return frozenset(known[str(word)] for word in words)
+        if str(word) not in kinds_by_name:
+            raise ConfigError(
+                f"There is no kind of event {word!r}{instead(str(word), kinds_by_name)}"
+            )
+    return frozenset(kinds_by_name[str(word)] for word in words)
 
 
 def event_subjects(
@@ -444,18 +446,18 @@ def event_subjects(
     """
     check_publish_subject(prefix)
     names = {"stream": "*", "consumer": "*"}
-    for what, name in (("stream", stream), ("consumer", consumer)):
+    for role, name in (("stream", stream), ("consumer", consumer)):
         if name is not None:
-            names[what] = check_name(what, name)
+            names[role] = check_name(role, name)
     if kinds is None and stream is None and consumer is None:
         return [f"{prefix}.>"]
     if kinds is not None:
-        wanted = sorted(event_kinds(kinds))
-        given = [w for w, name in (("stream", stream), ("consumer", consumer)) if name is not None]
-        for what, kind in product(given, wanted):
-            if not hasattr(_KINDS[kind][0], what):
-                raise ConfigError(f"Events of kind {str(kind)!r} do not name a {what}.")
-        tails = [subject for kind in wanted for subject in _KINDS[kind][1]]
+        selected = sorted(event_kinds(kinds))
+        roles = [w for w, name in (("stream", stream), ("consumer", consumer)) if name is not None]
+        for role, kind in product(roles, selected):
+            if not hasattr(_KINDS[kind][0], role):
+                raise ConfigError(f"Events of kind {str(kind)!r} do not name a {role}.")
+        tails = [subject for kind in selected for subject in _KINDS[kind][1]]
     elif consumer is not None:
         tails = [_OF_ALL_STREAMS[0], *_OF_A_CONSUMER]
     else:

@@ -31,7 +31,7 @@ class Requirement(NamedTuple):
     version: tuple[int, int]
     feature: str
 
-    def lacking(self, server: str) -> UnsupportedByServerError:
+    def unsupported_error(self, server: str) -> UnsupportedByServerError:
         """The error for a server that is too old. `known`: its version, or what is known of it."""
         major, minor = self.version
         return UnsupportedByServerError(self.feature, f"{major}.{minor}", server)
@@ -119,12 +119,12 @@ def consumer_needs(wire: Mapping[str, Any]) -> list[Requirement]:
 
 
 def _needs(
-    wire: Mapping[str, Any], table: Mapping[str, tuple[int, int]], where: str
+    wire: Mapping[str, Any], table: Mapping[str, tuple[int, int]], prefix: str
 ) -> Iterator[Requirement]:
     for name, version in table.items():
         value = wire.get(name)
         if value and value not in _AS_WITHOUT:
-            yield Requirement(version, where + name)
+            yield Requirement(version, prefix + name)
 
 
 def _check(needs: list[Requirement], server: ServerInfo | None) -> None:
@@ -132,4 +132,4 @@ def _check(needs: list[Requirement], server: ServerInfo | None) -> None:
         return
     for need in needs:
         if not server.at_least(*need.version):
-            raise need.lacking(server.version)
+            raise need.unsupported_error(server.version)

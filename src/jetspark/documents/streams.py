@@ -23,7 +23,7 @@ class RetentionPolicy(StrEnum):
 
 
 class DiscardPolicy(StrEnum):
-    """What a full stream discards: its oldest messages, or new ones."""
+    """Messages that a full stream discards: its oldest ones, or new ones."""
 
     OLD = "old"
     NEW = "new"
@@ -55,7 +55,7 @@ class Placement(Document, frozen=True, kw_only=True):
 
 
 class External(Document, frozen=True, kw_only=True):
-    """How to reach a stream of another domain (`of_domain`) or account.
+    """The route to a stream of another domain (`of_domain`) or account.
 
     `api` is the prefix of its API ("$JS.hub.API" for the domain "hub"; for another account, the
     subject that imports its API). `deliver` is the prefix of its delivery subjects, when only some
@@ -137,7 +137,7 @@ class StreamConfig(Document, frozen=True, kw_only=True):
     num_replicas: int | None = None
     no_ack: bool | None = None
     duplicate_window: Span | None = None
-    """How long Nats-Msg-Id is remembered."""
+    """Time for which a Nats-Msg-Id is remembered."""
     placement: Placement | None = None
     mirror: Source | None = None
     sources: list[Source] | None = None
@@ -357,7 +357,7 @@ class StreamInfo(Document, frozen=True, kw_only=True):
     ts: Moment | None = None
     """When the server answered."""
     did_create: bool = False
-    """In the answer to create_stream: also true when an equal stream existed."""
+    """Set in the answer to create_stream; also true when an equal stream existed."""
 
     @property
     def name(self) -> str:
@@ -366,7 +366,7 @@ class StreamInfo(Document, frozen=True, kw_only=True):
 
 
 class PubAck(Document, frozen=True, kw_only=True):
-    """Where a published message was stored."""
+    """The ack of a published message: stream and sequence."""
 
     stream: str
     seq: int
@@ -440,4 +440,4 @@ class AccountInfo(Tier, frozen=True, kw_only=True):
     api: APIStats | None = None
     domain: str | None = None
     tiers: dict[str, Tier] | None = None
-    """By replica class ("R1", "R3") when the account has tiered limits."""
+    """Limits by replica class ("R1", "R3") when the account has tiered limits."""

@@ -29,7 +29,7 @@ _MOST_PARTITIONS: Final = 2**16
 """A limit, since anybody may write a configuration, and each partition is a filter of a consumer.
 """
 
-_Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class PartitioningFilter(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class PartitioningFilter(msgspec.Struct, frozen=True):
         if not stars and tokens[-1] != ">":
             raise ConfigError(f"Partitioning filter {self.filter!r} needs a *, or a > at its end.")
         chosen = self.partitioning_wildcards or []
-        if len(set(chosen)) < len(chosen) or not all(1 <= one <= stars for one in chosen):
+        if len(set(chosen)) < len(chosen) or not all(1 <= wildcard <= stars for wildcard in chosen):
             raise ConfigError(
                 f"The wildcards of partitioning filter {self.filter!r} must be different numbers "
                 f"from 1 to {stars}."
@@ -54,12 +54,12 @@ class PartitioningFilter(msgspec.Struct, frozen=True):
 
     def destination(self, partitions: int) -> str:
         """The subject transform that prefixes the subject with the partition."""
-        numbers = count(1)
+        wildcard_numbers = count(1)
         tokens = [
-            f"{{{{Wildcard({next(numbers)})}}}}" if token == "*" else token
+            f"{{{{Wildcard({next(wildcard_numbers)})}}}}" if token == "*" else token
             for token in self.filter.split(".")
         ]
-        of = "".join(f",{one}" for one in self.partitioning_wildcards or [])
+        of = "".join(f",{wildcard}" for wildcard in self.partitioning_wildcards or [])
         return f"{_PARTITION}{partitions}{of})}}}}.{'.'.join(tokens)}"
 
 
@@ -67,13 +67,13 @@ class MemberMapping(msgspec.Struct, frozen=True):
     """The partitions of one member."""
 
     member: str
-    partitions: list[_Whole]
+    partitions: list[_Count]
 
 
 class ElasticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     """An elastic group, whose members or mappings may change."""
 
-    max_members: _Whole
+    max_members: _Count
     """The number of partitions."""
     partitioning_filters: list[PartitioningFilter] | None
     """None: all messages, by their whole subject."""
@@ -86,19 +86,19 @@ class ElasticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def filters(self) -> list[str]:
         """Subjects without partitions."""
-        return [one.filter for one in self.partitioning_filters or []] or [">"]
+        return [filter_.filter for filter_ in self.partitioning_filters or []] or [">"]
 
     @property
     def fixed(self) -> tuple[Any, ...]:
         filters = self.partitioning_filters or []
-        chosen = [(one.filter, one.partitioning_wildcards or []) for one in filters]
+        chosen = [(filter_.filter, filter_.partitioning_wildcards or []) for filter_ in filters]
         return self.max_members, chosen, self.max_buffered_msg, self.max_buffered_bytes
 
 
 class StaticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     """A static group, which cannot change."""
 
-    max_members: _Whole
+    max_members: _Count
     """The number of partitions."""
     filters: list[str] = []
     """Subjects without partitions; empty: all."""
@@ -114,7 +114,7 @@ GroupConfig: TypeAlias = ElasticConfig | StaticConfig
 
 
 def mappings_of(mappings: Mapping[str, Iterable[int]]) -> list[MemberMapping]:
-    return [MemberMapping(member, list(numbers)) for member, numbers in mappings.items()]
+    return [MemberMapping(member, list(partitions)) for member, partitions in mappings.items()]
 
 
 def checked_config(config: GroupConfig) -> None:
@@ -137,24 +137,27 @@ def checked_config(config: GroupConfig) -> None:
     names = [mapping.member for mapping in config.member_mappings]
     if len(set(names)) < len(names):
         raise ConfigError("A member has two mappings.")
-    numbers = sorted(one for mapping in config.member_mappings for one in mapping.partitions)
-    if numbers != list(range(partitions)):
+    assigned = sorted(number for each in config.member_mappings for number in each.partitions)
+    if assigned != list(range(partitions)):
         raise ConfigError(f"The mappings must have each partition from 0 to {partitions - 1} once.")
 
 
 def members_of(config: GroupConfig) -> list[str]:
-    return [*(config.members or []), *(one.member for one in config.member_mappings or [])]
+    return [*(config.members or []), *(mapping.member for mapping in config.member_mappings or [])]
 
 
-def check_member(place: Place, config: GroupConfig, member: str) -> None:
-    who = f'"{member}" is not a member of consumer group "{place.group}" of stream "{place.stream}"'
-    known = members_of(config)
-    if not known:
-        raise ConfigError(f"{who}: it has none.")
-    if member not in known:
-        near = nearest_name(member, known)
-        hint = f'did you mean "{near}"?' if near else f"its members are {', '.join(known)}."
-        raise ConfigError(f"{who}: {hint}")
+def check_member(location: GroupLocation, config: GroupConfig, member: str) -> None:
+    problem = (
+        f'"{member}" is not a member of consumer group "{location.group}" of stream '
+        f'"{location.stream}"'
+    )
+    members = members_of(config)
+    if not members:
+        raise ConfigError(f"{problem}: it has none.")
+    if member not in members:
+        near = nearest_name(member, members)
+        hint = f'did you mean "{near}"?' if near else f"its members are {', '.join(members)}."
+        raise ConfigError(f"{problem}: {hint}")
 
 
 def partitions_of(config: GroupConfig, member: str) -> list[int]:
@@ -170,27 +173,27 @@ def partitions_of(config: GroupConfig, member: str) -> list[int]:
     names = sorted(set(config.members))[: config.max_members]
     if member not in names:
         return []
-    each = config.max_members // len(names)
+    share = config.max_members // len(names)
     at = names.index(member)
-    rest = range(len(names) * each + at, config.max_members, len(names))
-    return [*range(at * each, (at + 1) * each), *rest]
+    rest = range(len(names) * share + at, config.max_members, len(names))
+    return [*range(at * share, (at + 1) * share), *rest]
 
 
 def filters_of(config: GroupConfig, member: str) -> list[str]:
-    numbers = partitions_of(config, member)
+    partitions = partitions_of(config, member)
     if not config.members:
-        return [f"{number}.>" for number in numbers]
-    return [f"{number}.{filter}" for filter in config.filters or [">"] for number in numbers]
+        return [f"{number}.>" for number in partitions]
+    return [f"{number}.{filter}" for filter in config.filters or [">"] for number in partitions]
 
 
-class Place(NamedTuple):
-    """Where a group is stored, and the names of its parts."""
+class GroupLocation(NamedTuple):
+    """Bucket, key and stream of a group, and the names of its parts."""
 
     stream: str
     group: str
     elastic: bool
 
-    def check(self) -> Place:
+    def check(self) -> GroupLocation:
         check_name("stream", self.stream)
         check_name("consumer group", self.group)
         check_key(self.key, self.key)
@@ -224,13 +227,14 @@ class Place(NamedTuple):
         return config
 
 
-def is_group_stream(place: Place, stream: StreamConfig) -> bool:
+def is_group_stream(location: GroupLocation, stream: StreamConfig) -> bool:
     """Whether the stream with a group's name is the group's own."""
     return stream.retention == "workqueue" and any(
-        source.name == place.stream
+        source.name == location.stream
         and source.subject_transforms
         and all(
-            one.dest.lower().startswith(_PARTITION.lower()) for one in source.subject_transforms
+            transform.dest.lower().startswith(_PARTITION.lower())
+            for transform in source.subject_transforms
         )
         for source in stream.sources or ()
     )

@@ -24,8 +24,8 @@ from jetspark.groups.documents import (
     PRIORITY_GROUP,
     ElasticConfig,
     GroupConfig,
+    GroupLocation,
     PartitioningFilter,
-    Place,
     StaticConfig,
     check_member,
     checked_config,
@@ -44,7 +44,7 @@ from jetspark.wire.documents import encode_document
 
 ACK_WAIT = 5.0
 """Seconds."""
-_OURS: Final = frozenset(
+_FIXED_OPTIONS: Final = frozenset(
     {"name", "durable_name", "filter_subject", "filter_subjects", "deliver_subject"}
     | {"priority_groups", "priority_policy", "priority_timeout", "inactive_threshold"}
 )
@@ -58,22 +58,22 @@ class ConsumerGroup:
     """
 
     def __init__(
-        self, js: JetStreamContext, bucket: Bucket, place: Place, config: GroupConfig
+        self, js: JetStreamContext, bucket: Bucket, location: GroupLocation, config: GroupConfig
     ) -> None:
         self._js = js
         self._bucket = bucket
-        self._place = place
+        self._location = location
         self._config = config
 
     @property
     def stream(self) -> str:
         """The stream whose messages the members share."""
-        return self._place.stream
+        return self._location.stream
 
     @property
     def name(self) -> str:
         """The group's name."""
-        return self._place.group
+        return self._location.group
 
     @property
     def config(self) -> GroupConfig:
@@ -82,7 +82,7 @@ class ConsumerGroup:
 
     def partitions(self, member: str) -> list[int]:
         """The partitions of a member in `config`. Raises ConfigError unless it is a member."""
-        check_member(self._place, self._config, member)
+        check_member(self._location, self._config, member)
         return partitions_of(self._config, member)
 
     async def refresh(self) -> GroupConfig:
@@ -92,12 +92,12 @@ class ConsumerGroup:
     async def active_members(self) -> list[str]:
         """The members with a consumer and a waiting instance."""
         config = await self.refresh()
-        names = {self._place.consumer(member): member for member in members_of(config)}
+        names = {self._location.consumer(member): member for member in members_of(config)}
         return sorted(
             [
                 names[info.name]
-                async for info in self._js.consumers(self._place.source)
-                if info.name in names and (self._place.elastic or info.num_waiting)
+                async for info in self._js.consumers(self._location.source)
+                if info.name in names and (self._location.elastic or info.num_waiting)
             ]
         )
 
@@ -106,7 +106,7 @@ class ConsumerGroup:
 
         Raises ConsumerNotFoundError when the member is not active.
         """
-        consumer = await self._js.consumer(self._place.source, self._place.consumer(member))
+        consumer = await self._js.consumer(self._location.source, self._location.consumer(member))
         await consumer.unpin(PRIORITY_GROUP)
 
     def consume(
@@ -130,10 +130,10 @@ class ConsumerGroup:
         """
         check_name("member", member)
         check_whole("max_ack_pending", max_ack_pending)
-        if wrong := sorted(_OURS & options.keys()):
+        if wrong := sorted(_FIXED_OPTIONS & options.keys()):
             raise errors.ConfigError(f"The group decides on {wrong[0]} itself.")
-        if not self._place.elastic:
-            check_member(self._place, self._config, member)
+        if not self._location.elastic:
+            check_member(self._location, self._config, member)
         wait = to_duration(ack_wait)
         if wait <= timedelta(0):
             raise errors.ConfigError("ack_wait must be more than 0 seconds.")
@@ -147,20 +147,20 @@ class ConsumerGroup:
             raise errors.ConfigError("The members of a group acknowledge each message.")
         config_to_wire(ConsumerConfig, None, chosen)  # raises for invalid options
         return GroupMember(
-            self._js, self._bucket, self._place, self._config, member, callback, chosen
+            self._js, self._bucket, self._location, self._config, member, callback, chosen
         )
 
     async def _read(self) -> tuple[GroupConfig, int]:
         try:
-            entry = await self._bucket.get(self._place.key, leader=True)
+            entry = await self._bucket.get(self._location.key, leader=True)
         except errors.KeyNotFoundError:
             raise errors.ConsumerGroupNotFoundError(self.stream, self.name) from None
-        self._config = self._place.decode(entry.value)
+        self._config = self._location.decode(entry.value)
         return self._config, entry.revision
 
     async def _delete_key(self) -> None:
         await self._read()
-        await self._bucket.delete(self._place.key)
+        await self._bucket.delete(self._location.key)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r} of {self.stream!r})"
@@ -174,7 +174,7 @@ class StaticGroup(ConsumerGroup):
         await self._delete_key()
         for member in members_of(self._config):
             with suppress(errors.ConsumerNotFoundError):
-                await self._js.delete_consumer(self.stream, self._place.consumer(member))
+                await self._js.delete_consumer(self.stream, self._location.consumer(member))
 
 
 class ElasticGroup(ConsumerGroup):
@@ -198,21 +198,25 @@ class ElasticGroup(ConsumerGroup):
 
         Raises ConfigError for a name that is not a member, and for a group with mappings.
         """
-        gone = _names(members)
+        removed = _names(members)
 
         def change(config: ElasticConfig) -> ElasticConfig:
-            for member in () if config.member_mappings else gone:
-                check_member(self._place, config, member)
-            return _with_members(config, [one for one in config.members or [] if one not in gone])
+            for member in () if config.member_mappings else removed:
+                check_member(self._location, config, member)
+            return _with_members(
+                config, [member for member in config.members or [] if member not in removed]
+            )
 
         return (await self._change(change)).members or []
 
     async def set_mappings(self, mappings: Mapping[str, Iterable[int]]) -> None:
         """Assign each partition to one member, instead of sharing them."""
-        if not (wanted := mappings_of(mappings)):
+        if not (new_mappings := mappings_of(mappings)):
             raise errors.ConfigError("mappings is empty: delete_mappings removes them.")
         await self._change(
-            lambda config: msgspec.structs.replace(config, members=None, member_mappings=wanted)
+            lambda config: msgspec.structs.replace(
+                config, members=None, member_mappings=new_mappings
+            )
         )
 
     async def delete_mappings(self) -> None:
@@ -226,9 +230,9 @@ class ElasticGroup(ConsumerGroup):
         """
         await self._delete_key()
         with suppress(errors.StreamNotFoundError):
-            info = await self._js.stream_info(self._place.source)
-            if is_group_stream(self._place, info.config):
-                await self._js.delete_stream(self._place.source)
+            info = await self._js.stream_info(self._location.source)
+            if is_group_stream(self._location, info.config):
+                await self._js.delete_stream(self._location.source)
 
     async def _change(self, change: Callable[[ElasticConfig], ElasticConfig]) -> ElasticConfig:
         while True:
@@ -237,7 +241,7 @@ class ElasticGroup(ConsumerGroup):
             changed = change(config)
             checked_config(changed)
             try:
-                await self._bucket.update(self._place.key, encode_document(changed), revision)
+                await self._bucket.update(self._location.key, encode_document(changed), revision)
             except errors.WrongLastSequenceError:
                 continue  # somebody else changed it
             self._config = changed
@@ -251,10 +255,10 @@ def _with_members(config: ElasticConfig, members: list[str]) -> ElasticConfig:
 
 
 def _names(members: str | Iterable[str]) -> list[str]:
-    found = texts_of("members", members)
-    if not found:
+    new = texts_of("members", members)
+    if not new:
         raise errors.ConfigError("members is empty.")
-    return found
+    return new
 
 
 class GroupCalls(BucketCalls):
@@ -280,22 +284,22 @@ class GroupCalls(BucketCalls):
         when another stream has that name; StreamNotFoundError, UnsupportedByServerError, and the
         errors of every API call (see `JetStream`). A refused group leaves nothing behind.
         """
-        place = Place(stream, name, elastic=True).check()
+        location = GroupLocation(stream, name, elastic=True).check()
         check_whole("max_buffered_msgs", max_buffered_msgs, 0)
         check_whole("max_buffered_bytes", max_buffered_bytes, 0)
-        wanted = None if filters is None else list(filters) or None
-        config = ElasticConfig(max_members, wanted, max_buffered_msgs, max_buffered_bytes)
-        info = await self._begin(place, config)
+        filters_or_none = None if filters is None else list(filters) or None
+        config = ElasticConfig(max_members, filters_or_none, max_buffered_msgs, max_buffered_bytes)
+        info = await self._begin(location, config)
         _check_filters(config, info)
-        bucket = await self._group_bucket(place, info)
-        found, revision = await _create_key(bucket, place, config)
+        bucket = await self._group_bucket(location, info)
+        stored, revision = await _create_key(bucket, location, config)
         transforms = [
-            SubjectTransform(src=one.filter, dest=one.destination(max_members))
-            for one in wanted or [PartitioningFilter(">")]
+            SubjectTransform(src=filter_.filter, dest=filter_.destination(max_members))
+            for filter_ in filters_or_none or [PartitioningFilter(">")]
         ]
         try:
             await self.create_stream(
-                name=place.source,
+                name=location.source,
                 retention="workqueue",
                 num_replicas=info.config.num_replicas,
                 storage=info.config.storage,
@@ -307,9 +311,9 @@ class GroupCalls(BucketCalls):
             )
         except errors.APIError as refused:
             if revision is not None:
-                await _delete_key(bucket, place, revision, refused)
+                await _delete_key(bucket, location, revision, refused)
             raise
-        return ElasticGroup(self, bucket, place, found)
+        return ElasticGroup(self, bucket, location, stored)
 
     async def create_static_group(
         self,
@@ -328,7 +332,7 @@ class GroupCalls(BucketCalls):
         assigns them. `filters`: which messages, without the partition; None: all. Raises the errors
         of `create_elastic_group`.
         """
-        place = Place(stream, name, elastic=False).check()
+        location = GroupLocation(stream, name, elastic=False).check()
         config = StaticConfig(
             max_members,
             texts_of("filters", filters or ()),
@@ -339,10 +343,10 @@ class GroupCalls(BucketCalls):
             raise errors.ConfigError(
                 "A static group needs members or mappings: nobody is added later."
             )
-        info = await self._begin(place, config)
-        bucket = await self._group_bucket(place, info)
-        found, _ = await _create_key(bucket, place, config)
-        return StaticGroup(self, bucket, place, found)
+        info = await self._begin(location, config)
+        bucket = await self._group_bucket(location, info)
+        stored, _ = await _create_key(bucket, location, config)
+        return StaticGroup(self, bucket, location, stored)
 
     async def elastic_group(self, stream: str, name: str) -> ElasticGroup:
         """Bind to an elastic group.
@@ -350,80 +354,84 @@ class GroupCalls(BucketCalls):
         Raises ConsumerGroupNotFoundError, CodecError for an invalid configuration, and the errors
         of every API call (see `JetStream`).
         """
-        return ElasticGroup(self, *await self._bind(Place(stream, name, elastic=True)))
+        return ElasticGroup(self, *await self._bind(GroupLocation(stream, name, elastic=True)))
 
     async def static_group(self, stream: str, name: str) -> StaticGroup:
         """Bind to a static group. Raises the errors of `elastic_group`."""
-        return StaticGroup(self, *await self._bind(Place(stream, name, elastic=False)))
+        return StaticGroup(self, *await self._bind(GroupLocation(stream, name, elastic=False)))
 
     def elastic_group_names(self, stream: str) -> Listing[str]:
         """The names of a stream's elastic groups."""
-        return Listing(partial(self._group_names, Place(stream, "", elastic=True)))
+        return Listing(partial(self._group_names, GroupLocation(stream, "", elastic=True)))
 
     def static_group_names(self, stream: str) -> Listing[str]:
         """The names of a stream's static groups."""
-        return Listing(partial(self._group_names, Place(stream, "", elastic=False)))
+        return Listing(partial(self._group_names, GroupLocation(stream, "", elastic=False)))
 
-    async def _group_names(self, place: Place) -> AsyncIterator[str]:
-        check_name("stream", place.stream)
+    async def _group_names(self, location: GroupLocation) -> AsyncIterator[str]:
+        check_name("stream", location.stream)
         try:
-            bucket = await self.bucket(place.bucket)
+            bucket = await self.bucket(location.bucket)
         except errors.BucketNotFoundError:
             return
-        async for key in bucket.keys(f"{place.stream}.*"):
+        async for key in bucket.keys(f"{location.stream}.*"):
             yield key.partition(".")[2]
 
-    async def _begin(self, place: Place, config: GroupConfig) -> StreamInfo:
+    async def _begin(self, location: GroupLocation, config: GroupConfig) -> StreamInfo:
         checked_config(config)
         check_feature("a consumer group", (2, 11), self.server_info)
-        return await self.stream_info(place.stream)
+        return await self.stream_info(location.stream)
 
-    async def _group_bucket(self, place: Place, info: StreamInfo) -> Bucket:
+    async def _group_bucket(self, location: GroupLocation, info: StreamInfo) -> Bucket:
         try:
-            return await self.bucket(place.bucket)
+            return await self.bucket(location.bucket)
         except errors.BucketNotFoundError:
             return await self.create_bucket(
-                place.bucket, replicas=info.config.num_replicas, storage="file"
+                location.bucket, replicas=info.config.num_replicas, storage="file"
             )
 
-    async def _bind(self, place: Place) -> tuple[Bucket, Place, GroupConfig]:
-        place.check()
+    async def _bind(self, location: GroupLocation) -> tuple[Bucket, GroupLocation, GroupConfig]:
+        location.check()
         try:
-            bucket = await self.bucket(place.bucket)
-            return bucket, place, place.decode(await bucket.get_value(place.key, leader=True))
+            bucket = await self.bucket(location.bucket)
+            return (
+                bucket,
+                location,
+                location.decode(await bucket.get_value(location.key, leader=True)),
+            )
         except (errors.BucketNotFoundError, errors.KeyNotFoundError):
-            raise errors.ConsumerGroupNotFoundError(place.stream, place.group) from None
+            raise errors.ConsumerGroupNotFoundError(location.stream, location.group) from None
 
 
 async def _create_key(
-    bucket: Bucket, place: Place, config: GroupConfig
+    bucket: Bucket, location: GroupLocation, config: GroupConfig
 ) -> tuple[GroupConfig, int | None]:
     """The stored configuration, and its revision if this call created it.
 
     Raises ConfigError when the existing one has other options.
     """
     try:
-        return config, await bucket.create(place.key, encode_document(config))
+        return config, await bucket.create(location.key, encode_document(config))
     except errors.KeyExistsError:
-        found = place.decode(await bucket.get_value(place.key, leader=True))
-    if found.fixed != config.fixed:
+        config_of_group = location.decode(await bucket.get_value(location.key, leader=True))
+    if config_of_group.fixed != config.fixed:
         raise errors.ConfigError(
-            f'Consumer group "{place.group}" of stream "{place.stream}" exists with other options: '
-            "delete it first."
+            f'Consumer group "{location.group}" of stream "{location.stream}" exists with other '
+            "options: delete it first."
         )
-    return found, None
+    return config_of_group, None
 
 
 async def _delete_key(
-    bucket: Bucket, place: Place, revision: int, refused: errors.APIError
+    bucket: Bucket, location: GroupLocation, revision: int, refusal: errors.APIError
 ) -> None:
     """Remove the key of a group whose stream was refused, unless somebody changed it."""
     try:
-        await bucket.delete(place.key, revision)
+        await bucket.delete(location.key, revision)
     except errors.WrongLastSequenceError:
         pass
     except errors.JetsparkError as error:
-        refused.add_note(f'Consumer group "{place.group}" is left: delete it ({error})')
+        refusal.add_note(f'Consumer group "{location.group}" is left: delete it ({error})')
 
 
 def _check_filters(config: ElasticConfig, info: StreamInfo) -> None:
@@ -431,9 +439,9 @@ def _check_filters(config: ElasticConfig, info: StreamInfo) -> None:
     if stream.mirror or stream.sources or stream.subject_transform:
         return  # it also has other subjects
     subjects = stream.subjects or []
-    for one in config.filters:
-        if not any(subjects_overlap(one, subject) for subject in subjects):
+    for filter_ in config.filters:
+        if not any(subjects_overlap(filter_, subject) for subject in subjects):
             raise errors.ConfigError(
-                f'Partitioning filter "{one}" matches none of the subjects of stream '
+                f'Partitioning filter "{filter_}" matches none of the subjects of stream '
                 f'"{stream.name}": {", ".join(subjects)}.'
             )

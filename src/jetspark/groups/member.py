@@ -36,7 +36,7 @@ from jetspark.err_codes import WORK_QUEUE_OVERLAP
 from jetspark.groups.documents import (
     PRIORITY_GROUP,
     GroupConfig,
-    Place,
+    GroupLocation,
     check_member,
     filters_of,
     members_of,
@@ -53,10 +53,10 @@ from jetspark.wire.kernel import frame_of
 PIN = "Nats-Pin-Id"
 _USABLE = 0.9
 """The part of ack_wait that an instance relies on, since clocks run at different speeds."""
-_LEAST = 1.0
+_MIN_PULL_SECONDS = 1.0
 """Minimum seconds of a pull request and of a pin."""
 _SERVER_ERROR = 500
-_LOOK = 0.02
+_CHECK_INTERVAL = 0.02
 """Seconds between two checks of the current message."""
 _STANDBY = 0.4
 """Seconds that an instance waits for the pinned one to delete the consumer."""
@@ -112,12 +112,12 @@ class Freshness:
         self._times.append(uptime())
 
     def is_fresh(self, message: GroupMsg) -> bool:
-        """Whether it is ours for certain, without asking the server."""
+        """True if this instance owns the message for certain, without asking the server."""
         fresh = uptime() - self._times[0] < self._usable
         return fresh and message.metadata.deliveries == 1
 
-    async def ours(self, messages: Sequence[GroupMsg]) -> list[GroupMsg]:
-        """Those that are certainly ours; none when the server cannot be asked."""
+    async def still_owned(self, messages: Sequence[GroupMsg]) -> list[GroupMsg]:
+        """Messages that this instance certainly owns; none when the server cannot be asked."""
         if all(map(self.is_fresh, messages)):
             return list(messages)
         while True:
@@ -152,17 +152,17 @@ class MemberConsumer:
     """The consumer of one member, shared by its instances. `options`: of ConsumerConfig."""
 
     def __init__(
-        self, js: JetStreamContext, place: Place, member: str, options: dict[str, Any]
+        self, js: JetStreamContext, location: GroupLocation, member: str, options: dict[str, Any]
     ) -> None:
         self._js = js
-        self._place = place
-        self._name = place.consumer(member)
+        self._location = location
+        self._name = location.consumer(member)
         self._options = options
         self.ack_wait: float = options["ack_wait"].total_seconds()
         backoff = [wait.total_seconds() for wait in ConsumerConfig(**options).backoff or ()]
         self.redelivered_after = min([self.ack_wait, *backoff[:1]])
         """Minimum seconds until a message is redelivered."""
-        self._found: PullConsumer | None = None
+        self._consumer: PullConsumer | None = None
         self._since: float | None = None
         """When the consumer was first found with another configuration."""
 
@@ -172,20 +172,20 @@ class MemberConsumer:
         Raises NameInUseError for another consumer in a static group, and every API error.
         """
         own: dict[str, Any] = {"durable_name": self._name}
-        if self._place.elastic:
+        if self._location.elastic:
             own = {"name": self._name, "inactive_threshold": self._options["ack_wait"]}
         try:
-            self._found = await self._js.create_consumer(
-                self._place.source,
+            self._consumer = await self._js.create_consumer(
+                self._location.source,
                 **self._options,
                 **own,
                 filter_subjects=filters,
                 priority_groups=[PRIORITY_GROUP],
                 priority_policy="pinned_client",
-                priority_timeout=timedelta(seconds=max(self.ack_wait, _LEAST)),
+                priority_timeout=timedelta(seconds=max(self.ack_wait, _MIN_PULL_SECONDS)),
             )
         except errors.NameInUseError:
-            if not self._place.elastic:
+            if not self._location.elastic:
                 raise
             await self._remove_outdated()
             return None
@@ -195,7 +195,9 @@ class MemberConsumer:
             return None  # a former member still has a partition
         self._since = None
         with self._js.client.hooks.quiet():  # called by the member
-            return self._found.consume(group=PRIORITY_GROUP, expires=max(self.ack_wait / 2, _LEAST))
+            return self._consumer.consume(
+                group=PRIORITY_GROUP, expires=max(self.ack_wait / 2, _MIN_PULL_SECONDS)
+            )
 
     async def _remove_outdated(self) -> None:
         """Delete the consumer of former partitions, once its pinned instance had ack_wait."""
@@ -217,23 +219,27 @@ class MemberConsumer:
         """None without a consumer."""
         if (info := await self.info()) is None:
             return None
-        pins = [one.pinned_client_id for one in info.priority_groups if one.group == PRIORITY_GROUP]
+        pins = [
+            group.pinned_client_id
+            for group in info.priority_groups
+            if group.group == PRIORITY_GROUP
+        ]
         return ConsumerState(pins[0] if pins else None, info.ack_floor.stream_seq)
 
     async def info(self) -> ConsumerInfo | None:
         """None without a consumer."""
         try:
-            return await self._js.consumer_info(self._place.source, self._name)
+            return await self._js.consumer_info(self._location.source, self._name)
         except (errors.ConsumerNotFoundError, errors.StreamNotFoundError):
             return None
 
     async def unpin(self) -> None:
-        if self._found is not None:
-            await self._found.unpin(PRIORITY_GROUP)
+        if self._consumer is not None:
+            await self._consumer.unpin(PRIORITY_GROUP)
 
     async def delete(self) -> None:
         with suppress(errors.ConsumerNotFoundError):
-            await self._js.delete_consumer(self._place.source, self._name)
+            await self._js.delete_consumer(self._location.source, self._name)
 
 
 GroupCallback: TypeAlias = Callable[[GroupMsg], Awaitable[None] | None]
@@ -246,7 +252,7 @@ class GroupMember:
         self,
         js: JetStreamContext,
         bucket: Bucket,
-        place: Place,
+        location: GroupLocation,
         config: GroupConfig,
         member: str,
         callback: GroupCallback | None,
@@ -254,16 +260,16 @@ class GroupMember:
     ) -> None:
         self._js = js
         self._bucket = bucket
-        self._place = place
+        self._location = location
         self._config = self._next_config = config
         self._member = member
-        what = f"The callback of member {member!r} of consumer group {place.group!r}"
+        callback_name = f"The callback of member {member!r} of consumer group {location.group!r}"
         self._callback = (
             None
             if callback is None
-            else Callback(js.client.hooks.callback(callback), what, js.client.report)
+            else Callback(js.client.hooks.callback(callback), callback_name, js.client.report)
         )
-        self._consumer = MemberConsumer(js, place, member, options)
+        self._consumer = MemberConsumer(js, location, member, options)
         self._freshness = Freshness(self._consumer, options["max_ack_pending"])
         self._messages: ConsumerMessages | None = None
         self._next: GroupMsg | None = None
@@ -290,7 +296,7 @@ class GroupMember:
 
     @property
     def joined(self) -> bool:
-        """Whether it has its consumer, and so may get messages."""
+        """True while this instance has its consumer, and so may get messages."""
         return self._messages is not None
 
     @property
@@ -346,11 +352,11 @@ class GroupMember:
         """The next message, if it is still ours."""
         message = self._next
         assert message is not None  # noqa: S101
-        ours = self._freshness.is_fresh(message) or await self._freshness.ours([message])
+        is_owned = self._freshness.is_fresh(message) or await self._freshness.still_owned([message])
         if self._next is not message:  # the message was returned
             return None
         self._next = None
-        return message if ours else None
+        return message if is_owned else None
 
     async def next(self, timeout: Seconds | None = None) -> GroupMsg:
         """The next message; waits `timeout` seconds, None: for ever.
@@ -382,13 +388,13 @@ class GroupMember:
         if self._tasks:
             raise errors.ConfigError("A member can be entered only once.")
         for work in (self._follow(), self._steer()):
-            what = f"Member {self._member!r} of consumer group {self._place.group!r}"
-            self._tasks.append(background(work, what, self._end))
+            task_name = f"Member {self._member!r} of consumer group {self._location.group!r}"
+            self._tasks.append(background(work, task_name, self._end))
         if self._callback is not None:
-            what = f"Calling back for member {self._member!r}"
+            task_name = f"Calling back for member {self._member!r}"
             calling = self._call_back(self._callback)
             wanted = self._goes_on
-            self._tasks.append(background(calling, what, self._end, wanted=wanted))
+            self._tasks.append(background(calling, task_name, self._end, wanted=wanted))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -406,8 +412,8 @@ class GroupMember:
         ending = [task for task in map(cancelled, working) if task is not None]
         if calling is asyncio.current_task():
             calling = None
-        what = f"Leaving consumer group {self._place.group!r}"
-        await seen_through(self._leave(ending, calling), what, self._js.client.report)
+        task_name = f"Leaving consumer group {self._location.group!r}"
+        await seen_through(self._leave(ending, calling), task_name, self._js.client.report)
 
     async def _leave(
         self, ending: list[asyncio.Task[None]], calling: asyncio.Task[None] | None
@@ -448,29 +454,32 @@ class GroupMember:
 
     async def _follow(self) -> None:
         first = True
-        async with self._bucket.watch(self._place.key) as changes:
+        async with self._bucket.watch(self._location.key) as changes:
             async for entry in changes:
                 if entry is None:
                     continue
                 if entry.is_deleted:
                     self._end(
-                        errors.ConsumerGroupNotFoundError(self._place.stream, self._place.group)
+                        errors.ConsumerGroupNotFoundError(
+                            self._location.stream, self._location.group
+                        )
                     )
                     await self._stand_back()
                     return
                 try:
-                    config = self._place.decode(entry.value)
+                    config = self._location.decode(entry.value)
                 except errors.CodecError as unreadable:  # the last readable one stays valid
                     self._js.client.report(unreadable)
                     continue
                 if config.fixed != self._config.fixed:
                     raise errors.ConfigError(
-                        f'Consumer group "{self._place.group}" of stream "{self._place.stream}" '
-                        "was recreated with other options: restart its members."
+                        f'Consumer group "{self._location.group}" of stream '
+                        f'"{self._location.stream}" was'
+                        " recreated with other options: restart its members."
                     )
                 if first and members_of(config):
                     try:
-                        check_member(self._place, config, self._member)
+                        check_member(self._location, config, self._member)
                     except errors.ConfigError as error:
                         self._js.client.report(error)
                 first, self._next_config = False, config
@@ -517,15 +526,15 @@ class GroupMember:
     async def _is_deleted(self) -> bool:
         """Whether the group is deleted, not only its stream: then the watch ends this."""
         try:
-            await self._bucket.get(self._place.key, leader=True)
+            await self._bucket.get(self._location.key, leader=True)
         except errors.JetsparkError as error:
             return isinstance(error, errors.KeyNotFoundError)
         return False
 
     async def _change(self, config: GroupConfig) -> None:
-        same = filters_of(config, self._member) == filters_of(self._config, self._member)
+        is_unchanged = filters_of(config, self._member) == filters_of(self._config, self._member)
         self._config = config
-        if same:
+        if is_unchanged:
             return
         pinned = await self._is_pinned()
         returned = await self._stand_back()
@@ -539,11 +548,11 @@ class GroupMember:
 
     async def _all_acknowledged(self, returned: int) -> None:
         while not (self._idle or self._last is None or self._last.is_acked):  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_CHECK_INTERVAL)
         while (  # noqa: ASYNC110
             info := await self._consumer.info()
         ) and info.num_ack_pending > returned:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_CHECK_INTERVAL)
 
     async def _stand_back(self) -> int:
         """Take no more messages and return the queued ones; returns their number."""
@@ -554,14 +563,16 @@ class GroupMember:
         self._next = None
         # One that is on its way, and would come too late, is redelivered only after ack_wait.
         waiting += [GroupMsg(self._js.client, frame) for frame in await messages.take_last()]
-        ours = await self._freshness.ours(waiting)  # the others belong to another instance by now
+        owned = await self._freshness.still_owned(
+            waiting
+        )  # the others belong to another instance by now
         with suppress(errors.JetsparkError):  # redelivered after ack_wait
-            for message in ours:
+            for message in owned:
                 await message.nak()
-        return len(ours)
+        return len(owned)
 
     async def _is_pinned(self) -> bool:
         return await self._consumer.is_pinned(pin_of(self._last))
 
     def __repr__(self) -> str:
-        return f"GroupMember({self._place.group!r}, {self._member!r})"
+        return f"GroupMember({self._location.group!r}, {self._member!r})"

@@ -143,7 +143,7 @@ class Api:
                 raise type(error)(error.code, error.err_code, error.description, sentence) from None
             if newest is None or error.err_code != API_LEVEL_TOO_LOW:
                 raise
-            raise newest.lacking("older") from None
+            raise newest.unsupported_error("older") from None
 
     async def request(
         self, subject: str, payload: bytes, *, question: bool = False, level: int = 0

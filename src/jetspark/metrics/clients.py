@@ -20,7 +20,7 @@ from jetspark.connection.events import Closed, ConnectionEvent
 from jetspark.connection.session import Statistics
 from jetspark.metrics.endpoint import Durations, collected, family
 
-_OF_STATISTICS = (
+_STATISTICS_METRICS = (
     metrics.RECEIVED,
     metrics.RECEIVED_BYTES,
     metrics.SENT,
@@ -29,8 +29,8 @@ _OF_STATISTICS = (
     metrics.SLOW,
     metrics.PENDING,
 )
-"""In the order of the fields of `Statistics`."""
-_NOTHING = Statistics(0, 0, 0, 0, 0, 0, 0)
+"""Metrics in the order of the fields of `Statistics`."""
+_NO_STATISTICS = Statistics(0, 0, 0, 0, 0, 0, 0)
 
 
 @cache
@@ -44,76 +44,76 @@ class _Clients(Hooks):
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._open: set[_OneClient] = set()
+        self._open: set[_ClientHooks] = set()
         self._closed: dict[str, Statistics] = {}
         self._durations: dict[tuple[Measured, str, str], Durations] = {}
         self._served = ExitStack()
         self._served.enter_context(collected(self._collect))
 
     def bind(self, client: HookedClient) -> Hooks:
-        one = _OneClient(client, self)
+        hooks = _ClientHooks(client, self)
         with self._lock:
-            self._open.add(one)
-        return one
+            self._open.add(hooks)
+        return hooks
 
-    def duration(self, what: Measured, name: str, error: str) -> Durations:
-        """How long these took."""
+    def durations(self, operation: Measured, name: str, error: str) -> Durations:
+        """The durations of an operation of clients of one name, with one error or none ("")."""
         with self._lock:
-            return self._durations.setdefault((what, name, error), Durations())
+            return self._durations.setdefault((operation, name, error), Durations())
 
-    def forget(self, one: _OneClient) -> None:
+    def forget(self, hooks: _ClientHooks) -> None:
         """Add up what a closed client has counted."""
         with self._lock:
-            if one in self._open:
-                self._open.remove(one)
-                self._closed[one.name] = _sum(self._closed.get(one.name), one.client.stats)
+            if hooks in self._open:
+                self._open.remove(hooks)
+                self._closed[hooks.name] = _sum(self._closed.get(hooks.name), hooks.client.stats)
 
     def _collect(self) -> Iterator[Family]:
         with self._lock:
             durations = dict(self._durations)
             totals = dict(self._closed)
             linked = dict.fromkeys(totals, 0)
-            for one in self._open:
-                totals[one.name] = _sum(totals.get(one.name), one.client.stats)
-                linked[one.name] = linked.get(one.name, 0) + one.client.is_connected
-        for at, metric in enumerate(_OF_STATISTICS):
+            for hooks in self._open:
+                totals[hooks.name] = _sum(totals.get(hooks.name), hooks.client.stats)
+                linked[hooks.name] = linked.get(hooks.name, 0) + hooks.client.is_connected
+        for at, metric in enumerate(_STATISTICS_METRICS):
             yield _family(metric, ((name, astuple(total)[at]) for name, total in totals.items()))
         yield _family(metrics.CONNECTED, linked.items())
         histograms = {"request": family(metrics.OPERATION), "process": family(metrics.PROCESS)}
-        for (what, name, error), taken in durations.items():
-            taken.give(histograms[what], (metrics.SYSTEM, name, what, error))
+        for (operation, name, error), duration in durations.items():
+            duration.give(histograms[operation], (metrics.SYSTEM, name, operation, error))
         yield from histograms.values()
 
 
 def _sum(before: Statistics | None, more: Statistics) -> Statistics:
-    return Statistics(*map(sum, zip(astuple(before or _NOTHING), astuple(more), strict=True)))
+    return Statistics(*map(sum, zip(astuple(before or _NO_STATISTICS), astuple(more), strict=True)))
 
 
 def _family(metric: metrics.Metric, values: Iterable[tuple[str, int]]) -> Family:
-    found: Family = family(metric)
+    result: Family = family(metric)
     for name, value in values:
-        found.add_metric((metrics.SYSTEM, name), value)  # type: ignore[attr-defined]
-    return found
+        result.add_metric((metrics.SYSTEM, name), value)  # type: ignore[attr-defined]
+    return result
 
 
-class _OneClient(Hooks):
+class _ClientHooks(Hooks):
     """The hooks of one client."""
 
-    def __init__(self, client: HookedClient, every: _Clients) -> None:
+    def __init__(self, client: HookedClient, clients: _Clients) -> None:
         self.client = client
         self.name = client.options.name or ""
-        self._every = every
-        self._done = {
-            "request": every.duration("request", self.name, "").add,
-            "process": every.duration("process", self.name, "").add,
+        self._clients = clients
+        self._successful = {
+            "request": clients.durations("request", self.name, "").add,
+            "process": clients.durations("process", self.name, "").add,
         }
 
     def measured(self, what: Measured, seconds: float, error: BaseException | None) -> None:
         if error is None:
-            self._done[what](seconds)
+            self._successful[what](seconds)
         else:
-            self._every.duration(what, self.name, type(error).__name__).add(seconds)
+            self._clients.durations(what, self.name, type(error).__name__).add(seconds)
 
     def event(self, event: ConnectionEvent) -> None:
         if isinstance(event, Closed):
-            self._every.forget(self)
+            self._clients.forget(self)

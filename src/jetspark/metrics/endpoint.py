@@ -46,11 +46,11 @@ _FAMILIES: dict[Kind, Callable[..., Any]] = {
 
 def family(metric: Metric) -> Any:
     """prometheus-client's object for the values of a metric at one time."""
-    return _FAMILIES[metric.kind](metric.prometheus, metric.said, labels=metric.labels)
+    return _FAMILIES[metric.kind](metric.prometheus, metric.description, labels=metric.labels)
 
 
 class Durations:
-    """How long something took each time. Much cheaper than prometheus-client's Histogram."""
+    """A histogram of durations, much cheaper than prometheus-client's."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class Durations:
             self._seconds += seconds
 
     def give(self, histogram: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """Add them to what Prometheus gets."""
+        """Add the buckets to what Prometheus gets."""
         with self._lock:
             counts, seconds = accumulate(self._counts[:]), self._seconds
         bounds = [*map(str, BUCKETS), "+Inf"]
@@ -74,7 +74,7 @@ class Durations:
 
 @contextmanager
 def collected(collect: Callable[[], Iterable[Family]]) -> Iterator[None]:
-    """In the block, Prometheus gets these values; they are asked for when it comes."""
+    """Register a collector for the block: Prometheus calls `collect` when it scrapes."""
     collector: Any = partial(collect)
     collector.collect = collect
     collector.describe = tuple  # nothing: the names are known, and others may have the same
@@ -87,7 +87,7 @@ def collected(collect: Callable[[], Iterable[Family]]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Health:
-    """What speaks against a process; empty lists if nothing does."""
+    """Reasons why a process is not ready or not alive; empty lists if it is."""
 
     ready: Reasons = list
     """Why it does not do its work now."""
@@ -107,17 +107,17 @@ class _Server(ThreadingWSGIServer):
 
     def __init__(self, *args: Any) -> None:
         self._lock = threading.Lock()
-        self._begun: dict[Any, float] = {}
+        self._accepted: dict[Any, float] = {}
         """When each connection was accepted, in this order."""
         super().__init__(*args)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in a thread of its own."""
         with self._lock:
-            oldest = next(iter(self._begun), None)
-            count = len(self._begun)
+            oldest = next(iter(self._accepted), None)
+            count = len(self._accepted)
             if count < 2 * MAX_CONNECTIONS:
-                self._begun[request] = time.monotonic()
+                self._accepted[request] = time.monotonic()
         if oldest is not None and count >= MAX_CONNECTIONS:
             _hang_up(oldest)
         if count >= 2 * MAX_CONNECTIONS:  # none of them ends
@@ -128,16 +128,16 @@ class _Server(ThreadingWSGIServer):
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""
         with self._lock:
-            self._begun.pop(request, None)
+            self._accepted.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
         """Twice a second: end connections that take too long."""
-        begun = time.monotonic() - REQUEST_TIMEOUT
+        deadline = time.monotonic() - REQUEST_TIMEOUT
         with self._lock:
-            late = [one for one, since in self._begun.items() if since < begun]
-        for one in late:
-            _hang_up(one)
+            late = [connection for connection, since in self._accepted.items() if since < deadline]
+        for connection in late:
+            _hang_up(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no error of this program."""
@@ -163,12 +163,13 @@ class _Quiet(WSGIRequestHandler):
 
 @contextmanager
 def serving(address: str, health: Health = Health()) -> Iterator[int]:
-    """In the block, serve metrics and probes on HOST:PORT, or :PORT for all of this machine's
-    addresses; the port, which port 0 leaves to the system.
+    """Serve metrics and probes during the block; yields the port.
 
-    Raises ConfigError for an address that is none, or that cannot be used.
+    `address`: HOST:PORT, or :PORT for all addresses of this machine; the system chooses port 0.
+
+    Raises ConfigError for an invalid address, or one that cannot be used.
     """
-    server = _listening(address, health)
+    server = _make_server(address, health)
     thread = threading.Thread(target=server.serve_forever, name="jetspark-metrics", daemon=True)
     thread.start()
     try:
@@ -178,14 +179,14 @@ def serving(address: str, health: Health = Health()) -> Iterator[int]:
         server.server_close()
 
 
-def _listening(address: str, health: Health) -> WSGIServer:
-    found = _ADDRESS.fullmatch(address)
-    if found is None or int(found[2]) > 65535:
+def _make_server(address: str, health: Health) -> WSGIServer:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match[2]) > 65535:
         raise ConfigError(
             f"The address for metrics is HOST:PORT, such as 127.0.0.1:9464, or :9464 for all "
             f"addresses of this machine, not {address!r}."
         )
-    host = found[1].strip("[]")
+    host = match[1].strip("[]")
     kind = _ServerOfSix if ":" in host else _Server
     metrics: Callable[..., Iterable[bytes]] = make_wsgi_app()
 
@@ -199,7 +200,7 @@ def _listening(address: str, health: Health) -> WSGIServer:
         return [json.dumps({"ok": not reasons, "reasons": reasons}).encode() + b"\n"]
 
     try:
-        return make_server(host, int(found[2]), app, kind, _Quiet)
+        return make_server(host, int(match[2]), app, kind, _Quiet)
     except OSError as error:
-        why = error.strerror or error
-        raise ConfigError(f"Metrics cannot be served on {address}: {why}.") from None
+        reason = error.strerror or error
+        raise ConfigError(f"Metrics cannot be served on {address}: {reason}.") from None

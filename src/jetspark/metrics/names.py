@@ -32,8 +32,8 @@ class Metric(NamedTuple):
     name: str
     kind: Kind
     unit: str
-    """In UCUM's words, as OpenTelemetry has them."""
-    said: str
+    """The unit in UCUM, as OpenTelemetry has it."""
+    description: str
     attributes: tuple[str, ...]
 
     @property
@@ -46,7 +46,7 @@ class Metric(NamedTuple):
     @property
     def labels(self) -> tuple[str, ...]:
         """Prometheus's names of the attributes."""
-        return tuple(one.replace(".", "_") for one in self.attributes)
+        return tuple(attribute.replace(".", "_") for attribute in self.attributes)
 
 
 _CLIENT = ("messaging.system", "messaging.client.id")
@@ -163,4 +163,4 @@ MOVED = Metric(
     ("name",),
 )
 
-ALL: Final = tuple(one for one in list(globals().values()) if isinstance(one, Metric))
+ALL: Final = tuple(metric for metric in list(globals().values()) if isinstance(metric, Metric))

@@ -126,7 +126,7 @@ class Connection(Document, frozen=True, kw_only=True):
     subscriptions: int = 0
     subscriptions_list: list[str] = msgspec.field(default_factory=list)
     authorized_user: str = ""
-    """With `auth=True`, as is `account`."""
+    """The user; set with `auth=True`, as is `account`."""
     account: str = ""
     tls_version: str = ""
 
@@ -159,7 +159,7 @@ class Subz(Document, frozen=True, kw_only=True):
 
 
 class Subsz(Document, frozen=True, kw_only=True):
-    """How a server routes subjects, and a page of its subscriptions."""
+    """A server's routing of subjects, and a page of its subscriptions."""
 
     server_id: str = ""
     num_subscriptions: int = 0
@@ -230,7 +230,7 @@ class Healthz(Document, frozen=True, kw_only=True):
     status_code: int = 200
     error: str = ""
     errors: list[HealthProblem] = msgspec.field(default_factory=list)
-    """With `details=True`."""
+    """Problems of the server; set with `details=True`."""
 
     @property
     def ok(self) -> bool:
@@ -261,7 +261,7 @@ class Accountz(_OfServer, frozen=True, kw_only=True):
     system_account: str = ""
     accounts: list[str] = msgspec.field(default_factory=list)
     account_detail: AccountInfo | None = None
-    """With `account=`."""
+    """Details of one account; set with `account=`."""
 
 
 class AccountStat(Document, frozen=True, kw_only=True):

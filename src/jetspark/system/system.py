@@ -65,10 +65,10 @@ class ServerFilter:
     def to_wire(self) -> dict[str, Any]:
         fields = asdict(self)
         tags = texts_of("tags", fields.pop("tags"))
-        return _given(server_name=fields.pop("name"), tags=tags, **fields)
+        return _set_options(server_name=fields.pop("name"), tags=tags, **fields)
 
 
-class Which(TypedDict, total=False):
+class ServerChoice(TypedDict, total=False):
     """The servers to ask; see `System`."""
 
     server: str | None
@@ -129,32 +129,32 @@ class System:
         return Listing(answers)
 
     def _servers(
-        self, cls: type[DocumentT], what: str, which: Which, **options: Any
+        self, cls: type[DocumentT], request: str, choice: ServerChoice, **options: Any
     ) -> Listing[Answer[DocumentT]]:
-        server, only = which.get("server"), which.get("only")
+        server, only = choice.get("server"), choice.get("only")
         if server is not None:
             check_name("server", server)
             if only is not None:
                 raise ConfigError("Give either server or only, not both.")
-        subject = f"$SYS.REQ.SERVER.{server or 'PING'}.{what}"
-        most = 0 if server is None else 1
-        return self._list(cls, subject, _given(**options), only, max_msgs=most)
+        subject = f"$SYS.REQ.SERVER.{server or 'PING'}.{request}"
+        max_answers = 0 if server is None else 1
+        return self._list(cls, subject, _set_options(**options), only, max_msgs=max_answers)
 
     def _account(
-        self, cls: type[DocumentT], what: str, account: str, **options: Any
+        self, cls: type[DocumentT], request: str, account: str, **options: Any
     ) -> Listing[Answer[DocumentT]]:
         check_name("account", account)
-        return self._list(cls, f"$SYS.REQ.ACCOUNT.{account}.{what}", _given(**options))
+        return self._list(cls, f"$SYS.REQ.ACCOUNT.{account}.{request}", _set_options(**options))
 
     # -- servers ---------------------------------------------------------------------------------
 
-    def ping(self, **which: Unpack[Which]) -> Listing[Answer[Statsz]]:
+    def ping(self, **choice: Unpack[ServerChoice]) -> Listing[Answer[Statsz]]:
         """The servers, with their numbers."""
-        return self._servers(Statsz, "STATSZ", which)
+        return self._servers(Statsz, "STATSZ", choice)
 
-    def varz(self, **which: Unpack[Which]) -> Listing[Answer[Varz]]:
+    def varz(self, **choice: Unpack[ServerChoice]) -> Listing[Answer[Varz]]:
         """Configuration and state."""
-        return self._servers(Varz, "VARZ", which)
+        return self._servers(Varz, "VARZ", choice)
 
     def healthz(
         self,
@@ -166,7 +166,7 @@ class System:
         stream: str | None = None,
         consumer: str | None = None,
         details: bool = False,
-        **which: Unpack[Which],
+        **choice: Unpack[ServerChoice],
     ) -> Listing[Answer[Healthz]]:
         """Whether servers are healthy.
 
@@ -184,7 +184,7 @@ class System:
         return self._servers(
             Healthz,
             "HEALTHZ",
-            which,
+            choice,
             **flags,
             account=account,
             stream=stream,
@@ -206,7 +206,7 @@ class System:
         mqtt_client: str | None = None,
         offset: int = 0,
         limit: int | None = None,
-        **which: Unpack[Which],
+        **choice: Unpack[ServerChoice],
     ) -> Listing[Answer[Connz]]:
         """Connections of clients; without `limit`, at most 1,024 of each server.
 
@@ -220,7 +220,7 @@ class System:
         return self._servers(
             Connz,
             "CONNZ",
-            which,
+            choice,
             state=STATES.index(state),
             auth=auth or user is not None or account is not None,
             subscriptions=subscriptions,
@@ -241,7 +241,7 @@ class System:
         test: str | None = None,
         offset: int = 0,
         limit: int | None = None,
-        **which: Unpack[Which],
+        **choice: Unpack[ServerChoice],
     ) -> Listing[Answer[Subsz]]:
         """Numbers about subscriptions; with `subscriptions`, a page of them.
 
@@ -250,7 +250,7 @@ class System:
         return self._servers(
             Subsz,
             "SUBSZ",
-            which,
+            choice,
             subscriptions=subscriptions,
             account=account,
             test=test,
@@ -269,7 +269,7 @@ class System:
         raft: bool = False,
         offset: int = 0,
         limit: int | None = None,
-        **which: Unpack[Which],
+        **choice: Unpack[ServerChoice],
     ) -> Listing[Answer[Jsz]]:
         """JetStream in numbers and, on request, its accounts, streams and consumers.
 
@@ -279,7 +279,7 @@ class System:
         return self._servers(
             Jsz,
             "JSZ",
-            which,
+            choice,
             account=account,
             accounts=accounts,
             streams=streams,
@@ -291,28 +291,32 @@ class System:
         )
 
     def accountz(
-        self, *, account: str | None = None, **which: Unpack[Which]
+        self, *, account: str | None = None, **choice: Unpack[ServerChoice]
     ) -> Listing[Answer[Accountz]]:
         """The accounts that servers know. `account`: this one in detail."""
-        return self._servers(Accountz, "ACCOUNTZ", which, account=account)
+        return self._servers(Accountz, "ACCOUNTZ", choice, account=account)
 
     def routez(
-        self, *, subscriptions: bool = False, **which: Unpack[Which]
+        self, *, subscriptions: bool = False, **choice: Unpack[ServerChoice]
     ) -> Listing[Answer[Routez]]:
         """Routes within clusters. `subscriptions`: with their subjects."""
-        return self._servers(Routez, "ROUTEZ", which, subscriptions=subscriptions)
+        return self._servers(Routez, "ROUTEZ", choice, subscriptions=subscriptions)
 
     def gatewayz(
-        self, *, name: str | None = None, accounts: bool = False, **which: Unpack[Which]
+        self, *, name: str | None = None, accounts: bool = False, **choice: Unpack[ServerChoice]
     ) -> Listing[Answer[Gatewayz]]:
         """Gateways between clusters. `name`: only to this cluster. `accounts`: with accounts."""
-        return self._servers(Gatewayz, "GATEWAYZ", which, name=name, accounts=accounts)
+        return self._servers(Gatewayz, "GATEWAYZ", choice, name=name, accounts=accounts)
 
     def leafz(
-        self, *, account: str | None = None, subscriptions: bool = False, **which: Unpack[Which]
+        self,
+        *,
+        account: str | None = None,
+        subscriptions: bool = False,
+        **choice: Unpack[ServerChoice],
     ) -> Listing[Answer[Leafz]]:
         """Leaf nodes. `account`: only of this one. `subscriptions`: with their subjects."""
-        return self._servers(Leafz, "LEAFZ", which, account=account, subscriptions=subscriptions)
+        return self._servers(Leafz, "LEAFZ", choice, account=account, subscriptions=subscriptions)
 
     # -- accounts --------------------------------------------------------------------------------
 
@@ -358,14 +362,14 @@ class System:
         names = texts_of("accounts", accounts)
         for name in names:
             check_name("account", name)
-        options = _given(accounts=names, include_unused=include_unused)
+        options = _set_options(accounts=names, include_unused=include_unused)
         return self._list(AccountStatz, "$SYS.REQ.ACCOUNT.PING.STATZ", options)
 
     def __repr__(self) -> str:
         return f"System({self._client!r})"
 
 
-def _given(**options: Any) -> dict[str, Any]:
+def _set_options(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value not in (None, False, 0, [])}
 
 

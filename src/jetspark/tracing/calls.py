@@ -15,7 +15,7 @@ from jetspark.wire.headers import Headers, HeadersLike
 _DESTINATION: Final = "Nats-Trace-Dest"
 _ONLY: Final = "Nats-Trace-Only"
 # Accept-Encoding would make a server compress its report.
-_OURS: Final = (_DESTINATION, _ONLY, "Nats-Trace-Hop", "Accept-Encoding")
+_TRACE_HEADERS: Final = (_DESTINATION, _ONLY, "Nats-Trace-Hop", "Accept-Encoding")
 
 
 class TraceCalls(Client):
@@ -45,7 +45,7 @@ class TraceCalls(Client):
         seconds = seconds_of(timeout, self.options)
         data = payload_bytes(payload)  # a copy: the caller may change it in the meantime
         sent = Headers(headers or ())
-        for name in _OURS:
+        for name in _TRACE_HEADERS:
             if name in sent:
                 raise errors.ConfigError(
                     f"The header {name} cannot be given: tracing sets its own."
@@ -70,10 +70,10 @@ class TraceCalls(Client):
                         self.report(error)
             except errors.PermissionsError as error:
                 if error.operation == "publish" and error.subject == inbox.decode():
-                    own, place = copy(error), f"{self.options.inbox_prefix}.>"
+                    own, inbox_pattern = copy(error), f"{self.options.inbox_prefix}.>"
                     own.args = (
-                        f"Tracing needs the permission to publish to {place!r}, where the servers' "
-                        f"reports come: {error}",
+                        f"Tracing needs the permission to publish to {inbox_pattern!r}, where the "
+                        f"servers' reports come: {error}",
                     )
                     raise own from None
                 raise

@@ -23,7 +23,7 @@ from jetspark.wire.documents import convert_document, decode_document
 
 
 _KINDS: Final = ("client", "route", "gateway", "system", "leaf node", "JetStream", "account")
-"""In the server's order."""
+"""Kinds of connections, in the order of the server's numbers."""
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +136,7 @@ def parse_report(data: bytes) -> TracedServer:
             cluster=server.cluster,
             domain=server.domain,
             hop=str((headers.get("Nats-Trace-Hop") or [""])[0]),
-            events=tuple(_event(one) for one in raw.get("events") or ()),
+            events=tuple(_event(event) for event in raw.get("events") or ()),
             servers=(),
             raw=raw,
         )
@@ -166,9 +166,9 @@ class Line:
 def drawn(line: Line) -> Iterator[str]:
     """The lines of the tree, without control characters."""
     yield ("✗ " if line.wrong else "") + plain(line.text)
-    for place, one in enumerate(line.below):
-        last = place == len(line.below) - 1
-        first, *rest = drawn(one)
+    for index, branch in enumerate(line.below):
+        last = index == len(line.below) - 1
+        first, *rest = drawn(branch)
         yield ("└─ " if last else "├─ ") + first
         yield from (("   " if last else "│  ") + text for text in rest)
 
@@ -199,7 +199,7 @@ class TracedServer:
     hop: str
     """Empty for the first server, "2" for the second one to which it forwarded the message."""
     events: tuple[TraceEvent, ...]
-    """In the order in which they happened."""
+    """Events in the order in which they happened."""
     servers: tuple[TracedServer, ...]
     """The servers to which it forwarded the message, if they reported."""
     raw: dict[str, Any]
@@ -207,18 +207,18 @@ class TracedServer:
 
     @property
     def ingress(self) -> TraceIngress | None:
-        """How the message arrived."""
-        return next((one for one in self.events if isinstance(one, TraceIngress)), None)
+        """The arrival of the message; None if it was not reported."""
+        return next((event for event in self.events if isinstance(event, TraceIngress)), None)
 
     @property
     def egresses(self) -> tuple[TraceEgress, ...]:
-        """Where the message went: clients and servers."""
-        return tuple(one for one in self.events if isinstance(one, TraceEgress))
+        """Clients and servers to which the message went."""
+        return tuple(event for event in self.events if isinstance(event, TraceEgress))
 
     @property
     def streams(self) -> tuple[TraceStream, ...]:
         """The streams that the message reached here."""
-        return tuple(one for one in self.events if isinstance(one, TraceStream))
+        return tuple(event for event in self.events if isinstance(event, TraceStream))
 
     def after(self, egress: TraceEgress) -> TracedServer | None:
         """The server at the other end; None for a client, or when it did not report."""
@@ -227,7 +227,7 @@ class TracedServer:
         return next((server for server in self.servers if server.hop == egress.hop), None)
 
     def walk(self) -> Iterator[TracedServer]:
-        """This server and all behind it."""
+        """Yield this server and all to which it forwarded the message."""
         yield self
         for server in self.servers:
             yield from server.walk()
@@ -272,7 +272,7 @@ class MessageTrace:
     def servers(self) -> tuple[TracedServer, ...]:
         """All servers that reported, the first one first."""
         tops = (self.root, *self.detached)
-        return tuple(one for top in tops if top is not None for one in top.walk())
+        return tuple(server for top in tops if top is not None for server in top.walk())
 
     @property
     def clients(self) -> tuple[TraceEgress, ...]:
@@ -292,7 +292,7 @@ class MessageTrace:
     @property
     def errors(self) -> tuple[TraceEvent, ...]:
         """The steps at which the message went no further."""
-        return tuple(one for server in self.servers for one in server.events if one.error)
+        return tuple(event for server in self.servers for event in server.events if event.error)
 
     @property
     def no_interest(self) -> bool:
@@ -300,7 +300,9 @@ class MessageTrace:
 
         False where the trace ends early: incomplete, at the border of an account, or at an error.
         """
-        return self.complete and not any(_may_arrive(one) for s in self.servers for one in s.events)
+        return self.complete and not any(
+            _may_arrive(event) for s in self.servers for event in s.events
+        )
 
     def __str__(self) -> str:
         return "\n".join(drawn(_lines(self)))
@@ -357,15 +359,21 @@ def _may_arrive(event: TraceEvent) -> bool:
 def _tree(hop: str, reports: Mapping[str, TracedServer]) -> TracedServer:
     report = reports[hop]
     sent = [egress.hop for egress in report.egresses if egress.hop]
-    behind = [one for one in dict.fromkeys(sent) if one in reports and _before(one) == hop]
-    return dataclasses.replace(report, servers=tuple(_tree(one, reports) for one in behind))
+    next_hops = [
+        next_hop
+        for next_hop in dict.fromkeys(sent)
+        if next_hop in reports and _before(next_hop) == hop
+    ]
+    return dataclasses.replace(
+        report, servers=tuple(_tree(next_hop, reports) for next_hop in next_hops)
+    )
 
 
 # -- for people ----------------------------------------------------------------------------------
 
 
 def _lines(trace: MessageTrace) -> Line:
-    how = "delivered" if trace.delivered else "only traced, not delivered"
+    delivery = "delivered" if trace.delivered else "only traced, not delivered"
     below = [_server(top) for top in (trace.root, *trace.detached) if top is not None]
     end = "complete" if trace.complete else "INCOMPLETE: " + "; ".join(map(str, trace.missing))
     end += ": nobody subscribes to it, and no stream stores it" if trace.no_interest else ""
@@ -375,8 +383,8 @@ def _lines(trace: MessageTrace) -> Line:
         (len(trace.clients), "client"),
         (len(trace.errors), "error"),
     )
-    said = ", ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in counts if n)
-    return Line(f"{trace.subject} ({how})", [*below, Line(f"{said}; {end}")])
+    summary = ", ".join(f"{n} {noun}{'s' * (n != 1)}" for n, noun in counts if n)
+    return Line(f"{trace.subject} ({delivery})", [*below, Line(f"{summary}; {end}")])
 
 
 def _server(server: TracedServer) -> Line:
@@ -406,8 +414,8 @@ def _reported(server: TracedServer, event: TraceEvent) -> Line:
             text += f", account {event.account}" if event.account else ""
             text += f", subscription {event.subscription}" if event.subscription else ""
             text += f", queue group {event.queue}" if event.queue else ""
-            if (there := server.after(event)) is not None:
-                below = [_server(there)]
+            if (receiver := server.after(event)) is not None:
+                below = [_server(receiver)]
             elif event.reports:
                 below = [Line("no report")]
     return Line(text + (f": {event.error}" if event.error else ""), below, wrong=bool(event.error))
