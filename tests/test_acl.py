@@ -21,7 +21,7 @@ from tests.jetstream.eventually import eventually
 from tests.support.driven_query import DrivenQuery
 
 from jetspark.acl import USER_INFO, Permissions, Responses, Roles
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.links import connect as connect_link
@@ -472,7 +472,7 @@ async def test_spark_sink_exactly_once(guard: Guard, needs_server: NeedsServer) 
     ledger = Ledger(options, "S", "q", timeout=10)
     ledger.make_stream(1)
     rows = [(b"s.rows", None, b"%d" % number + bytes(100)) for number in range(1000)]
-    pieces = [stage(ledger, rows[:500]), stage(ledger, rows[500:])]
+    pieces = [ledger.stage(rows[:500]), ledger.stage(rows[500:])]
     ExactlyOnceWriter(options, "S", "q", timeout=10).commit(0, pieces, lanes=2)
     async with guarded.admin() as nc:
         info = await nc.jetstream().stream_info("S", subjects_filter="s.*")

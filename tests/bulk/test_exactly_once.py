@@ -21,7 +21,7 @@ from jetspark.bulk import batch_copier, link_pool
 from jetspark.bulk._atomic_batch import encode_batch
 from jetspark.bulk.batch_copier import BatchCopier
 from jetspark.bulk.encoded_messages import EncodedMessage
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.bulk.ledger import Ledger, TaskOutput, ledger_stream
 from jetspark.bulk.link_pool import pool
 from jetspark.bulk.links import BlockingLink, connect
@@ -67,7 +67,7 @@ class Target:
     def pieces(self, batch: int, count: int, parts: int) -> list[TaskOutput]:
         """Staged as so many tasks would."""
         rows = self.rows(batch, count)
-        return [stage(self.ledger(), rows[part::parts]) for part in range(parts)]
+        return [self.ledger().stage(rows[part::parts]) for part in range(parts)]
 
     def commit(self, batch: int, count: int, parts: int = 3, lanes: int = 2) -> None:
         self.writer().commit(batch, self.pieces(batch, count, parts), lanes=lanes)
@@ -148,7 +148,7 @@ def test_commit_after_a_driver_crash_at_any_step_writes_each_row_once(
 def test_large_pieces_are_staged_in_many_messages_and_keep_their_order(target: Target) -> None:
     subject = f"{target.stream}.rows".encode()
     rows: list[EncodedMessage] = [(subject, None, b"%d " % n + b"." * 1024) for n in range(3000)]
-    piece = stage(target.ledger(), rows)
+    piece = target.ledger().stage(rows)
     assert (piece.rows, len(piece.packs)) == (3000, 5)
     target.writer().commit(0, [piece])
     assert target.payloads() == [payload for _, _, payload in rows]
@@ -283,7 +283,7 @@ def test_a_transaction_with_other_rows_is_refused_and_the_first_one_finished(
     target: Target, other: Callable[[Any], Any]
 ) -> None:
     def commit(rows: list[EncodedMessage], parts: int) -> None:
-        pieces = [stage(target.ledger(), rows[part::parts], digest=True) for part in range(parts)]
+        pieces = [target.ledger().stage(rows[part::parts], digest=True) for part in range(parts)]
         target.writer().commit(0, pieces, lanes=2)
 
     rows = target.rows(0, 2000)
@@ -460,7 +460,7 @@ def new_writer(target: Target, writer: str, name: str | None = "copy") -> Exactl
 
 def everything(target: Target, writer: str) -> list[TaskOutput]:
     """The first batch of a query that reads from the start."""
-    return [stage(Ledger(target.options, target.stream, writer), target.rows(0, 50))]
+    return [Ledger(target.options, target.stream, writer).stage(target.rows(0, 50))]
 
 
 def test_a_new_writer_of_a_name_that_has_written_is_refused_until_it_adopts(target: Target) -> None:

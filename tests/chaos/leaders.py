@@ -26,7 +26,7 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import leaders
 from jetspark.bulk.current_values import read_last_per_subject
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read
 from jetspark.bulk.ledger import Ledger, TaskOutput, ledger_stream
 from jetspark.bulk.link_pool import pool
@@ -177,7 +177,7 @@ class Streams:
         subject = f"{self.target}.rows".encode()
         rows = [(subject, None, payload) for payload in self.payloads(batch)]
         ledger = Ledger(options, self.target, "q", timeout=60)
-        pieces: list[TaskOutput] = [stage(ledger, rows[part::3]) for part in range(3)]
+        pieces: list[TaskOutput] = [ledger.stage(rows[part::3]) for part in range(3)]
         ExactlyOnceWriter(options, self.target, "q", timeout=60).commit(batch, pieces, lanes=2)
 
     def change(self, url: str) -> None:

@@ -12,7 +12,7 @@ from tests.conftest import MakeServer
 
 from jetspark.acl import Roles
 from jetspark.blocking import connect
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.cli import app
@@ -157,7 +157,7 @@ def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
     prepare(sink)
     writer = ExactlyOnceWriter(sink.connection, "TOTALS", "t", timeout=10)
     rows = [(b"totals.eu", None, bytes(100)) for _ in range(1000)]
-    writer.commit(0, [stage(writer.ledger, rows)])
+    writer.commit(0, [writer.ledger.stage(rows)])
     assert writer.stored(0) == 1000
     assert "Permissions Violation" not in server.log
     with connect(server.url, user="u", password="u") as nc:

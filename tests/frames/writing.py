@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from tests.frames.scene import PATIENCE, Scene, retried, settled, within
 
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import JetsparkError
@@ -147,7 +147,7 @@ async def exactly_once(scene: Scene) -> None:
     def commit(batch: int) -> None:
         ledger = Ledger(options, scene.name, "q", timeout=timeout)
         rows = [(subject, None, b"%d-%d" % (batch, number)) for number in range(8)]
-        pieces = [stage(ledger, rows[part::2]) for part in range(2)]
+        pieces = [ledger.stage(rows[part::2]) for part in range(2)]
         writer = ExactlyOnceWriter(options, scene.name, "q", timeout=timeout)
         writer.commit(batch, pieces, lanes=2)
 

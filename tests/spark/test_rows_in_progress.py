@@ -77,7 +77,7 @@ def test_a_task_that_writes_files_reports_each_of_its_batches_and_how_often_it_t
                 {"seq": list(range(count))}, pa.schema([SCHEMA.field("seq")])
             )
             seen.append(rows_in_progress("a"))
-            Retry(60, Backoff(0, 0)).again(BrokenSocketError("lost"))
+            Retry(60, Backoff(0, 0)).wait_to_retry(BrokenSocketError("lost"))
 
     monkeypatch.setattr(task_writes, "read_partition", batches)
     monkeypatch.setattr(task_writes, "query_id", lambda: "a")

@@ -122,13 +122,8 @@ class _CurrentValuesReader:
         if facts.created != sequence_range.created:
             raise facts.recreated_error(sequence_range.created)
         if facts.last_seq + 1 < sequence_range.end:
-            raise DataLossError(
-                sequence_range.stream,
-                facts.last_seq + 1,
-                sequence_range.end - 1,
-                f"Stream {sequence_range.stream!r} ends at sequence {facts.last_seq}, but had "
-                f"{sequence_range.end - 1} before: the server has lost acknowledged messages.",
-            )
+            first, end = facts.last_seq + 1, sequence_range.end
+            raise DataLossError(facts.name, first, end - 1, facts.lost_tail(end))
         return facts
 
     def _make_consumer(self, api: StreamAPI, consumer: str, facts: StreamFacts) -> int:

@@ -11,39 +11,17 @@ its batches are numbered without gaps. docs/exactly-once.md has the glossary and
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
-from zlib import crc32
 
 import jetspark.errors as errors
 from jetspark.bulk.batch_copier import BatchCopier
-from jetspark.bulk.encoded_messages import EncodedMessage
 from jetspark.bulk.ledger import Decision, LanePlan, Ledger, TaskOutput, name_key
 from jetspark.connection.options import ConnectOptions
 
 logger = logging.getLogger("jetspark.bulk")
 
 _DECISION_BYTES = 256 * 1024
-
-
-def stage(ledger: Ledger, rows: Iterable[EncodedMessage], *, digest: bool = False) -> TaskOutput:
-    """Stage a task's rows.
-
-    `digest`: lets `commit` refuse rows other than those that an earlier attempt decided. Raises the
-    errors of `Ledger.stage`.
-    """
-    digest_sum = 0
-
-    def seen() -> Iterator[EncodedMessage]:
-        nonlocal digest_sum
-        for subject, block, payload in rows:
-            # A sum, since another attempt may have other partitions and another order.
-            digest_sum += crc32(payload, crc32(block or b"", crc32(subject)))
-            yield subject, block, payload
-
-    output = ledger.stage(seen() if digest else rows)
-    return replace(output, digest=digest_sum)
 
 
 class ExactlyOnceWriter:
@@ -118,7 +96,7 @@ class ExactlyOnceWriter:
 
         `adopt`: begin here although the ledger lacks earlier batches, or another writer of this
         name has written. Raises LedgerError when rows could be lost or repeated, or an earlier
-        attempt decided other rows (`stage`); APIError for a permanent refusal by the target,
+        attempt decided other rows (`Ledger.stage`); APIError for a permanent refusal by the target,
         RequestTimeoutError without progress, and the errors of `Leaders.call`.
         """
         try:

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias
+from zlib import crc32
 
 import msgspec
 
@@ -192,12 +193,22 @@ class Ledger:
 
     # -- staging -------------------------------------------------------------------------------
 
-    def stage(self, rows: Iterable[EncodedMessage]) -> TaskOutput:
-        """Pack rows and store the packs in order, each exactly once; a few rows stay inline.
+    def stage(self, rows: Iterable[EncodedMessage], *, digest: bool = False) -> TaskOutput:
+        """Pack a task's rows and store the packs in order, each exactly once; a few stay inline.
 
-        Raises APIError if the stream refuses one.
+        `digest`: lets `ExactlyOnceWriter.commit` refuse other rows than those that an earlier
+        attempt decided. Raises APIError if the stream refuses a pack.
         """
-        remaining = iter(rows)
+        digest_sum = 0
+
+        def counted() -> Iterator[EncodedMessage]:
+            nonlocal digest_sum
+            for subject, block, payload in rows:
+                # A sum, since another attempt may have other partitions and another order.
+                digest_sum += crc32(payload, crc32(block or b"", crc32(subject)))
+                yield subject, block, payload
+
+        remaining = counted() if digest else iter(rows)
         head: list[EncodedMessage] = []
         size = 0
         for row in remaining:
@@ -206,9 +217,10 @@ class Ledger:
             if size > _INLINE_BYTES:
                 break
         else:
-            return TaskOutput(len(head), [pack_messages(head)]) if head else TaskOutput()
+            packs: list[Pack] = [pack_messages(head)] if head else []
+            return TaskOutput(len(head), packs, digest_sum)
         subject = self._new_subject()
-        packs: list[Pack] = []
+        packs = []
         count = last = 0
         limit = self.leaders.call(lambda api: api.link.info.max_payload)
         max_pack_bytes = min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
@@ -216,7 +228,7 @@ class Ledger:
             last = self._publish(subject, pack_messages(messages), last)
             packs.append(last)
             count += len(messages)
-        return TaskOutput(count, packs)
+        return TaskOutput(count, packs, digest_sum)
 
     def stage_pack(self, packed: bytes) -> int:
         """Store a pack; returns its sequence. Raises APIError if the stream refuses it."""

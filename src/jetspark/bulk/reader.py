@@ -287,8 +287,7 @@ class _RangeReader:
             self._report_lost(
                 facts.last_seq + 1,
                 self._end - 1,
-                f"Stream {self._name!r} ends at sequence {facts.last_seq}, but had "
-                f"{self._end - 1} before: the server has lost acknowledged messages.",
+                facts.lost_tail(self._end),
                 "lost by the server, which had acknowledged them",
             )
             self._end = max(facts.last_seq + 1, self._next)

@@ -107,6 +107,13 @@ class StreamFacts:
             by += ", or by this query itself, if its checkpoint is an older copy"
         return by
 
+    def lost_tail(self, end: int) -> str:
+        """Say that the stream ended before sequence `end` once, and ends earlier now."""
+        return (
+            f"Stream {self.name!r} ends at sequence {self.last_seq}, but had {end - 1} before: the "
+            "server has lost acknowledged messages."
+        )
+
     def recreated_error(self, created: str, advice: str = "") -> errors.StreamRecreatedError:
         """The error if the stream was recreated: its creation time is not `created`.
 

@@ -55,7 +55,7 @@ class JetStreamBackupReader(DataSourceReader):
         backup.check_removed(fail=options.fail_on_data_loss)
         share = -(-min(len(range_), backup.messages) // options.min_partitions)
         max_messages = max(1, min(options.max_records_per_partition, share))
-        parts = backup.parts(range_.start, range_.end, most=max_messages)
+        parts = backup.parts(range_.start, range_.end, max_messages=max_messages)
         return [BackupPartition(replace(backup), part) for part in parts]
 
     def _position(self, backup: Backup, positions: Positions, *, end: bool) -> Position:

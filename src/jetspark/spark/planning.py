@@ -62,7 +62,7 @@ def plan_backlog(
         offset = replace(offset, missing=False)
     if facts.created != offset.created:
         if fail_on_data_loss:
-            raise facts.another_than(
+            raise facts.recreated_error(
                 offset.created,
                 f"Set {named('fail_on_data_loss')} to false to read it from its first "
                 "message, without what was "
@@ -120,7 +120,7 @@ def check_not_recreated(
     """Raise StreamRecreatedError with this advice for a stream that was recreated."""
     for name, offset in offsets.items():
         if name in facts and facts[name].created != offset.created:
-            raise facts[name].another_than(offset.created, advice)
+            raise facts[name].recreated_error(offset.created, advice)
 
 
 def check_not_shorter(
@@ -145,7 +145,7 @@ def describe_loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) 
         return None if offset.missing else Loss(stream, problem, f"gone {offset.created}")
     if facts.created != offset.created:
         advice = "It is read from its first message, without what was not read of the old one."
-        problem = str(facts.another_than(offset.created, advice))
+        problem = str(facts.recreated_error(offset.created, advice))
         return Loss(stream, problem, f"made {facts.created}")
     if facts.last_seq < offset.last_known:
         until = f"What is stored meanwhile up to sequence {offset.next - 1} is not read."

@@ -105,7 +105,7 @@ class JetStreamDataSource(DataSource):
         """The streaming writer."""
         options = parse_sink_options(self.options).for_streaming()
         # Spark asks again, in another process, for each batch and commit.
-        pool.known.add(options.connection)
+        pool.reachable.add(options.connection)
         return JetStreamStreamWriter(options, _prepare_target(options, schema, overwrite))
 
 

@@ -125,7 +125,7 @@ def check_subjects(
         options.subjects,
         api,
         facts,
-        others_may_come=options.stream_pattern is not None,
+        more_may_come=options.stream_pattern is not None,
     )
 
 

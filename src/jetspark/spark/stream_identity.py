@@ -40,7 +40,9 @@ def sequences_continue(options: SourceOptions, facts: StreamFacts, last: LastMes
     )
     if facts.first_seq > last.seq or time is not None:
         return time is None or time // 1000 == last.ns // 1000
-    return facts.last_seq >= last.seq and bool(facts.is_mirror or facts.another_than("").restored)
+    return facts.last_seq >= last.seq and bool(
+        facts.is_mirror or facts.recreated_error("").restored
+    )
 
 
 def check_sequences_continue(
@@ -57,7 +59,7 @@ def check_sequences_continue(
             and stream.created != offset.created
             and not sequences_continue(options, stream, last)
         ):
-            raise stream.another_than(offset.created, ORDER_BY_TIME)
+            raise stream.recreated_error(offset.created, ORDER_BY_TIME)
 
 
 def find_older_copies(
@@ -88,7 +90,7 @@ def _older_copy_error(
     name: str, next_sequence: int, last: LastMessage, time: int, advice: str
 ) -> DataLossError:
     sentence = (
-        f"{last.replaced(name, time)}, so messages before sequence {next_sequence} may never "
-        f"have been read. {advice}"
+        f"{last.replaced_message(name, time)}, so messages before sequence {next_sequence} "
+        f"may never have been read. {advice}"
     )
     return DataLossError(name, last.seq, last.seq, sentence.strip())

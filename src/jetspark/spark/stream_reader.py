@@ -80,7 +80,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_streaming()
-        pool.known.add(self._options.connection)
+        pool.reachable.add(self._options.connection)
         self._initial_offsets: dict[str, StreamOffset] | None = None
         self._targets: dict[str, int] | None = None
         self._trigger_facts: dict[str, StreamFacts] | None = None
@@ -153,7 +153,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             check_sequences_continue(options, facts, offsets)
         if options.removes:
             planning.check_not_shorter(facts, offsets, _START_OVER_ADVICE)
-        self._check_copies(offsets, next((stream.asked for stream in facts.values()), None))
+        self._check_copies(offsets, next((stream.server_id for stream in facts.values()), None))
         token = query_token(start) if options.removes else None
         facts = self._ensure_messages_kept(facts, offsets, token)
         self._trigger_facts = facts
@@ -366,7 +366,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         }
         for name, loss in losses.items():
             if self._logged_losses.get(name) != loss.key:
-                report_loss(logger, loss.said, loss)
+                report_loss(logger, loss.text, loss)
         self._logged_losses = {name: loss.key for name, loss in losses.items()}
 
     def _offsets(self, document: dict[str, Any]) -> dict[str, StreamOffset]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from jetspark.bulk.encoded_messages import EncodedMessage
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
+from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.bulk.ledger import Ledger, TaskOutput
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import APIError, BadHeaderError, ConfigError
@@ -73,7 +73,7 @@ class _StreamWriter:
                 options.connection, options.stream, writer, timeout=options.publish_timeout
             )
             # A query's batch may be computed again with other rows; the first decision counts.
-            return stage(ledger, rows, digest=options.transaction_id is not None)
+            return ledger.stage(rows, digest=options.transaction_id is not None)
         with StreamPublisher(
             options.connection,
             options.stream,

@@ -107,11 +107,11 @@ class DeadLetterSink:
             messages = list(self._encode(writer, batch, max_bytes))
             while messages:
                 with StreamPublisher(
-                    self.connection, self.name, timeout=_TIMEOUT, once=True
+                    self.connection, self.name, timeout=_TIMEOUT, only_first=True
                 ) as publisher:
                     publisher.send(messages)
                 # What was taken out in this moment is stored again: nobody knows what it was.
-                messages = [letter for letter in publisher.refused if not self._has(letter)]
+                messages = [letter for letter in publisher.rejected if not self._has(letter)]
 
     def _encode(
         self, writer: str, batch: pa.RecordBatch, max_bytes: int
