@@ -21,7 +21,7 @@ LENGTH = 20_000
 """A pattern that takes the square of it needs many seconds."""
 METHODS = "fullmatch|match|search|finditer|findall|sub|split"
 OF_OWN_TEXT = (
-    "jetspark.cli.", "jetspark.spark.session", "jetspark.spark.pipeline", "jetspark.spark.failures",
+    "jetspark.cli.", "jetspark.spark.jvm", "jetspark.spark.pipeline", "jetspark.spark.failures",
 )  # fmt: skip
 """Modules whose patterns read what this user, or Spark, has written."""
 EXCEPT = {
