@@ -120,7 +120,7 @@ _CHANGES: dict[str, Callable[[Setup], Setup]] = {
     "more tasks": lambda one: replace(one, tasks=6),
     "bad records": lambda one: one.with_sink(quarantine=None, onBadRecord="stop"),
     "writer's name": lambda one: one.with_sink(writerName="another"),
-    "compression": lambda one: one.with_sink(compression="snappy"),
+    "compression": lambda one: one.with_sink(file_compression="snappy"),
     "file size": lambda one: one.with_sink(targetFileSize="64k"),
     "compaction": lambda one: one.with_sink(compactEvery="1") if "keys" not in one.sink else one,
     "subjects": lambda one: replace(

@@ -88,10 +88,10 @@ class Sink:
             to = "lake/{subject[1]}"
         if self.few:
             to = "lake/{k}"
-            options.append("maxNewTables=4")
+            options += ["--max-new-tables", "4"]
         if self.few or (self.many and not self.aside):
-            options.append(f"defaultTable={folder}/rest")
-        found = ["--to", f"{folder}/{to}", *(f"--table-option={one}" for one in options)]
+            options += ["--default-table", f"{folder}/rest"]
+        found = ["--to", f"{folder}/{to}", *options]
         if self.keys:
             found += ["--keys", "k"]
         if self.evolve:

@@ -15,6 +15,8 @@ from tests.support.accounts import Operator, creds_text, new_key
 
 from jetspark.cli import app
 from jetspark.metrics.endpoint import Health, serving
+from jetspark.spark.option_names import flag_name, spark_name
+from jetspark.spark.option_scopes import CONNECTION
 from jetspark.spark.options import parse_options
 from jetspark.spark.query_metrics import QueryMetrics, _Followed
 from jetspark.spark.query_progress import QueryProgress
@@ -84,7 +86,11 @@ def test_probes_metrics_and_the_log_have_no_secret(
             place = ["--server", server.url.replace("//", f"//{login.in_url[at]}")]
         else:
             place = ["--server", server.url]
-            place += [f"--option={name}={value}" for name, value in options.items()]
+            python_names = {spark_name(name): name for name in CONNECTION}
+            place += [
+                f"--{flag_name(python_names[name])}={value}" for name, value in options.items()
+            ]
+
         code = app.run(["ingest", "S", "--to", "none", "--metrics", "127.0.0.1:0", *place])
         out, err = capfd.readouterr()
         assert (code, out) == (app.FAILED, "")

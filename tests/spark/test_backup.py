@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_one_sentence(
         refused = failure(spark.read.format("jetstream").option("backup", uri).load().collect)
         assert "SECRET" not in refused
     lost = failure(load(spark, folder, startingOffsets="1").collect)
-    assert "begins at sequence 50: 1 to 49 had been removed. Set failOnDataLoss" in lost
+    assert "begins at sequence 50: 1 to 49 had been removed. Set 'failOnDataLoss'" in lost
     assert load(spark, folder, startingOffsets="1", failOnDataLoss="false").count() > 2900
     wrong = failure(load(spark, folder, subjects="T.3").collect)
     assert "no message under 'T.3' is in the backup of stream 'S'" in wrong
@@ -114,12 +114,12 @@ def test_messages_removed_while_the_stream_was_backed_up_are_a_loss(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"stream": "S"}, "Give only one of the options 'stream', 'backup'"),
-        ({"servers": "nats://a"}, "Option 'servers' is for servers; a backup is read without one"),
-        ({"soleReader": "true"}, "Option 'soleReader' is for servers"),
-        ({"readTimeout": "5"}, "Option 'readTimeout' is for servers"),
-        ({"keys": "a"}, "Option 'keys' is for reading a 'bucket'"),
-        ({"backup": " "}, "Option 'backup' is empty"),
+        ({"stream": "S"}, "Give only one of stream, backup"),
+        ({"servers": "nats://a"}, "servers is for servers; a backup is read without one"),
+        ({"soleReader": "true"}, "sole_reader is for servers"),
+        ({"readTimeout": "5"}, "read_timeout is for servers"),
+        ({"keys": "a"}, "keys is for reading a bucket"),
+        ({"backup": " "}, "backup is empty"),
     ],
 )
 def test_options_of_servers_are_refused(options: dict[str, str], said: str) -> None:

@@ -137,7 +137,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
         return rows.selectExpr("id", "kind", column)
 
     for said, call in (
-        ("no column more: set the option 'mergeSchema'", lambda: save(more, format_, table)),
+        ("no column more: set 'mergeSchema'", lambda: save(more, format_, table)),
         ("did you mean 'partitionBy'", lambda: save(rows, format_, table, partitionsBy="id")),
         ("is for writing", lambda: load(spark, format_, table, mergeSchema="true")),
         ("no .* table at .*none", lambda: load(spark, format_, tmp_path / "none")),
@@ -169,7 +169,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
         ("The rows have no columns", StructType(), {}),
         ("'sequenceBy' goes with 'keys'", columns, {"sequenceBy": "id"}),
         ("no column 'key'; there are id", columns, {"keys": "key"}),
-        ("must be zstd, snappy", columns, {"compression": "snappi"}),
+        ("must be zstd, snappy", columns, {"fileCompression": "snappi"}),
     ):
         with pytest.raises(ConfigError, match=said):
             batch_writer(
@@ -271,5 +271,5 @@ def test_a_replay_takes_the_rows_of_the_table_and_not_every_file_of_its_folder(
     replay.check()
     assert replay.run(flow.spark) == 300
     assert admin.facts(target).messages == 300
-    with pytest.raises(ConfigError, match=f"is a table in {flow.format}, .*leave out --format"):
+    with pytest.raises(ConfigError, match=f"is a table in {flow.format}, .*leave out format"):
         Replay(table=str(flow.table), options=options, format="parquet").check()

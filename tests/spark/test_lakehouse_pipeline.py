@@ -41,7 +41,7 @@ partition_by = ["even"]
 from = "some"
 format = "jetspark-iceberg"
 path = "{tmp_path}/even"
-compression = "snappy"
+file_compression = "snappy"
 """
     return pipeline_of(admin.url, name, tmp_path, parts, options=options)
 
@@ -132,10 +132,13 @@ quarantine = "{folder}/{name}_aside"
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (('compression = "snappy"', 'compresion = "x"'), "did you mean 'compression'"),
-        (('compression = "snappy"', 'compression = "x"'), "zstd, snappy"),
-        (('compression = "snappy"', 'transaction_id = "x"'), "is for batch writes"),
-        (('compression = "snappy"', 'version_as_of = "1"'), "is for reading"),
+        (
+            ('file_compression = "snappy"', 'file_compresion = "x"'),
+            "mean 'file_compression'",
+        ),
+        (('file_compression = "snappy"', 'file_compression = "x"'), "zstd, snappy"),
+        (('file_compression = "snappy"', 'transaction_id = "x"'), "is for batch writes"),
+        (('file_compression = "snappy"', 'version_as_of = "1"'), "is for reading"),
     ],
 )
 def test_options_are_checked_with_the_file(

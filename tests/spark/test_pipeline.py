@@ -228,12 +228,12 @@ def test_an_error_names_the_part_of_the_pipeline_and_its_line(
     [
         ('stream = "IN"', 'stream = "INN"', 4, r'source a: .*did you mean "IN'),
         ("servers = ", 'servers = "nats://127.0.0.1:1" # ', 3, "source a: No server at"),
-        ('subjects = "IN.>"', 'subjects = "nope.*"', 5, "source a: Option 'subjects': no message"),
+        ('subjects = "IN.>"', 'subjects = "nope.*"', 5, "source a: subjects: no message"),
         ('stream = "OUT"', 'stream = "OUTT"', 9, r'sink b: .*did you mean "OUT'),
-        ('subject = "OUT.x"', 'subject = "other.x"', 10, "sink b: Option 'subject': 'other.x'"),
-        ("# more", 'creds_file = "nope.creds"', 11, "sink b: credsFile 'nope.creds' cannot be"),
-        ("# more", 'nkey_secret = "SUnone"', 11, "sink b: nkeySecret holds no valid NKey seed"),
-        ("# more", 'guarantee = "exactly-once"', 6, r"sink b: Stream 'OUT.*prepareStream"),
+        ('subject = "OUT.x"', 'subject = "other.x"', 10, "sink b: subject: 'other.x'"),
+        ("# more", 'creds_file = "nope.creds"', 11, "sink b: creds_file 'nope.creds' cannot be"),
+        ("# more", 'nkey_seed = "SUnone"', 11, "sink b: nkey_seed holds no valid NKey seed"),
+        ("# more", 'guarantee = "exactly-once"', 6, r"sink b: Stream 'OUT.*prepare_stream"),
     ],
 )
 def test_an_error_of_a_server_is_reported_with_its_line(

@@ -242,7 +242,7 @@ def test_records_are_not_added_to_tables_of_a_template_whose_rows_replace_others
     plain = {"path": str(tmp_path / "lake/{site}"), "quarantine": str(tmp_path / "aside")}
     place.options = parse_lakehouse_options(Format.DELTA, plain)
     place.put_aside({"n": 1, "site": "a"}, {"n": 5, "site": "b"}, first=10)
-    with pytest.raises(ConfigError, match="keys=n --sequence-by seq"):
+    with pytest.raises(ConfigError, match="keys n, sequence_by seq"):
         place.reprocess()
     assert [row["seq"] for row in place.found("lake/a")] == [1]
     assert len(place.aside()) == 2

@@ -212,7 +212,7 @@ def test_an_older_copy_of_the_checkpoint_is_stopped(copy: Copy, exactly: dict[st
     ("change", "options", "says"),
     [
         ({}, {"stream": "nope"}, "not found"),
-        ({}, {"guarantee": "exactly-once", "transactionId": "t"}, "Set the option 'prepareStream'"),
+        ({}, {"guarantee": "exactly-once", "transactionId": "t"}, "Set 'prepareStream'"),
         ({"no_ack": True}, {}, "does not acknowledge"),
         ({"sealed": True}, {}, "is sealed"),
         ({"retention": "interest"}, {"guarantee": "effectively-once"}, "while it has no consumer"),

@@ -320,7 +320,7 @@ def _as_list(condition: RowCondition | None) -> list[str] | None:
 
 
 def read_description(table: Table) -> dict[str, Any] | None:
-    """Read how the rows of a table are written, as the attributes of an `Upsert`; None: they are
+    """Read how the rows of a table are written, as options of the table; None: they are
     appended, as far as the table says. Raises ConfigError for a description that `Upsert` did not
     write."""
     text = table.property(WRITE_DESCRIPTION)
@@ -334,10 +334,12 @@ def read_description(table: Table) -> dict[str, Any] | None:
             "batch of the query with keys sets it again."
         ) from None
     return {
-        **msgspec.structs.asdict(description),
-        "deletes": description.deletes
+        "keys": description.keys,
+        "sequence_by": description.sequence_by,
+        "history_by": description.history_by,
+        "apply_as_deletes": description.deletes
         and RowCondition(description.deletes[0], tuple(description.deletes[1:])),
-        "truncates": description.truncates
+        "apply_as_truncates": description.truncates
         and RowCondition(description.truncates[0], tuple(description.truncates[1:])),
     }
 

@@ -14,7 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError, JetsparkError, PipelineError, named
+from jetspark.errors import (
+    ConfigError,
+    JetsparkError,
+    NoServersError,
+    PipelineError,
+    StreamNotFoundError,
+    named,
+)
 from jetspark.lakehouse.formats import absolute_path, parse_catalog_name
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.row_expressions import RowExpression
@@ -492,6 +499,15 @@ def _start(pipeline: PipelineFile, name: str, sink: SinkTable, flow: Flow) -> St
     return start_writing(rows.sparkSession, writer, checkpoint, interval)
 
 
+def _blamed_key(error: JetsparkError) -> str | None:
+    """The key of a source or sink that an error is about, if that is known."""
+    if isinstance(error, ConfigError):
+        return error.option
+    if isinstance(error, NoServersError):
+        return "servers"
+    return "stream" if isinstance(error, StreamNotFoundError) else None
+
+
 @contextmanager
 def _located(pipeline: PipelineFile, *where: str) -> Iterator[None]:
     """Errors of the block name the part of the file, and the line.
@@ -506,7 +522,7 @@ def _located(pipeline: PipelineFile, *where: str) -> Iterator[None]:
         part, *names = where
         key = None
         if len(names) == 1 and part != "views":
-            key = explained.option if isinstance(explained, ConfigError) else None
+            key = _blamed_key(explained)
             tables: Mapping[str, SourceTable | SinkTable] = getattr(pipeline, part)
             table = tables[names[0]]
             if isinstance(table, SinkTable) and table.table is not None:
