@@ -71,10 +71,11 @@ class TraceCalls(Client):
             except errors.PermissionsError as error:
                 if error.operation == "publish" and error.subject == inbox.decode():
                     own, inbox_pattern = copy(error), f"{self.options.inbox_prefix}.>"
-                    own.args = (
+                    own.message = (
                         f"Tracing needs the permission to publish to {inbox_pattern!r}, where the "
-                        f"servers' reports come: {error}",
+                        f"servers' reports come: {error}"
                     )
+                    own.args = (own.message,)
                     raise own from None
                 raise
         if not reports:
