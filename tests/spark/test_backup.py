@@ -125,5 +125,5 @@ def test_messages_removed_while_the_stream_was_backed_up_are_a_loss(
 def test_options_of_servers_are_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         parse_options({"backup": "/backups/S", **options})
-    with pytest.raises(ConfigError, match=r"'backup' is for spark\.read"):
+    with pytest.raises(ConfigError, match=r"backup is for spark\.read"):
         parse_options({"backup": "/backups/S"}).for_streaming()

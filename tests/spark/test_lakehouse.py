@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
         ("is for reading", columns, {"versionAsOf": "1"}),
         ("must be a size of at least 64k", columns, {"targetFileSize": "9"}),
         ("must be hours, days or w", columns, {"keepVersions": "9"}),
-        ("'versionAsOf' must be the number", columns, {"versionAsOf": "-1"}),
+        ("version_as_of must be the number", columns, {"versionAsOf": "-1"}),
         ("'t' of type interval", StructType().add("t", interval), {}),
         ("'t' of type interval", StructType().add("t", YearMonthIntervalType()), {}),
         ("'s' of type struct<>", StructType().add("s", StructType()), {}),

@@ -138,7 +138,7 @@ quarantine = "{folder}/{name}_aside"
         ),
         (('file_compression = "snappy"', 'file_compression = "x"'), "zstd, snappy"),
         (('file_compression = "snappy"', 'transaction_id = "x"'), "is for batch writes"),
-        (('file_compression = "snappy"', 'version_as_of = "1"'), "is for reading"),
+        (('file_compression = "snappy"', 'version_as_of = "1"'), "unknown key"),
     ],
 )
 def test_options_are_checked_with_the_file(

@@ -153,7 +153,7 @@ def test_tables_that_grow_get_each_row_once_wherever_the_batch_ends(
 
 def test_a_message_without_a_table_stops_the_query_with_a_sentence(tmp_path: Path) -> None:
     options = options_of("delta", tmp_path)
-    with pytest.raises(Exception, match=r"No table of the list takes .*c\.x: .* 'defaultTable'"):
+    with pytest.raises(Exception, match=r"No table of the list takes .*c\.x: .* default_table"):
         Task(options).write(rows("a.x", "c.x"))
 
 

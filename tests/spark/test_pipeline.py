@@ -115,7 +115,7 @@ from = "twice"
         (
             f"[views.v]\nsql = \"SELECT 'x' AS data FROM orders\"\n{MESSAGES}\n"
             'stream = "$STREAM"\nservers = "$SERVER"',
-            *(14, "sink s: it writes into the stream .*, which is read for it again"),
+            *(11, "sink s: it writes into the stream .*, which is read for it again"),
         ),
         ('watermark = ["tme", "1 minute"]', 9, "source orders: .*`tme` cannot be resolved"),
     ],
@@ -294,7 +294,7 @@ def test_what_was_ingested_is_replayed_or_there_is_a_sentence(
     assert last.data == b"eu"
     for wrong, says in (
         (replace(job, order_by="seqq"), "did you mean 'seq'"),
-        (replace(job, subject="nope("), r"^--subject 'nope\(': Syntax error at or near end of"),
+        (replace(job, subject="nope("), r"^subject 'nope\(': Syntax error at or near end of"),
         (replace(job, where="zz > 1"), r"^--rows 'zz > 1': .*`zz` cannot be.*seq`[^;]*\.$"),
         (replace(job, data="zz"), "^--data 'zz': .*`zz` cannot be resolved"),
         (replace(job, msg_id="zz"), "^--msg-id 'zz': .*`zz` cannot be resolved"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,7 @@ from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
 
 if TYPE_CHECKING:
-    from jetspark.spark.pipeline_file import SinkTable
+    from jetspark.spark.pipeline_file import PipelineFile, SinkTable
     from jetspark.spark.query_progress import QueryProgress
 
 _NOT_CHECKED = (
@@ -102,18 +103,39 @@ def run(
                 outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
             again = partial(pipelines.start_again, pipeline, spark)
             watch.run(queries, stop, again=again)
+    _report(pipeline, watch, outcome, file, servers.missing, written, check=check)
+    is_normal_end = pipeline.follow and not check
+    stopped = watch.stopped
+    return stopped.exit_code if stopped is not None and not is_normal_end else None
+
+
+def _report(
+    pipeline: PipelineFile,
+    watch: Watch,
+    outcome: Outcome,
+    file: Path,
+    changes: Sequence[str],
+    written: set[str],
+    *,
+    check: bool,
+) -> None:
+    """Print what the run has done, or what the check has found.
+
+    `changes`: what a run would first change on the servers; `written`: the sinks that are tables of
+    a stream's rows.
+    """
     stopped = watch.stopped
     if check and stopped is None:
         outcome.report(
             f"{file} is valid: {', '.join(pipeline.sources)} → {', '.join(pipeline.sinks)}.",
-            *(f"A run would {one}." for one in servers.missing),
+            *(f"A run would {change}." for change in changes),
             _NOT_CHECKED,
             file=str(file),
             sources=[*pipeline.sources],
             sinks=[*pipeline.sinks],
-            would=servers.missing,
+            would=changes,
         )
-        return None
+        return
     sentences = [
         _result(name, pipeline.sinks[name], done, is_written=name in written)
         for name, done in watch.done.items()
@@ -125,8 +147,6 @@ def run(
         sentences.append("Stopped; the same command goes on from here.")
     aside = {name: done.quarantined for name, done in watch.done.items()}
     watch.report(*sentences, file=str(file), rows=watch.rows, aside=aside)
-    is_normal_end = pipeline.follow and not check
-    return stopped.exit_code if stopped is not None and not is_normal_end else None
 
 
 def _result(name: str, sink: SinkTable, done: QueryProgress, *, is_written: bool) -> str:

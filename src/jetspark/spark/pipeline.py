@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     ConfigError,
+    ConnectionFailure,
     JetsparkError,
-    NoServersError,
     PipelineError,
     StreamNotFoundError,
     named,
@@ -503,7 +503,7 @@ def _blamed_key(error: JetsparkError) -> str | None:
     """The key of a source or sink that an error is about, if that is known."""
     if isinstance(error, ConfigError):
         return error.option
-    if isinstance(error, NoServersError):
+    if isinstance(error, ConnectionFailure):
         return "servers"
     return "stream" if isinstance(error, StreamNotFoundError) else None
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, MapType, StringType
 
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.codecs.tolerant import CORRUPT
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.lakehouse.formats import Format, format_of, parse_catalog_name
 from jetspark.nearest import meant
 from jetspark.spark.failures import explain
@@ -75,9 +75,9 @@ class Replay:
         own = lakehouse_format(self._format)
         if own is not None:
             parse_lakehouse_options(own, self._reading).for_reading()
-        named = "://" not in self.table and not _PATTERN & set(self.table)
+        is_one_path = "://" not in self.table and not _PATTERN & set(self.table)
         path = Path(self.table.removeprefix("file:"))
-        if self._format.casefold() in FILES and named:
+        if self._format.casefold() in FILES and is_one_path:
             if not path.exists():
                 raise ConfigError(
                     f"There is no file or folder {path.absolute()}: give the folder or URI of a "
@@ -86,7 +86,7 @@ class Replay:
             if (found := format_of(path)) is not None:
                 raise ConfigError(
                     f"{self.table} is a table in {found}, whose folder also has files that are not "
-                    "rows of it: leave out {named('format')}."
+                    f"rows of it: leave out {named('format')}."
                 )
 
     @property
