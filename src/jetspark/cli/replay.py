@@ -33,6 +33,14 @@ class Rows:
     table_option: options.Repeated = None
     """Option of the table's reader in Spark, as name=value (header=true); may be given again."""
 
+    @property
+    def table_options(self) -> dict[str, str]:
+        """Options of the table's reader. Raises ConfigError."""
+        return {
+            **scopes.storage_texts(options.pairs("--storage", self.storage)),
+            **options.pairs("--table-option", self.table_option),
+        }
+
 
 @Parameter(name="*", group=WRITING)
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +108,7 @@ def replay(
         msg_id=messages.msg_id,
         where=rows.rows,
         order_by=rows.order_by,
-        table_options={
-            **in_texts(reading),
-            **scopes.storage_texts(options.pairs("--storage", rows.storage)),
-            **options.pairs("--table-option", rows.table_option),
-        },
+        table_options=in_texts(reading) | rows.table_options,
     )
     job.check()
     # Errors in the options or the stream come before Spark starts.
