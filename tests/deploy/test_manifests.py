@@ -243,7 +243,7 @@ def test_users_have_the_permissions_that_acl_prints_and_no_others(
     pipeline = tomllib.loads((FOLDER / "pipeline.toml").read_text("utf-8"))
     (source,) = pipeline["sources"].values()
     assert users[0][1].endswith(
-        f"--stream {source['stream']} --progress-consumer {source['progressConsumer']}"
+        f"--stream {source['stream']} --progress-consumer {source['progress_consumer']}"
     )
 
 

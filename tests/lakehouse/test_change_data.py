@@ -182,13 +182,13 @@ def test_a_truncate_ends_each_key_of_a_history_once(place: Place) -> None:
 def test_rows_that_a_table_of_changes_cannot_have_are_refused(place: Place) -> None:
     with pytest.raises(ConfigError, match="no value in 'id'"):
         put(place, UPSERT, 0, Change("u", 1, 1, None, {"amount": None}))
-    with pytest.raises(ConfigError, match="'historyBy': 'id' has the type int64; name a timestamp"):
+    with pytest.raises(ConfigError, match="history_by: 'id' has the type int64; name a timestamp"):
         History(*_RULES, "id").table_schema(SCHEMA)
     with pytest.raises(ConfigError, match="the rows have a column valid_to"):
         HISTORY.table_schema(pa.schema([*SCHEMA, pa.field("valid_to", pa.string())]))
-    with pytest.raises(ConfigError, match="'historyBy': there is no column 'when'"):
+    with pytest.raises(ConfigError, match="history_by: there is no column 'when'"):
         History(*_RULES, "when").check(SCHEMA)
-    with pytest.raises(ConfigError, match="'applyAsTruncates': 'id' has the type int64"):
+    with pytest.raises(ConfigError, match="apply_as_truncates: 'id' has the type int64"):
         Upsert(("id",), POSITION, None, RowCondition("id", ("t",))).check(SCHEMA)
 
 

@@ -153,5 +153,5 @@ def test_who_follows_a_stream_merges_unless_that_was_decided() -> None:
 def test_what_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         parse_lakehouse_options(Format.DELTA, {"path": "t", **given})
-    with pytest.raises(ConfigError, match="'compactEvery' is for streaming queries"):
+    with pytest.raises(ConfigError, match="compact_every is for streaming queries"):
         parse_lakehouse_options(Format.DELTA, {"path": "t", "compactEvery": "5"}).for_batch()

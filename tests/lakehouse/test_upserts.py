@@ -114,7 +114,7 @@ def test_without_an_order_the_later_batch_wins(place: Place) -> None:
     commit_batch(table, "q", 0, written(table, [row("a", 5), row("b", 5)]), change=counts)
     commit_batch(table, "q", 1, written(table, [row("a", 4)]), change=counts)
     assert [one["revision"] for one in values(place)] == [4, 5]
-    with pytest.raises(ConfigError, match=r"Two rows of a batch .* 'sequenceBy'"):
+    with pytest.raises(ConfigError, match=r"Two rows of a batch .* sequence_by"):
         commit_batch(table, "q", 2, written(table, [row("a", 1), row("a", 2)]), change=counts)
 
 
@@ -168,9 +168,9 @@ def test_other_conditions_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("upsert", "said"),
     [
-        (Upsert(("nokey",)), "'keys': there is no column 'nokey'; there are Key of it"),
-        (Upsert(KEYS, "rev"), "'sequenceBy': there is no column 'rev'"),
-        (Upsert(("tags",)), "'keys': 'tags' has the nested type"),
+        (Upsert(("nokey",)), "keys: there is no column 'nokey'; there are Key of it"),
+        (Upsert(KEYS, "rev"), "sequence_by: there is no column 'rev'"),
+        (Upsert(("tags",)), "keys: 'tags' has the nested type"),
         (Upsert(KEYS, None, RowCondition("value")), "'value' has the type binary; name a boolean"),
         (Upsert(KEYS, None, RowCondition("revision", ("1",))), "compare a text column"),
     ],

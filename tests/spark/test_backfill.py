@@ -104,8 +104,8 @@ def test_an_old_server_is_refused_unless_the_value_says_so(
     ("options", "said"),
     [
         ({"backfill": "fast"}, "must be consumer, snapshot, snapshot-blocking-deletes, not 'fast'"),
-        ({"soleReader": "true"}, "cannot be used with 'soleReader'"),
-        ({"interestConsumer": "c"}, "used with 'interestConsumer'"),
+        ({"soleReader": "true"}, "cannot be used with sole_reader"),
+        ({"interestConsumer": "c"}, "used with interest_consumer"),
         ({"maxRecordsPerPartition": "5"}, "has no effect in a batch read with 'backfill'"),
         ({"stream": "", "bucket": "b"}, "present values are read by a consumer"),
     ],

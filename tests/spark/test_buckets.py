@@ -149,11 +149,11 @@ def test_a_snapshot_can_be_written_to_another_bucket(
     ("options", "says"),
     [
         ({"bucket": "B", "stream": "S"}, "only one of"),
-        ({"bucket": "B", "subjects": "a"}, "'subjects' is for reading streams"),
-        ({"stream": "S", "keys": "a"}, "'keys' is for reading a 'bucket'"),
+        ({"bucket": "B", "subjects": "a"}, "subjects is for reading streams"),
+        ({"stream": "S", "keys": "a"}, "keys is for reading a bucket"),
         ({"bucket": "B", "columns": "seq"}, "no column 'seq'"),
         ({"stream": "S", "columns": "keys"}, "no column 'keys'"),
-        ({"bucket": "B", "startingOffsets": "1"}, "set 'history' to true"),
+        ({"bucket": "B", "startingOffsets": "1"}, "set history to true"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, str], says: str) -> None:

@@ -42,7 +42,7 @@ def _hostile() -> Iterator[bytes]:
 @pytest.mark.full
 def test_what_does_not_fit_is_put_aside_and_its_neighbours_are_rows(lake: Lake) -> None:
     lake.fill(*(("a", one) for one in _hostile()), ("a", b'{"z": %s, "id": 99}' % (b"1" * 4301)))
-    how: dict[str, Any] = {"json_schema": DDL, "rest_column": "rest", "evolve": True}
+    how: dict[str, Any] = {"json_schema": DDL, "rescued_data_column": "rest", "evolve": True}
     how |= {"quarantine": str(lake.folder / "bad"), "options": {"rename": "data=body"}}
     assert lake.grow(lake.job("good", **how)) == 2
     aside = lake.rows("bad")

@@ -167,7 +167,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
         ("'s' of type struct<>", StructType().add("s", StructType()), {}),
         ("'n' of type void", StructType().add("n", NullType()), {}),
         ("The rows have no columns", StructType(), {}),
-        ("'sequenceBy' goes with 'keys'", columns, {"sequenceBy": "id"}),
+        ("sequence_by goes with keys", columns, {"sequenceBy": "id"}),
         ("no column 'key'; there are id", columns, {"keys": "key"}),
         ("must be zstd, snappy", columns, {"fileCompression": "snappi"}),
     ):

@@ -295,9 +295,9 @@ def test_what_was_ingested_is_replayed_or_there_is_a_sentence(
     for wrong, says in (
         (replace(job, order_by="seqq"), "did you mean 'seq'"),
         (replace(job, subject="nope("), r"^subject 'nope\(': Syntax error at or near end of"),
-        (replace(job, where="zz > 1"), r"^--rows 'zz > 1': .*`zz` cannot be.*seq`[^;]*\.$"),
-        (replace(job, data="zz"), "^--data 'zz': .*`zz` cannot be resolved"),
-        (replace(job, msg_id="zz"), "^--msg-id 'zz': .*`zz` cannot be resolved"),
+        (replace(job, where="zz > 1"), r"^rows 'zz > 1': .*`zz` cannot be.*seq`[^;]*\.$"),
+        (replace(job, data="zz"), "^data 'zz': .*`zz` cannot be resolved"),
+        (replace(job, msg_id="zz"), "^msg_id 'zz': .*`zz` cannot be resolved"),
     ):
         with pytest.raises(ConfigError, match=says):
             wrong.run(spark)

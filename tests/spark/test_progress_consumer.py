@@ -101,14 +101,14 @@ def test_a_progress_consumer_that_cannot_be_moved_is_a_warning_and_rests(
     ("more", "says"),
     [
         ({"progressConsumer": "a.b"}, "a.b"),
-        ({"progressConsumer": "c", "soleReader": "true"}, "cannot be used with 'soleReader'"),
+        ({"progressConsumer": "c", "soleReader": "true"}, "cannot be used with sole_reader"),
         ({"progressConsumer": "c", "interestConsumer": "d"}, "would keep messages"),
     ],
 )
 def test_progress_consumer_refuses_options_that_do_not_fit(more: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         parse_options({"stream": "S", **more}).for_streaming()
-    with pytest.raises(ConfigError, match="'progressConsumer' is for readStream"):
+    with pytest.raises(ConfigError, match="progress_consumer is for readStream"):
         parse_options({"stream": "S", "progressConsumer": "c"}).for_batch()
 
 

@@ -194,7 +194,7 @@ def test_rows_with_keys_are_merged_in_their_order(tmp_path: Path, format_: Forma
     assert place.reprocess().added == 1
     assert place.rows() == Counter([2, 3])
     unordered = Place(tmp_path / "other", format_, keys="n")
-    with pytest.raises(ConfigError, match="'keys' needs 'sequenceBy'"):
+    with pytest.raises(ConfigError, match="keys needs sequence_by"):
         unordered.reprocess()
 
 

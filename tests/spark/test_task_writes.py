@@ -75,8 +75,8 @@ def test_each_message_is_one_row_whatever_its_payload_is(
     how: dict[str, Any] = {
         "format": format_,
         "partition_by": partition_by,
-        "rest_column": "others",
-        "columns": ["site=subject[1]", "rest=subject[3]", "who=header[Who]", "h=hour(timestamp)"],
+        "rescued_data_column": "others",
+        "derive": ["site=subject[1]", "rest=subject[3]", "who=header[Who]", "h=hour(timestamp)"],
     }
     try:
         done = lake.ingest("table", **how)
@@ -384,8 +384,8 @@ def test_records_that_were_put_aside_become_rows_when_the_schema_is_mended(lake:
         "to": "lake/{subject[2]}",
         "quarantine": str(lake.folder / "aside"),
         "partition_by": ["day", "site"],
-        "columns": ["site=subject[1]"],
-        "rest_column": "others",
+        "derive": ["site=subject[1]"],
+        "rescued_data_column": "others",
     }
     lake.fill(("x.a", b'{"n": 1, "tags": ["p"]}'), ("y.a", b'{"n": 2}'), ("z", b'{"n": 3}'))
     lake.fill(("z.b", b"{"), ("z.b", b'{"n": 5.5, "name": 5, "tags": ["q", "r"]}'))
