@@ -90,7 +90,7 @@ def test_a_table_of_columns_of_json_goes_on_in_its_format_and_gets_columns_when_
     code, out, err = ingest(*wider, "--on-bad-record", "stop")
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert err.startswith(f"Message 4 of {name} on the subject {name}.b does not become a row: ")
-    assert err.endswith(" in _corrupt_record, a column which --merge-schema adds.\n")
+    assert err.endswith(" in _corrupt_record, a column which 'mergeSchema' adds.\n")
 
 
 @pytest.mark.full

@@ -106,7 +106,7 @@ def test_an_old_server_is_refused_unless_the_value_says_so(
         ({"backfill": "fast"}, "must be consumer, snapshot, snapshot-blocking-deletes, not 'fast'"),
         ({"soleReader": "true"}, "cannot be used with sole_reader"),
         ({"interestConsumer": "c"}, "used with interest_consumer"),
-        ({"maxRecordsPerPartition": "5"}, "has no effect in a batch read with 'backfill'"),
+        ({"maxRecordsPerPartition": "5"}, "has no effect in a batch read with backfill"),
         ({"stream": "", "bucket": "b"}, "present values are read by a consumer"),
     ],
 )
