@@ -78,7 +78,7 @@ def test_the_found_schema_of_json_leaves_reserved_fields_out() -> None:
 def test_no_derived_column_has_a_reserved_name() -> None:
     def made(items: list[str], rest: str | None) -> None:
         there = ["subject", "data"]
-        derived_columns(items, rest, there=there, schema="a INT")
+        derived_columns(items, rest, columns=there, schema="a INT")
 
     made(["site=subject[1]"], "others")
     for items, rest in ((["_jetspark_files=subject[1]"], None), ([], "_jetspark_files")):

@@ -18,7 +18,7 @@ from jetspark.metrics.endpoint import Health, serving
 from jetspark.spark.option_names import flag_name, spark_name
 from jetspark.spark.option_scopes import CONNECTION
 from jetspark.spark.options import parse_options
-from jetspark.spark.query_metrics import QueryMetrics, _Followed
+from jetspark.spark.query_metrics import QueryMetrics, _QueryState
 from jetspark.spark.query_progress import QueryProgress
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def probed(options: dict[str, str]) -> str:
     query: Any = SimpleNamespace(isActive=True, recentProgress=[], lastProgress=None)
     nothing: Any = SimpleNamespace(count=int)
     metrics = QueryMetrics()
-    one = _Followed(query, QueryProgress(), [parse_options(options)], None, nothing, 0.0)
-    one.look()
+    one = _QueryState(query, QueryProgress(), [parse_options(options)], None, nothing, 0.0)
+    one.refresh()
     metrics._followed["q"] = one
     with serving("127.0.0.1:0", Health(metrics.not_ready)) as port, metrics.looking():
         return answered(port, "/readyz")[1] + answered(port, "/metrics")[1]

@@ -167,7 +167,7 @@ path = "lake"
 
 def test_a_table_has_columns_of_subjects_and_of_other_fields(tmp_path: Path) -> None:
     keys = 'derive = ["site=subject[1]", "hour=hour(timestamp)"]\nrescued_data_column = "others"\n'
-    made = read(tmp_path, MADE + keys).sinks["t"].made
+    made = read(tmp_path, MADE + keys).sinks["t"].derived
     said = {name: value.text for name, value in made.items()}
     assert said == {"site": "subject[1]", "hour": "hour(timestamp)", "others": 'rest["n LONG"]'}
 
@@ -326,8 +326,8 @@ def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
     assert [str(one) for one in orders.options.partitions] == ["day"]
     assert orders.options.keys == ("id",)
     assert (payments.subjects, payments.json) == (("payments.*", "refunds.*"), None)
-    assert {name: value.text for name, value in orders.made.items()} == {"day": "day(timestamp)"}
-    assert {name: value.text for name, value in payments.made.items()} == {"kind": "subject[0]"}
+    assert {name: value.text for name, value in orders.derived.items()} == {"day": "day(timestamp)"}
+    assert {name: value.text for name, value in payments.derived.items()} == {"kind": "subject[0]"}
     assert (orders.options.compact_every, payments.options.compact_every) == (None, 7)
     assert orders.options.writer_name == payments.options.writer_name == "p/shop"
 

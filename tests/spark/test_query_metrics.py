@@ -21,7 +21,7 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.metrics.endpoint import collected
 from jetspark.spark import query_metrics
-from jetspark.spark.query_metrics import QueryMetrics, _Followed
+from jetspark.spark.query_metrics import QueryMetrics, _QueryState
 from jetspark.spark.query_progress import QueryProgress
 
 
@@ -47,17 +47,17 @@ def test_who_asks_gets_a_new_look_but_does_not_wait_for_a_silent_server(
     def look(_: QueryMetrics) -> None:
         looks.append(silent.wait(60 * (len(looks) == 2)))
 
-    monkeypatch.setattr(QueryMetrics, "_look_once", look)
+    monkeypatch.setattr(QueryMetrics, "_refresh", look)
     metrics = QueryMetrics()
     with metrics.looking():
-        eventually(lambda: metrics._new_until > 0, within=90)
+        eventually(lambda: metrics._fresh_until > 0, within=90)
         metrics.not_ready()
         assert len(looks) == 1  # which is new
-        metrics._new_until = 0
+        metrics._fresh_until = 0
         metrics.not_ready()
         assert len(looks) == 2
-        eventually(lambda: metrics._new_until > 0, within=90)
-        metrics._new_until = 0
+        eventually(lambda: metrics._fresh_until > 0, within=90)
+        metrics._fresh_until = 0
         assert metrics.not_ready() == ["no query is running yet"]
         assert len(looks) == 2
         silent.set()
@@ -73,11 +73,11 @@ def test_what_a_batch_has_is_not_old_any_more_though_no_server_answers(tmp_path:
         (tmp_path / folder).mkdir()
     query: Any = SimpleNamespace(id="q")
     under_way: Any = None
-    one = _Followed(query, QueryProgress(), [], str(tmp_path), under_way, 0.0)
+    one = _QueryState(query, QueryProgress(), [], str(tmp_path), under_way, 0.0)
     one.ends["AGED"], one.oldest["AGED"] = 20, time.time_ns() - 40_000_000_000
     one.is_active = True
     metrics = QueryMetrics()
-    metrics._new_until = math.inf
+    metrics._fresh_until = math.inf
     metrics._followed["aged"] = one
     with collected(metrics._collect):
         for number, seq, age, end, shown in ((0, 9, 5, 10, 5), (1, 19, 4, 15, 40)):
@@ -94,7 +94,7 @@ def test_what_a_batch_has_is_not_old_any_more_though_no_server_answers(tmp_path:
 def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
     spark: SparkSession, make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_metrics, "_NEW_FOR", 0.2)
+    monkeypatch.setattr(query_metrics, "_FRESH_SECONDS", 0.2)
     server = make_server()
     admin = Admin(server.url)
     admin.create("METERED", "metered")

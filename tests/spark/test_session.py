@@ -18,7 +18,7 @@ from tests.support.ports import free_port
 from tests.support.processes import ended
 
 from jetspark.errors import ConfigError
-from jetspark.spark.queries import _opened_by_the_jvm, is_in_use, locked
+from jetspark.spark.queries import _open_in_jvm, is_in_use, locked
 from jetspark.spark.session import short_job_options, stop_without_waiting
 
 # In processes of their own: a program has one JVM, and here that may be the other tests'.
@@ -250,7 +250,7 @@ def test_the_lock_of_a_checkpoint_empties_no_other_file(
         lock.unlink()
     lock.symlink_to(precious)  # by the JVM, too: the link may come after the check
     with pytest.raises(ConfigError, match="cannot be opened"):
-        _opened_by_the_jvm(spark, lock)
+        _open_in_jvm(spark, lock)
     assert precious.read_text() == "somebody's"
     lock.unlink()
     with locked(spark, str(folder)):

@@ -15,40 +15,40 @@ from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.retries import LASTING
 from jetspark.spark.option_names import in_spark
 
-_OURS = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTILINE)
+_JETSPARK = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
 _JAVA = re.compile(r"^: (?:[\w$]+\.)*([\w$]+(?:Exception|Error)): (.*)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] *(.*)", re.MULTILINE)
-_MARKS = re.compile(r"(?:\w+: )?\[[A-Z0-9_.]+\] *|,? *SQLSTATE: \w{5}")
+_ERROR_CONDITIONS = re.compile(r"(?:\w+: )?\[[A-Z0-9_.]+\] *|,? *SQLSTATE: \w{5}")
 _CLASS = re.compile(r"^\s*(?:Caused by: )?(?:[\w.$]+(?:Exception|Error): )*")
 NO_WORKER = "Python worker failed to connect back"
 _LOST_BATCH = re.compile(r"\b(batch \d+) doesn't exist")
 _SUPPRESSED = re.compile(r"^\t+Suppressed: .*?(?=^\t*Caused by: |\Z)", re.MULTILINE | re.DOTALL)
 _CAUSE = re.compile(r"^\s*Caused by: (?:[\w$]+\.)*[\w$]+: (.+)$", re.MULTILINE)
-_SAY_NOTHING = ("Writing job ", "Job aborted", "Task failed while writing")
+_UNINFORMATIVE = ("Writing job ", "Job aborted", "Task failed while writing")
 """Beginnings of sentences of Spark whose reason is in the exception's cause."""
-_GOES_ON = "run the same again, which goes on where it was."
-_WAITED = errors.ConnectionFailure, errors.RequestTimeoutError, errors.IncompleteRangeError
-_GAVE_UP = f"The options readTimeout and publishTimeout say how long to try; {_GOES_ON}"
-_CORRECT = "Correct that, here or in the server's configuration, and run the same again."
+_RUN_AGAIN = "run the same again, which goes on where it was."
+_TIMED_OUT = errors.ConnectionFailure, errors.RequestTimeoutError, errors.IncompleteRangeError
+_TIMEOUT_ADVICE = f"The options readTimeout and publishTimeout say how long to try; {_RUN_AGAIN}"
+_LASTING_ADVICE = "Correct that, here or in the server's configuration, and run the same again."
 # Texts in Spark's chains of exceptions, and what to do.
-_KNOWN = {
-    "No space left on device": f"No space left on device: free some, and {_GOES_ON}",
-    "Disk quota exceeded": f"Disk quota exceeded: free some, and {_GOES_ON}",
+_ADVICE = {
+    "No space left on device": f"No space left on device: free some, and {_RUN_AGAIN}",
+    "Disk quota exceeded": f"Disk quota exceeded: free some, and {_RUN_AGAIN}",
     "File too large": f"File too large for this file system or user (ulimit -f): allow more, and "
-    f"{_GOES_ON}",
+    f"{_RUN_AGAIN}",
     NO_WORKER: "A Python process of Spark did not start in the ten seconds that Spark gives it: "
     "the machine is too busy, or PYSPARK_PYTHON names a Python without pyspark. See to that, and "
-    f"{_GOES_ON}",
+    f"{_RUN_AGAIN}",
 }
-_WORKER_GONE = re.compile(
+_WORKER_LOST = re.compile(
     r"(?:java\.\S+: )?(?:Broken pipe|Connection reset(?: by peer)?)|java\.io\.EOFException|"
     r"Python worker exited unexpectedly \(crashed\).*"
 )
-"""All that Spark says when a Python process of the driver has ended."""
-_GONE = (
+"""The only message of Spark when a Python process of the driver has ended."""
+_WORKER_ENDED = (
     "A Python process of Spark has ended while it was needed: it was killed, the memory may have "
-    f"run out. See to that, and {_GOES_ON}"
+    f"run out. See to that, and {_RUN_AGAIN}"
 )
 
 
@@ -56,22 +56,22 @@ def explain(error: BaseException) -> JetsparkError:
     """A PipelineError with one sentence; our own errors are returned unchanged."""
     if isinstance(error, JetsparkError):
         return error
-    said = _sentence(error)
+    sentence = _sentence(error)
     if isinstance(error, StreamingQueryException):
         if is_of(error, *LASTING):
-            said = f"{said} {_CORRECT}"
-        elif is_of(error, *_WAITED):
-            said = f"{said} {_GAVE_UP}"
-    explained = PipelineError(said)
+            sentence = f"{sentence} {_LASTING_ADVICE}"
+        elif is_of(error, *_TIMED_OUT):
+            sentence = f"{sentence} {_TIMEOUT_ADVICE}"
+    explained = PipelineError(sentence)
     explained.__cause__ = error
     explained.is_mistake = is_of(error, ConfigError)  # nothing that its log would explain
     return explained
 
 
 def is_of(error: BaseException, *kinds: type[JetsparkError]) -> bool:
-    """Whether an error of ours of these classes has ended Spark's work."""
-    ours = _ours(_reasons(error))
-    return ours is not None and issubclass(getattr(errors, ours[0]), kinds)
+    """Whether a JetsparkError of these classes has ended Spark's work."""
+    jetspark_error = _jetspark_error(_reasons(error))
+    return jetspark_error is not None and issubclass(getattr(errors, jetspark_error[0]), kinds)
 
 
 def _reasons(error: BaseException) -> list[str]:
@@ -79,26 +79,26 @@ def _reasons(error: BaseException) -> list[str]:
     return [_SUPPRESSED.sub("", part) for part in (str(error), *_causes(error))]
 
 
-def _ours(parts: list[str]) -> tuple[str, str] | None:
-    """(class, sentence) of our own error among others."""
-    return next((found[-1] for found in map(_OURS.findall, parts) if found), None)
+def _jetspark_error(parts: list[str]) -> tuple[str, str] | None:
+    """(class, sentence) of the JetsparkError among the texts of errors."""
+    return next((matches[-1] for matches in map(_JETSPARK.findall, parts) if matches), None)
 
 
 def _sentence(error: BaseException) -> str:
     text = str(error)
-    whole = "\n".join([text, *_causes(error)])
-    for known, sentence in _KNOWN.items():
-        if known in whole:
+    full_text = "\n".join([text, *_causes(error)])
+    for symptom, sentence in _ADVICE.items():
+        if symptom in full_text:
             return sentence
-    if lost := _LOST_BATCH.search(whole):
+    if lost := _LOST_BATCH.search(full_text):
         return (
             f"The query's checkpoint has lost its {lost[1]}: it was removed while the query ran. "
-            "To begin anew, remove what is left of it and of the query's table, or name other "
+            "To start over, remove what is left of it and of the query's table, or name other "
             "folders."
         )
     parts = _reasons(error)
-    if ours := _ours(parts):
-        sentence = ours[1]
+    if jetspark_error := _jetspark_error(parts):
+        sentence = jetspark_error[1]
     elif python := _PYTHON.findall(text):
         sentence = ": ".join(python[-1])
     elif java := _JAVA.search(text):
@@ -107,11 +107,11 @@ def _sentence(error: BaseException) -> str:
         sentence = condition[2]
     else:
         sentence = text.partition("\n")[0] or type(error).__name__
-    if _MARKS.sub("", sentence).startswith(_SAY_NOTHING):
-        causes = [one for part in parts for one in _CAUSE.findall(part)]
+    if _ERROR_CONDITIONS.sub("", sentence).startswith(_UNINFORMATIVE):
+        causes = [cause for part in parts for cause in _CAUSE.findall(part)]
         sentence = causes[-1] if causes else sentence
-    sentence = _MARKS.sub("", sentence).strip()
-    return _GONE if _WORKER_GONE.fullmatch(sentence) else sentence
+    sentence = _ERROR_CONDITIONS.sub("", sentence).strip()
+    return _WORKER_ENDED if _WORKER_LOST.fullmatch(sentence) else sentence
 
 
 def blamed_setting(
@@ -121,10 +121,12 @@ def blamed_setting(
 
     `reason`: the known sentence.
     """
-    whole = "\n".join([str(error), *_causes(error)])
+    full_text = "\n".join([str(error), *_causes(error)])
     for name in settings:
-        if line := re.search(rf"^.*(?<![\w.]){re.escape(name)}(?![\w.]).*$", whole, re.MULTILINE):
-            return name, _MARKS.sub("", _CLASS.sub("", line[0])).strip()
+        if line := re.search(
+            rf"^.*(?<![\w.]){re.escape(name)}(?![\w.]).*$", full_text, re.MULTILINE
+        ):
+            return name, _ERROR_CONDITIONS.sub("", _CLASS.sub("", line[0])).strip()
     for name, value in settings.items():
         if value and value in reason:  # -Xmxlots
             return name, reason
@@ -149,7 +151,7 @@ def _causes(error: BaseException) -> Iterator[str]:
 
 @contextmanager
 def names_of_spark() -> Iterator[None]:
-    """In the block, the text of an error has the options' names in Spark."""
+    """Name options as in Spark in the texts of errors that the block raises."""
     try:
         yield
     except JetsparkError as error:

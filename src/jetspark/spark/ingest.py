@@ -41,7 +41,7 @@ from jetspark.spark.json_payloads import (
     decoded_columns,
     json_columns,
     payload_ddl,
-    times_of,
+    timestamp_fields,
     with_json_options,
 )
 from jetspark.spark.lakehouse.dead_letter_sink import with_connection
@@ -294,9 +294,9 @@ class Ingest:
         found = derived_columns(
             self.derive,
             rest,
-            there=self._columns(),
+            columns=self._columns(),
             schema=self._ddl,
-            times=times_of(self.source),
+            timestamps=timestamp_fields(self.source),
         )
         if DAY in (self.table_options.partition_by or ()) and DAY not in (*self._columns(), *found):
             found[DAY] = day_of("timestamp" if self.source.bucket is None else "created")

@@ -42,9 +42,11 @@ def json_decoder(
     keep_payload: bool = False,
     keep_bare: bool = False,
 ) -> Decoder:
-    """What makes columns of JSON payloads. `option`: the name of the schema's option, for messages;
-    `framing`: what is around them; the others are those of `TolerantDecoder`. Raises
-    ConfigError."""
+    """A decoder of JSON payloads into columns.
+
+    `option`: the name of the schema's option, for messages; `framing`: what is around payloads; the
+    others are those of `TolerantDecoder`. Raises ConfigError.
+    """
     names = FieldNames() if names is None else names
     fields = arrow_fields(ddl, option)
     columns = names.schema(option, fields)
@@ -65,22 +67,26 @@ def json_columns(
 ) -> list[str]:
     """The columns of rows with these fields, without the payload; `columns`: of the source. Raises
     ConfigError."""
-    payload, kept = payload_of(columns, option)
-    names = names_beside(payload, kept) if names is None else names
-    return [*kept, *names.check(option, arrow_fields(ddl, option).names), CORRUPT]
+    payload, metadata = payload_of(columns, option)
+    names = names_beside(payload, metadata) if names is None else names
+    return [*metadata, *names.check(option, arrow_fields(ddl, option).names), CORRUPT]
 
 
 def with_json_options(options: Mapping[str, str], ddl: str) -> dict[str, str]:
     """The options of a source, whose payloads are JSON of this schema."""
-    left = {name: one for name, one in options.items() if name.casefold() not in _OF_SCHEMA}
-    left = {name: one for name, one in left.items() if not name.casefold().startswith("registry")}
-    return {**left, "decode": "json", "schema": ddl}
+    others = {name: value for name, value in options.items() if not _is_of_schema(name)}
+    return {**others, "decode": "json", "schema": ddl}
+
+
+def _is_of_schema(name: str) -> bool:
+    """Whether an option of a source says which schema the payloads have."""
+    return name.casefold() in _OF_SCHEMA or name.casefold().startswith("registry")
 
 
 def check_only_schema(options: Iterable[str]) -> None:
     """Raise ConfigError if options of a source say, beside `json_schema`, what payloads are."""
     for name in options:
-        if name.casefold() in _OF_SCHEMA or name.casefold().startswith("registry"):
+        if _is_of_schema(name):
             raise ConfigError(
                 f"Give either {named('json_schema')} or {name}: both say what the payloads are."
             )
@@ -91,26 +97,26 @@ def payload_ddl(decoding: Decoding | None) -> str | None:
     if decoding is None or not decoding.is_json:
         return None
     fields = json_columns_of(decoding.schema.text)
-    return in_ddl(pa.schema([fields.field(one) for one in decoding.check_fields(fields.names)]))
+    return in_ddl(pa.schema([fields.field(name) for name in decoding.check_fields(fields.names)]))
 
 
 def decoded_columns(options: SourceOptions) -> list[str]:
     """The columns of decoded rows, without the reason."""
-    _, kept = payload_of(options.columns, "decode")
-    return [*kept, *_fields(options).names, CORRUPT]
+    _, metadata = payload_of(options.columns, "decode")
+    return [*metadata, *_fields(options).names, CORRUPT]
 
 
-def times_of(options: SourceOptions) -> list[str]:
-    """The fields that are timestamps."""
-    return [one.name for one in _fields(options) if pa.types.is_timestamp(one.type)]
+def timestamp_fields(options: SourceOptions) -> list[str]:
+    """Names of the decoded fields that are timestamps."""
+    return [field.name for field in _fields(options) if pa.types.is_timestamp(field.type)]
 
 
 def _fields(options: SourceOptions) -> pa.Schema:
-    """What is decoded of payloads."""
+    """The columns of decoded payloads."""
     if options.decoding is None:
         return pa.schema([])
-    found = options.decoding.decoder().schema(schema_of(("data",)))
-    return pa.schema([one for one in found if one.name not in ("data", CORRUPT, REASON)])
+    decoded = options.decoding.decoder().schema(schema_of(("data",)))
+    return pa.schema([field for field in decoded if field.name not in ("data", CORRUPT, REASON)])
 
 
 def decode_json(source: DataFrame, ddl: str, option: str) -> DataFrame:
@@ -118,15 +124,15 @@ def decode_json(source: DataFrame, ddl: str, option: str) -> DataFrame:
 
     `option`: the name of the schema's option, for messages. Raises ConfigError.
     """
-    payload, others = payload_of(source.columns, option)
-    make = partial(json_decoder, ddl, option, names_beside(payload, others), payload)
+    payload, metadata = payload_of(source.columns, option)
+    make = partial(json_decoder, ddl, option, names_beside(payload, metadata), payload)
     schema = of_arrow(make().schema(in_arrow(source.schema)))
     return source.mapInArrow(partial(_decode_batches, make), schema)
 
 
-def names_beside(payload: str, others: Iterable[str]) -> FieldNames:
+def names_beside(payload: str, metadata: Iterable[str]) -> FieldNames:
     """The names of fields beside the columns of a stream, or of a bucket."""
-    return FieldNames(taken=COLUMNS if payload == "data" else (*others, payload))
+    return FieldNames(taken=COLUMNS if payload == "data" else (*metadata, payload))
 
 
 def _decode_batches(
@@ -138,10 +144,10 @@ def _decode_batches(
 def payload_of(columns: Iterable[str], option: str) -> tuple[str, list[str]]:
     """The payload's column, and the other columns. Raises ConfigError."""
     names = list(columns)
-    payload = next((one for one in _PAYLOADS if one in names), None)
+    payload = next((name for name in _PAYLOADS if name in names), None)
     if payload is None:
         raise ConfigError(
             f"{option}: the rows have no payload (a column data, or value of a bucket); there are "
             f"{', '.join(names)}."
         )
-    return payload, [one for one in names if one != payload]
+    return payload, [name for name in names if name != payload]

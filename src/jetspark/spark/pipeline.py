@@ -328,8 +328,8 @@ def _flow(
 ) -> Flow:
     """The rows of a stream for a table."""
     assert sink.table is not None  # noqa: S101
-    columns, made = _columns(sink, source)
-    _check_partition_by(pipeline, name, sink, [*columns, *made])
+    columns, derived = _columns(sink, source)
+    _check_partition_by(pipeline, name, sink, [*columns, *derived])
     with _located(pipeline, "sinks", name):
         return flow_into(
             spark,
@@ -349,7 +349,7 @@ def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str,
     """The columns of a stream's rows, and those that are made of them for a table."""
     columns = source.columns
     of_day = DAY in sink.partition_by and DAY not in columns
-    return columns, {**({DAY: day_of("timestamp")} if of_day else {}), **sink.made}
+    return columns, {**({DAY: day_of("timestamp")} if of_day else {}), **sink.derived}
 
 
 def _check_partition_by(

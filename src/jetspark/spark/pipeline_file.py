@@ -34,7 +34,7 @@ from jetspark.spark.json_payloads import (
     decoded_columns,
     json_columns,
     payload_ddl,
-    times_of,
+    timestamp_fields,
     with_json_options,
 )
 from jetspark.spark.lakehouse.dead_letter_sink import with_connection
@@ -42,7 +42,7 @@ from jetspark.spark.lakehouse.options import (
     FILES,
     TABLES,
     LakehouseOptions,
-    ListedTable,
+    RoutedTable,
     lakehouse_format,
     listed_option,
     not_a_table,
@@ -212,7 +212,7 @@ class SinkTable:
     """The options, of a stream or of a Delta or Iceberg table."""
     mode: str = "append"
     partition_by: tuple[str, ...] = ()
-    made: Mapping[str, RowExpression] = field(default_factory=dict)
+    derived: Mapping[str, RowExpression] = field(default_factory=dict)
     """Further columns of a table, and what they are made of."""
 
     @property
@@ -603,7 +603,9 @@ class _TableSink:
                 f"{key} is made of a stream's rows: from names a source, of a stream, which is not "
                 "static and has no watermark. In a view write the columns in SQL.",
             )
-        return _derive(self.part, given, source.columns, source.json, times_of(source.parsed))
+        return _derive(
+            self.part, given, source.columns, source.json, timestamp_fields(source.parsed)
+        )
 
     def _list(
         self, tables: Any, options: Mapping[str, str], partition_by: list[str]
@@ -644,7 +646,7 @@ class _TableSink:
         for (before, (earlier, _)), (at, (table, _)) in combinations(enumerate(parsed), 2):
             _check_tables_apart(parts[at], parts[before], table, earlier)
         return listed_option(
-            [(one.subjects, one.json, own, one.made, one.names.renamed) for one, own in parsed]
+            [(one.subjects, one.json, own, one.derived, one.names.renamed) for one, own in parsed]
         )
 
 
@@ -669,7 +671,7 @@ def _derive(
         rescued = part.text_of("rescued_data_column", given["rescued_data_column"])
     return part.checked(
         next(iter(given), None),
-        lambda: derived_columns(items, rescued, there=columns, schema=schema, times=times),
+        lambda: derived_columns(items, rescued, columns=columns, schema=schema, timestamps=times),
     )
 
 
@@ -684,7 +686,7 @@ class _ListedPart:
     columns: Sequence[str]
     """The columns of the source."""
 
-    def read(self, sink: str) -> tuple[ListedTable, dict[str, str]]:
+    def read(self, sink: str) -> tuple[RoutedTable, dict[str, str]]:
         """The table, and its own options. `sink`: the list's name in the file."""
         part = self.part
         subjects = self._subjects()
@@ -708,8 +710,8 @@ class _ListedPart:
         own = part.options(_TABLE_OPTIONS, _OF_LISTED)
         own |= {"partitionBy": join_partitions(partition_by)} if partition_by else {}
         options = part.checked(None, lambda: self._parse(own, names))
-        table = ListedTable(
-            subjects=subjects, options=options, json=ddl, made=derived, names=fields
+        table = RoutedTable(
+            subjects=subjects, options=options, json=ddl, derived=derived, names=fields
         )
         return table, own
 
@@ -775,7 +777,7 @@ class _ListedPart:
 
 
 def _check_tables_apart(
-    part: _Part, before: _Part, table: ListedTable, earlier: ListedTable
+    part: _Part, before: _Part, table: RoutedTable, earlier: RoutedTable
 ) -> None:
     line = part.places.line(before.where)
     for one, other in product(earlier.subjects, table.subjects):

@@ -30,12 +30,12 @@ logger = logging.getLogger("jetspark.spark")
 
 SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 BY_FILE_SYSTEM = f"{CHECKPOINTS}.FileSystemBasedCheckpointFileManager"
-_LOCK_PATIENCE = 10.0
+_LOCK_TIMEOUT = 10.0
 """Seconds, since the JVM of a killed run lives a moment longer."""
 CHECKPOINT_IN_TABLE = "_checkpoint"
 """The folder of a checkpoint for which no other place was named."""
 _LOCK = ".jetspark.lock"
-_LOOK_SECONDS = 0.1
+_POLL_INTERVAL = 0.1
 MAX_STARTS = 4
 
 # -- starting ----------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
         query = start()
         starts += 1
         while query.isActive and query.status["message"].startswith("Initializing"):
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_INTERVAL)
         failure = query.exception()
         if failure is None or NO_WORKER not in str(failure):
             return query
@@ -119,8 +119,8 @@ def with_quick_checkpoint(
         return start
     remove_incomplete_start(folder)
     # Through Spark Connect the class cannot be looked up.
-    known = hasattr(spark, "_jvm") and _has_class(spark._jvm)
-    if not known or spark.conf.get(SETTING, None) is not None:
+    has_class = hasattr(spark, "_jvm") and _has_class(spark._jvm)
+    if not has_class or spark.conf.get(SETTING, None) is not None:
         return start
 
     def start_quickly() -> StreamingQuery:
@@ -161,7 +161,7 @@ def query_of(spark: SparkSession, checkpoint: str) -> str | None:
 
 @contextmanager
 def locked(spark: SparkSession, checkpoint: str) -> Iterator[None]:
-    """In the block, keep runs in other processes from a checkpoint on this machine.
+    """Keep runs in other processes from a checkpoint on this machine, during the block.
 
     The JVM, which writes the checkpoint, locks a file in it; the operating system releases the lock
     however the JVM ends. Raises ConfigError while another process has it.
@@ -176,20 +176,20 @@ def locked(spark: SparkSession, checkpoint: str) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(f"{checkpoint} cannot be made ({error.strerror}).") from None
     _check_lock(path)
-    file = _opened_by_the_jvm(spark, path)
+    file = _open_in_jvm(spark, path)
     try:
-        deadline = time.monotonic() + _LOCK_PATIENCE
+        deadline = time.monotonic() + _LOCK_TIMEOUT
         while file.tryLock() is None:
             if time.monotonic() >= deadline:
-                who = path.read_text("utf-8", "replace")
+                holder = path.read_text("utf-8", "replace")
                 raise ConfigError(
-                    f"Another run ({who}) uses {checkpoint}: stop it first, or let it end."
+                    f"Another run ({holder}) uses {checkpoint}: stop it first, or let it end."
                 )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_INTERVAL)
         file.truncate(0)
-        who = f"process {os.getpid()} on {socket.gethostname()}"
+        holder = f"process {os.getpid()} on {socket.gethostname()}"
         jvm: Any = spark._jvm
-        file.write(jvm.java.nio.ByteBuffer.wrap(bytearray(who.encode())))
+        file.write(jvm.java.nio.ByteBuffer.wrap(bytearray(holder.encode())))
         yield
     finally:
         with suppress(Py4JError, OSError):  # the JVM may have ended
@@ -209,26 +209,26 @@ def _check_lock(path: Path) -> None:
             "made it: name the folder where it leads with --checkpoint, if it is yours."
         )
     with suppress(FileNotFoundError):
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             raise ConfigError(
                 f"{path} is not a file of its own, but a link or something else. Remove it, if no "
                 "run uses the checkpoint."
             )
 
 
-def _opened_by_the_jvm(spark: SparkSession, path: Path) -> Any:
+def _open_in_jvm(spark: SparkSession, path: Path) -> Any:
     """A channel to the file, which is created if it is not there. Follows no link."""
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
     options = jvm.java.util.HashSet()
-    for one in ("CREATE", "READ", "WRITE"):
-        options.add(jvm.java.nio.file.StandardOpenOption.valueOf(one))
+    for option in ("CREATE", "READ", "WRITE"):
+        options.add(jvm.java.nio.file.StandardOpenOption.valueOf(option))
     options.add(jvm.java.nio.file.LinkOption.valueOf("NOFOLLOW_LINKS"))
     attributes = gateway.new_array(jvm.java.nio.file.attribute.FileAttribute, 0)
-    place = jvm.java.io.File(str(path)).toPath()
+    java_path = jvm.java.io.File(str(path)).toPath()
     try:
-        return jvm.java.nio.channels.FileChannel.open(place, options, attributes)
+        return jvm.java.nio.channels.FileChannel.open(java_path, options, attributes)
     except Py4JJavaError as error:
         raise ConfigError(f"{path} cannot be opened: {explain(error)}") from None
 
@@ -258,12 +258,14 @@ def streaming_sources(rows: DataFrame) -> Iterator[SourceOptions]:
 
 
 def sources_in(plan: Any) -> Iterator[SourceOptions]:
-    """The same of a plan, also of a running query's, which may be `jetspark-direct`."""
+    """The options of each source in a plan of the JVM, also of a running query, whose source may be
+    `jetspark-direct`."""
     leaves = plan.collectLeaves().distinct()
     for index in range(leaves.size()):
         leaf = leaves.apply(index)
         with suppress(Py4JError):  # a leaf of another kind has no such name
             if leaf.isStreaming() and leaf.sourceName() in ("jetstream", "jetspark-direct"):
                 options = dict(leaf.extraOptions().asCaseSensitiveMap())
-                own = {name: one for name, one in options.items() if not name.startswith("into.")}
-                yield parse_options(own)
+                yield parse_options(
+                    {name: value for name, value in options.items() if not name.startswith("into.")}
+                )

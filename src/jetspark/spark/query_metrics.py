@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from prometheus_client.core import Metric as Family
 from py4j.protocol import Py4JError
@@ -45,25 +45,27 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("jetspark.metrics")
 
-_NEW_FOR = 2.0
-"""Seconds for which a look is new enough."""
-_CALL_SECONDS = 2.0
-_INTERVALS = 10
-_PATIENCE = 60.0
-"""A query that has something to read gets on within so many intervals, and within so many seconds,
-and within three times its last batch."""
+_FRESH_SECONDS = 2.0
+"""Seconds for which figures are new enough."""
+_CALL_TIMEOUT = 2.0
+"""Seconds for a call of a server, and for an update of all figures."""
+_STALL_INTERVALS = 10
+_STALL_SECONDS = 60.0
+_STALL_BATCHES = 3
+"""A query with something to read is stalled after the longest of so many intervals of its trigger,
+so many seconds, and so many times its last batch."""
 
 
 @dataclass
-class _Followed:
-    """One query: what is known of it."""
+class _QueryState:
+    """The known figures of one query."""
 
     query: StreamingQuery
     progress: QueryProgress
     sources: list[SourceOptions]
     folder: str | None
-    """Its checkpoint on this machine."""
-    under_way: RowsInProgress
+    """The checkpoint, if it is on this machine."""
+    rows_in_progress: RowsInProgress
     interval: float
     """Seconds from one batch to the next, by its trigger."""
     restarts: int = 0
@@ -72,17 +74,17 @@ class _Followed:
     ends: dict[str, int] = field(default_factory=dict)
     oldest: dict[str, int] = field(default_factory=dict)
     """The time of the first unread message, in nanoseconds, of streams with such a one."""
-    read: dict[str, int] = field(default_factory=dict)
+    unread_since: dict[str, int] = field(default_factory=dict)
     """A time since which all is unread, in nanoseconds, as far as that is known."""
     unreachable: str = ""
     totals: Totals | None = None
     durations: Durations = field(default_factory=Durations)
-    longest: float = 0.0
+    last_batch_seconds: float = 0.0
     is_active: bool = True
-    seen: object = None
-    moved: float = field(default_factory=time.monotonic)
+    position_seen: object = None
+    progressed_at: float = field(default_factory=time.monotonic)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Bring everything up to date."""
         self.is_active = self.query.isActive
         self._count_batches()
@@ -90,13 +92,13 @@ class _Followed:
         for source in self.sources:
             try:
                 with pool.link(source.connection) as link:
-                    self._ask(StreamAPI(link, _CALL_SECONDS), source)
+                    self._refresh_streams(StreamAPI(link, _CALL_TIMEOUT), source)
                 self.unreachable = ""
             except (JetsparkError, OSError) as error:
                 self.unreachable = str(error)
-        seen = (self.positions, self.progress.batches or self.under_way.count())
-        if seen != self.seen or not self.is_behind:
-            self.seen, self.moved = seen, time.monotonic()
+        position = self.positions, self.progress.batches or self.rows_in_progress.count()
+        if position != self.position_seen or not self.is_behind:
+            self.position_seen, self.progressed_at = position, time.monotonic()
 
     @property
     def is_behind(self) -> bool:
@@ -110,33 +112,35 @@ class _Followed:
                 yield name, max(0, end - position)
 
     def _count_batches(self) -> None:
-        taken = self.progress.durations[:]
-        del self.progress.durations[: len(taken)]
-        for one in taken:
-            self.durations.add(one)
-            self.longest = one
+        durations = self.progress.durations[:]
+        del self.progress.durations[: len(durations)]
+        for seconds in durations:
+            self.durations.add(seconds)
+            self.last_batch_seconds = seconds
 
     def read_checkpoint(self) -> None:
-        """What is finished. Files of this machine: cheap enough for each scrape."""
-        if self.folder is None or (found := finished_offsets(self.folder)) is None:
+        """Read what is finished; files of this machine are cheap enough for each scrape."""
+        if self.folder is None or (finished := finished_offsets(self.folder)) is None:
             self.positions = dict(self.progress.ends)
             return
         self.totals = TableLedger(self.folder, str(self.query.id)).totals
-        batch, texts = found
-        what = "start" if batch < 0 else "next"
-        streams = {name: one for text in texts for name, one in parse_streams(text).items()}
-        self.positions = {name: one[what] for name, one in streams.items()}
+        batch, texts = finished
+        bound = "start" if batch < 0 else "next"
+        streams = {name: offset for text in texts for name, offset in parse_streams(text).items()}
+        self.positions = {name: offset[bound] for name, offset in streams.items()}
         # The stream's last message when the batch was planned, as far as the batch has it.
-        lasts = {name: one.get("last", (0, 0)) for name, one in streams.items()}
-        self.read = {name: ns for name, (seq, ns) in lasts.items() if seq < self.positions[name]}
+        lasts = {name: offset.get("last", (0, 0)) for name, offset in streams.items()}
+        self.unread_since = {
+            name: ns for name, (seq, ns) in lasts.items() if seq < self.positions[name]
+        }
 
-    def _ask(self, api: StreamAPI, source: SourceOptions) -> None:
-        """Where the streams end, and how old what is unread is."""
+    def _refresh_streams(self, api: StreamAPI, source: SourceOptions) -> None:
+        """Ask where the streams end, and when the first unread message was stored."""
         names = [name for name in self.positions if source.stream_pattern or name in source.streams]
         facts, _ = fetch_stream_facts(api, names or source.streams, not_found_for=0.0)
-        for name, one in facts.items():
-            self.ends[name] = tail(one)
-            oldest = self._oldest(api, source, one)
+        for name, stream in facts.items():
+            self.ends[name] = tail(stream)
+            oldest = self._oldest(api, source, stream)
             if oldest is None:
                 self.oldest.pop(name, None)
             else:
@@ -151,13 +155,17 @@ class _Followed:
         return None if message is None else parse_isotime(message.time)
 
     def not_ready(self) -> Iterator[str]:
-        """Reasons."""
+        """The reasons for which the query is not getting on."""
         if not self.is_active:
             yield "the query has ended"
         if self.unreachable:
             yield self.unreachable
-        patience = max(_INTERVALS * self.interval, _PATIENCE, 3 * self.longest)
-        if (waited := time.monotonic() - self.moved) > patience:
+        timeout = max(
+            _STALL_INTERVALS * self.interval,
+            _STALL_SECONDS,
+            _STALL_BATCHES * self.last_batch_seconds,
+        )
+        if (waited := time.monotonic() - self.progressed_at) > timeout:
             yield f"no progress for {waited:.0f} s, though there are messages to read"
 
 
@@ -167,21 +175,21 @@ class QueryMetrics:
     def __init__(self, lost: Callable[[], Mapping[str, int]] = dict) -> None:
         self._lost = lost
         self._spark: SparkSession | None = None
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, _QueryState] = {}
         self._session: Any = None  # the JVM's
         self._batch: tuple[str, RowsInProgress, int] | None = None
         """The name of a batch without a query, the session's rows, and those of before."""
         self._rows = 0
         self._tasks = 0, 0
-        self._asked, self._looked, self._stop = (threading.Event() for _ in range(3))
-        self._new_until = 0.0
+        self._refresh_wanted, self._refreshed, self._stop = (threading.Event() for _ in range(3))
+        self._fresh_until = 0.0
 
     def follow(self, name: str, query: StreamingQuery, progress: QueryProgress) -> None:
-        """From now on, or in place of the query of this name that has ended."""
+        """Follow a query from now on, in place of one of this name that has ended."""
         execution: Any = query._jsq.streamingQuery()
         before = self._followed.get(name)
         interval = re.search(r"\((\d+)\)", execution.trigger().toString())
-        one = _Followed(
+        state = _QueryState(
             query,
             progress,
             list(sources_in(execution.analyzedPlan())),
@@ -190,18 +198,18 @@ class QueryMetrics:
             0.0 if interval is None else int(interval[1]) / 1000,
         )
         if before is not None:
-            one.restarts = before.restarts + 1
-            one.durations = before.durations
-        self._followed[name] = one
+            state.restarts = before.restarts + 1
+            state.durations = before.durations
+        self._followed[name] = state
         self._session = query._jsq.sparkSession()
 
     def follow_all(self, spark: SparkSession) -> None:
-        """From now on, all queries of a session."""
+        """Follow all queries of a session from now on."""
         self._spark, self._session = spark, spark._jsparkSession
 
     @contextmanager
     def batch(self, name: str, spark: SparkSession) -> Iterator[None]:
-        """In the block, the session has one batch, which is no query's."""
+        """Follow the one batch, of no query, that a session has in the block."""
         self._session = spark._jsparkSession
         rows = RowsInProgress(None, self._session)
         self._batch = name, rows, rows.count()
@@ -212,8 +220,10 @@ class QueryMetrics:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """In the block, give everything to Prometheus."""
-        thread = threading.Thread(target=self._look, name="jetspark-lag", daemon=True)
+        """Give all figures to Prometheus during the block."""
+        thread = threading.Thread(
+            target=self._refresh_when_wanted, name="jetspark-lag", daemon=True
+        )
         with collected(self._collect):
             thread.start()
             try:
@@ -222,41 +232,44 @@ class QueryMetrics:
                 self.stop_looking()
 
     def stop_looking(self) -> None:
-        """Before Spark ends: the figures stay as they are."""
+        """Leave the figures as they are, before Spark ends."""
         self._stop.set()
 
-    def _look(self) -> None:
+    def _refresh_when_wanted(self) -> None:
         while not self._stop.is_set():
-            self._asked.clear()
+            self._refresh_wanted.clear()
             try:
-                self._look_once()
+                self._refresh()
             except Exception as error:  # the JVM may end at any time
                 logger.debug("The queries' figures are not known: %s", error)
-            self._new_until = time.monotonic() + _NEW_FOR
-            self._looked.set()
-            self._asked.wait(5 * _NEW_FOR)  # before Spark forgets its reports
+            self._fresh_until = time.monotonic() + _FRESH_SECONDS
+            self._refreshed.set()
+            self._refresh_wanted.wait(5 * _FRESH_SECONDS)  # before Spark forgets its reports
 
-    def _look_if_old(self) -> None:
-        if time.monotonic() >= self._new_until and not self._stop.is_set():
-            self._looked.clear()
-            self._asked.set()
-            self._looked.wait(_CALL_SECONDS)  # a server may be silent for longer
+    def _refresh_if_stale(self) -> None:
+        if time.monotonic() >= self._fresh_until and not self._stop.is_set():
+            self._refreshed.clear()
+            self._refresh_wanted.set()
+            self._refreshed.wait(_CALL_TIMEOUT)  # a server may be silent for longer
 
-    def _look_once(self) -> None:
+    def _refresh(self) -> None:
         if self._spark is not None:
             self._find_queries(self._spark)
-        for one in list(self._followed.values()):
-            one.look()
+        for state in list(self._followed.values()):
+            state.refresh()
         if self._session is not None:
             if self._batch is not None:
                 _, rows, before = self._batch
                 self._rows = rows.count() - before
             executors = self._session.sparkContext().statusStore().executorList(False)
-            found = [executors.apply(at) for at in range(executors.size())]
-            self._tasks = sum(x.totalTasks() for x in found), sum(x.failedTasks() for x in found)
+            summaries = [executors.apply(index) for index in range(executors.size())]
+            self._tasks = (
+                sum(executor.totalTasks() for executor in summaries),
+                sum(executor.failedTasks() for executor in summaries),
+            )
 
     def _find_queries(self, spark: SparkSession) -> None:
-        """Those of a session, where nobody else updates their progress."""
+        """Follow the queries of a session, where nobody else updates their progress."""
         active = {query.name or str(query.id): query for query in spark.streams.active}
         for name, query in active.items():
             before = self._followed.get(name)
@@ -270,71 +283,80 @@ class QueryMetrics:
             del self._followed[name]
 
     def not_ready(self) -> list[str]:
-        """Why the queries are not getting on, as far as they are not."""
-        self._look_if_old()
+        """The reasons for which queries are not getting on."""
+        self._refresh_if_stale()
         if not self._followed and self._batch is None:
             return ["no query is running yet"]
         return [
             f"{name}: {reason}"
-            for name, one in list(self._followed.items())
-            for reason in one.not_ready()
+            for name, state in list(self._followed.items())
+            for reason in state.not_ready()
         ]
 
     # -- for Prometheus ----------------------------------------------------------------------
 
     def _collect(self) -> Iterator[Family]:
-        self._look_if_old()
-        queries = dict(self._followed)
-        now = time.time_ns()
-        of_stream: dict[metrics.Metric, dict[tuple[str, ...], float]] = {
-            metrics.LAG: {},
-            metrics.LAG_TIME: {},
-            metrics.POSITION: {},
+        self._refresh_if_stale()
+        values: _Values = {
+            metric: {} for metric in (metrics.LAG, metrics.LAG_TIME, metrics.POSITION)
         }
-        of_query: dict[metrics.Metric, dict[tuple[str, ...], float]] = {}
         batches: Any = family(metrics.BATCH)
-        for name, one in queries.items():
-            one.read_checkpoint()
-            for stream, position in one.positions.items():
-                of_stream[metrics.POSITION][name, stream] = position - 1
-            for stream, lag in one.lag():
-                of_stream[metrics.LAG][name, stream] = lag
-                since = max(one.oldest.get(stream, now), one.read.get(stream, 0))
-                of_stream[metrics.LAG_TIME][name, stream] = max(0, now - since) / 1e9
-            totals = one.totals or Totals(
-                rows=one.progress.rows, quarantined=one.progress.quarantined
-            )
-            of_table = (
-                (metrics.FILES, totals.files),
-                (metrics.FILE_BYTES, totals.bytes),
-                (metrics.COMMITS, totals.commits),
-                (metrics.RETRIES, totals.retries),
-            )
-            for metric, value in (
-                (metrics.ACTIVE, one.is_active),
-                (metrics.REACHABLE, not one.unreachable),
-                (metrics.RESTARTS, one.restarts),
-                (metrics.ROWS, totals.rows),
-                (metrics.QUARANTINED, totals.quarantined),
-                *(of_table if one.totals else ()),
-            ):
-                of_query.setdefault(metric, {})[name,] = float(value)
-            one.durations.give(batches, [name])
+        for name, state in dict(self._followed).items():
+            state.read_checkpoint()
+            _collect_streams(values, name, state)
+            _collect_totals(values, name, state)
+            state.durations.give(batches, [name])
         if self._batch is not None:
             name = self._batch[0]
-            of_query |= {metrics.ACTIVE: {(name,): 1.0}, metrics.ROWS: {(name,): float(self._rows)}}
-        lost: dict[tuple[str, ...], float] = {
-            (stream,): float(count) for stream, count in self._lost().items()
-        }
-        every = {**of_stream, **of_query, metrics.LOST: lost}
+            values |= {metrics.ACTIVE: {(name,): 1.0}, metrics.ROWS: {(name,): float(self._rows)}}
+        values[metrics.LOST] = {(stream,): float(count) for stream, count in self._lost().items()}
         for metric, count in zip((metrics.TASKS, metrics.FAILED_TASKS), self._tasks, strict=True):
-            every[metric] = {(): count}
-        for metric, values in every.items():
-            found: Any = family(metric)
-            for labels, value in values.items():
-                found.add_metric(labels, value)
-            yield found
+            values[metric] = {(): count}
+        for metric, of_metric in values.items():
+            samples: Any = family(metric)
+            for labels, value in of_metric.items():
+                samples.add_metric(labels, value)
+            yield samples
         yield batches
+
+
+_Values: TypeAlias = dict[metrics.Metric, dict[tuple[str, ...], float]]
+"""Values of metrics by their labels."""
+
+
+def _collect_streams(values: _Values, query: str, state: _QueryState) -> None:
+    now = time.time_ns()
+    for stream, position in state.positions.items():
+        values[metrics.POSITION][query, stream] = position - 1
+    for stream, lag in state.lag():
+        values[metrics.LAG][query, stream] = lag
+        since = max(state.oldest.get(stream, now), state.unread_since.get(stream, 0))
+        values[metrics.LAG_TIME][query, stream] = max(0, now - since) / 1e9
+
+
+def _collect_totals(values: _Values, query: str, state: _QueryState) -> None:
+    totals, progress = state.totals, state.progress
+    rows, quarantined = (
+        (progress.rows, progress.quarantined)
+        if totals is None
+        else (totals.rows, totals.quarantined)
+    )
+    of_query: dict[metrics.Metric, float] = {
+        metrics.ACTIVE: state.is_active,
+        metrics.REACHABLE: not state.unreachable,
+        metrics.RESTARTS: state.restarts,
+        metrics.ROWS: rows,
+        metrics.QUARANTINED: quarantined,
+    }
+    if totals is not None:
+        of_query |= {
+            metrics.FILES: totals.files,
+            metrics.FILE_BYTES: totals.bytes,
+            metrics.COMMITS: totals.commits,
+            metrics.RETRIES: totals.retries,
+        }
+    for metric, value in of_query.items():
+        values.setdefault(metric, {})[query,] = float(value)
 
 
 @contextmanager
@@ -343,7 +365,7 @@ def served(
     alive: Callable[[], list[str]] = list,
     lost: Callable[[], Mapping[str, int]] = dict,
 ) -> Iterator[QueryMetrics]:
-    """In the block, serve figures of queries, and probes with them (`metrics.endpoint.serving`)."""
+    """Serve figures of queries in the block, and probes with them (`metrics.endpoint.serving`)."""
     figures = QueryMetrics(lost)
     with serving(address, Health(figures.not_ready, alive)), figures.looking():
         yield figures

@@ -83,10 +83,10 @@ class Replay:
                     f"There is no file or folder {path.absolute()}: give the folder or URI of a "
                     "table, or catalog:namespace.table of an Iceberg catalog."
                 )
-            if (found := format_of(path)) is not None:
+            if (table_format := format_of(path)) is not None:
                 raise ConfigError(
-                    f"{self.table} is a table in {found}, whose folder also has files that are not "
-                    f"rows of it: leave out {named('format')}."
+                    f"{self.table} is a table in {table_format}, whose folder also has files that "
+                    f"are not rows of it: leave out {named('format')}."
                 )
 
     @property
@@ -96,18 +96,18 @@ class Replay:
             if parse_catalog_name(self.table) is not None:
                 return PREFIX + Format.ICEBERG
             folder = local_path(self.table)
-            found = None if folder is None else format_of(Path(folder))
-            return "parquet" if found is None else PREFIX + found
+            table_format = None if folder is None else format_of(Path(folder))
+            return "parquet" if table_format is None else PREFIX + table_format
         folded = self.format.casefold()
         return PREFIX + folded if folded in tuple(Format) else self.format
 
     @property
     def _reading(self) -> dict[str, str]:
         """The reader's options. Raises ConfigError."""
-        found = parse_catalog_name(self.table) if self._format == PREFIX + Format.ICEBERG else None
-        if found is None:
+        is_iceberg = self._format == PREFIX + Format.ICEBERG
+        if not is_iceberg or (name := parse_catalog_name(self.table)) is None:
             return {"path": self.table, **self.table_options}
-        return {"catalog": found[0], "table": found[1], **self.table_options}
+        return {"catalog": name[0], "table": name[1], **self.table_options}
 
     def already(self) -> int | None:
         """Number of rows of this transaction if it was published before; else None."""
@@ -166,7 +166,9 @@ class Replay:
             return F.col("data")
         own = [name for name in table.columns if name not in METADATA_COLUMNS and name != CORRUPT]
         if not own:
-            raise ConfigError("The table has no column that could be a payload; say it with data.")
+            raise ConfigError(
+                "The table has no column that could be a payload: name one with data."
+            )
         json = F.to_json(F.struct(*(F.col(f"`{name}`") for name in own)), _WITH_MICROSECONDS)
         if CORRUPT not in table.columns:
             return json
@@ -178,13 +180,13 @@ class Replay:
         of which it is a part."""
         headers, compression = F.col("headers"), "content-encoding"
         if isinstance(table.schema["headers"].dataType, MapType):
-            others = F.map_filter(headers, lambda key, _: F.lower(key) != compression)
+            without = F.map_filter(headers, lambda key, _: F.lower(key) != compression)
         else:
-            others = F.filter(headers, lambda pair: F.lower(pair["key"]) != compression)
-        return F.when(self._is_text(table, payload), others).otherwise(headers).alias("headers")
+            without = F.filter(headers, lambda pair: F.lower(pair["key"]) != compression)
+        return F.when(self._is_text(table, payload), without).otherwise(headers).alias("headers")
 
     def _is_text(self, table: DataFrame, payload: Column) -> Column:
-        types = {one.name: one.dataType for one in table.schema}
+        types = {column.name: column.dataType for column in table.schema}
         if self.data is None and "data" not in types and types.get(CORRUPT) == BinaryType():
             return F.col(CORRUPT).isNull()
         return F.lit(table.select(payload).schema[0].dataType == StringType())

@@ -22,7 +22,7 @@ _folder: Path | None = None
 
 @contextmanager
 def collecting_in(folder: Path) -> Iterator[None]:
-    """In the block, collect the reports of queries in a new folder, or until `stop_collecting`."""
+    """Collect the reports of queries in a new folder, in the block or until `stop_collecting`."""
     global _folder
     folder.mkdir()
     _folder = folder

@@ -19,7 +19,7 @@ from jetspark.codecs.tolerant import Decoder, decode_in_parts
 from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.reserved_names import BARE_PAYLOAD
 from jetspark.spark.json_payloads import json_decoder, names_beside, payload_of
-from jetspark.spark.lakehouse.options import LakehouseOptions, ListedTable
+from jetspark.spark.lakehouse.options import LakehouseOptions, RoutedTable
 from jetspark.spark.lakehouse.schema_evolution import evolved_ddl, for_known_fields
 from jetspark.spark.options import SourceOptions
 from jetspark.subjects import subject_matches
@@ -35,7 +35,7 @@ class RowSpec:
     """The schema of JSON payloads, as Spark DDL; None for other formats."""
     derived: Mapping[str, RowExpression] = field(default_factory=dict)
     """Derived columns, and the values that they have."""
-    tables: tuple[ListedTable, ...] = ()
+    tables: tuple[RoutedTable, ...] = ()
     """The tables of a list, each of which has its own schema and columns."""
     keep_payload: bool = False
     """Keep the payload of each row: it may turn out to lack its key, or its table."""
@@ -57,7 +57,7 @@ class RowSpec:
     def builders(self, source: SourceOptions) -> list[RowBuilder]:
         """The builder of the rows, in a list one for each table. Raises ConfigError."""
         if self.tables:
-            return [RowBuilder(_decoder_of(table, source), table.made) for table in self.tables]
+            return [RowBuilder(_decoder_of(table, source), table.derived) for table in self.tables]
         return [RowBuilder(self._decoder(source), self.derived)]
 
     def _decoder(self, source: SourceOptions) -> Decoder | None:
@@ -85,7 +85,7 @@ class RowSpec:
 
     def dump(self) -> str:
         """The schemas and the columns as JSON."""
-        of_tables = [(table.json, table.made) for table in self.tables]
+        of_tables = [(table.json, table.derived) for table in self.tables]
         specs = [
             [ddl, {name: value.text for name, value in derived.items()}]
             for ddl, derived in [(self.ddl, self.derived), *of_tables]
@@ -107,24 +107,24 @@ class RowSpec:
             for ddl, columns in specs
         )
         tables = [
-            replace(listed_table, json=of_table[0], made=of_table[1])
+            replace(listed_table, json=of_table[0], derived=of_table[1])
             for listed_table, of_table in zip(table.tables, of_tables, strict=True)
         ]
         return cls("the schema", ddl, derived, tuple(tables), keep_payload)
 
 
-def _evolved(table: ListedTable) -> ListedTable:
+def _evolved(table: RoutedTable) -> RoutedTable:
     """A table of a list, as `RowSpec.for_table`."""
-    ddl = evolved_ddl(table.options, table.json, table.option, table.made, table.names)
+    ddl = evolved_ddl(table.options, table.json, table.option, table.derived, table.names)
     if ddl is None:
         return table
     derived = for_known_fields(
-        table.made, ddl, collect_unknown=table.options.evolve, names=table.names
+        table.derived, ddl, collect_unknown=table.options.evolve, names=table.names
     )
-    return replace(table, json=ddl, made=derived)
+    return replace(table, json=ddl, derived=derived)
 
 
-def _decoder_of(table: ListedTable, source: SourceOptions) -> Decoder | None:
+def _decoder_of(table: RoutedTable, source: SourceOptions) -> Decoder | None:
     """The decoder of the payloads of a table of a list."""
     if table.json is None:
         return None
@@ -134,7 +134,7 @@ def _decoder_of(table: ListedTable, source: SourceOptions) -> Decoder | None:
         table.names,
         framing=source.around,
         keep_payload=table.options.quarantine is not None,
-        keep_bare=_need_bare_payload(table.made),
+        keep_bare=_need_bare_payload(table.derived),
     )
 
 
@@ -173,7 +173,7 @@ class RowBuilder:
 
 
 def build_rows(
-    builders: Sequence[RowBuilder], tables: Sequence[ListedTable], messages: pa.RecordBatch
+    builders: Sequence[RowBuilder], tables: Sequence[RoutedTable], messages: pa.RecordBatch
 ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
     """(index of the table in the list, its rows) of messages; a single table has 0. Messages
     without a table have None, and stay as they are."""
@@ -190,7 +190,7 @@ def build_rows(
 
 
 def split_by_table(
-    messages: pa.RecordBatch, tables: Sequence[ListedTable]
+    messages: pa.RecordBatch, tables: Sequence[RoutedTable]
 ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
     """(index of the table in the list, its messages) by their subjects; the index is None for
     messages without a table."""
@@ -202,7 +202,7 @@ def split_by_table(
         yield index, messages.filter(chosen)
 
 
-def _table_index(subject: str, tables: Sequence[ListedTable]) -> int | None:
+def _table_index(subject: str, tables: Sequence[RoutedTable]) -> int | None:
     for index, table in enumerate(tables):
         if any(subject_matches(pattern, subject) for pattern in table.subjects):
             return index

@@ -319,16 +319,16 @@ class BatchCommits:
         So records are published before any row is in a table, and not again when a batch comes
         again after that: somebody may have replayed them meanwhile.
         """
-        if (letters := batch.dead_letters) is None:
+        if (dead_letters := batch.dead_letters) is None:
             return []
-        records = list(map(decode_new_file, letters.files))
-        if not letters.stored and not is_committed_in_part:
+        records = list(map(decode_new_file, dead_letters.files))
+        if not dead_letters.stored and not is_committed_in_part:
             self._check_dead_letters(batch)
             assert self._options.dead_letter_sink is not None  # noqa: S101
             self._options.dead_letter_sink.store(
-                self._dead_letter_token, read_records(self._staging(letters), records)
+                self._dead_letter_token, read_records(self._staging(dead_letters), records)
             )
-            letters.stored = True
+            dead_letters.stored = True
             self._record_pending(batch)
         return records
 
@@ -340,27 +340,27 @@ class BatchCommits:
         stream = self._options.quarantine or ""
         return PendingDeadLetters(stream, *location, list(map(encode_new_file, records)))
 
-    def _staging(self, letters: PendingDeadLetters) -> Storage:
+    def _staging(self, dead_letters: PendingDeadLetters) -> Storage:
         name = TableName(
-            path=letters.path,
-            identifier=letters.identifier,
-            catalog=letters.catalog,
+            path=dead_letters.path,
+            identifier=dead_letters.identifier,
+            catalog=dead_letters.catalog,
             properties=first_location(self._options)[1].properties,
         )
-        storage = storage_at(letters.format, name)
+        storage = storage_at(dead_letters.format, name)
         if storage is None:
             raise table_missing(name, self._batch)
         return storage
 
     def _check_dead_letters(self, batch: PendingBatch) -> None:
         """Raise TableError if records have to be published whose stream is no longer named."""
-        letters, options = batch.dead_letters, self._options
-        if letters is None or letters.stored or options.quarantine == letters.stream:
+        dead_letters, options = batch.dead_letters, self._options
+        if dead_letters is None or dead_letters.stored or options.quarantine == dead_letters.stream:
             return
         raise TableError(
-            f"Batch {batch.batch} was begun with the quarantine {letters.stream}, which may have "
-            "some of its records: run the query once with this quarantine, which completes the "
-            f"batch; or, to go on although they may be lost, {ADOPT_HINT}."
+            f"Batch {batch.batch} was begun with the quarantine {dead_letters.stream}, which may "
+            "have some of its records: run the query once with this quarantine, which completes "
+            f"the batch; or, to go on although they may be lost, {ADOPT_HINT}."
         )
 
 

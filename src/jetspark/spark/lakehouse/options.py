@@ -53,7 +53,7 @@ TASK_ROWS = "taskRows"
 """The columns of the rows that the query's own tasks write, as JSON."""
 _OF_SPARK = frozenset({"queryname", "header", "inferschema"})
 KEEP, STOP = "keep", "stop"
-"""What becomes of a record that does not become a row, without a table for these."""
+"""Policy for records that cannot be decoded when no quarantine table is set."""
 _COMPACT_EVERY = 100
 """Commits from one compaction to the next while a command follows a stream."""
 _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -100,7 +100,7 @@ class LakehouseOptions:
     partition_by: tuple[PartitionBy, ...] | None = None
     merge_schema: bool = False
     evolve: bool = False
-    """Also widen types, and make columns of a stream's new fields (`growth`)."""
+    """Also widen types, and add columns for a stream's new fields (`schema_evolution`)."""
     target_file_size: int = 128 * 1024 * 1024
     """Bytes."""
     file_compression: str = TableScope.file_compression
@@ -127,11 +127,11 @@ class LakehouseOptions:
     max_new_tables: int = TableScope.max_new_tables
     compact_every: int | None = None
     """After so many commits small files are merged; 0: never; None: nobody has said."""
-    tables: tuple[ListedTable, ...] = ()
+    tables: tuple[RoutedTable, ...] = ()
     """A list of tables, in place of `name`."""
     checkpoint: str | None = None
     task_secret: str | None = field(default=None, repr=False)
-    """With which the query's own tasks seal what they report (`spark.task_output`)."""
+    """The secret with which the query's own tasks seal what they report (`spark.task_output`)."""
     task_rows: tuple[pa.Schema, ...] = ()
     """The columns of their rows; of a list those of messages without a table, and of each table."""
     version_as_of: int | None = None
@@ -150,14 +150,14 @@ class LakehouseOptions:
 
     @property
     def partitions(self) -> tuple[PartitionBy, ...]:
-        """Those of the table, which in Delta are columns only."""
+        """Partition fields of the table, which in Delta are columns only."""
         given = self.partition_by or ()
         if self.format is Format.ICEBERG:
             return given
         return tuple(PartitionBy(_in_delta(one)) for one in given)
 
     @property
-    def made(self) -> dict[str, RowExpression]:
+    def partition_columns(self) -> dict[str, RowExpression]:
         """Columns that tasks add to the rows of a Delta table, for its partitions."""
         if self.format is Format.ICEBERG:
             return {}
@@ -169,7 +169,7 @@ class LakehouseOptions:
 
     @property
     def upsert(self) -> Upsert | None:
-        """How rows replace others; None when they are added. Raises ConfigError."""
+        """The rule by which rows replace others; None when they are added. Raises ConfigError."""
         if self.keys:
             for name in _OF_ORDER if self.sequence_by is None else ():
                 if getattr(self, name) is not None:
@@ -216,7 +216,7 @@ class LakehouseOptions:
         )
 
     def for_reading(self) -> LakehouseOptions:
-        """These options for spark.read. Raises ConfigError."""
+        """Check the options for spark.read, and return them. Raises ConfigError."""
         for name in _WRITING:
             if getattr(self, name) != getattr(_DEFAULTS, name):
                 raise ConfigError("is for writing.", option=name)
@@ -226,7 +226,7 @@ class LakehouseOptions:
         return self
 
     def for_batch(self) -> LakehouseOptions:
-        """These options for df.write. Raises ConfigError."""
+        """Check the options for df.write, and return them. Raises ConfigError."""
         self._check_no_list()
         for name in ("adopt", "writer_name", "compact_every"):
             if getattr(self, name) != getattr(_DEFAULTS, name):
@@ -234,7 +234,7 @@ class LakehouseOptions:
         return self._for_writing()
 
     def for_streaming(self) -> LakehouseOptions:
-        """These options for df.writeStream. Raises ConfigError."""
+        """Check the options for df.writeStream, and return them. Raises ConfigError."""
         if self.transaction_id is not None:
             raise ConfigError(
                 "is for batch writes; a streaming query is identified by its checkpoint.",
@@ -254,28 +254,28 @@ class LakehouseOptions:
 
 
 def when_following(options: LakehouseOptions) -> dict[str, str]:
-    """What a command adds to the options of a query that follows a stream."""
+    """The options that a command adds to those of a query that follows a stream."""
     is_open = options.compact_every is None and not options.keys
     return {"compactEvery": str(_COMPACT_EVERY)} if is_open else {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListedTable:
+class RoutedTable:
     """One of a list of tables that a stream is divided into."""
 
     subjects: tuple[str, ...]
-    """Of the messages that it takes."""
+    """Patterns for the subjects of its messages."""
     options: LakehouseOptions
     json: str | None = None
     """Schema of the payloads, in Spark's DDL; without one the payload is a column."""
-    made: Mapping[str, RowExpression] = field(default_factory=dict)
+    derived: Mapping[str, RowExpression] = field(default_factory=dict)
     """Further columns, and what they are made of."""
     names: FieldNames = field(default_factory=FieldNames)
     """The columns of the payloads' fields."""
 
     @property
     def option(self) -> str:
-        """What the schema is called in messages."""
+        """The name of the schema in messages to users."""
         return f"json of {self.options.name}"
 
 
@@ -307,8 +307,14 @@ def listed_option(
     """The option for a list: of each table its subjects, the payloads' schema, options, further
     columns, and other names of fields."""
     said = [
-        [list(one), ddl, dict(own), {name: value.text for name, value in made.items()}, dict(names)]
-        for one, ddl, own, made, names in tables
+        [
+            list(one),
+            ddl,
+            dict(own),
+            {name: value.text for name, value in derived.items()},
+            dict(names),
+        ]
+        for one, ddl, own, derived, names in tables
     ]
     return {TABLES: json.dumps(said)}
 
@@ -401,7 +407,7 @@ def _add_dead_letter_sink(options: Mapping[str, str], found: dict[str, Any]) -> 
 def _values(
     format_: Format, options: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
-    """Where the table is, properties for its library, and the rest by attributes."""
+    """The names of the table, properties for its library, and the other options by attributes."""
     converters = {**_WRITING, **_READING}
     names = (*converters, *_WHERE[format_])
     known = {"location": "path"}  # set by a table of Spark's catalog
@@ -438,17 +444,19 @@ def of_one(all_: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     return {**others, **own}
 
 
-def _listed(format_: Format, options: Mapping[str, str], listed: str) -> tuple[ListedTable, ...]:
+def _listed(format_: Format, options: Mapping[str, str], listed: str) -> tuple[RoutedTable, ...]:
     """The tables of a list."""
     tables = []
     for subjects, ddl, own, said, renamed in json.loads(listed):
         one = parse_lakehouse_options(format_, of_one(options, own))
         if ddl is None:  # each payload is a row
             one = replace(one, quarantine=None, on_bad_record=None)
-        made = {name: RowExpression.parse("columns", value) for name, value in said.items()}
+        derived = {name: RowExpression.parse("columns", value) for name, value in said.items()}
         names = FieldNames(renamed)
         tables.append(
-            ListedTable(subjects=tuple(subjects), options=one, json=ddl, made=made, names=names)
+            RoutedTable(
+                subjects=tuple(subjects), options=one, json=ddl, derived=derived, names=names
+            )
         )
     return tuple(tables)
 

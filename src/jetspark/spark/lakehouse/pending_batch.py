@@ -43,7 +43,7 @@ class PendingTable(msgspec.Struct):
     identifier: str | None
     catalog: str | None
     files: list[NewFile]
-    """In the form of `encode_new_file`."""
+    """Files, in the form of `encode_new_file`."""
     replaces: bool = False
     """Whether its rows replace all others (a batch write)."""
     keys: tuple[str, ...] | None = None
@@ -229,10 +229,10 @@ def read_pending(
 def _check_not_forged(pending: PendingBatch, options: LakehouseOptions) -> None:
     """Raise TableError for a record beside tables that decides more than a query of these options
     can have decided: whoever may write there may not touch other locations through it."""
-    letters, (format_, first) = pending.dead_letters, first_location(options)
+    dead_letters, (format_, first) = pending.dead_letters, first_location(options)
     location = format_, first.path, first.identifier, first.catalog
-    is_elsewhere = letters is not None and location != (
-        letters.format, letters.path, letters.identifier, letters.catalog,
+    is_elsewhere = dead_letters is not None and location != (
+        dead_letters.format, dead_letters.path, dead_letters.identifier, dead_letters.catalog,
     )  # fmt: skip
     replaces = any(table.replaces for table in pending.tables)
     if is_elsewhere or (replaces and options.transaction_id is None):

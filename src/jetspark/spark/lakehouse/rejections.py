@@ -85,10 +85,12 @@ def unrouted_reason(record: pa.RecordBatch) -> quarantine.Reason:
 def rejection_error(target: Target, records: pa.RecordBatch, reason_of: ReasonOf) -> ConfigError:
     """The error for the first of some rejected records, where nothing quarantines them."""
     first = records.slice(0, 1)
-    known = [name for name in quarantine.MESSAGE if name in records.schema.names]
-    sentence = quarantine.rejection_message(first.select(known).to_pylist()[0], reason_of(first))
+    message_columns = [name for name in quarantine.MESSAGE if name in records.schema.names]
+    sentence = quarantine.rejection_message(
+        first.select(message_columns).to_pylist()[0], reason_of(first)
+    )
     advice = "Leave such rows out"
-    if known == list(quarantine.MESSAGE) or CORRUPT in records.schema.names:
+    if message_columns == list(quarantine.MESSAGE) or CORRUPT in records.schema.names:
         advice = (
             "Fix the schema and run the command again; it resumes at this batch. Or give the "
             f"{named('quarantine')}, to quarantine such records"

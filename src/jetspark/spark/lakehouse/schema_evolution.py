@@ -66,11 +66,11 @@ class SchemaChange:
     def __bool__(self) -> bool:
         return bool(self.added or self.widened)
 
-    def merge(self, other: SchemaChange) -> None:
+    def merge(self, change: SchemaChange) -> None:
         """Add what another task needs."""
-        for name, kind in other.added.items():
+        for name, kind in change.added.items():
             self._add(name, kind)
-        self.widened |= other.widened
+        self.widened |= change.widened
 
     def add_fields(self, texts: Iterable[str | None], reserved: Iterable[str]) -> None:
         """Add the fields in values of `UNKNOWN_FIELDS_COLUMN`, unless their names are reserved."""
@@ -100,7 +100,7 @@ class SchemaChange:
                     self.widened.add(name)
 
     def _add(self, name: str, kind: str) -> None:
-        spelled = next((known for known in self.added if known.casefold() == name.casefold()), name)
+        spelled = next((added for added in self.added if added.casefold() == name.casefold()), name)
         if spelled == name:  # Spark ignores case: the first spelling counts
             self.added[name] = common_type(self.added.get(name, kind), kind)
 
@@ -205,7 +205,14 @@ def evolved_ddl(
     if table is None:
         return ddl
     history = () if options.upsert is None else options.upsert.added_columns
-    no_fields = (*names.taken, CORRUPT, *derived, *options.made, *table.generated_columns, *history)
+    no_fields = (
+        *names.taken,
+        CORRUPT,
+        *derived,
+        *options.partition_columns,
+        *table.generated_columns,
+        *history,
+    )
     return extend_ddl(ddl, option, table.schema, no_fields, names)
 
 

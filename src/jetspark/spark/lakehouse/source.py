@@ -27,10 +27,10 @@ from jetspark.spark.lakehouse.writers import LakehouseBatchWriter, LakehouseStre
 
 
 @dataclass
-class PiecePartition(InputPartition):
-    """The piece that one task reads."""
+class ScanPartition(InputPartition):
+    """The files that one task reads."""
 
-    piece: ScanTask
+    scan_task: ScanTask
 
 
 class LakehouseReader(DataSourceReader):
@@ -42,34 +42,35 @@ class LakehouseReader(DataSourceReader):
 
     def __init__(self, options: LakehouseOptions, schema: StructType) -> None:
         self._options = options
-        self._rows = arrow_schema(schema)
+        self._columns = arrow_schema(schema)
 
     @without_traceback
-    def partitions(self) -> list[PiecePartition]:
+    def partitions(self) -> list[ScanPartition]:
         """Plan, on the driver. Raises ConfigError for columns that the table does not have."""
-        table = opened(self._options)
-        there = table.schema.names
-        for name in self._rows.names:
-            if name not in there:
-                said = f"{self._options.name} has no column {name!r}"
-                raise ConfigError(f"{said}{instead(name, there)}")
+        table = _open(self._options)
+        columns = table.schema.names
+        for name in self._columns.names:
+            if name not in columns:
+                problem = f"{self._options.name} has no column {name!r}"
+                raise ConfigError(f"{problem}{instead(name, columns)}")
         options = self._options
-        pieces = table.scan_tasks(self._rows.names, options.prune, options.min_partitions)
-        return [PiecePartition(one) for one in pieces]
+        scan_tasks = table.scan_tasks(self._columns.names, options.prune, options.min_partitions)
+        return [ScanPartition(scan_task) for scan_task in scan_tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Runs on an executor; without a partition when there is none."""
-        if not isinstance(partition, PiecePartition):
+        """Read the rows of a partition; runs on an executor, and without a partition when there is
+        none."""
+        if not isinstance(partition, ScanPartition):
             return
-        for batch in partition.piece.batches():
+        for batch in partition.scan_task.batches():
             if batch.num_rows:
                 yield pa.RecordBatch.from_arrays(
-                    [batch.column(one.name).cast(one.type) for one in self._rows],
-                    schema=self._rows,
+                    [batch.column(field.name).cast(field.type) for field in self._columns],
+                    schema=self._columns,
                 )
 
 
-def opened(options: LakehouseOptions) -> Table:
+def _open(options: LakehouseOptions) -> Table:
     """The table at the version of the options. Raises ConfigError."""
     table = open_table(options.format, options.name)
     return table if options.version_as_of is None else table.at_version(options.version_as_of)
@@ -77,7 +78,7 @@ def opened(options: LakehouseOptions) -> Table:
 
 def read_schema(options: LakehouseOptions) -> StructType:
     """The table's columns as Spark's. Raises ConfigError."""
-    columns = pa.schema([one.remove_metadata() for one in opened(options).schema])
+    columns = pa.schema([field.remove_metadata() for field in _open(options).schema])
     return from_arrow_schema(columns, prefer_timestamp_ntz=True)  # the default since 4.2
 
 

@@ -34,8 +34,8 @@ def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = F
     Raises ConfigError, with what to do, for folders that cannot be written, and for a table and a
     checkpoint that do not belong together; and as `find_table`.
     """
-    for one in options.tables:
-        check_start(replace(one.options, adopt=options.adopt), checkpoint, of_list=True)
+    for table_of_list in options.tables:
+        check_start(replace(table_of_list.options, adopt=options.adopt), checkpoint, of_list=True)
     if options.tables:
         return
     folder = options.name.path if options.route is None else None
@@ -43,10 +43,10 @@ def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = F
         check_writable("table", folder)
     check_writable("checkpoint", checkpoint)
     if options.route is not None:  # it is known only to the rows which tables there are
-        here = local_path(checkpoint)
-        state = CheckpointState() if here is None else read_checkpoint(here)
+        local_checkpoint = local_path(checkpoint)
+        state = CheckpointState() if local_checkpoint is None else read_checkpoint(local_checkpoint)
         _check_place(state, checkpoint, None)
-        state.check_complete(checkpoint, "or begin anew, with other tables and another checkpoint")
+        state.check_complete(checkpoint, "or start over, with other tables and another checkpoint")
         return
     table = find_table(options.format, options.name)
     local = folder is not None and local_path(folder) is not None
@@ -54,20 +54,20 @@ def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = F
         table is None
         and folder is not None
         and local
-        and (within := enclosing_table_or_checkpoint(folder)) is not None
+        and (enclosing := enclosing_table_or_checkpoint(folder)) is not None
     ):
         raise ConfigError(
-            f"{folder} would lie in {within}, another table or a checkpoint, and be lost with it: "
-            "name a folder outside of that."
+            f"{folder} would lie in {enclosing}, another table or a checkpoint, and be lost "
+            "with it: name a folder outside of that."
         )
-    here = local_path(checkpoint)
-    state = CheckpointState() if here is None else read_checkpoint(here)
+    local_checkpoint = local_path(checkpoint)
+    state = CheckpointState() if local_checkpoint is None else read_checkpoint(local_checkpoint)
     _check_place(state, checkpoint, folder)
     start_again = f"{_elsewhere(options)}, and another checkpoint, and the stream is read again"
     state.check_complete(checkpoint, f"and {options.name}, or {start_again}")
     if table is None:
         check_empty(options.format, options.name)
-    if here is not None:
+    if local_checkpoint is not None:
         _check_batches(options, table, state, checkpoint, start_again, of_list=of_list)
 
 
@@ -113,29 +113,29 @@ def _check_batches(
     *,
     of_list: bool,
 ) -> None:
-    """Compare the numbers of the table and the checkpoint."""
-    here = options.name
-    done = -1 if state.committed is None else state.committed
-    needed = done
+    """Compare the last batches of the table and the checkpoint."""
+    name = options.name
+    committed = -1 if state.committed is None else state.committed
+    needed = committed
     if of_list:
-        needed = TableLedger(checkpoint, state.query or "").last(str(here))
+        needed = TableLedger(checkpoint, state.query or "").last(str(name))
     planned = -1 if state.planned is None else state.planned
     last = None
     if table is not None and state.query is not None:
         last = last_batch(table, state.query)
     if options.adopt:
-        if table is None and done < 0 and not of_list:
-            _refuse(
-                f"{here} has no table to adopt: name that of one, or leave out --adopt "
+        if table is None and committed < 0 and not of_list:
+            _fail(
+                f"{name} has no table to adopt: name that of one, or leave out --adopt "
                 "(adopt=True) to begin one there."
             )
         # Not a checkpoint that is older: the table has its next numbers, and would leave out rows.
-        if (table is not None or of_list) and (last is None or last < done):
+        if (table is not None or of_list) and (last is None or last < committed):
             return
     if last is None:
         if needed >= 0:
-            _refuse(
-                f"{checkpoint} counts {_batches(needed)} as read that {here} does not have: it is "
+            _fail(
+                f"{checkpoint} counts {_batches(needed)} as read that {name} does not have: it is "
                 "the checkpoint of another table, or this table was removed. Take another "
                 "checkpoint (or remove this one) to read the stream from its start."
             )
@@ -143,28 +143,28 @@ def _check_batches(
             if options.query_name is not None:
                 check_name(table, state.query, options.query_name)
             # Tables in a catalog or an object store are expected to have several writers.
-            if here.path is None or local_path(here.path) is None:
+            if name.path is None or local_path(name.path) is None:
                 return
-            _refuse(
-                f"The {options.format.capitalize()} table {here} has rows that this query did not "
+            _fail(
+                f"The {options.format.capitalize()} table {name} has rows that this query did not "
                 f"write: {_elsewhere(options)}, or let the rows be added to those that are there "
                 "(--adopt, adopt=True)."
             )
     elif needed > last:
-        _refuse(
-            f"{checkpoint} counts {_batches(needed)} as read, but {here} has only "
-            f"{_batches(last)}: bring back the whole table, or {start_again}; or give --adopt "
+        _fail(
+            f"{checkpoint} counts {_batches(needed)} as read, but {name} has only "
+            f"{_batches(last)}: restore the whole table, or {start_again}; or give --adopt "
             "(adopt=True) for one run to go on without what is lost."
         )
-    elif last > done + 1 or planned < last:
-        _refuse(
-            f"{checkpoint} is older than {here}, which has {_batches(last)}: name the checkpoint "
+    elif last > committed + 1 or planned < last:
+        _fail(
+            f"{checkpoint} is older than {name}, which has {_batches(last)}: name the checkpoint "
             f"that wrote the last of them, or {start_again}."
         )
 
 
 def _elsewhere(options: LakehouseOptions) -> str:
-    """Advice that always helps, as part of a sentence."""
+    """Advice to take another table, as part of a sentence."""
     return f"take another table, such as {options.name}-2"
 
 
@@ -172,5 +172,5 @@ def _batches(last: int) -> str:
     return "1 batch" if last == 0 else f"{last + 1:,} batches"
 
 
-def _refuse(sentence: str) -> NoReturn:
+def _fail(sentence: str) -> NoReturn:
     raise ConfigError(sentence)

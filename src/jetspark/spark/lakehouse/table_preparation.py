@@ -117,7 +117,7 @@ def prepare(
     """
     if options.tables:
         return _prepare_list(
-            options, schemas, lambda one, schema: prepare(one, [schema], idempotent=idempotent)
+            options, schemas, lambda table, schema: prepare(table, [schema], idempotent=idempotent)
         )
     schema = _table_schema(options, schemas[0])
     if options.route is not None:
@@ -141,8 +141,8 @@ def prepare_table(
             table.keep_versions(options.keep_versions)
     commit_with_retries(table.name, lambda: _evolve(options, table, schema), table.refresh)
     layout = table.layout(options.target_file_size, options.file_compression)
-    if options.made:
-        layout = replace(layout, derived={**layout.derived, **options.made})
+    if options.partition_columns:
+        layout = replace(layout, derived={**layout.derived, **options.partition_columns})
     layout = layout if options.upsert is None else staging_layout(layout)
     return Target(options, schema, layout, table.storage)
 
@@ -183,7 +183,7 @@ def check_fit(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -> None:
 def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
     """`check_fit` by the names of the columns only. Raises ConfigError."""
     names = list(names)
-    names += [name for name in options.made if name not in names]
+    names += [name for name in options.partition_columns if name not in names]
     if options.upsert is not None:
         options.upsert.check_names(names)
         names += options.upsert.added_columns
@@ -233,7 +233,7 @@ def _table_schema(options: LakehouseOptions, schema: pa.Schema) -> pa.Schema:
             )
         left_out.add(CORRUPT)
     columns = pa.schema([column for column in schema if column.name not in left_out])
-    if options.made:
+    if options.partition_columns:
         columns = _with_partition_columns(options, columns)
     if options.upsert is not None:
         options.upsert.check(columns)
@@ -249,7 +249,9 @@ def _with_partition_columns(options: LakehouseOptions, schema: pa.Schema) -> pa.
     for partition in options.partition_by or ():
         partition.check(schema)
     empty = pa.RecordBatch.from_pylist([], schema=schema)
-    derived = [pa.field(name, value.of(empty).type) for name, value in options.made.items()]
+    derived = [
+        pa.field(name, value.of(empty).type) for name, value in options.partition_columns.items()
+    ]
     return pa.schema([*schema, *(column for column in derived if column.name not in schema.names)])
 
 

@@ -25,7 +25,7 @@ class TemplateTables:
         self._files = files
         self._writable: set[str] = set()
         """Tables whose files can be written."""
-        self._found: dict[str, Table] = {}
+        self._checked: dict[str, Table] = {}
         """Tables that were checked and will be written."""
         self._rejections: dict[str, str] = {}
         """Why tables do not take the rows that name them."""
@@ -53,7 +53,7 @@ class TemplateTables:
             if reason is None:
                 self._created += is_new
                 if table is not None:
-                    self._found[name] = table
+                    self._checked[name] = table
                 return None
             self._rejections[name] = reason
         route, reason = self._target.options.route, self._rejections[name]
@@ -88,7 +88,7 @@ class TemplateTables:
         if name not in self._writable:
             options = self._target.options.of_table(name)
             columns = schema or self._target.schema
-            table = self._found.pop(name, None)
+            table = self._checked.pop(name, None)
             if table is None:
                 writer = self._batch or (options.query_name and (options.query_name, 0))
                 txn_versions = created_for(*writer) if writer else {}
