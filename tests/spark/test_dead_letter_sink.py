@@ -225,7 +225,7 @@ def test_options_of_a_stream_for_letters(tmp_path: Path) -> None:
     parse(**place, **letters, **{"quarantine.password": "p", "quarantine.user": "u"})
     for given, says in (
         (place | letters | {"quarantine.pasword": "p"}, "of the stream for letters: Unknown opt"),
-        (place | {"quarantine": "aside", "quarantine.user": "u"}, "as stream:NAME"),
+        (place | {"quarantine": "aside", "quarantine.user": "u"}, "go with quarantine stream:NAME"),
         ({"catalog": "c", "table": "n.{region}"} | letters, "a template of a catalog's tables"),
         (place | {"quarantine": "stream:BAD NAME"}, "BAD NAME"),
     ):

@@ -89,7 +89,7 @@ _CLEANING = (
         (
             "java.lang.IllegalStateException: batch 0 doesn't exist\n\tat a.b",
             "The query's checkpoint has lost its batch 0: it was removed while the query ran. To "
-            "begin anew, remove what is left of it and of the query's table, or name other "
+            "start over, remove what is left of it and of the query's table, or name other "
             "folders.",
         ),
     ],

@@ -77,7 +77,7 @@ def test_what_a_kill_leaves_goes_on(
     ("table", "planned", "committed", "says"),
     [
         (None, 1, 1, r"chk counts 2 batches as read that .*lake does not have: it is the check"),
-        (1, 3, 3, r"chk counts 4 batches as read, but .*lake has only 2 batches: bring back the"),
+        (1, 3, 3, r"chk counts 4 batches as read, but .*lake has only 2 batches: restore the"),
         (5, 3, 3, r"chk is older than .*lake, which has 6 batches: name the checkpoint that wrote"),
         (4, 3, 3, r"chk is older than .*lake, which has 5 batches"),
         (5, 4, 3, r"chk is older than .*lake, which has 6 batches"),

@@ -42,7 +42,7 @@ def test_who_asks_gets_a_new_look_but_does_not_wait_for_a_silent_server(
 ) -> None:
     looks: list[bool] = []
     silent = threading.Event()
-    monkeypatch.setattr(query_metrics, "_CALL_SECONDS", 0.2)
+    monkeypatch.setattr(query_metrics, "_CALL_TIMEOUT", 0.2)
 
     def look(_: QueryMetrics) -> None:
         looks.append(silent.wait(60 * (len(looks) == 2)))

@@ -9,6 +9,7 @@ import pyarrow as pa
 from jetspark.errors import PipelineError
 from jetspark.lakehouse import formats, quarantine
 from jetspark.lakehouse.file_layout import Layout
+from jetspark.lakehouse.file_writer import FileWriter
 from jetspark.lakehouse.new_files import Storage
 from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.lakehouse.options import LakehouseOptions
@@ -62,6 +63,12 @@ class Target:
             root = replace(options.name, path=options.route.root)
             storage = formats.folder_storage(options.format, root)
         return Layout(quarantine.SCHEMA, folder=folder), storage
+
+    def add_to(self, files: FileWriter, name: str) -> None:
+        """Let a task write files of this table, under a name."""
+        assert self.layout is not None  # noqa: S101
+        assert self.storage is not None  # noqa: S101
+        files.add_table(name, self.layout, self.storage)
 
     @property
     def payload_columns(self) -> dict[str, pa.DataType]:

@@ -7,7 +7,7 @@ DataFrame, and of records that are retried. It rejects records, chooses the tabl
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,6 @@ from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.file_writer import FileWriter
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.json_payloads import METADATA_COLUMNS
-from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.lakehouse.rejections import (
     ReasonOf,
     misfits,
@@ -63,7 +62,8 @@ class TaskFiles:
         part = context.partitionId() if context is not None else 0
         self._target = target
         self._files = FileWriter(target.layout, target.storage, f"part-{part:05}")
-        self._tables = TemplateTables(target, self._files)
+        for table in target.tables:
+            table.add_to(self._files, str(table.options.name))
         self._admit = admit
         self._leave = leave
         self._unrouted: list[pa.RecordBatch] = []
@@ -72,6 +72,10 @@ class TaskFiles:
         self.schema_changes: SchemaChanges = {}
         """Columns that the tables lack. With the first one the task stops writing, since the batch
         is run again when the tables have them."""
+
+    @cached_property
+    def _tables(self) -> TemplateTables:
+        return TemplateTables(self._target, self._files)
 
     def write(self, batch: pa.RecordBatch, table_index: int | None = 0) -> None:
         """Write rows, in a list of tables those of one table; None: rows that no table takes.
@@ -210,7 +214,7 @@ class TaskFiles:
 
     def _quarantine(self, records: pa.RecordBatch, reason_of: ReasonOf) -> None:
         """Write records into the quarantine table, or for the driver to publish."""
-        options: LakehouseOptions = self._target.options
+        options = self._target.options
         assert options.quarantine is not None  # noqa: S101
         if options.dead_letter_sink is None:
             self._tables.open(options.quarantine, quarantine.SCHEMA)

@@ -33,8 +33,6 @@ class TemplateTables:
         self._batch = batch_of_query()
         if (transaction := target.options.transaction_id) is not None:
             self._batch = transaction, 0
-        for table in target.tables:
-            self._add(str(table.options.name), table)
 
     def rejection(self, name: str) -> ReasonOf | None:
         """The reason for which a table that values of rows name does not take them; None if it
@@ -95,7 +93,8 @@ class TemplateTables:
                 table = formats.open_or_create_table(
                     options.format, options.name, columns, options.partitions, txn_versions
                 )
-            self._add(name, prepare_table(options, columns, table, idempotent=True))
+            prepare_table(options, columns, table, idempotent=True).add_to(self._files, name)
+            self._writable.add(name)
         return name
 
     def add_staging(self, name: str) -> None:
@@ -103,12 +102,6 @@ class TemplateTables:
         if name not in self._writable:
             self._files.add_table(name, *self._target.dead_letter_staging)
             self._writable.add(name)
-
-    def _add(self, name: str, target: Target) -> None:
-        assert target.layout is not None  # noqa: S101
-        assert target.storage is not None  # noqa: S101
-        self._files.add_table(name, target.layout, target.storage)
-        self._writable.add(name)
 
 
 def _may_take(table: Table, options: LakehouseOptions) -> bool:
