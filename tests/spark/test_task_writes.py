@@ -101,7 +101,7 @@ HOUR = 3_600_000_000
 
 def test_partitions_are_columns_and_transforms_of_columns(lake: Lake) -> None:
     for wrong in ("h=hour(timestamp)", "upper(name)", "nobody"):
-        with pytest.raises(ConfigError, match=r"--partition-by .* \(jetspark run\)"):
+        with pytest.raises(ConfigError, match=r"partition_by .* \(jetspark run\)"):
             lake.job("table", partition_by=[wrong])
 
 
