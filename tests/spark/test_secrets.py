@@ -21,7 +21,7 @@ PASSWORD = "Xq7-hidden-w0rd"
 KEY_PHRASE = "Yq8-hidden-w0rd"
 TASK_SECRET = "Zq9-hidden-w0rd"
 SEED = new_key()
-RUN = Path(__file__).with_name("secrets_run.py")
+RUN = "tests.spark.secrets_run"
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_no_secret_is_shown_anywhere(url: str, tmp_path: Path) -> None:
     folder.mkdir()
     (tmp_path / "spark-defaults.conf").write_text("spark.of.defaults yes\n")
     arguments = (folder, json.dumps(options), TASK_SECRET)
-    done = ended(sys.executable, RUN, *arguments, SPARK_CONF_DIR=str(tmp_path))
+    done = ended(sys.executable, "-m", RUN, *arguments, SPARK_CONF_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
     found = [
         f"{file.relative_to(folder)}: …{context(text, secret)}…"
