@@ -20,21 +20,13 @@ from jetspark.subjects import check_name
 BACKFILLS = ("consumer", "snapshot", "snapshot-blocking-deletes")
 
 
-def option(
-    help: str,
-    default: Any = None,
-    *,
-    read: Callable[[str, str], Any] = values.name,
-    decides_rows: bool = True,
-) -> Any:
+def option(help: str, default: Any = None, *, read: Callable[[str, str], Any] = values.name) -> Any:
     """A field of a scope.
 
     `help`: its description, in one sentence; `read`: a function of its name and text, which checks
-    the text and returns the value; `decides_rows`: whether it decides which rows exist.
+    the text and returns the value.
     """
-    return field(
-        default=default, metadata={"help": help, "read": read, "decides_rows": decides_rows}
-    )
+    return field(default=default, metadata={"help": help, "read": read})
 
 
 def _consumer(_: str, value: str) -> str:
@@ -74,88 +66,59 @@ class ConnectionScope:
         "URLs of servers, separated by commas; by default nats://127.0.0.1:4222. tls:// requires "
         "TLS.",
         read=values.servers,
-        decides_rows=False,
     )
     context: str | None = option(
         "A context of the nats command, in place of servers; it is read on the driver.",
         read=values.text,
-        decides_rows=False,
     )
     user: str | None = option(
         "The user's name; it does not belong into the URL, which Spark would show.",
         read=values.text,
-        decides_rows=False,
     )
-    password: str | None = option("The user's password.", read=values.text, decides_rows=False)
-    token: str | None = option(
-        "A token, in place of user and password.", read=values.text, decides_rows=False
-    )
+    password: str | None = option("The user's password.", read=values.text)
+    token: str | None = option("A token, in place of user and password.", read=values.text)
     creds_file: str | None = option(
-        "Path of a .creds file, which must exist on the executors, too.",
-        read=values.text,
-        decides_rows=False,
+        "Path of a .creds file, which must exist on the executors, too.", read=values.text
     )
-    creds: str | None = option("The text of a .creds file.", read=values.text, decides_rows=False)
+    creds: str | None = option("The text of a .creds file.", read=values.text)
     nkey_seed_file: str | None = option(
         "Path of a file with the seed of an NKey, which must exist on the executors, too.",
         read=values.text,
-        decides_rows=False,
     )
-    nkey_seed: str | None = option("The seed of an NKey.", read=values.text, decides_rows=False)
-    jwt: str | None = option(
-        "The JWT that goes with the NKey.", read=values.text, decides_rows=False
-    )
+    nkey_seed: str | None = option("The seed of an NKey.", read=values.text)
+    jwt: str | None = option("The JWT that goes with the NKey.", read=values.text)
     proxy: str | None = option(
         "http://host:port (HTTP CONNECT) or socks5://host:port; a proxy with a login stands in a "
         "context.",
         read=values.proxy,
-        decides_rows=False,
     )
-    tls: bool = option("Require TLS.", False, read=values.truth, decides_rows=False)
+    tls: bool = option("Require TLS.", False, read=values.truth)
     tls_first: bool = option(
         "Begin TLS before the server's first bytes, as handshake_first asks for.",
         False,
         read=values.truth,
-        decides_rows=False,
     )
     tls_ca_file: str | None = option(
         "PEM file of the authorities to trust; all TLS files must exist on the executors, too.",
         read=values.text,
-        decides_rows=False,
     )
-    tls_ca_dir: str | None = option(
-        "Folder with the authorities to trust.", read=values.text, decides_rows=False
-    )
-    tls_cert_file: str | None = option(
-        "PEM file with the client's certificate.", read=values.text, decides_rows=False
-    )
-    tls_key_file: str | None = option(
-        "PEM file with the certificate's key.", read=values.text, decides_rows=False
-    )
-    tls_key_password: str | None = option(
-        "The password of that key.", read=values.text, decides_rows=False
-    )
+    tls_ca_dir: str | None = option("Folder with the authorities to trust.", read=values.text)
+    tls_cert_file: str | None = option("PEM file with the client's certificate.", read=values.text)
+    tls_key_file: str | None = option("PEM file with the certificate's key.", read=values.text)
+    tls_key_password: str | None = option("The password of that key.", read=values.text)
     tls_hostname: str | None = option(
-        "The name that the server's certificate must have.", read=values.text, decides_rows=False
+        "The name that the server's certificate must have.", read=values.text
     )
-    connect_timeout: float = option(
-        "Seconds for one server.", 2.0, read=values.seconds, decides_rows=False
-    )
+    connect_timeout: float = option("Seconds for one server.", 2.0, read=values.seconds)
     inbox_prefix: str = option(
-        "Prefix of inboxes, for accounts that restrict them.",
-        "_INBOX",
-        read=values.subject,
-        decides_rows=False,
+        "Prefix of inboxes, for accounts that restrict them.", "_INBOX", read=values.subject
     )
     jetstream_domain: str | None = option(
-        "JetStream in a domain.",
-        read=lambda name, value: check_name("domain", value),
-        decides_rows=False,
+        "JetStream in a domain.", read=lambda name, value: check_name("domain", value)
     )
     jetstream_api_prefix: str | None = option(
         "JetStream through an imported API.",
         read=lambda name, value: values.subject(name, value.removesuffix(".")),
-        decides_rows=False,
     )
 
 
@@ -188,22 +151,15 @@ class SchemaScope:
     )
     registry: str | None = option(
         "Registry with the schemas: https://host for Confluent's interface, or nats for one on the "
-        "servers.",
-        decides_rows=False,
+        "servers."
     )
-    registry_user: str | None = option(
-        "User of the registry.", read=values.text, decides_rows=False
-    )
-    registry_password: str | None = option(
-        "The user's password.", read=values.text, decides_rows=False
-    )
+    registry_user: str | None = option("User of the registry.", read=values.text)
+    registry_password: str | None = option("The user's password.", read=values.text)
     registry_token: str | None = option(
-        "Token of the registry, in place of a user.", read=values.text, decides_rows=False
+        "Token of the registry, in place of a user.", read=values.text
     )
     registry_ca_file: str | None = option(
-        "PEM file of the authorities to trust in the registry's certificate.",
-        read=values.text,
-        decides_rows=False,
+        "PEM file of the authorities to trust in the registry's certificate.", read=values.text
     )
     message: str | None = option("Message type of Protobuf; by default the first in the schema.")
     framing: str | None = option(
@@ -325,38 +281,32 @@ class SourceScope:
         "Streaming only: most sequences in one micro-batch, gaps included, divided among the "
         "streams in proportion to their waiting messages.",
         read=values.whole,
-        decides_rows=False,
     )
     max_bytes_per_trigger: int | None = option(
         "Streaming only: most bytes in one micro-batch, as the stream stores them, estimated from "
         "the stream's average.",
         read=values.whole,
-        decides_rows=False,
     )
     min_offsets_per_trigger: int | None = option(
         "Streaming only: wait for this many sequences, but no longer than "
         f"{named('max_trigger_delay')}.",
         read=values.whole,
-        decides_rows=False,
     )
     max_trigger_delay: float = option(
         f"Seconds after the last batch for which {named('min_offsets_per_trigger')} "
         "waits; in Spark also 15m.",
         15 * 60.0,
         read=values.duration,
-        decides_rows=False,
     )
     min_partitions: int = option(
         "Least number of partitions, but no partition without a sequence; each is a task of Spark.",
         1,
         read=values.whole,
-        decides_rows=False,
     )
     max_records_per_partition: int = option(
         "Most sequences in one partition; a batch has at most 10,000 partitions.",
         250_000,
         read=values.whole,
-        decides_rows=False,
     )
     fail_on_data_loss: bool = option(
         "Stop when messages or a stream that should have been read are gone; otherwise continue "
@@ -365,19 +315,13 @@ class SourceScope:
         read=values.truth,
     )
     max_rows_per_batch: int = option(
-        "Most rows of the Arrow batches passed to Spark.",
-        30_000,
-        read=values.whole,
-        decides_rows=False,
+        "Most rows of the Arrow batches passed to Spark.", 30_000, read=values.whole
     )
-    max_bytes_per_batch: int = option(
-        "Most bytes of these batches.", 8 << 20, read=values.whole, decides_rows=False
-    )
+    max_bytes_per_batch: int = option("Most bytes of these batches.", 8 << 20, read=values.whole)
     read_timeout: float = option(
         "Seconds without progress, reconnecting included, after which a task or the query fails.",
         60.0,
         read=values.seconds,
-        decides_rows=False,
     )
     sole_reader: bool = option(
         "Read a work queue, and remove the messages that the checkpoint covers.",
@@ -391,21 +335,18 @@ class SourceScope:
     progress_consumer: str | None = option(
         "Streaming only: name of a consumer that shows the query's progress to NATS tools.",
         read=_consumer,
-        decides_rows=False,
     )
     available_now: bool = option(
         "Streaming only: read only the messages that are in the stream when the query starts; for "
         "Spark 4.0 and 4.1.",
         False,
         read=values.truth,
-        decides_rows=False,
     )
     backfill: str = option(
         "How a batch read, or the first micro-batch of a query, comes: through a consumer, or a "
         "snapshot (or snapshot-blocking-deletes, before nats-server 2.15).",
         BACKFILLS[0],
         read=values.word(*BACKFILLS),
-        decides_rows=False,
     )
     backup: str | None = option(
         "Batch only: the folder of a stream's backup, in place of a stream and a server."
@@ -430,19 +371,14 @@ class StreamSinkScope:
         "Seconds without progress, reconnecting included, after which a task fails.",
         60.0,
         read=values.seconds,
-        decides_rows=False,
     )
     lanes: int = option(
-        "exactly-once: how many partitions are copied in parallel.",
-        4,
-        read=values.whole,
-        decides_rows=False,
+        "exactly-once: how many partitions are copied in parallel.", 4, read=values.whole
     )
     prepare_stream: bool = option(
         "exactly-once: add to the stream's configuration the settings that it lacks.",
         False,
         read=values.truth,
-        decides_rows=False,
     )
     transaction_id: str | None = option(
         "exactly-once, batch: name of the write; a second write of this name changes nothing.",
@@ -453,7 +389,6 @@ class StreamSinkScope:
         "has an earlier query of this name; for one run.",
         False,
         read=values.truth,
-        decides_rows=False,
     )
     writer_name: str | None = option(
         "exactly-once, streaming: the query's name in the ledger, by which it is recognised when "
@@ -472,10 +407,7 @@ class TableScope:
         read=values.text,
     )
     merge_schema: bool = option(
-        "Add columns that the table lacks, instead of refusing the rows.",
-        False,
-        read=values.truth,
-        decides_rows=False,
+        "Add columns that the table lacks, instead of refusing the rows.", False, read=values.truth
     )
     evolve: bool = option(
         "Add a column for each new field of the payloads, and in Iceberg widen int to long and "
@@ -483,17 +415,11 @@ class TableScope:
         False,
         read=values.truth,
     )
-    target_file_size: str = option(
-        "Size at which a task begins a new file.", "128m", decides_rows=False
-    )
+    target_file_size: str = option("Size at which a task begins a new file.", "128m")
     file_compression: str = option(
-        "Compression of the table's files: zstd, snappy, gzip, lz4 or none.",
-        "zstd",
-        decides_rows=False,
+        "Compression of the table's files: zstd, snappy, gzip, lz4 or none.", "zstd"
     )
-    keep_versions: str | None = option(
-        "How long older versions are kept, such as 12h, 7d or 2w.", decides_rows=False
-    )
+    keep_versions: str | None = option("How long older versions are kept, such as 12h, 7d or 2w.")
     transaction_id: str | None = option(
         "Name of a batch write; a second write of this name changes nothing."
     )
@@ -506,7 +432,6 @@ class TableScope:
         "checkpoint.",
         False,
         read=values.truth,
-        decides_rows=False,
     )
     keys: tuple[str, ...] = option(
         "Columns of the key, separated by commas (a name with a comma in backquotes): a row "
@@ -548,7 +473,6 @@ class TableScope:
         "Streaming only, not with keys: merge the small files of a table after this many commits, "
         "0 for never; by default 100 where a command follows a stream.",
         read=values.whole_or_zero,
-        decides_rows=False,
     )
 
 
@@ -561,8 +485,5 @@ class TableReadScope:
         "A condition; files that cannot have such rows are not read.", read=values.text
     )
     min_partitions: int = option(
-        "At least this many tasks, if there are as many files.",
-        1,
-        read=values.whole,
-        decides_rows=False,
+        "At least this many tasks, if there are as many files.", 1, read=values.whole
     )
