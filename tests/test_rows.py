@@ -193,7 +193,7 @@ def test_a_time_and_its_text_are_the_same_position(when: datetime) -> None:
         ({"end": datetime(2026, 1, 31)}, "end is a datetime with a time zone"),
         ({"columns": ["sequence"]}, "there is no column 'sequence'"),
         ({"columns": ["seq", "seq"]}, "columns names one twice"),
-        ({"columns": ["seq"], "json": "id STRING"}, "json needs the column data"),
+        ({"columns": ["seq"], "json_schema": "id STRING"}, "json_schema needs the column data"),
         ({"keys": "a"}, "keys and history are for buckets"),
         ({"subjects": ["a.*", "a.b"]}, "overlap"),
         ({"subjects": "a,b"}, r"give a list, subjects=\['a', 'b'\]"),
@@ -214,9 +214,9 @@ def test_a_wrong_argument_is_refused_before_anything_is_sent(how: Any, said: str
         ({"start": 1_800_000_000}, "if you mean a time, give '2027-01-15T08:00:00Z'"),
         ({"start": 7, "end": 3}, "before it begins"),
         ({"subjects": "nowhere"}, "subjects: no message under 'nowhere'"),
-        ({"json": "id VARIANT"}, "is no type that payloads have"),
-        ({"json": "id INT, ID INT"}, "ID is there twice"),
-        ({"json": "id INTEGR"}, "did you mean INTEGER"),
+        ({"json_schema": "id VARIANT"}, "is no type that payloads have"),
+        ({"json_schema": "id INT, ID INT"}, "ID is there twice"),
+        ({"json_schema": "id INTEGR"}, "did you mean INTEGER"),
     ],
 )
 def test_what_the_stream_does_not_have_is_refused(admin: Admin, how: Any, said: str) -> None:
@@ -332,7 +332,7 @@ def orders(admin: Admin) -> str:
 
 def test_a_schema_makes_columns_and_leaves_what_does_not_fit(admin: Admin, orders: str) -> None:
     rows = read(
-        admin, orders, columns=["seq", "data"], json="id STRING, amount DOUBLE, at TIMESTAMP"
+        admin, orders, columns=["seq", "data"], json_schema="id STRING, amount DOUBLE, at TIMESTAMP"
     )
     found = rows.to_arrow()
     assert found.schema.equals(rows.schema)
@@ -357,8 +357,8 @@ def test_a_schema_makes_columns_and_leaves_what_does_not_fit(admin: Admin, order
 def test_the_column_of_a_field_can_have_another_name(admin: Admin, orders: str) -> None:
     rename = {"at": "timestamp_of_order"}
     for how in (
-        {"json": "id STRING, at TIMESTAMP"},
-        {"json": True},
+        {"json_schema": "id STRING, at TIMESTAMP"},
+        {"json_schema": True},
         {"decode": "debezium", "schema": "id STRING, at TIMESTAMP"},
     ):
         found = read(admin, orders, rename=rename, **how).to_arrow()
@@ -366,12 +366,12 @@ def test_the_column_of_a_field_can_have_another_name(admin: Admin, orders: str) 
         assert found["timestamp_of_order"].to_pylist()[0] is not None
     with pytest.raises(ConfigError, match="the payloads have no field 'x'"):
         read(admin, orders, decode="debezium", schema="id STRING", rename={"x": "y"})
-    with pytest.raises(ConfigError, match="rename goes with json or decode"):
+    with pytest.raises(ConfigError, match="rename goes with json_schema or decode"):
         read(admin, orders, rename=rename)
 
 
 def test_a_sample_makes_columns_and_leaves_the_payloads_whole(admin: Admin, orders: str) -> None:
-    found = read(admin, orders, json=True).to_polars()
+    found = read(admin, orders, json_schema=True).to_polars()
     assert found["id"].to_list() == ["a", "b", None]
     assert found["amount"].to_list() == [1.5, 2.0, None]
     assert found["tags"].to_list() == [["x"], None, None]
@@ -383,7 +383,7 @@ def test_compressed_payloads_make_columns_and_stay_as_they_came(admin: Admin) ->
     name, encoding = admin.stream(under=".>"), [("Content-Encoding", "gzip")]
     payloads = [gzip.compress(one) for one in (b'{"id": 1}', b'{"id": 2}', b'{"id": "x"}')]
     admin.fill([(f"{name}.eu", one, encoding) for one in payloads] + [(f"{name}.us", b"{}")])
-    found = read(admin, name, json=True, subjects=f"{name}.eu").to_arrow()
+    found = read(admin, name, json_schema=True, subjects=f"{name}.eu").to_arrow()
     assert found["id"].to_pylist() == ["1", "2", "x"]
     assert found["data"].to_pylist() == payloads
     found = read(admin, name, decode="json", schema="id INT").to_arrow()
@@ -392,8 +392,8 @@ def test_compressed_payloads_make_columns_and_stay_as_they_came(admin: Admin) ->
 
 
 def test_without_fields_in_a_sample_the_columns_are_those_of_messages(admin: Admin) -> None:
-    assert read(admin, admin.stream(), json=True).to_polars().shape == (0, 6)
-    assert read(admin, admin.stream(3, size=5), json=True).to_arrow().schema.equals(SCHEMA)
+    assert read(admin, admin.stream(), json_schema=True).to_polars().shape == (0, 6)
+    assert read(admin, admin.stream(3, size=5), json_schema=True).to_arrow().schema.equals(SCHEMA)
 
 
 # -- buckets and backups -------------------------------------------------------------------------
@@ -429,9 +429,9 @@ def test_a_backup_is_read_without_a_server(admin: Admin, tmp_path: Path) -> None
         nc.jetstream().backup_stream(name, folder)
     rows = jetspark.read(folder)
     assert rows.to_arrow()["seq"].to_pylist() == list(range(3, 11))
-    some = jetspark.read(folder, subjects=f"{name}.0", start=5, end=9, json="n INT")
+    some = jetspark.read(folder, subjects=f"{name}.0", start=5, end=9, json_schema="n INT")
     assert some.to_arrow()["n"].to_pylist() == [6, 8]
-    assert jetspark.read(folder, json=True).to_polars()["n"].to_list() == list(range(3, 11))
+    assert jetspark.read(folder, json_schema=True).to_polars()["n"].to_list() == list(range(3, 11))
     assert jetspark.read(folder, start="2 hours").to_arrow().num_rows == 8
     assert jetspark.read(folder).head(2).num_rows == 2
     with pytest.raises(

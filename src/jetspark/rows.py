@@ -1,4 +1,4 @@
-"""What a stream, a bucket or a backup holds, as Arrow, Polars, pandas or DuckDB: `jetspark.read`.
+"""Read a stream, a bucket or a backup as Arrow, Polars, pandas or DuckDB: `jetspark.read`.
 
 Contract: `read` checks its arguments and connects to nothing. The first use of the result asks the
 stream's leader once; from then on the range is fixed, and each further use reads it again. It is
@@ -37,12 +37,13 @@ if TYPE_CHECKING:
     import pyarrow
 
     from jetspark.bulk.scan import Plan, Scan
+    from jetspark.codecs.decoding import Decoding, Format
     from jetspark.codecs.schema import SchemaLookup
+    from jetspark.connection.options import ConnectOptions
 
-_SHOWN = 10
-"""Rows in a notebook."""
-_LONGEST = 100
-"""Characters of a value in a notebook."""
+_NOTEBOOK_ROWS = 10
+_MAX_NOTEBOOK_CHARS = 100
+"""Longest text of a value in a notebook; longer ones are cut."""
 
 
 def read(
@@ -54,7 +55,7 @@ def read(
     keys: str | Iterable[str] = (),
     history: bool = False,
     columns: Iterable[str] = (),
-    json: str | bool = False,
+    json_schema: str | bool = False,
     decode: Literal["avro", "protobuf", "cloudevents", "debezium"] | None = None,
     schema: str | None = None,
     schema_file: str | os.PathLike[str] | None = None,
@@ -86,7 +87,7 @@ def read(
     timedelta, or text such as "2 hours"); from the first message stored then or later, to before
     the end. Default: all.
 
-    `json`: the fields of JSON payloads as further columns, "id STRING, tags ARRAY<STRING>"; a
+    `json_schema`: the fields of JSON payloads as further columns, "id STRING, at TIMESTAMP"; a
     payload that does not fit is in `_corrupt_record`, and `_corrupt_reason` says why. True: fields
     found in a sample, beside the payload.
 
@@ -108,63 +109,37 @@ def read(
     """
     library("pyarrow", "'jetspark[arrow]'")
     from jetspark.bulk.scan import Scan, position
-    from jetspark.codecs.decoding import Decoding
 
-    stream = backup = None
-    if isinstance(source, os.PathLike) or (source is not None and "://" in source):
-        backup = os.fspath(source)
-    else:
-        stream = source
-        if stream is not None and "/" in stream:
-            raise ConfigError(
-                f"{stream!r} is not the name of a stream; if it is the folder of a backup, write "
-                f"Path({stream!r})."
-            )
+    stream, backup = _split_source(source)
     if (source is None) == (bucket is None):
         raise ConfigError(
             "Name one thing to read: a stream, read('ORDERS'); a bucket, read(bucket='prices'); or "
             "a backup, read(Path('backups/orders'))."
         )
     if backup is not None:
-        for name, given in {**connection, "servers": servers, "backfill": backfill}.items():
-            if given is not None:
+        for name, value in {**connection, "servers": servers, "backfill": backfill}.items():
+            if value is not None:
                 raise ConfigError(f"{name} is for servers; a backup is read without one.")
     options = None if backup is not None else make_options(servers, **connection)
-    if isinstance(registry, str):
-        from jetspark.registry.lookup import schema_lookup
-
-        registry = schema_lookup(registry, options or make_options())
-    of_schema: dict[str, Any] = {
-        "schema": schema,
-        "schema_file": None if schema_file is None else os.fspath(schema_file),
-        "lookup": registry,
-        "schema_name": schema_name,
-        "message": message,
-    }
-    named = tuple(texts_of("fields", fields))
-    decoding = None
-    if decode is not None:
-        decoding = Decoding.make(
-            decode,
-            fields=named,
-            framing=framing,
-            compression=compression,
-            unavailable_value=unavailable_value,
-            rename=rename,
-            **of_schema,
-        )
-    elif any((*of_schema.values(), named, unavailable_value)) or (framing, compression) != (
-        "none",
-        "header",
-    ):
-        raise ConfigError(
-            "schema, fields, framing, compression and unavailable_value go with decode, the format."
-        )
-    if rename and not json and decode is None:
-        raise ConfigError("rename goes with json or decode, which make columns of fields.")
-    for name, given in (("subjects", subjects), ("keys", keys), ("columns", columns)):
-        if isinstance(given, str) and "," in given:
-            raise ConfigError(f"{name} has a comma: give a list, {name}={given.split(',')!r}.")
+    decoding = _make_decoding(
+        decode,
+        options,
+        schema=schema,
+        schema_file=None if schema_file is None else os.fspath(schema_file),
+        lookup=registry,
+        schema_name=schema_name,
+        message=message,
+        fields=tuple(texts_of("fields", fields)),
+        framing=framing,
+        compression=compression,
+        unavailable_value=unavailable_value,
+        rename=rename,
+    )
+    if rename and not json_schema and decode is None:
+        raise ConfigError("rename goes with json_schema or decode, which make columns of fields.")
+    for name, texts in (("subjects", subjects), ("keys", keys), ("columns", columns)):
+        if isinstance(texts, str) and "," in texts:
+            raise ConfigError(f"{name} has a comma: give a list, {name}={texts.split(',')!r}.")
     scan = Scan(
         connection=options,
         stream=stream,
@@ -174,7 +149,7 @@ def read(
         keys=tuple(texts_of("keys", keys)),
         history=history,
         columns=tuple(texts_of("columns", columns)),
-        json=json,
+        json_schema=json_schema,
         decoding=decoding,
         rename=rename or {},
         start=position("start", start),
@@ -184,6 +159,43 @@ def read(
         backfill=backfill,
     )
     return Rows(scan, progress=progress)
+
+
+def _split_source(source: str | os.PathLike[str] | None) -> tuple[str | None, str | None]:
+    """The stream or the backup that the source names. Raises ConfigError for a folder as text."""
+    if isinstance(source, os.PathLike) or (source is not None and "://" in source):
+        return None, os.fspath(source)
+    if source is not None and "/" in source:
+        raise ConfigError(
+            f"{source!r} is not the name of a stream; if it is the folder of a backup, write "
+            f"Path({source!r})."
+        )
+    return source, None
+
+
+def _make_decoding(
+    decode: Format | None, connection: ConnectOptions | None, **arguments: Any
+) -> Decoding | None:
+    """The decoding of payloads; None without a format, which every other argument needs.
+
+    `arguments`: as of `Decoding.make`; `lookup` may be a registry's address, which is asked through
+    `connection` when it is in NATS.
+    """
+    from jetspark.codecs.decoding import Decoding
+
+    if isinstance(registry := arguments["lookup"], str):
+        from jetspark.registry.lookup import schema_lookup
+
+        arguments["lookup"] = schema_lookup(registry, connection or make_options())
+    if decode is not None:
+        return Decoding.make(decode, **arguments)
+    del arguments["rename"]  # it may go with json_schema
+    defaults = {"framing": "none", "compression": "header"}
+    if any(value and value != defaults.get(name) for name, value in arguments.items()):
+        raise ConfigError(
+            "schema, fields, framing, compression and unavailable_value go with decode, the format."
+        )
+    return None
 
 
 class Rows:
@@ -212,12 +224,12 @@ class Rows:
         if not self._progress:
             yield from self._plan.batches()
             return
-        with _bar(f"reading {self._plan.name}", self._plan.rows) as advance:
+        with _progress_bar(f"reading {self._plan.name}", self._plan.rows) as advance:
             for batch in self._plan.batches():
                 yield batch
                 advance(batch.num_rows)
 
-    def head(self, rows: int = _SHOWN) -> pyarrow.Table:
+    def head(self, rows: int = _NOTEBOOK_ROWS) -> pyarrow.Table:
         """The first rows; the others are not read."""
         import pyarrow as pa
 
@@ -232,14 +244,14 @@ class Rows:
 
     def to_polars(self) -> polars.DataFrame:
         """A `polars.DataFrame`, which shares the memory of the batches."""
-        found: polars.DataFrame = library("polars").from_arrow(self.to_arrow(), rechunk=False)
-        return found
+        frame: polars.DataFrame = library("polars").from_arrow(self.to_arrow(), rechunk=False)
+        return frame
 
     def to_pandas(self) -> pandas.DataFrame:
         """A `pandas.DataFrame`."""
         library("pandas")
-        found: pandas.DataFrame = self.to_arrow().to_pandas()
-        return found
+        frame: pandas.DataFrame = self.to_arrow().to_pandas()
+        return frame
 
     def to_duckdb(
         self, name: str, connection: duckdb.DuckDBPyConnection | None = None
@@ -293,18 +305,20 @@ class Rows:
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
         heads = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)
         lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-        which = "all rows" if table.num_rows < _SHOWN else f"the first {_SHOWN} rows"
+        extent = (
+            "all rows" if table.num_rows < _NOTEBOOK_ROWS else f"the first {_NOTEBOOK_ROWS} rows"
+        )
         return (
-            f"<table><caption>{escape(repr(self))}: {which}</caption>"
+            f"<table><caption>{escape(repr(self))}: {extent}</caption>"
             f"<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
         )
 
 
 _EXIT_SECONDS = 2.0
-"""How long the end of the interpreter waits for readers of other libraries."""
+"""Longest wait of the interpreter's end for the readers of other libraries."""
 _exiting = threading.Event()
 _handed_over: set[threading.Event] = set()
-"""Of each stream that another library reads: set when it has ended."""
+"""An event for each Arrow stream handed to another library, set when the stream has ended."""
 
 
 def _until_exit(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -332,19 +346,19 @@ def _end_readers() -> None:
 
 def _cell(value: Any) -> str:
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-    if len(text) > _LONGEST:
-        text = f"{text[: _LONGEST - 1]}…"
+    if len(text) > _MAX_NOTEBOOK_CHARS:
+        text = f"{text[: _MAX_NOTEBOOK_CHARS - 1]}…"
     return f"<td>{'' if value is None else escape(text)}</td>"
 
 
 @contextmanager
-def _bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def _progress_bar(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
     progress = library("rich.progress", "rich")
     columns = ("{task.description}", progress.BarColumn(), progress.MofNCompleteColumn())
     console = library("rich.console", "rich").Console(stderr=True)
     left = progress.TimeRemainingColumn()
     with progress.Progress(*columns, left, console=console) as display:
-        task = display.add_task(what, total=total)
+        task = display.add_task(description, total=total)
         yield lambda rows: display.advance(task, rows)
 
 

@@ -65,7 +65,7 @@ def acl_of(run: Run) -> Callable[..., str]:
 
     def printed(*arguments: str) -> str:
         code, out, err = run("acl", *arguments, server="")
-        assert code == app.DONE, err
+        assert code == app.SUCCEEDED, err
         return out
 
     return printed

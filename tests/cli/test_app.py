@@ -30,7 +30,7 @@ def test_help_names_every_command_in_the_order_of_use_and_imports_none(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(COMMANDS, "no-module", ("A probe.",))
-    assert app.run(["--help"]) == app.DONE
+    assert app.run(["--help"]) == app.SUCCEEDED
     help_text = capsys.readouterr().out
     named = re.findall(r"^│ (\w[\w-]*) ", help_text, re.MULTILINE)
     assert named == list(COMMANDS)
@@ -52,7 +52,7 @@ def _every_command() -> list[list[str]]:
 def test_the_help_of_every_command_has_examples_that_can_be_parsed(
     command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert app.run([*command, "--help"]) == app.DONE
+    assert app.run([*command, "--help"]) == app.SUCCEEDED
     _, _, below = capsys.readouterr().out.partition("Examples:")
     found = [line.strip() for line in below.splitlines() if line.strip()]
     assert found
@@ -65,7 +65,7 @@ def test_the_help_of_every_command_has_examples_that_can_be_parsed(
 
 
 def test_version_names_the_package_and_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["--version"]) == app.DONE
+    assert app.run(["--version"]) == app.SUCCEEDED
     kernel = {"c": "C", "python": "plain-Python"}[IMPLEMENTATION]
     assert capsys.readouterr().out == f"jetspark {__version__} ({kernel} kernel)\n"
 
@@ -238,9 +238,9 @@ def test_the_result_or_the_error_of_a_command_is_the_exit_code(
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(COMMANDS, "probe", ("A probe.",))
     for result, code, said in (
-        (None, app.DONE, ""),
+        (None, app.SUCCEEDED, ""),
         (7, 7, ""),
-        ("text", app.DONE, ""),
+        ("text", app.SUCCEEDED, ""),
         (ConfigError(sentence), app.FAILED, f"{sentence}\n"),
         (KeyboardInterrupt(), app.INTERRUPTED, ""),
     ):
@@ -310,7 +310,7 @@ def test_completion_works_in_bash_and_is_there_for_other_shells(
     for name in set(COMMANDS) - {"ingest", "completion"}:  # which take seconds
         monkeypatch.delitem(COMMANDS, name)
     for shell in ("zsh", "fish"):
-        assert app.run(["completion", shell]) == app.DONE
+        assert app.run(["completion", shell]) == app.SUCCEEDED
         assert "partition-by" in capsys.readouterr().out
 
 

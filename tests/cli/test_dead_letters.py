@@ -30,7 +30,7 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
 
     def command(verb: str, *more: str) -> list[str]:
         code, out, err = run("dead-letters", verb, dead, *more)
-        assert code == app.DONE, err
+        assert code == app.SUCCEEDED, err
         return out.splitlines()
 
     with blocking.connect(url) as nc:
@@ -54,7 +54,7 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
         give_up(b"\xff")
         with jetspark("dead-letters", "run", dead, "--server", url) as process:
             eventually(lambda: letters.waiting() == 0, within=60)
-            assert end(process)[0] == app.DONE
+            assert end(process)[0] == app.SUCCEEDED
         head, *rows = command("ls")
         assert head.split()[:3] == ["letter", "reason", "stream"]
         assert len(rows) == 2
@@ -109,7 +109,7 @@ def test_what_is_watched_is_told_and_a_misspelt_stream_is_not_watched(
         dropped = f"No longer watched: {a}. To watch all, name each with --stream."
         assert create(b) == (0, dropped)
         assert create(a, b) == (0, "")
-        assert create(a, a)[0] == app.DONE
+        assert create(a, a)[0] == app.SUCCEEDED
         assert create(a, replicas=0)[0] == app.FAILED
         assert create(a, dead="a b")[1].startswith("Bad stream name 'a b': ")
         code, said = create(a, f"{b}X")
@@ -145,7 +145,7 @@ def test_what_is_missing_or_cannot_be_taken_is_told_with_its_name(
         js.create_dead_letters("DEAD", "ORDERS")
         js.publish("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.ORDERS.c", b"hello")
         code, out, err = dead_letters("run", "DEAD", "--once")
-        assert (code, out) == (app.DONE, "1 moved\n")
+        assert (code, out) == (app.SUCCEEDED, "1 moved\n")
         assert err.startswith('Message 1 of "DEAD_ADVISORIES" is not an advisory')
         assert [letter.data for letter in js.dead_letters("DEAD").letters()] == [b"hello"]
         js.delete_stream("DEAD_ADVISORIES")

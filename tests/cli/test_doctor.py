@@ -54,7 +54,7 @@ def doctor(
         assert err == ""
         checks: Found = {}
         for one in json.loads(out):
-            checks.setdefault(one["check"], []).append((one["state"], one["said"]))
+            checks.setdefault(one["check"], []).append((one["state"], one["message"]))
         return code, checks
 
     return found
@@ -85,12 +85,12 @@ def test_where_all_is_well_each_line_is_ok_and_so_is_the_exit_code(
     needs_server("2.10")
     monkeypatch.delenv("PYSPARK_PYTHON")  # a worker's real Python
     code, found = doctor("--role", "spark-source=ORDERS,RETURNS", "--folder", "no/such/lake")
-    assert code == app.DONE
+    assert code == app.SUCCEEDED
     assert list(found) == [*CHECKS, "role"]
     assert set(states(found).values()) == {"ok"}
     assert len(found["disk"]) == 2
     code, out, _ = run("doctor")
-    assert code == app.DONE
+    assert code == app.SUCCEEDED
     assert [line.split()[:2] for line in out.splitlines()] == [["ok", one] for one in CHECKS]
 
 
@@ -231,7 +231,7 @@ def test_where_the_server_does_not_tell_of_the_user_a_warning_says_how_it_would(
     doctor: Doctor, guarded: Guarded
 ) -> None:
     code, found = doctor("--role", "publisher --subject s", server=guarded(Roles().publisher("s")))
-    assert code == app.DONE
+    assert code == app.SUCCEEDED
     [(state, said)] = found["user"]
     assert state == "warning"
     assert "`jetspark acl doctor` prints what allows it." in said

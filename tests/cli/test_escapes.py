@@ -120,7 +120,7 @@ def test_a_raw_answer_is_written_as_it_is(
         nc.flush()
         for command in (["request"], ["service", "request"]):
             run = [*command, "raw", "--raw", "--server", nats_server.url]
-            assert app.run(run) == app.DONE
+            assert app.run(run) == app.SUCCEEDED
             assert capfdbinary.readouterr().out == b"\x1b\xff\n"
         assert app.run([*run, "--json"]) == app.FAILED
         assert b"not both" in capfdbinary.readouterr().err

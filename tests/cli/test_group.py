@@ -37,7 +37,7 @@ def test_ls_and_info_show_members_and_partitions(url: str, run: Run, stream: str
         with group.consume("ann"):
             code, shown, _ = run("group", "info", stream, "workers")
     rows = [line.split(maxsplit=2) for line in shown.splitlines()]
-    assert code == app.DONE
+    assert code == app.SUCCEEDED
     assert ["kind", "elastic"] in rows
     assert ["ann", "yes", "0, 2"] in rows
     assert ["bob", "no", "1"] in rows

@@ -22,7 +22,7 @@ from tests.support.processes import end, finish, jetspark
 from tests.support.streams import Admin, numbered
 from tests.support.table_readers import by_duckdb, column
 
-from jetspark.cli.ingest import done
+from jetspark.cli.ingest import describe_result
 from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.lakehouse.ledger import TableLedger
 
@@ -136,10 +136,10 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_was_done_counts_the_changes_of_a_bucket_not_rows() -> None:
-    assert done(0, "t", merged=True) == "Nothing new for t."
-    assert done(1, "t", merged=False) == "1 row written to t."
-    assert done(1_000, "t", merged=True) == "1,000 changes merged into t."
-    assert done(0, "t", merged=True, removed=2) == (
+    assert describe_result(0, "t", merged=True) == "Nothing new for t."
+    assert describe_result(1, "t", merged=False) == "1 row written to t."
+    assert describe_result(1_000, "t", merged=True) == "1,000 changes merged into t."
+    assert describe_result(0, "t", merged=True, removed=2) == (
         "Nothing new for t. Removed 2 rows of keys that are gone."
     )
 

@@ -140,7 +140,7 @@ def test_each_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         report_loss(logger, "ends at 5", Loss("T", "ends at 5", "short"))
         losses.report()
         assert "sequences" not in caplog.text  # those of other partitions may come
-        losses.report(now=True)
+        losses.report(at_once=True)
         report_loss(logger, "ends at 6", Loss("T", "ends at 6", "short"))
         report_loss(logger, "more", Loss("S", "removed", "made", 21, 21))
         caplog.clear()
@@ -150,7 +150,7 @@ def test_each_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         "Stream 'S': up to 21 messages (sequences 1 to 21) were removed.",
     ]
     report_loss(logger, "nobody asks", Loss("S", "nobody asks"))
-    losses.report(now=True)
+    losses.report(at_once=True)
     assert len(losses.sentences) == 2
 
 

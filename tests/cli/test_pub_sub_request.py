@@ -214,11 +214,14 @@ def test_a_payload_in_standard_input_is_not_passed_over(
         monkeypatch.setattr(sys, "stdin", pipe if "pipe" in how else others.get(how, file))
         code, out, err = run("pub", subject)
         if not waits:
-            assert (code, out) == (app.DONE, f"1 published to {subject}, 0 bytes each. {NO_STREAM}")
+            assert (code, out) == (
+                app.SUCCEEDED,
+                f"1 published to {subject}, 0 bytes each. {NO_STREAM}",
+            )
         else:
             refused = 'No payload is given, and standard input has one: add --stdin, or "" for none'
             assert (code, " ".join(err.split())) == (app.FAILED, f"{refused}.")
-            assert run("pub", subject, "")[0] == app.DONE
+            assert run("pub", subject, "")[0] == app.SUCCEEDED
         end_of_it.close()
 
 
@@ -239,7 +242,7 @@ def test_names_on_the_command_line_are_utf8_in_any_locale(
 
     with blocking.connect(url) as nc:
         nc.jetstream().create_stream(name=name, subjects=[name], storage="memory")
-        assert info(name.encode()) == (app.DONE, b"")
+        assert info(name.encode()) == (app.SUCCEEDED, b"")
         code, said = info(name.encode("latin-1"))
         assert (code, b"lone surrogate" in said) == (app.FAILED, True)
         nc.jetstream().delete_stream(name)
@@ -259,7 +262,7 @@ def test_request_shows_as_many_answers_as_are_asked_for(url: str, subject: str, 
         code, out, err = run(*request, "--count", "3")
         assert (code, out.splitlines()[1::2]) == (app.FAILED, ["1", "2"])
         assert err == f"2 of 3 replies from {subject!r} within 0.5 s.\n"
-        assert run(*request, "--count", "0")[0] == app.DONE
+        assert run(*request, "--count", "0")[0] == app.SUCCEEDED
 
 
 @pytest.mark.full
@@ -344,7 +347,7 @@ def test_a_refusal_is_told_once(
         'The server reports: Permissions Violation for Publish to "no". `jetspark acl` prints the '
         "permissions that each role needs.\n"
     )
-    assert as_user("u", "pub", "yes", "x")[0] == app.DONE
+    assert as_user("u", "pub", "yes", "x")[0] == app.SUCCEEDED
 
 
 def test_pub_says_whether_a_stream_stores_the_subject(

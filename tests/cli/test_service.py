@@ -122,5 +122,5 @@ def test_a_service_whose_answer_cannot_be_read_is_not_told_to_be_missing(
 def test_nobody_is_an_empty_table(nats_server: NatsServer, run: Run) -> None:
     for command in ("ls", "stats"):
         code, out, _ = run("service", command, server=nats_server.url)
-        assert (code, len(out.splitlines())) == (app.DONE, 1)
+        assert (code, len(out.splitlines())) == (app.SUCCEEDED, 1)
         assert json.loads(run("service", command, "--json", server=nats_server.url)[1]) == []

@@ -111,12 +111,12 @@ def test_a_query_that_may_go_on_is_started_again_and_counts_with_the_one_before(
         return cast("StreamingQuery", waiting.pop(0)) if isinstance(query, Ended) else None
 
     watch = Watch(Outcome(quiet=True))
-    watch.run({"orders": cast("StreamingQuery", Ended(2))}, Stop(), again=again)
+    watch.run({"orders": cast("StreamingQuery", Ended(2))}, Stop(), restart=again)
     assert watch.rows == {"orders": 20}
     assert second.stopped
     with pytest.raises(PipelineError, match="the table has grown"):
         Watch(Outcome(quiet=True)).run(
-            {"orders": cast("StreamingQuery", Ended(2))}, Stop(), again=lambda _: None
+            {"orders": cast("StreamingQuery", Ended(2))}, Stop(), restart=lambda _: None
         )
 
 

@@ -91,7 +91,7 @@ def test_view_finds_the_last_of_a_subject_however_far_back(
 def test_ls_is_a_table_and_with_json_an_array(run: Run, orders: str) -> None:
     code, out, _ = run("stream", "ls")
     head, *rows = out.splitlines()
-    assert (code, head.split()[:4]) == (app.DONE, ["stream", "messages", "size", "first"])
+    assert (code, head.split()[:4]) == (app.SUCCEEDED, ["stream", "messages", "size", "first"])
     (row,) = [row.split() for row in rows if row.startswith(orders)]
     assert row[1] == "3"
     assert row[4:7] == ["1", "3", "0"]
@@ -102,7 +102,7 @@ def test_ls_is_a_table_and_with_json_an_array(run: Run, orders: str) -> None:
 
 def test_info_is_for_people_and_with_json_for_programs(run: Run, orders: str) -> None:
     code, shown, _ = run("stream", "info", orders)
-    assert code == app.DONE
+    assert code == app.SUCCEEDED
     assert f"subjects         {orders}.>\n" in shown
     assert "sequences        1 to 3, 0 deleted\n" in shown
     assert "max size         1.0 MiB\n" in shown

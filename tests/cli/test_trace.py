@@ -24,7 +24,7 @@ def test_trace_draws_a_tree_and_with_json_gives_the_reports(
         arguments = ["trace", subject, "42", "--timeout", "30"]
         code, out, _ = run(*arguments)
         lines = out.splitlines()
-        assert code == app.DONE
+        assert code == app.SUCCEEDED
         assert lines[0] == f"{subject} (only traced, not delivered)"
         assert any(f'"billing", subscription {subject}' in line for line in lines)
         assert lines[-1] == "└─ 1 server, 1 client; complete"

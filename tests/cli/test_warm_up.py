@@ -38,8 +38,8 @@ def test_archive_is_made_and_removed(
     )
     code, out, err = warm_up()
     (archive,) = folder.glob("*.jsa")
-    assert (code, out, err) == (app.DONE, f"Spark starts faster with {archive}.\n", "")
-    assert warm_up("--remove") == (app.DONE, "1 removed.\n", "")
+    assert (code, out, err) == (app.SUCCEEDED, f"Spark starts faster with {archive}.\n", "")
+    assert warm_up("--remove") == (app.SUCCEEDED, "1 removed.\n", "")
     assert not list(folder.glob("spark-*"))
 
 
@@ -54,7 +54,7 @@ def test_remove_reports_an_archive_that_another_process_creates(
         return "" if file.write_text("classes") else "nothing written"
 
     monkeypatch.setattr(class_archive, "_run_training", train)
-    assert warm_up()[0] == app.DONE
+    assert warm_up()[0] == app.SUCCEEDED
     says = "Another process is creating an archive: run this again afterwards.\n"
     assert told == [(app.FAILED, "", says)]
 
@@ -86,7 +86,7 @@ def test_a_full_disk_is_told_with_its_folder_and_no_archive_is_begun(
     monkeypatch.setattr(
         class_archive, "_run_training", lambda file: file.write_text("classes") and ""
     )
-    assert warm_up()[0] == app.DONE
+    assert warm_up()[0] == app.SUCCEEDED
 
 
 def test_where_there_can_be_none_it_says_why(

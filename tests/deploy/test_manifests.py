@@ -237,7 +237,7 @@ def test_users_have_the_permissions_that_acl_prints_and_no_others(
     )
     assert [user for user, _, _ in users] == ["pipeline", "streams"]
     for _, command, permissions in users:
-        assert app.run(command.split()) == app.DONE
+        assert app.run(command.split()) == app.SUCCEEDED
         assert permissions.split() == capsys.readouterr().out.split()
     assert len(re.findall(r"\buser: ", config)) == len(users) + 1  # the admin of the servers
     pipeline = tomllib.loads((FOLDER / "pipeline.toml").read_text("utf-8"))

@@ -35,7 +35,7 @@ def test_roles_for_events_from_python(capsys: Any) -> None:
 
 
 def test_the_guide_names_every_role(capsys: Any) -> None:
-    assert app.run(["acl"]) == app.DONE
+    assert app.run(["acl"]) == app.SUCCEEDED
     roles = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
     table = PERMISSIONS.split("| role |")[1].split("\n\n")[0]
     assert {

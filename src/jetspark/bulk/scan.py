@@ -103,7 +103,7 @@ class Scan:
     keys: tuple[str, ...] = ()
     history: bool = False
     columns: tuple[str, ...] = ()
-    json: str | bool = False
+    json_schema: str | bool = False
     decoding: Decoding | None = None
     rename: Mapping[str, str] = field(default_factory=dict)
     start: AtTime | int | None = None
@@ -138,10 +138,10 @@ class Scan:
             check_column("columns", name, columns)
         if len(set(self.columns)) < len(self.columns):
             raise errors.ConfigError(f"columns names one twice: {', '.join(self.columns)}.")
-        if self.json and self.decoding:
-            raise errors.ConfigError("Give json or decode: both say what the payloads are.")
-        if self.json or self.decoding:
-            argument = "decode" if self.decoding else "json"
+        if self.json_schema and self.decoding:
+            raise errors.ConfigError("Give json_schema or decode: both say what the payloads are.")
+        if self.json_schema or self.decoding:
+            argument = "decode" if self.decoding else "json_schema"
             if self.bucket is not None:
                 raise errors.ConfigError(
                     f"{argument} is for streams and backups: a bucket's values stay as they are."
@@ -202,9 +202,9 @@ class Plan:
     @cached_property
     def _decoder(self) -> Decoder | None:
         decoding = self.scan.decoding
-        if isinstance(self.scan.json, str):
-            decoding = Decoding.make("json", schema=self.scan.json, rename=self.scan.rename)
-        elif self.scan.json:
+        if isinstance(self.scan.json_schema, str):
+            decoding = Decoding.make("json", schema=self.scan.json_schema, rename=self.scan.rename)
+        elif self.scan.json_schema:
             shape = Shape()
             for batch in chain.from_iterable(map(Framing().bare, self.take(_SAMPLE_MESSAGES))):
                 for payload in batch.column("data").to_pylist():

@@ -109,30 +109,34 @@ def acl(
         api_prefix: The JetStream API prefix, instead of a domain.
         json: Print JSON.
     """
-    found = permissions_of(locals())
-    if found is None:
+    _print(permissions_of(locals()), as_json=json)
+
+
+def _print(permissions: Permissions | None, *, as_json: bool) -> None:
+    """Print the permissions; for None, the purpose of each role."""
+    if permissions is None:
         docs = {role: inspect.getdoc(getattr(Roles, name)) for role, name in _ROLES.items()}
         console.say(*(f"{role:16}{str(doc).splitlines()[0]}" for role, doc in docs.items()))
     else:
-        console.say(found.to_json() if json else found.to_config())
+        console.say(permissions.to_json() if as_json else permissions.to_config())
 
 
-def permissions_of(given: Mapping[str, Any]) -> Permissions | None:
-    """Those of the arguments of `acl`; None if there are none. Raises ConfigError."""
-    roles = given["roles"]
-    maker = Roles(**{name: given[name] for name in ("inbox_prefix", "domain", "api_prefix")})
+def permissions_of(flags: Mapping[str, Any]) -> Permissions | None:
+    """Permissions that the flags of `acl` ask for; None without a role. Raises ConfigError."""
+    roles = flags["roles"]
+    maker = Roles(**{name: flags[name] for name in ("inbox_prefix", "domain", "api_prefix")})
     options = {
         name.replace("_", "-"): value
-        for name, value in given.items()
+        for name, value in flags.items()
         if name not in _COMMON and value not in (None, False)
     }
-    if given["responses"]:
+    if flags["responses"]:
         options["responses"] = Responses()
     if not roles:
         if options:
             raise ConfigError("Name a role; `jetspark acl` alone prints what each is for.")
         return None
-    found, left = Permissions(), set(options)
+    permissions, left = Permissions(), set(options)
     for text in roles:
         role, equals, about = text.partition("=")
         if role not in _ROLES:
@@ -141,19 +145,19 @@ def permissions_of(given: Mapping[str, Any]) -> Permissions | None:
         names = {name: _OPTIONS.get(name, name.replace("_", "-")) for name in _parameters(method)}
         of_role, of_flags = dict(options), set(names.values())
         if equals:
-            named = next((option for option in _ABOUT if option in of_flags), None)
-            if named is None:
+            subject_option = next((option for option in _ABOUT if option in of_flags), None)
+            if subject_option is None:
                 raise ConfigError(f"{role} takes no stream, bucket or service: write only {role}.")
-            of_role[named] = listed = [name.strip() for name in about.split(",")]
-            if not all(listed):
+            of_role[subject_option] = names_of_role = [name.strip() for name in about.split(",")]
+            if not all(names_of_role):
                 raise ConfigError(f"{text!r}: write ROLE=STREAM, several with commas.")
-            of_flags.remove(named)
+            of_flags.remove(subject_option)
         for arguments in _calls(role, method, names, of_role):
-            found |= method(**arguments)
+            permissions |= method(**arguments)
         left -= of_flags
     if left:
         raise ConfigError(f"{' and '.join(roles)} takes no --{min(left)}.")
-    return found
+    return permissions
 
 
 def _parameters(method: Callable[..., Permissions]) -> Mapping[str, inspect.Parameter]:
@@ -171,17 +175,18 @@ def _calls(
     `names`: the option of each parameter.
     """
     arguments: dict[str, Any] = {}
-    each: tuple[str, list[str]] | None = None
+    repeated: tuple[str, list[str]] | None = None
     for name, parameter in _parameters(method).items():
         option = names[name]
         if option in options:
             arguments[name] = options[option]
             if name in _ABOUT:  # not `streams`, which takes all of them
-                each = name, options[option]
+                repeated = name, options[option]
         elif parameter.default is parameter.empty:
             raise ConfigError(f"{role} needs --{option}.")
-    if each is None:
+    if repeated is None:
         yield arguments
         return
-    for one in each[1]:
-        yield arguments | {each[0]: one}
+    parameter_name, values = repeated
+    for value in values:
+        yield arguments | {parameter_name: value}

@@ -22,7 +22,7 @@ from jetspark.spark.option_names import flag_name, on_command_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+SUCCEEDED, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 # The extra that installs a missing library.
 _EXTRAS = {
@@ -50,12 +50,12 @@ def make_app(called: str = "") -> cyclopts.App:
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
-    for place, (name, (summary, *lines)) in enumerate(COMMANDS.items()):
+    for position, (name, (summary, *lines)) in enumerate(COMMANDS.items()):
         more = {} if name == called else {"help": summary}
         if lines:
             more["help_epilogue"] = _examples(lines)
         function = name.replace("-", "_")
-        app.command(f"jetspark.cli.{function}:{function}", name=name, sort_key=place, **more)
+        app.command(f"jetspark.cli.{function}:{function}", name=name, sort_key=position, **more)
     return app
 
 
@@ -123,24 +123,24 @@ def run(arguments: Sequence[str]) -> int:
         return stop.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    return code if isinstance(code, int) else DONE
+    return code if isinstance(code, int) else SUCCEEDED
 
 
 def no_server_advice(error: JetsparkError) -> str:
-    """What to do when no server answers: "" for any other error."""
-    gone = isinstance(error, NoServersError | ServerRefusedError)
-    return " Start one with `jetspark server`, or name yours with --server." if gone else ""
+    """Advice for an error that means that no server answers; "" for any other error."""
+    unreachable = isinstance(error, NoServersError | ServerRefusedError)
+    return " Start one with `jetspark server`, or name yours with --server." if unreachable else ""
 
 
 def _server_last(arguments: Sequence[str]) -> list[str]:
     """The command line, with a server that stands before the command behind it."""
-    found, rest = list(arguments[:1]), list(arguments[1:])
-    if not rest or found[0].partition("=")[0] not in ("-s", "--server", "--context"):
-        return [*found, *rest]
-    if "=" not in found[0]:
-        found.append(rest.pop(0))
+    server, rest = list(arguments[:1]), list(arguments[1:])
+    if not rest or server[0].partition("=")[0] not in ("-s", "--server", "--context"):
+        return [*server, *rest]
+    if "=" not in server[0]:
+        server.append(rest.pop(0))
     end = rest.index("--") if "--" in rest else len(rest)
-    return [*rest[:end], *found, *rest[end:]]
+    return [*rest[:end], *server, *rest[end:]]
 
 
 def version_text() -> str:
@@ -254,7 +254,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 
-_places = count()
+_sort_keys = count()
 
 
 def group(name: str, *lines: str) -> cyclopts.App:
@@ -264,7 +264,7 @@ def group(name: str, *lines: str) -> cyclopts.App:
 
 def command(of: cyclopts.App, *lines: str) -> Callable[[F], F]:
     """Add a command to a group, with examples; the help has the order of the code."""
-    return of.command(sort_key=next(_places), help_epilogue=_examples(lines))
+    return of.command(sort_key=next(_sort_keys), help_epilogue=_examples(lines))
 
 
 def _examples(lines: Sequence[str]) -> str:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from jetspark.bulk.backup import Backup
 
-_SHOWN = 20  # subjects
+_MAX_SUBJECT_ROWS = 20  # subjects
 
 backup = group(
     "backup",
@@ -98,10 +98,12 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = Fals
     }
     show_result(facts, document, as_json=json)
     if counts and not json:
-        rows = [(name, f"{count:,}") for name, count in counts.most_common(_SHOWN)]
+        rows = [(name, f"{count:,}") for name, count in counts.most_common(_MAX_SUBJECT_ROWS)]
         show_table("subject", "messages", rows=rows)
-        if len(counts) > _SHOWN:
-            console.say(f"and {len(counts) - _SHOWN:,} more subjects (all of them with --json)")
+        if len(counts) > _MAX_SUBJECT_ROWS:
+            console.say(
+                f"and {len(counts) - _MAX_SUBJECT_ROWS:,} more subjects (all of them with --json)"
+            )
 
 
 @command(
@@ -145,14 +147,14 @@ def extract(
     if start is not None and end is not None and end < start:
         raise ConfigError(f"--end {end} is before --start {start}.")
     opened = open_backup(folder)
-    schema, wanted = schema_of(COLUMNS), _subjects(subjects)
+    schema, patterns = schema_of(COLUMNS), _subjects(subjects)
     rows = 0
     try:
         # A temporary folder, since the next command can see whether its process still lives.
         with temporary_folder(f".{beginning(target.name)}.", target.parent) as hidden:
             part = hidden / "part"
             with part.open("xb") as file, pq.ParquetWriter(file, schema) as writer:
-                for batch in _read(opened, wanted, COLUMNS, f"writing {target}", start, end):
+                for batch in _read(opened, patterns, COLUMNS, f"writing {target}", start, end):
                     writer.write_batch(batch)
                     rows += batch.num_rows
             part.replace(target)
@@ -181,20 +183,20 @@ def _new_file(to: str) -> Path:
 
 
 def _subjects(text: str | None) -> tuple[str, ...]:
-    found = tuple(part.strip() for part in (text or "").split(",") if part.strip())
-    if text is not None and not found:
+    patterns = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    if text is not None and not patterns:
         raise ConfigError("--subjects is empty; leave it out for every subject.")
-    for one in found:
-        check_subscribe_subject(one)
-    check_disjoint("--subjects", found)
-    return found
+    for pattern in patterns:
+        check_subscribe_subject(pattern)
+    check_disjoint("--subjects", patterns)
+    return patterns
 
 
 def _read(
     opened: Backup,
     subjects: tuple[str, ...],
     columns: tuple[str, ...],
-    what: str,
+    description: str,
     start: int | None = None,
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -203,7 +205,7 @@ def _read(
     batches = opened.read(start, end, subjects=subjects, columns=columns, fail_on_data_loss=False)
     text = "{task.completed:,.0f} of {task.total:,.0f} messages, {task.fields[read]}"
     total = opened.facts.messages
-    with progress_bar(what, TextColumn(text), total=total, read="0 B") as update:
+    with progress_bar(description, TextColumn(text), total=total, read="0 B") as update:
         rows = nbytes = 0
         for batch in batches:
             rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes

@@ -1,4 +1,4 @@
-"""Where commands print: results on standard output, everything else on standard error.
+"""Printing for all commands: results on standard output, everything else on standard error.
 
 All text passes through here, whoever wrote it. A terminal would execute control characters, so they
 are printed as escapes (in JSON, as JSON's). A test finds code that prints in another way.
@@ -80,8 +80,8 @@ def _output_errors() -> Iterator[None]:
     except BrokenPipeError:
         out.on_broken_pipe()  # like rich
     except OSError as error:
-        why = error.strerror or error
-        raise OutputError(f"Cannot write to standard output: {why}.") from error
+        reason = error.strerror or error
+        raise OutputError(f"Cannot write to standard output: {reason}.") from error
 
 
 class _Console(Console):
@@ -193,11 +193,11 @@ def fail(sentence: str) -> None:
 
 
 def _logged(text: str, level: str) -> bool:
-    """With JETSPARK_LOG=json, print a document on one line in place of the text."""
+    """Print a JSON document on one line in place of the text, if JETSPARK_LOG=json; else False."""
     if os.environ.get("JETSPARK_LOG") != "json":
         return False
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    line = json.dumps({"time": now, "level": level, "message": text})  # all of it in ASCII
+    time = datetime.now(UTC).isoformat(timespec="milliseconds")
+    line = json.dumps({"time": time, "level": level, "message": text})  # all of it in ASCII
     err.file.write(line + "\n")
     err.file.flush()
     return True
@@ -205,7 +205,7 @@ def _logged(text: str, level: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How `ingest`, `replay` and `run` report their result.
+    """Reports the result of `ingest`, `replay` and `run`.
 
     `quiet`: print only errors, and JSON if requested. `as_json`: print one document at the end, on
     standard output, whether the work is done or was stopped.
@@ -258,27 +258,29 @@ def show_infos(
     if as_json:
         say_json([document(item) for item in items], indent=True)
         return
-    for place, item in enumerate(items):
-        if place:
+    for index, item in enumerate(items):
+        if index:
             say("")
         show_facts(facts(item))
-        if found := parts(item):
+        if rows := parts(item):
             say("")
-            show_list(found, columns, as_json=False)
+            show_list(rows, columns, as_json=False)
 
 
-def show_result(shown: str | dict[str, object], document: object, *, as_json: bool) -> None:
+def show_result(result: str | dict[str, object], document: object, *, as_json: bool) -> None:
     """Print a sentence or facts for people, or a JSON document."""
     if as_json:
         say_json(document, indent=True)
-    elif isinstance(shown, str):
-        say(shown)
+    elif isinstance(result, str):
+        say(result)
     else:
-        show_facts(shown)
+        show_facts(result)
 
 
 @contextlib.contextmanager
-def progress_bar(what: str, *columns: ProgressColumn, **task: Any) -> Iterator[Callable[..., None]]:
+def progress_bar(
+    description: str, *columns: ProgressColumn, **task: Any
+) -> Iterator[Callable[..., None]]:
     """A bar on the terminal; call the yielded function with the changed fields of rich's task."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -291,7 +293,7 @@ def progress_bar(what: str, *columns: ProgressColumn, **task: Any) -> Iterator[C
         transient=True,
         disable=not is_live(),
     ) as display:
-        yield partial(display.update, display.add_task(what, **task))
+        yield partial(display.update, display.add_task(description, **task))
 
 
 def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
@@ -311,9 +313,9 @@ def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
 
 def _narrow(widths: list[int], columns: list[tuple[str, ...]], room: int) -> None:
     """Cut the widest columns, until all fit into the room, or no more can be cut."""
-    least = [widths[0], *map(_least_width, columns[1:])]
+    min_widths = [widths[0], *map(_least_width, columns[1:])]
     while sum(widths) > room:
-        wide = [index for index, width in enumerate(widths) if width > least[index]]
+        wide = [index for index, width in enumerate(widths) if width > min_widths[index]]
         if not wide:
             return
         widths[max(wide, key=widths.__getitem__)] -= 1
@@ -321,8 +323,8 @@ def _narrow(widths: list[int], columns: list[tuple[str, ...]], room: int) -> Non
 
 def _least_width(column: Sequence[str]) -> int:
     """The least width at which the cells differ that are different."""
-    width, whole = max(map(cell_len, column)), len({*column})
-    while width > _NARROW and len({_cut(cell, width - 1) for cell in column}) == whole:
+    width, distinct = max(map(cell_len, column)), len({*column})
+    while width > _NARROW and len({_cut(cell, width - 1) for cell in column}) == distinct:
         width -= 1
     return width
 
@@ -360,32 +362,34 @@ def show_message(
             line.append(f"  (reply to {message.reply})", style="dim")
         headers = message.headers.items() if message.headers is not None else ()
         lines = [Text(one_line(f"{name}: {value}"), style="dim") for name, value in headers]
-        say(line, *lines, _shown(message, codec, message.subject))
+        say(line, *lines, _payload_text(message, codec, message.subject))
 
 
 def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None = None) -> None:
     """Print one message of a stream: for people, or as a line of JSON."""
-    which = f"Message {message.seq:,} on {message.subject}"
+    description = f"Message {message.seq:,} on {message.subject}"
     try:
         headers = message.headers or Headers()
     except errors.BadHeaderError as error:
-        warn(f"{which}: {error}")
+        warn(f"{description}: {error}")
         headers = Headers()
     if as_json:
-        place = {"seq": message.seq, "time": message.time.isoformat()}
-        say_json(place | _document_of(message, headers, codec))
+        position = {"seq": message.seq, "time": message.time.isoformat()}
+        say_json(position | _document_of(message, headers, codec))
     else:
         line = Text.assemble(
             (message.subject, "bold"), (f"  {message.seq:,}  {moment(message.time)}", "dim")
         )
         lines = [Text(one_line(f"{name}: {value}"), style="dim") for name, value in headers.items()]
-        say(line, *lines, _shown(message, codec, which))
+        say(line, *lines, _payload_text(message, codec, description))
 
 
-def _shown(message: Message | StoredMsg, codec: PayloadCodec | None, which: str) -> str:
+def _payload_text(
+    message: Message | StoredMsg, codec: PayloadCodec | None, description: str
+) -> str:
     payload, reason = _payload_of(message, codec)
     if reason:
-        warn(f"{which}: {reason}")
+        warn(f"{description}: {reason}")
     return payload.decode("utf-8", "backslashreplace")
 
 
@@ -480,7 +484,7 @@ class _Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = self.format(record)
-        is_refusal = any(isinstance(one, _REFUSALS) for one in record.args or ())
+        is_refusal = any(isinstance(argument, _REFUSALS) for argument in record.args or ())
         if is_refusal and self.refusals is not None:
             self.refusals.append(text)
         else:
@@ -492,7 +496,7 @@ _log = _Log()
 
 @contextlib.contextmanager
 def log_shown() -> Iterator[None]:
-    """In the block, print the log, unless the program configured logging."""
+    """Print the log during the block, unless the program configured logging."""
     if _logger.hasHandlers():
         yield
         return
@@ -511,6 +515,6 @@ def show_refusals(*, except_in: str = "", at_once: bool = False) -> None:
     """
     waiting, _log.refusals = _log.refusals or [], None if at_once else []
     printed = _INBOX.sub("", except_in)
-    for known, text in {_INBOX.sub("", text): text for text in waiting}.items():
-        if known not in printed:
+    for refusal, text in {_INBOX.sub("", text): text for text in waiting}.items():
+        if refusal not in printed:
             warn(text)

@@ -56,33 +56,33 @@ def info(
         name: Name of the consumer.
         json: Print the server's JSON document.
     """
-    found = connection.jetstream(
+    consumer_info = connection.jetstream(
         lambda js: js.consumer_info(stream, name), stream=stream, consumer=name
     )
-    show_result(_facts(found), to_wire(found), as_json=json)
+    show_result(_facts(consumer_info), to_wire(consumer_info), as_json=json)
 
 
-def _facts(found: ConsumerInfo) -> dict[str, object]:
-    config = found.config
+def _facts(info: ConsumerInfo) -> dict[str, object]:
+    config = info.config
     filters = config.filter_subjects or [config.filter_subject or ">"]
     return {
-        "consumer": found.name,
-        "stream": found.stream_name,
+        "consumer": info.name,
+        "stream": info.stream_name,
         "description": config.description,
         "kind": _kind(config),
         "delivers to": config.deliver_subject,
         "queue group": config.deliver_group,
         "subjects": ", ".join(filters),
-        "created": moment(found.created),
-        "leader": found.cluster and found.cluster.leader,
+        "created": moment(info.created),
+        "leader": info.cluster and info.cluster.leader,
         "begins at": config.deliver_policy,
         "acks": f"{config.ack_policy}, within {span(config.ack_wait)}",
         "max deliveries": limit(config.max_deliver),
-        "delivered": f"sequence {found.delivered.stream_seq:,} of the stream",
-        "acknowledged": f"up to sequence {found.ack_floor.stream_seq:,}",
-        "unacknowledged": f"{found.num_ack_pending:,}, {found.num_redelivered:,} redelivered",
-        "to be delivered": f"{found.num_pending:,}",
-        "waiting pulls": found.num_waiting,
+        "delivered": f"sequence {info.delivered.stream_seq:,} of the stream",
+        "acknowledged": f"up to sequence {info.ack_floor.stream_seq:,}",
+        "unacknowledged": f"{info.num_ack_pending:,}, {info.num_redelivered:,} redelivered",
+        "to be delivered": f"{info.num_pending:,}",
+        "waiting pulls": info.num_waiting,
         "paused until": config.pause_until and moment(config.pause_until),
         "priority groups": ", ".join(config.priority_groups or ()),
     }

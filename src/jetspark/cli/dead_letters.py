@@ -46,7 +46,7 @@ _COLUMNS: dict[str, Callable[[DeadLetter], object]] = {
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which letters."""
+    """Filters of dead letters."""
 
     stream: str | None = None
     """Only of this stream."""
@@ -89,20 +89,20 @@ def create(
         with suppress(errors.StreamNotFoundError):
             info = await js.stream_info(f"{name}{ADVISORIES}")
             before = watched_streams(info.config) or before
-        made = await js.create_dead_letters(name, stream, consumers=consumer, num_replicas=replicas)
-        return before, made
+        dead = await js.create_dead_letters(name, stream, consumers=consumer, num_replicas=replicas)
+        return before, dead
 
-    before, made = connection.jetstream(make, stream=stream)
+    before, dead = connection.jetstream(make, stream=stream)
     dropped = sorted(before.difference(stream))
     sentence = (
-        f"The advisories of messages that {', '.join(stream)} gives up go to {made.advisories}; "
-        f"`jetspark dead-letters run {made.name}` moves the messages to {made.name}."
+        f"The advisories of messages that {', '.join(stream)} gives up go to {dead.advisories}; "
+        f"`jetspark dead-letters run {dead.name}` moves the messages to {dead.name}."
     )
     if dropped:
         sentence += (
             f"\nNo longer watched: {', '.join(dropped)}. To watch all, name each with --stream."
         )
-    document = {"name": made.name, "advisories": made.advisories, "streams": stream}
+    document = {"name": dead.name, "advisories": dead.advisories, "streams": stream}
     console.show_result(sentence, document | {"dropped": dropped}, as_json=json)
 
 
@@ -114,8 +114,8 @@ async def _existing(js: JetStream, name: str) -> DeadLetters:
         streams: list[str] = []
         with suppress(errors.JetsparkError):  # no permission to list them
             streams = await js.stream_names(letters_subject("*")).all()
-        there = f"; there are {', '.join(streams)}" if streams else ""
-        raise errors.ConfigError(f'There are no dead letters "{name}"{there}.') from None
+        hint = f"; there are {', '.join(streams)}" if streams else ""
+        raise errors.ConfigError(f'There are no dead letters "{name}"{hint}.') from None
 
 
 @command(
@@ -180,10 +180,10 @@ def _served(address: str | None, nc: Client, moved: Callable[[], Any] = list) ->
     from jetspark.metrics.endpoint import Health, collected, family, serving
 
     def collect() -> Iterator[Any]:
-        found = family(MOVED)
+        metric = family(MOVED)
         for name, count in moved():
-            found.add_metric([name], count)
-        yield found
+            metric.add_metric([name], count)
+        yield metric
 
     health = Health(lambda: [] if nc.is_connected else ["there is no link to a server"])
     with serving(address, health), collected(collect):
@@ -209,11 +209,11 @@ def ls(
     async def read(nc: Client) -> list[DeadLetter]:
         return await (await _existing(nc.jetstream(), name)).letters(**asdict(selection)).all()
 
-    found = connection.run(read)
+    selected = connection.run(read)
     if not json:
-        show_list(found, _COLUMNS, as_json=False)
+        show_list(selected, _COLUMNS, as_json=False)
         return
-    for letter in found:
+    for letter in selected:
         console.say_json(as_json(letter))
 
 

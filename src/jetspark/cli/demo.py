@@ -203,20 +203,20 @@ def _count(table: Path) -> int:
     return int(rows)
 
 
-def _compare(found: DuckDBPyRelation, flights: DataFrame) -> bool:
+def _compare(from_duckdb: DuckDBPyRelation, flights: DataFrame) -> bool:
     """Show both computations side by side; returns whether they agree."""
-    from_table = {origin: (rows, delay) for origin, rows, delay in found.fetchall()}
+    from_table = {origin: (rows, delay) for origin, rows, delay in from_duckdb.fetchall()}
     from_source = flights.groupby("origin")["dep_delay"].agg(["size", "mean"])
-    shown = Table("origin", "flights, DuckDB", "pandas", "mean delay, DuckDB", "pandas", "")
-    for column in shown.columns[1:]:
+    table = Table("origin", "flights, DuckDB", "pandas", "mean delay, DuckDB", "pandas", "")
+    for column in table.columns[1:]:
         column.justify = "right"
-    right = from_table.keys() == set(from_source.index)
+    all_agree = from_table.keys() == set(from_source.index)
     for origin, size, mean in from_source.itertuples():
         rows, delay = from_table.get(origin, (0, math.nan))
         # The two sums have different orders.
-        same = rows == size and math.isclose(delay, mean, rel_tol=1e-9, abs_tol=1e-9)
-        right = right and same
+        agrees = rows == size and math.isclose(delay, mean, rel_tol=1e-9, abs_tol=1e-9)
+        all_agree = all_agree and agrees
         figures = f"{rows:,}", f"{size:,}", f"{delay:.3f} min", f"{mean:.3f} min"
-        shown.add_row(origin, *figures, "=" if same else "≠")
-    console.out.print(shown)
-    return right
+        table.add_row(origin, *figures, "=" if agrees else "≠")
+    console.out.print(table)
+    return all_agree

@@ -53,7 +53,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     check: str
     state: str
-    said: str
+    message: str
 
 
 def doctor(
@@ -74,43 +74,43 @@ def doctor(
         json: Print JSON.
     """
     roles = {text: _permissions(text) for text in role or ()}
-    found = [*_python_and_spark(), *_disks([tempfile.gettempdir(), *(folder or ())])]
+    findings = [*_python_and_spark(), *_disks([tempfile.gettempdir(), *(folder or ())])]
 
     async def ask(nc: Client) -> list[Finding]:
         return await _server(nc) + await _user(nc, roles)
 
     try:
-        found += connection.run(ask)
+        findings += connection.run(ask)
     except JetsparkError as error:
-        found.append(Finding("server", _PROBLEM, f"{error}{no_server_advice(error)}"))
-    console.show_refusals(except_in="\n".join(one.said for one in found))
+        findings.append(Finding("server", _PROBLEM, f"{error}{no_server_advice(error)}"))
+    console.show_refusals(except_in="\n".join(finding.message for finding in findings))
     if json:
-        console.say_json(found, indent=True)
-    for one in () if json else found:
-        console.say(f"{one.state:8} {one.check:11} {one.said}")
-    return 1 if any(one.state == _PROBLEM for one in found) else 0
+        console.say_json(findings, indent=True)
+    for finding in () if json else findings:
+        console.say(f"{finding.state:8} {finding.check:11} {finding.message}")
+    return 1 if any(finding.state == _PROBLEM for finding in findings) else 0
 
 
 def _permissions(text: str) -> Permissions:
-    """What `jetspark acl` makes of the text. Raises ConfigError and cyclopts's errors."""
+    """Parse the text as arguments of `jetspark acl`. Raises ConfigError and cyclopts's errors."""
     words = ["acl", *shlex.split(text)]
-    _, given, _ = make_app().parse_args(words, print_error=False, exit_on_error=False)
-    given.apply_defaults()
-    return permissions_of(given.arguments) or Permissions()
+    _, bound, _ = make_app().parse_args(words, print_error=False, exit_on_error=False)
+    bound.apply_defaults()
+    return permissions_of(bound.arguments) or Permissions()
 
 
 # -- this machine ----------------------------------------------------------------------------------
 
 
-def _tested(what: str, version: str, more: str = "") -> Finding:
+def _tested(component: str, version: str, more: str = "") -> Finding:
     """Whether the tests are run with this version."""
-    oldest, newest = TESTED[what]
-    numbers = tuple(map(int, re.findall(r"\d+", version)))[: len(oldest)]
-    if oldest <= numbers <= newest:
-        return Finding(what, _OK, version + more)
-    known = " to ".join(dict.fromkeys(".".join(map(str, one)) for one in (oldest, newest)))
-    state = _WARNING if numbers > newest else _PROBLEM
-    return Finding(what, state, f"{version}{more}. It is tested with {known}.")
+    oldest, newest = TESTED[component]
+    parsed_version = tuple(map(int, re.findall(r"\d+", version)))[: len(oldest)]
+    if oldest <= parsed_version <= newest:
+        return Finding(component, _OK, version + more)
+    tested = " to ".join(dict.fromkeys(".".join(map(str, limit)) for limit in (oldest, newest)))
+    state = _WARNING if parsed_version > newest else _PROBLEM
+    return Finding(component, state, f"{version}{more}. It is tested with {tested}.")
 
 
 # The versions of a Python that can be one of Spark's workers.
@@ -126,10 +126,10 @@ def _python_and_spark() -> Iterator[Finding]:
     yield _tested("Python", platform.python_version(), f" ({sys.executable})")
     kernel, _, advice = version_text().partition("\n")
     yield Finding("kernel", _WARNING if advice else _OK, advice or kernel)
-    there = {one.name.casefold(): one.version for one in metadata.distributions()}
-    known = [one for one in TESTED if one.casefold() in there]
-    yield from (_tested(one, there[one.casefold()]) for one in known)
-    if "PySpark" not in known:
+    installed = {package.name.casefold(): package.version for package in metadata.distributions()}
+    present = [package for package in TESTED if package.casefold() in installed]
+    yield from (_tested(package, installed[package.casefold()]) for package in present)
+    if "PySpark" not in present:
         yield Finding("PySpark", _WARNING, "Not there: pip install 'jetspark[spark]'.")
         return
     from jetspark.spark import java as spark_java
@@ -145,19 +145,19 @@ def _python_and_spark() -> Iterator[Finding]:
         says = (ran.stdout or ran.stderr).strip().rpartition("\n")[2]
     except OSError as error:
         says = str(error)
-    here = " ".join([*map(str, sys.version_info[:2]), there["pyspark"], __version__])
-    why = f"{python} says: {says}. This one: {here}. Set PYSPARK_PYTHON to one like this."
-    same = Finding("workers", _OK, f"{python} has the versions of this one")
-    yield same if says == here else Finding("workers", _PROBLEM, why)
+    expected = " ".join([*map(str, sys.version_info[:2]), installed["pyspark"], __version__])
+    mismatch = f"{python} says: {says}. This one: {expected}. Set PYSPARK_PYTHON to one like this."
+    equal = Finding("workers", _OK, f"{python} has the versions of this one")
+    yield equal if says == expected else Finding("workers", _PROBLEM, mismatch)
 
 
 def _disks(folders: Sequence[str]) -> Iterator[Finding]:
     for folder in folders:
-        place = Path(folder).expanduser().absolute()
-        there = next(one for one in (place, *place.parents) if one.exists())
-        free = shutil.disk_usage(there).free
-        if not os.access(there, os.W_OK):
-            yield Finding("disk", _PROBLEM, f"{there} cannot be written by this user.")
+        path = Path(folder).expanduser().absolute()
+        existing = next(ancestor for ancestor in (path, *path.parents) if ancestor.exists())
+        free = shutil.disk_usage(existing).free
+        if not os.access(existing, os.W_OK):
+            yield Finding("disk", _PROBLEM, f"{existing} cannot be written by this user.")
         else:
             state = _OK if free >= _LITTLE else _WARNING
             yield Finding("disk", state, f"{console.size(free)} free for {folder}")
@@ -169,18 +169,18 @@ def _disks(folders: Sequence[str]) -> Iterator[Finding]:
 async def _server(nc: Client) -> list[Finding]:
     version = "" if nc.server_info is None else nc.server_info.version
     away = f" at {nc.current_server}, {await nc.rtt() * 1000:.1f} ms away"
-    found = [_tested("nats-server", version, away)]
+    findings = [_tested("nats-server", version, away)]
     try:
         account = await nc.jetstream().account_info()
         stored = f"{account.streams:,} streams, {console.size(account.storage)} in files"
-        found.append(Finding("JetStream", _OK, stored))
-        found += await _imported(nc)
+        findings.append(Finding("JetStream", _OK, stored))
+        findings += await _imported(nc)
     except PermissionsError as error:
-        found.append(Finding("JetStream", _OK, f"few roles may ask: {error}"))
+        findings.append(Finding("JetStream", _OK, f"few roles may ask: {error}"))
     except JetsparkError as error:
         advice = "Write `jetstream {}` into the server's configuration, and the account's."
-        found.append(Finding("JetStream", _PROBLEM, f"{error} {advice}"))
-    return found
+        findings.append(Finding("JetStream", _PROBLEM, f"{error} {advice}"))
+    return findings
 
 
 async def _imported(nc: Client) -> list[Finding]:
@@ -199,11 +199,11 @@ async def _imported(nc: Client) -> list[Finding]:
     subject = f"{js.api_prefix}.DIRECT.GET.{stream.name}"
     ask = nc.request_many(subject, b'{"seq": 1, "batch": 1}', timeout=_ANSWER_SECONDS, max_msgs=2)
     if len(await ask) == 1:
-        said = (
+        problem = (
             f"{js.api_prefix} gives one answer to a request, so consumers, watches and lists are "
             "incomplete or late: its export in the other account needs response_type: stream."
         )
-        return [Finding("imports", _PROBLEM, said)]
+        return [Finding("imports", _PROBLEM, problem)]
     return [Finding("imports", _OK, f"{js.api_prefix} gives all answers to a request")]
 
 
@@ -227,41 +227,43 @@ async def _user(nc: Client, roles: Mapping[str, Permissions]) -> list[Finding]:
         info = decode_json(answer.data, _UserInfo, "answer about the user")
         server = parse_isotime(str(info.server.get("time")))
     except (JetsparkError, ValueError) as error:
-        how = "From server 2.10 on, `jetspark acl doctor` prints what allows it."
-        return [Finding("user", _WARNING, f"Permissions and clock are unknown. {error} {how}")]
-    ahead, within = ((before + after) / 2 - server) / 1e9, (after - before) / 2e9
-    off = abs(ahead) - within > _CLOCK_SECONDS
-    clock = f"{ahead:+.4f} s from the server's (± {within:.4f} s)"
+        advice = "From server 2.10 on, `jetspark acl doctor` prints what allows it."
+        return [Finding("user", _WARNING, f"Permissions and clock are unknown. {error} {advice}")]
+    ahead, uncertainty = ((before + after) / 2 - server) / 1e9, (after - before) / 2e9
+    off = abs(ahead) - uncertainty > _CLOCK_SECONDS
+    clock = f"{ahead:+.4f} s from the server's (± {uncertainty:.4f} s)"
     findings = [
         Finding("user", _OK, f"{info.data.user or 'anybody'}, of account {info.data.account}"),
         Finding("clock", *((_WARNING, f"{clock}: synchronize both.") if off else (_OK, clock))),
     ]
     for text, needed in roles.items():
-        if lacking := _lacking(needed, info.data.permissions):
-            said = f"{text}: the user may not {', '.join(lacking[:3])} ({len(lacking)} in all); "
-            said += f"`jetspark acl {text}` prints what the role needs."
-            findings.append(Finding("role", _PROBLEM, said))
+        if missing := _missing_permissions(needed, info.data.permissions):
+            problem = f"{text}: the user may not {', '.join(missing[:3])} ({len(missing)} in all); "
+            problem += f"`jetspark acl {text}` prints what the role needs."
+            findings.append(Finding("role", _PROBLEM, problem))
         else:
             findings.append(Finding("role", _OK, f"{text}: all is allowed"))
     return findings
 
 
-def _lacking(needed: Permissions, granted: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What is needed and not allowed."""
-    lacking = [
+def _missing_permissions(
+    needed: Permissions, granted: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Describe the needed permissions that are not granted, as "publish to SUBJECT"."""
+    missing = [
         f"{verb} to {subject}"
         for verb, subjects in (("publish", needed.publish), ("subscribe", needed.subscribe))
         for subject in subjects
         if not _allows(granted.get(verb, {}), subject)
     ]
     if needed.responses and granted.get("publish", {}).get("allow") and "responses" not in granted:
-        lacking.append("answer (allow_responses)")
-    return lacking
+        missing.append("answer (allow_responses)")
+    return missing
 
 
 def _allows(side: Mapping[str, Any], needed: str) -> bool:
     """A subscription that is allowed for a queue group only is written "subject group"."""
     subject = needed.partition(" ")[0]
     allow, deny = side.get("allow") or [">"], side.get("deny") or []
-    within = any(one == needed or subject_within(subject, one) for one in allow)
-    return within and not any(subjects_overlap(subject, one) for one in deny)
+    is_allowed = any(pattern == needed or subject_within(subject, pattern) for pattern in allow)
+    return is_allowed and not any(subjects_overlap(subject, pattern) for pattern in deny)

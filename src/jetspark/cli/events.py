@@ -53,36 +53,38 @@ def events(
             console.say(_line(event))
 
     @asynccontextmanager
-    async def found(nc: Client) -> AsyncIterator[Events]:
+    async def open_events(nc: Client) -> AsyncIterator[Events]:
         await _check_names(nc, stream, consumer)  # first, since its requests are events, too
         async with nc.jetstream().events(kinds=kind, stream=stream, consumer=consumer) as events:
             yield events
 
-    connection.listen(found, show, to="for events", count=count)
+    connection.listen(open_events, show, to="for events", count=count)
 
 
 async def _check_names(nc: Client, stream: str | None, consumer: str | None) -> None:
     """Raise an error for a stream or consumer that there is not, unless this user may not ask."""
 
-    async def look(js: JetStream) -> None:
+    async def check(js: JetStream) -> None:
         if stream is not None and consumer is not None:
             await js.consumer_info(stream, consumer)
         elif stream is not None:
             await js.stream_info(stream)
         elif consumer is not None:
-            names = [one async for of in js.stream_names() async for one in js.consumer_names(of)]
+            names = [
+                name async for owner in js.stream_names() async for name in js.consumer_names(owner)
+            ]
             if consumer not in names:
                 raise errors.ConfigError(not_found(f'Consumer "{consumer}"', nc, consumer, names))
 
     no_jetstream = errors.JetStreamNotEnabledError, errors.JetStreamNotEnabledForAccountError
     with suppress(errors.PermissionsError, *no_jetstream):
-        await ask(nc, look, [stream or ""], consumer or "")
+        await ask(nc, check, [stream or ""], consumer or "")
 
 
 def _line(event: Event) -> Text:
     """Local time, kind, stream and consumer, then the other fields as name=value."""
     time = event.timestamp.astimezone().strftime("%H:%M:%S.%f")[:-3] if event.timestamp else ""
-    named = [getattr(event, what, None) for what in ("stream", "consumer")]
+    named = [getattr(event, attribute, None) for attribute in ("stream", "consumer")]
     return Text.assemble(
         (f"{time:12}  ", "dim"),
         (f"{event.kind}  ", "bold"),
@@ -95,14 +97,14 @@ def _details(event: Event) -> Iterator[tuple[str, str]]:
     for name in field_names(type(event)):
         value = getattr(event, name)
         if value not in (None, []) and name not in _FIRST | _TOO_LONG:
-            yield name, _shown(value)
+            yield name, _format_value(value)
     for name, value in event.extra.items():
-        yield name, _shown(value)
+        yield name, _format_value(value)
     if isinstance(event, ApiAuditEvent) and event.error is not None:
         yield "error", event.error.description
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, Caller):
         return f"{value.user or value.name or value.id}@{value.acc}"
     if isinstance(value, StreamState):
@@ -112,5 +114,5 @@ def _shown(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds")
     if isinstance(value, list):
-        return ",".join(str(getattr(one, "name", one)) for one in value)
+        return ",".join(str(getattr(item, "name", item)) for item in value)
     return json_module.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 group = app.group("group", "jetspark group ls ORDERS", "jetspark group info ORDERS workers")
 _COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "group": lambda one: one["group"],
-    "kind": lambda one: one["kind"],
-    "partitions": lambda one: one["partitions"],
-    "members": lambda one: len(one["members"]),
-    "active": lambda one: sum(member["active"] for member in one["members"]),
+    "group": lambda document: document["group"],
+    "kind": lambda document: document["kind"],
+    "partitions": lambda document: document["partitions"],
+    "members": lambda document: len(document["members"]),
+    "active": lambda document: sum(member["active"] for member in document["members"]),
 }
 _MEMBERS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "member": lambda one: one["member"],
-    "active": lambda one: "yes" if one["active"] else "no",
-    "partitions": lambda one: ", ".join(map(str, one["partitions"])) or "none",
+    "member": lambda member: member["member"],
+    "active": lambda member: "yes" if member["active"] else "no",
+    "partitions": lambda member: ", ".join(map(str, member["partitions"])) or "none",
 }
 
 
@@ -40,7 +40,7 @@ def ls(stream: str, /, *, connection: Connection = DEFAULT, json: JsonOption = F
     """
 
     async def ask(js: JetStream) -> list[dict[str, Any]]:
-        return [await _document(one) for one in await _groups(js, stream)]
+        return [await _document(group) for group in await _groups(js, stream)]
 
     show_list(connection.jetstream(ask, stream=stream), _COLUMNS, as_json=json, document=dict)
 
@@ -59,14 +59,18 @@ def info(
 
     async def ask(js: JetStream) -> list[dict[str, Any]]:
         groups = await _groups(js, stream)
-        chosen = [one for one in groups if one.name == name]
+        chosen = [group for group in groups if group.name == name]
         if not chosen:
-            what = f'Consumer group "{name}" of stream "{stream}"'
-            raise ConfigError(not_found(what, js.client, name, [one.name for one in groups]))
-        return [await _document(one) for one in chosen]
+            described = f'Consumer group "{name}" of stream "{stream}"'
+            raise ConfigError(
+                not_found(described, js.client, name, [group.name for group in groups])
+            )
+        return [await _document(group) for group in chosen]
 
-    found = connection.jetstream(ask, stream=stream)
-    show_infos(found, _facts, lambda one: one["members"], _MEMBERS, as_json=json, document=dict)
+    documents = connection.jetstream(ask, stream=stream)
+    show_infos(
+        documents, _facts, lambda group: group["members"], _MEMBERS, as_json=json, document=dict
+    )
 
 
 def _facts(document: dict[str, Any]) -> dict[str, object]:
@@ -76,11 +80,11 @@ def _facts(document: dict[str, Any]) -> dict[str, object]:
 
 async def _groups(js: JetStream, stream: str) -> list[StaticGroup | ElasticGroup]:
     await js.stream_info(stream)  # raises for a missing stream
-    found: list[StaticGroup | ElasticGroup] = [
+    groups: list[StaticGroup | ElasticGroup] = [
         await js.elastic_group(stream, name) async for name in js.elastic_group_names(stream)
     ]
-    found += [await js.static_group(stream, name) async for name in js.static_group_names(stream)]
-    return sorted(found, key=lambda one: one.name)
+    groups += [await js.static_group(stream, name) async for name in js.static_group_names(stream)]
+    return sorted(groups, key=lambda group: group.name)
 
 
 async def _document(group: StaticGroup | ElasticGroup) -> dict[str, Any]:
@@ -96,7 +100,7 @@ async def _document(group: StaticGroup | ElasticGroup) -> dict[str, Any]:
         "subjects": list(config.filters) or [">"],
         "partitions": config.max_members,
         "members": [
-            {"member": one, "active": one in active, "partitions": group.partitions(one)}
-            for one in members_of(config)
+            {"member": member, "active": member in active, "partitions": group.partitions(member)}
+            for member in members_of(config)
         ],
     }

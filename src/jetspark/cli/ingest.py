@@ -43,23 +43,23 @@ _SAMPLE = 10_000
 @Parameter(name="*", group=READING)
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """What to read of STREAM."""
+    """Range of STREAM to read."""
 
     bucket: Switch = False
     """STREAM is a Key-Value bucket, and the table has one row for each key: its present value. A
     change replaces the row, a deletion removes it. --keys then names the keys to read."""
     start: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
-    """Where the first run begins: earliest (the default), latest, a sequence, a time such as
+    """Start of the first run: earliest (the default), latest, a sequence, a time such as
     2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs continue."""
     end: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
-    """Where the run ends: before this sequence, or before the first message stored at or after this
+    """End of the run: before this sequence, or before the first message stored at or after this
     time, written as for --start. Without it, with the last message."""
 
 
 @Parameter(name="*", group=TABLE)
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where the rows go, and their columns."""
+    """Table that the rows go to, and their columns."""
 
     to: str | None = None
     """Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog. A template
@@ -106,7 +106,7 @@ class Run:
     checkpoint: str | None = None
     """Folder for the progress; by default _checkpoint in the table."""
     history: Annotated[bool, Parameter(negative=(), group=TABLE)] = False
-    """With --keys, keep all rows; valid_from and valid_to say when each row was valid."""
+    """Keep all rows of --keys; valid_from and valid_to say when each row was valid."""
     infer: Switch = False
     """Print a schema for --json-schema that fits a sample of the messages, and write nothing; if
     --to is a template, one for each table. --to may be left out."""
@@ -116,7 +116,7 @@ class Run:
     """Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml."""
 
 
-_ALL, NO_TARGET, _ONCE = Range(), Target(), Run()
+_ALL, NO_TARGET, _DEFAULT_RUN = Range(), Target(), Run()
 
 
 def ingest(
@@ -128,7 +128,7 @@ def ingest(
     payloads: scopes.PayloadFlags = scopes.NO_PAYLOADS,
     target: Target = NO_TARGET,
     table: scopes.TableFlags = scopes.NO_TABLE,
-    run: Run = _ONCE,
+    run: Run = _DEFAULT_RUN,
     metrics: Annotated[MetricsOption, Parameter(group=RUN)] = None,
     spark: Annotated[SparkFlags, Parameter(group=RUN)] = LOCAL,
     connection: Annotated[Connection, Parameter(group=scopes.CONNECTION)] = DEFAULT,
@@ -252,7 +252,7 @@ def _run_query(
             {job.to: query},
             stop,
             meanwhile=remove_gone_keys if job.follow else None,
-            again=lambda ended: job.start(spark) if job.has_evolved(ended) else None,
+            restart=lambda ended: job.start(spark) if job.has_evolved(ended) else None,
         )
         if not job.follow:
             remove_gone_keys()
@@ -263,13 +263,13 @@ def _report(job: Ingest, stream: str, watch: Watch, removed: int) -> None:
     """Print what the run has done."""
     to = job.to
     rows = watch.rows.get(to, 0)
-    progress = watch.done.get(to)
+    progress = watch.progress.get(to)
     quarantined = progress.quarantined if progress else 0
     left_out = progress.left_out if progress else 0
     sentence = watch.stop_sentence
     if watch.stopped is None:
         merged = job.source.bucket is not None or bool(job.table_options.keys)
-        sentence = done(rows, to, merged=merged, removed=removed)
+        sentence = describe_result(rows, to, merged=merged, removed=removed)
     sentences = [sentence] if rows or not quarantined else []
     if quarantined:
         quarantine = job.table_options.quarantine
@@ -291,20 +291,20 @@ def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messa
     """Print the schema of a sample for each table, as --json-schema takes it."""
     from jetspark.spark.infer_schema import infer_schemas
 
-    found = infer_schemas(source, to, messages)
+    schemas = infer_schemas(source, to, messages)
     if outcome.as_json:
-        outcome.report(schemas=[asdict(one) for one in found])
+        outcome.report(schemas=[asdict(sample) for sample in schemas])
         return
-    if not found:
+    if not schemas:
         outcome.note("There are no messages to look at.")
-    for one in found:
-        if one.table != to:
-            say(f"# {one.table or 'no table'}")
-        outcome.note(f"{counted(one.messages, 'message')} looked at.")
-        for remark in one.remarks:
+    for sample in schemas:
+        if sample.table != to:
+            say(f"# {sample.table or 'no table'}")
+        outcome.note(f"{counted(sample.messages, 'message')} looked at.")
+        for remark in sample.remarks:
             outcome.note(remark)
-        if one.schema:
-            say(shlex.quote(one.schema))
+        if sample.schema:
+            say(shlex.quote(sample.schema))
 
 
 def batch_limits(source: SourceScope, *, bucket: bool) -> Mapping[str, str]:
@@ -317,7 +317,7 @@ def batch_limits(source: SourceScope, *, bucket: bool) -> Mapping[str, str]:
     return _BATCH if source.backfill == SourceScope.backfill else {}
 
 
-def done(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
+def describe_result(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
     """The result of a complete run.
 
     `merged`: the rows were changes, of a bucket or with keys; `removed`: rows of keys that the

@@ -47,8 +47,8 @@ async def _bucket(nc: Client, name: str) -> Bucket:
     try:
         return await js.bucket(name)
     except BucketNotFoundError:
-        known = await js.bucket_names().all()
-        raise ConfigError(not_found(f'Bucket "{name}"', nc, name, known)) from None
+        buckets = await js.bucket_names().all()
+        raise ConfigError(not_found(f'Bucket "{name}"', nc, name, buckets)) from None
 
 
 @command(kv, "jetspark kv ls", "jetspark kv ls prices")
@@ -62,8 +62,8 @@ def ls(
         json: Print one JSON array: of the keys, or with the server's document of each bucket.
     """
     if bucket is None:
-        found = connection.run(lambda nc: nc.jetstream().buckets().all())
-        statuses = sorted(found, key=_name)
+        buckets = connection.run(lambda nc: nc.jetstream().buckets().all())
+        statuses = sorted(buckets, key=_name)
         show_list(
             statuses, _COLUMNS, as_json=json, document=lambda status: to_wire(status.stream_info)
         )
@@ -138,8 +138,8 @@ def watch(
             if entry is not None:
                 yield entry
             elif first and not json:  # the end of the present values
-                which = f" that matches {' or '.join(keys)}" if keys else ""
-                console.warn(f"Bucket {bucket} has no key{which} yet.")
+                condition = f" that matches {' or '.join(keys)}" if keys else ""
+                console.warn(f"Bucket {bucket} has no key{condition} yet.")
             first = False
 
     connection.listen(

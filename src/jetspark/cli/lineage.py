@@ -41,23 +41,23 @@ Lineage: TypeAlias = Callable[[Rows], AbstractContextManager[Callable[[], None]]
 def lineage_of(
     job: str, sources: Iterable[SourceOptions | None], sinks: Sinks, follow: bool
 ) -> Lineage:
-    """What `Watch` enters around a run. Raises ConfigError if there is nowhere to send events."""
+    """Make the context that `Watch` enters around a run. Raises ConfigError without a target."""
     client, run = _client(), str(generate_new_uuid())
-    place = Job(os.environ.get("OPENLINEAGE_NAMESPACE", "jetspark"), job)
+    openlineage_job = Job(os.environ.get("OPENLINEAGE_NAMESPACE", "jetspark"), job)
     inputs = [
-        InputDataset(_servers(one.connection), name)
-        for one in filter(None, sources)
-        for name in one.streams or (one.bucket or str(one.stream_pattern),)
+        InputDataset(_servers(source.connection), name)
+        for source in filter(None, sources)
+        for name in source.streams or (source.bucket or str(source.stream_pattern),)
     ]
 
     @contextmanager
-    def told(rows: Rows) -> Iterator[Callable[[], None]]:
-        def tell(state: RunState, **facets: Any) -> None:
+    def report_run(rows: Rows) -> Iterator[Callable[[], None]]:
+        def emit(state: RunState, **facets: Any) -> None:
             try:
                 event = RunEvent(
                     eventType=state,
                     eventTime=datetime.now(UTC).isoformat(),
-                    job=place,
+                    job=openlineage_job,
                     run=Run(run, facets),
                     inputs=inputs,
                     outputs=[*_outputs(sinks, rows())],
@@ -67,22 +67,22 @@ def lineage_of(
             except Exception as error:
                 logger.warning("Lineage: %s was not sent: %s", state.name, error)
 
-        tell(RunState.START)
+        emit(RunState.START)
         try:
-            yield partial(tell, RunState.RUNNING)
+            yield partial(emit, RunState.RUNNING)
         except StopRequested:
-            tell(RunState.COMPLETE if follow else RunState.ABORT)
+            emit(RunState.COMPLETE if follow else RunState.ABORT)
             raise
         except BaseException as error:
-            why = facets.error_message_run.ErrorMessageRunFacet(str(error), "Python")
-            tell(RunState.FAIL, errorMessage=why)
+            message = facets.error_message_run.ErrorMessageRunFacet(str(error), "Python")
+            emit(RunState.FAIL, errorMessage=message)
             raise
         else:
-            tell(RunState.COMPLETE)
+            emit(RunState.COMPLETE)
         finally:
             client.close(timeout=10)
 
-    return told
+    return report_run
 
 
 def _client() -> OpenLineageClient:
@@ -114,20 +114,27 @@ def _outputs(sinks: Sinks, rows: Mapping[str, int]) -> Iterator[OutputDataset]:
     statistics, schema = facets.output_statistics_output_dataset, facets.schema_dataset
     for name, sink in sinks.items():
         count = statistics.OutputStatisticsOutputDatasetFacet(rows.get(name))
-        how: dict[str, Any] = {"outputFacets": {"outputStatistics": count}}
+        output_facets: dict[str, Any] = {"outputFacets": {"outputStatistics": count}}
         if isinstance(sink, SinkOptions):
-            yield OutputDataset(_servers(sink.connection), sink.bucket or sink.stream, **how)
+            yield OutputDataset(
+                _servers(sink.connection), sink.bucket or sink.stream, **output_facets
+            )
         elif sink is not None and sink.tables:  # their rows are counted together
-            yield from _outputs({str(one.options.name): one.options for one in sink.tables}, {})
+            yield from _outputs(
+                {str(table_sink.options.name): table_sink.options for table_sink in sink.tables}, {}
+            )
         elif sink is not None:
             table = None if sink.route else find_table(sink.format, sink.name)
             fields = [] if table is None else table.schema
-            columns = [schema.SchemaDatasetFacetFields(one.name, str(one.type)) for one in fields]
-            how["facets"] = {"schema": schema.SchemaDatasetFacet(columns)}
-            yield OutputDataset(*_place(sink), **how)
+            columns = [
+                schema.SchemaDatasetFacetFields(table_sink.name, str(table_sink.type))
+                for table_sink in fields
+            ]
+            output_facets["facets"] = {"schema": schema.SchemaDatasetFacet(columns)}
+            yield OutputDataset(*_dataset_name(sink), **output_facets)
 
 
-def _place(sink: LakehouseOptions) -> tuple[str, str]:
+def _dataset_name(sink: LakehouseOptions) -> tuple[str, str]:
     """Namespace and name: files as OpenLineage names them, tables of a catalog by its name."""
     if sink.name.path is None:
         return str(sink.name.catalog), str(sink.name.identifier)

@@ -51,7 +51,7 @@ def _import_nothing_from_here() -> None:
 
 
 def _ignore_interrupts() -> None:
-    """From now on a Ctrl-C would only interrupt Python's shutdown, and print tracebacks."""
+    """Ignore Ctrl-C, which would only interrupt Python's shutdown, and print tracebacks."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

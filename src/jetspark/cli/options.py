@@ -90,8 +90,8 @@ class Connection:
         credentials = {(url.user, url.password, url.token) for url in urls}
         if len(credentials) > 1:
             raise errors.ConfigError("All servers need the same user and password, or token.")
-        given = zip(("user", "password", "token"), credentials.pop(), strict=True)
-        logins = {name: value for name, value in given if value is not None}
+        login = zip(("user", "password", "token"), credentials.pop(), strict=True)
+        logins = {name: value for name, value in login if value is not None}
         return {"servers": ",".join(map(str, urls))} | logins
 
     def run(self, work: Callable[[Client], Awaitable[T]], *, hooks: HooksLike | None = None) -> T:
@@ -100,18 +100,18 @@ class Connection:
         A signal cancels the work, which cleans up, and raises StopRequested.
         """
         options = self.options()
-        done: list[T] = []
+        results: list[T] = []
 
         async def main() -> None:
             async with jetspark.connect(**options, hooks=hooks) as nc:
-                done.append(await work(nc))
+                results.append(await work(nc))
 
         try:
             run_until_signal(main)
         except StopRequested:
-            if not done:  # otherwise the signal came while the connection was closing
+            if not results:  # otherwise the signal came while the connection was closing
                 raise
-        return done[0]
+        return results[0]
 
     def jetstream(
         self,
@@ -137,18 +137,18 @@ class Connection:
         signal is the normal end of `endless` work; otherwise it raises StopRequested.
         """
         options = self.options()
-        begun = False
+        has_begun = False
 
-        def begin(what: str) -> None:
-            nonlocal begun
-            console.warn(f"{what}; Ctrl-C ends.")
-            begun = True
+        def begin(activity: str) -> None:
+            nonlocal has_begun
+            console.warn(f"{activity}; Ctrl-C ends.")
+            has_begun = True
 
         async def main() -> None:
             async with jetspark.connect(**options, hooks=hooks) as nc:
                 await work(nc, begin)
 
-        run_until_signal(main, endless=lambda: begun and endless)
+        run_until_signal(main, endless=lambda: has_begun and endless)
 
     def listen(
         self,
@@ -192,13 +192,13 @@ async def ask(
     try:
         return await work(js)
     except errors.StreamNotFoundError as error:
-        known = await _all(js.stream_names())
-        missing = next((one for one in streams if one not in known), streams[0])
-        raise _not_found(error, f'Stream "{missing}"', nc, missing, known) from None
+        names = await _all(js.stream_names())
+        missing = next((stream for stream in streams if stream not in names), streams[0])
+        raise _not_found(error, f'Stream "{missing}"', nc, missing, names) from None
     except errors.ConsumerNotFoundError as error:
-        what = f'Consumer "{consumer}" of stream "{streams[0]}"'
-        known = await _all(js.consumer_names(streams[0]))
-        raise _not_found(error, what, nc, consumer, known) from None
+        described = f'Consumer "{consumer}" of stream "{streams[0]}"'
+        names = await _all(js.consumer_names(streams[0]))
+        raise _not_found(error, described, nc, consumer, names) from None
 
 
 async def _all(names: Paged[str]) -> list[str]:
@@ -210,20 +210,20 @@ async def _all(names: Paged[str]) -> list[str]:
 
 
 def _not_found(
-    error: errors.APIError, what: str, nc: Client, name: str, known: Iterable[str]
+    error: errors.APIError, described: str, nc: Client, name: str, names: Iterable[str]
 ) -> errors.APIError:
-    sentence = not_found(what, nc, name, known)
+    sentence = not_found(described, nc, name, names)
     return type(error)(error.code, error.err_code, error.description, sentence)
 
 
-def not_found(what: str, nc: CoreClient, name: str, known: Iterable[str]) -> str:
+def not_found(described: str, nc: CoreClient, name: str, names: Iterable[str]) -> str:
     """The sentence for a missing name, with the nearest known one."""
-    known = set(known)
-    if name in known:
-        return f"{what} is on {nc.current_server}, but what it says cannot be read."
-    near = nearest_name(name, known)
+    names = set(names)
+    if name in names:
+        return f"{described} is on {nc.current_server}, but what it says cannot be read."
+    near = nearest_name(name, names)
     hint = f' (did you mean "{near}"?)' if near else ""
-    return f"{what} not found on {nc.current_server}{hint}."
+    return f"{described} not found on {nc.current_server}{hint}."
 
 
 # -- a message to send -----------------------------------------------------------------------------
@@ -333,13 +333,13 @@ def _position(flag: str, text: str, words: str) -> str | int:
 
 def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
     """Strings name=value as a dict. Raises ConfigError."""
-    found = {}
+    values = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise errors.ConfigError(f"{option} {text!r}: write name=value.")
-        found[name.strip()] = value
-    return found
+        values[name.strip()] = value
+    return values
 
 
 def check_replicas(replicas: int | None) -> None:

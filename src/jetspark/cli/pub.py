@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -63,23 +65,8 @@ def pub(
     result: dict[str, object] = {"subject": subject, "bytes": len(data)}
 
     async def publish(nc: Client) -> str:
-        sent = 0
-        try:
-            while sent < count:
-                await nc.publish(subject, data, reply=reply, headers=headers)
-                sent += 1
-            await nc.flush()
-        except asyncio.CancelledError as stopped:
-            most = ""
-            try:
-                await nc.flush(_LAST_FLUSH)
-            except JetsparkError:
-                most = "at most "  # the server may not have received all
-            stopped.add_note(f"Stopped: {most}{sent:,} of {count:,} published to {subject}.")
-            raise
-        # The server reports a refused subject before it answers the flush.
-        if isinstance(nc.last_error, PermissionsError):
-            raise nc.last_error
+        message = partial(nc.publish, subject, data, reply=reply, headers=headers)
+        await _publish(nc, message, count, subject)
         result["published"] = count
         sentence = f"{count:,} published to {subject}, {size} each."
         streams = await _streams_of(nc, subject)
@@ -97,12 +84,35 @@ def pub(
         except asyncio.CancelledError as stopped:
             stopped.add_note(f"Stopped: {publisher.acked:,} of {count:,} are in the stream.")
             raise
-        known = result["duplicates"] = publisher.duplicates
-        stored = result["stored"] = publisher.acked - known
-        again = f", {known:,} not again: the stream has the id" if known else ""
-        return f"{stored:,} stored from {subject}, {size} each{again}."
+        duplicates = result["duplicates"] = publisher.duplicates
+        stored = result["stored"] = publisher.acked - duplicates
+        skipped = f", {duplicates:,} not again: the stream has the id" if duplicates else ""
+        return f"{stored:,} stored from {subject}, {size} each{skipped}."
 
     console.show_result(connection.run(store if jetstream else publish), result, as_json=json)
+
+
+async def _publish(
+    nc: Client, publish: Callable[[], Awaitable[object]], count: int, subject: str
+) -> None:
+    """Call `publish` count times, and flush. Raises PermissionsError for a refused subject."""
+    sent = 0
+    try:
+        while sent < count:
+            await publish()
+            sent += 1
+        await nc.flush()
+    except asyncio.CancelledError as stopped:
+        bound = ""
+        try:
+            await nc.flush(_LAST_FLUSH)
+        except JetsparkError:
+            bound = "at most "  # the server may not have received all
+        stopped.add_note(f"Stopped: {bound}{sent:,} of {count:,} published to {subject}.")
+        raise
+    # The server reports a refused subject before it answers the flush.
+    if isinstance(nc.last_error, PermissionsError):
+        raise nc.last_error
 
 
 async def _streams_of(nc: Client, subject: str) -> list[str] | None:

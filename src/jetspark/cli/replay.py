@@ -19,7 +19,7 @@ from jetspark.spark.option_scopes import in_texts
 @Parameter(name="*", group=READING)
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Which rows of the table become messages."""
+    """Filters of the table's rows."""
 
     format: str | None = None
     """Format of the table: delta, iceberg, parquet, json, csv, or another of Spark's. Without it:
@@ -45,7 +45,7 @@ class Rows:
 @Parameter(name="*", group=WRITING)
 @dataclass(frozen=True, kw_only=True)
 class Messages:
-    """What the messages are made of."""
+    """Columns that messages are made of."""
 
     to: str
     """Name of the stream."""

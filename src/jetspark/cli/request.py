@@ -41,13 +41,13 @@ def request(
 
     async def ask(nc: Client) -> None:
         replies = nc.request_many(subject, data, timeout=timeout, headers=headers, max_msgs=count)
-        shown = 0
+        received = 0
         async for reply in replies:
             show_message(reply, as_json=json, raw=raw)
-            shown += 1
-        if shown < count:
+            received += 1
+        if received < count:
             raise RequestTimeoutError(
-                f"{shown} of {count} replies from {subject!r} within {timeout:g} s."
+                f"{received} of {count} replies from {subject!r} within {timeout:g} s."
             )
 
     connection.run(ask)

@@ -60,11 +60,11 @@ def run(
     pipeline = replace(read_pipeline(file), adopt=adopt)
     if follow is not None:
         pipeline = replace(pipeline, follow=follow)
-    given = flags.settings()
-    settings = {**pipeline.spark, **given}
+    flag_settings = flags.settings()
+    settings = {**pipeline.spark, **flag_settings}
 
-    def place_of(setting: str) -> str:
-        if setting in given:
+    def describe_setting(setting: str) -> str:
+        if setting in flag_settings:
             return f"--conf {setting}"
         return pipeline.places.located(("spark", setting), f"[spark] {setting}")
 
@@ -72,16 +72,8 @@ def run(
     pipelines.check_tables(pipeline)
     pipelines.check_writers(pipeline)
     written = {name for name, sink in pipeline.sinks.items() if pipeline.stream_of(sink)}
-    read = pipeline.sinks.keys() - written
-    watch = Watch(outcome, read=read, metrics=metrics)
-    ends: list[Any] = [*pipeline.sources.values(), *pipeline.sinks.values()]
-    watch.connections = {c for one in ends if (c := getattr(one.parsed, "connection", None))}
-    if lineage:
-        from jetspark.cli.lineage import lineage_of
-
-        streams = [source.parsed for source in pipeline.sources.values()]
-        sinks = {name: sink.parsed for name, sink in pipeline.sinks.items()}
-        watch.lineage = lineage_of(pipeline.name, streams, sinks, pipeline.follow)
+    watch = Watch(outcome, read=pipeline.sinks.keys() - written, metrics=metrics)
+    _configure_watch(watch, pipeline, lineage=lineage)
     with (
         watch.until_stopped() as stop,
         quiet_spark(
@@ -89,8 +81,8 @@ def run(
             flags,
             settings,
             messages=None if pipeline.follow else servers.messages,
-            look_only=check,
-            place_of=place_of,
+            keep_nothing=check,
+            describe_setting=describe_setting,
         ) as spark,
         ExitStack() as locks,
     ):
@@ -101,12 +93,23 @@ def run(
             queries = pipelines.start(pipeline, spark, flows)
             if pipeline.follow:
                 outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
-            again = partial(pipelines.start_again, pipeline, spark)
-            watch.run(queries, stop, again=again)
+            watch.run(queries, stop, restart=partial(pipelines.start_again, pipeline, spark))
     _report(pipeline, watch, outcome, file, servers.missing, written, check=check)
     is_normal_end = pipeline.follow and not check
     stopped = watch.stopped
     return stopped.exit_code if stopped is not None and not is_normal_end else None
+
+
+def _configure_watch(watch: Watch, pipeline: PipelineFile, *, lineage: bool) -> None:
+    """Have the watch log lost connections of sources and sinks, and send lineage events."""
+    ends: list[Any] = [*pipeline.sources.values(), *pipeline.sinks.values()]
+    watch.connections = {c for end in ends if (c := getattr(end.parsed, "connection", None))}
+    if lineage:
+        from jetspark.cli.lineage import lineage_of
+
+        streams = [source.parsed for source in pipeline.sources.values()]
+        sinks = {name: sink.parsed for name, sink in pipeline.sinks.items()}
+        watch.lineage = lineage_of(pipeline.name, streams, sinks, pipeline.follow)
 
 
 def _report(
@@ -137,27 +140,29 @@ def _report(
         )
         return
     sentences = [
-        _result(name, pipeline.sinks[name], done, is_written=name in written)
-        for name, done in watch.done.items()
-        if stopped is None or done.rows or done.quarantined
+        _result(name, pipeline.sinks[name], progress, is_written=name in written)
+        for name, progress in watch.progress.items()
+        if stopped is None or progress.rows or progress.quarantined
     ]
     if check:
         sentences = ["Stopped before everything was checked; nothing was changed."]
     elif stopped is not None:
         sentences.append("Stopped; the same command goes on from here.")
-    aside = {name: done.quarantined for name, done in watch.done.items()}
-    watch.report(*sentences, file=str(file), rows=watch.rows, aside=aside)
+    quarantined = {name: progress.quarantined for name, progress in watch.progress.items()}
+    watch.report(*sentences, file=str(file), rows=watch.rows, aside=quarantined)
 
 
-def _result(name: str, sink: SinkTable, done: QueryProgress, *, is_written: bool) -> str:
-    """What one query has done."""
-    said = [f"{name}: nothing new."]
-    if done.rows:
+def _result(name: str, sink: SinkTable, progress: QueryProgress, *, is_written: bool) -> str:
+    """Sentences about the progress of one query."""
+    sentences = [f"{name}: nothing new."]
+    if progress.rows:
         verb = "written" if is_written else "read"
-        said = [f"{name}: {counted(done.rows, 'row')} {verb}."]
-    if done.quarantined and sink.table is not None:
-        aside = f"{counted(done.quarantined, 'message')} put aside in {sink.table.quarantine}."
-        said = [*said, aside] if done.rows else [f"{name}: {aside}"]
-    if done.left_out:
-        said.append(describe_left_out(done.left_out))
-    return " ".join(said)
+        sentences = [f"{name}: {counted(progress.rows, 'row')} {verb}."]
+    if progress.quarantined and sink.table is not None:
+        quarantined = (
+            f"{counted(progress.quarantined, 'message')} put aside in {sink.table.quarantine}."
+        )
+        sentences = [*sentences, quarantined] if progress.rows else [f"{name}: {quarantined}"]
+    if progress.left_out:
+        sentences.append(describe_left_out(progress.left_out))
+    return " ".join(sentences)

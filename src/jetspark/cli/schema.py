@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 import jetspark.registry.documents as documents
 from jetspark.cli import console, options
-from jetspark.cli.app import DONE, FAILED, command, group
+from jetspark.cli.app import FAILED, SUCCEEDED, command, group
 from jetspark.codecs.schema import is_proto_source
 from jetspark.documents.document import to_wire
 from jetspark.errors import ConfigError, SchemaNotFoundError, ServiceError
@@ -89,9 +89,9 @@ def add(
 
     async def refuse_another(registry: SchemaRegistry) -> None:
         with suppress(SchemaNotFoundError):
-            other = await registry.get(name)
+            latest = await registry.get(name)
             raise ConfigError(
-                f"{name} is in {other.format}: to have it in {format}, too, say --format {format}."
+                f"{name} is in {latest.format}: to have it in {format}, too, say --format {format}."
             )
 
     async def register(registry: SchemaRegistry) -> SchemaVersion:
@@ -107,9 +107,9 @@ def add(
             raise ConfigError(f"The policy of {name} is {latest.compat_policy}, and cannot change.")
         return await registry.update(name, definition, format=format, description=description)
 
-    found = _asking(connection, register, file)
-    sentence = f"{name} in {format}: version {found.version}, revision {found.revision}"
-    console.show_result(sentence, to_wire(found), as_json=json)
+    added = _asking(connection, register, file)
+    sentence = f"{name} in {format}: version {added.version}, revision {added.revision}"
+    console.show_result(sentence, to_wire(added), as_json=json)
 
 
 @command(schema, "jetspark schema ls", 'jetspark schema ls "shop.*" --json')
@@ -126,8 +126,8 @@ def ls(
         filter: Only names that match this filter; * and > as in subjects.
         json: Print one JSON array of the registry's documents.
     """
-    found = _asking(connection, lambda registry: registry.schemas(filter))
-    console.show_list(found, _COLUMNS, as_json=json)
+    schemas = _asking(connection, lambda registry: registry.schemas(filter))
+    console.show_list(schemas, _COLUMNS, as_json=json)
 
 
 @command(schema, "jetspark schema show orders", "jetspark schema show orders 2 --raw > order.avsc")
@@ -153,19 +153,19 @@ def show(
             the set of descriptors.
     """
     options.check_form(as_json=json, raw=raw)
-    found = _asking(
+    chosen = _asking(
         connection,
         lambda registry: _only(registry, name, version, revision=revision, format=format),
     )
     if raw:
-        console.write_bytes(_file(found))
+        console.write_bytes(_file(chosen))
         return
-    facts = {heading: cell(found) for heading, cell in _COLUMNS.items()}
-    pairs = (f"{key}={value}" for key, value in found.metadata.items())
+    facts = {heading: cell(chosen) for heading, cell in _COLUMNS.items()}
+    pairs = (f"{key}={value}" for key, value in chosen.metadata.items())
     facts["metadata"] = ", ".join(pairs)
-    console.show_result(facts, to_wire(found), as_json=json)
+    console.show_result(facts, to_wire(chosen), as_json=json)
     if not json:
-        console.say("", *_lines(found))
+        console.say("", *_lines(chosen))
 
 
 @command(schema, "jetspark schema check orders order.avsc")
@@ -199,12 +199,17 @@ def check(
         check_definition(new)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
-    why = violations(policy, latest.payload_schema(), new)
-    outcome = "not compatible" if why else "compatible"
+    reasons = violations(policy, latest.payload_schema(), new)
+    outcome = "not compatible" if reasons else "compatible"
     sentence = f"{file} is {outcome} ({policy}) with {name} version {latest.version}"
-    document = {"compatible": not why, "policy": policy, "version": latest.version, "reasons": why}
-    console.show_result("\n".join([sentence, *why]), document, as_json=json)
-    return FAILED if why else DONE
+    document = {
+        "compatible": not reasons,
+        "policy": policy,
+        "version": latest.version,
+        "reasons": reasons,
+    }
+    console.show_result("\n".join([sentence, *reasons]), document, as_json=json)
+    return FAILED if reasons else SUCCEEDED
 
 
 @command(schema, "jetspark schema diff orders", "jetspark schema diff orders 1 3 --json")
@@ -233,16 +238,16 @@ def diff(
         if before is not None:
             return await registry.get(name, before, format=new.format), new
         earlier = [
-            one
-            for one in await registry.schemas(name)
-            if one.format == new.format and one.version < new.version
+            schema
+            for schema in await registry.schemas(name)
+            if schema.format == new.format and schema.version < new.version
         ]
         if not earlier:
             raise ConfigError(f"{name} has no version before {new.version}.")
-        return max(earlier, key=lambda one: one.place), new
+        return max(earlier, key=lambda schema: schema.place), new
 
     old, new = _asking(connection, both)
-    titles = [f"{name} version {one.version}" for one in (old, new)]
+    titles = [f"{name} version {schema.version}" for schema in (old, new)]
     lines = list(unified_diff(_lines(old), _lines(new), titles[0], titles[1], lineterm=""))
     backwards = incompatibilities(new.payload_schema(), old.payload_schema())
     forward = incompatibilities(old.payload_schema(), new.payload_schema())
@@ -250,8 +255,12 @@ def diff(
         document: dict[str, Any] = {"before": old.version, "after": new.version, "diff": lines}
         console.say_json(document | {"backwards": backwards, "forward": forward}, indent=True)
         return
-    for reader, writer, why in ((*reversed(titles), backwards), (*titles, forward)):
-        lines += ["", f"{reader} {'does not read' if why else 'reads'} what {writer} wrote", *why]
+    for reader, writer, reasons in ((*reversed(titles), backwards), (*titles, forward)):
+        lines += [
+            "",
+            f"{reader} {'does not read' if reasons else 'reads'} what {writer} wrote",
+            *reasons,
+        ]
     console.say(*lines)
 
 
@@ -272,15 +281,15 @@ def rm(
         name: Name of the schema.
         version: The version; by default all.
     """
-    found = _asking(connection, lambda registry: _only(registry, name, version, format=format))
-    which = "all versions" if version is None else f"version {version}"
-    what = f"{which} of {name} in {found.format}"
-    options.confirm(f"Remove {what}?", force)
+    chosen = _asking(connection, lambda registry: _only(registry, name, version, format=format))
+    versions = "all versions" if version is None else f"version {version}"
+    target = f"{versions} of {name} in {chosen.format}"
+    options.confirm(f"Remove {target}?", force)
     _asking(
-        connection, lambda registry: registry.remove(name, format=found.format, version=version)
+        connection, lambda registry: registry.remove(name, format=chosen.format, version=version)
     )
-    document = {"removed": name, "format": found.format, "version": version}
-    console.show_result(f"Removed {what}.", document, as_json=json)
+    document = {"removed": name, "format": chosen.format, "version": version}
+    console.show_result(f"Removed {target}.", document, as_json=json)
 
 
 async def _only(
@@ -292,17 +301,17 @@ async def _only(
     format: str | None,
 ) -> documents.Schema:
     """The schema that was asked for. Raises ConfigError for a name in several formats."""
-    found = await registry.get(name, version, revision=revision, format=format)
-    formats = [found.format]
-    for other in documents.FORMATS if format is None else ():
-        if other != found.format:
+    chosen = await registry.get(name, version, revision=revision, format=format)
+    formats = [chosen.format]
+    for other_format in documents.FORMATS if format is None else ():
+        if other_format != chosen.format:
             with suppress(SchemaNotFoundError):
-                await registry.get(name, version, revision=revision, format=other)
-                formats.append(other)
+                await registry.get(name, version, revision=revision, format=other_format)
+                formats.append(other_format)
     if len(formats) > 1:
-        there = documents.Place(name, version=version, revision=revision)
-        raise ConfigError(f"The {there} is in {' and '.join(sorted(formats))}: say --format.")
-    return found
+        reference = documents.Place(name, version=version, revision=revision)
+        raise ConfigError(f"The {reference} is in {' and '.join(sorted(formats))}: say --format.")
+    return chosen
 
 
 def _asking(
@@ -331,17 +340,17 @@ def _asking(
 
 def _definition(file: Path, format: str | None) -> tuple[str, str]:
     """The text of a schema, and its format."""
-    found = format or _SUFFIXES.get(file.suffix)
-    if found not in documents.FORMATS:
+    schema_format = format or _SUFFIXES.get(file.suffix)
+    if schema_format not in documents.FORMATS:
         raise ConfigError(f"What is {file}? Say --format, one of {', '.join(documents.FORMATS)}.")
     try:
         data = read_small(file)
-        if found == "protobuf" and file.suffix != ".proto":
-            return base64.b64encode(data).decode(), found
-        return data.decode(), found
+        if schema_format == "protobuf" and file.suffix != ".proto":
+            return base64.b64encode(data).decode(), schema_format
+        return data.decode(), schema_format
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(f"{file} cannot be read: {why}.") from None
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"{file} cannot be read: {reason}.") from None
 
 
 def _check_policy(policy: str | None) -> None:

@@ -52,17 +52,17 @@ def flags_of(
     """
     types = get_type_hints(scope)
     flags = []
-    for one in fields(scope):  # type: ignore[arg-type]
+    for option in fields(scope):  # type: ignore[arg-type]
         parameter = Parameter(
-            parse=one.name not in leave_out,
-            negative=None if one.default is True else (),
-            group=groups.get(one.name, group),
-            show_default=one.default not in (None, False, ()),
+            parse=option.name not in leave_out,
+            negative=None if option.default is True else (),
+            group=groups.get(option.name, group),
+            show_default=option.default not in (None, False, ()),
         )
-        help_ = errors.JetsparkError(one.metadata["help"]).sentence(on_command_line)
-        flag = field(default=one.default, metadata={**one.metadata, "help": help_})
-        flags.append((one.name, Annotated[types[one.name], parameter], flag))
-    made = make_dataclass(
+        help_ = errors.JetsparkError(option.metadata["help"]).sentence(on_command_line)
+        flag = field(default=option.default, metadata={**option.metadata, "help": help_})
+        flags.append((option.name, Annotated[types[option.name], parameter], flag))
+    flags_class = make_dataclass(
         scope.__name__,
         flags,
         bases=(scope,),
@@ -70,7 +70,7 @@ def flags_of(
         kw_only=True,
         namespace={"__module__": __name__},  # cyclopts flattens no class of `types`
     )
-    return Parameter(name="*")(made)
+    return Parameter(name="*")(flags_class)
 
 
 _OF_POSITIONS = (
@@ -121,12 +121,12 @@ NO_TABLE_READ = TableReadFlags()
 
 def connection_texts(connection: Connection, flags: ConnectionScope) -> dict[str, str]:
     """Options of Spark's format for both. Raises ConfigError for a login that is in both."""
-    options, others = connection.spark_options(), in_texts(flags)
-    for name in options.keys() & others.keys():
+    options, flag_options = connection.spark_options(), in_texts(flags)
+    for name in options.keys() & flag_options.keys():
         raise errors.ConfigError(
             f"Give the {name} either in {errors.named('servers')} or as {errors.named(name)}."
         )
-    return options | others
+    return options | flag_options
 
 
 def schema_texts(schema: SchemaScope) -> dict[str, str]:
@@ -152,27 +152,27 @@ def codec_of(
 ) -> Codec | None:
     """The codec of the format that the option says; None without it. Raises ConfigError."""
     schema = _with_login(schema)
-    given: dict[str, Any] = {
-        one.name: value
-        for one in fields(schema)
-        if (value := getattr(schema, one.name)) is not None
+    arguments: dict[str, Any] = {
+        option_field.name: value
+        for option_field in fields(schema)
+        if (value := getattr(schema, option_field.name)) is not None
     }
-    if format_ is None and given:
-        raise errors.ConfigError(f"goes with {errors.named(option)}.", option=min(given))
+    if format_ is None and arguments:
+        raise errors.ConfigError(f"goes with {errors.named(option)}.", option=min(arguments))
     if format_ is None:
         return None
     from jetspark.codecs.codec import Codec  # it loads PyArrow
     from jetspark.registry.lookup import schema_lookup
 
     login = {
-        name.removeprefix("registry_"): given.pop(name)
-        for name in list(given)
+        name.removeprefix("registry_"): arguments.pop(name)
+        for name in list(arguments)
         if name.startswith("registry_")
     }
-    if (where := given.pop("registry", None)) is not None:
+    if (registry := arguments.pop("registry", None)) is not None:
         options = make_options(**connection.options())
-        given["lookup"] = schema_lookup(where, options, **login)
-    return Codec(format_, **given)
+        arguments["lookup"] = schema_lookup(registry, options, **login)
+    return Codec(format_, **arguments)
 
 
 def storage_texts(storage: dict[str, str]) -> dict[str, str]:

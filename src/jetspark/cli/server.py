@@ -62,14 +62,14 @@ def server(
 
 def _run(nats: NatsServer, facts: dict[str, object], *, show_log: bool) -> NoReturn:
     """Wait for the server to end, which is an error; a signal raises StopRequested."""
-    shown = 0
+    printed = 0
 
     def show_new_lines() -> None:
-        nonlocal shown
+        nonlocal printed
         text = nats.log if show_log else ""
-        if (complete := text.rfind("\n") + 1) > shown:
-            console.say(text[shown : complete - 1])
-            shown = complete
+        if (complete := text.rfind("\n") + 1) > printed:
+            console.say(text[printed : complete - 1])
+            printed = complete
 
     try:
         console.show_facts(facts, title=Text(nats.url, style="bold green"))
@@ -78,5 +78,5 @@ def _run(nats: NatsServer, facts: dict[str, object], *, show_log: bool) -> NoRet
     finally:
         nats.stop()
         show_new_lines()
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    raise EmbeddedServerError(f"nats-server {how}; its log ends with: {nats.last_words}.")
+    cause = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    raise EmbeddedServerError(f"nats-server {cause}; its log ends with: {nats.last_words}.")

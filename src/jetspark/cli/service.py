@@ -92,22 +92,22 @@ def info(
     """
 
     async def ask(nc: Client) -> list[ServiceInfo]:
-        found = await nc.services().info(name, id, timeout=timeout).all()
-        if not found:
+        infos = await nc.services().info(name, id, timeout=timeout).all()
+        if not infos:
             await _missing(nc, name, id)
-        return found
+        return infos
 
     infos = sorted(connection.run(ask), key=lambda info: info.id)
     console.show_infos(infos, _facts, lambda info: info.endpoints, _ENDPOINTS, as_json=json)
 
 
-def _facts(found: ServiceInfo) -> dict[str, object]:
+def _facts(info: ServiceInfo) -> dict[str, object]:
     return {
-        "service": found.name,
-        "version": found.version,
-        "instance": found.id,
-        "description": found.description,
-        "metadata": _pairs(found.metadata),
+        "service": info.name,
+        "version": info.version,
+        "instance": info.id,
+        "description": info.description,
+        "metadata": _pairs(info.metadata),
     }
 
 
@@ -134,23 +134,23 @@ def stats(
     """
 
     async def ask(nc: Client) -> list[ServiceStats]:
-        found = await nc.services().stats(name, id, timeout=timeout).all()
-        if not found and name is not None:
+        answers = await nc.services().stats(name, id, timeout=timeout).all()
+        if not answers and name is not None:
             await _missing(nc, name, id)
-        return found
+        return answers
 
-    found = sorted(connection.run(ask), key=lambda one: (one.name, one.id))
+    answers = sorted(connection.run(ask), key=lambda answer: (answer.name, answer.id))
     if json:
-        console.say_json([to_wire(one) for one in found], indent=True)
+        console.say_json([to_wire(answer) for answer in answers], indent=True)
     else:
-        console.show_table(*_STATS, rows=(row for one in found for row in _rows(one)))
+        console.show_table(*_STATS, rows=(row for answer in answers for row in _rows(answer)))
 
 
-def _rows(found: ServiceStats) -> Iterator[tuple[object, ...]]:
-    head = found.name, found.id, console.moment(found.started)
-    if not found.endpoints:
+def _rows(answer: ServiceStats) -> Iterator[tuple[object, ...]]:
+    head = answer.name, answer.id, console.moment(answer.started)
+    if not answer.endpoints:
         yield (*head, *("–",) * 6)
-    for endpoint in found.endpoints:
+    for endpoint in answer.endpoints:
         yield (
             *(*head, endpoint.name, f"{endpoint.num_requests:,}", f"{endpoint.num_errors:,}"),
             _duration(endpoint.average_processing_time),
@@ -200,8 +200,8 @@ def request(
 
 async def _missing(nc: Client, name: str, id: str | None) -> NoReturn:
     """Raise JetsparkError for a missing service or instance."""
-    known = [one async for one in nc.services().ping()]
-    if id is not None and (ids := [one.id for one in known if one.name == name]):
+    answers = [answer async for answer in nc.services().ping()]
+    if id is not None and (ids := [answer.id for answer in answers if answer.name == name]):
         raise JetsparkError(options.not_found(f'Instance "{id}" of service "{name}"', nc, id, ids))
-    names = {one.name for one in known}
+    names = {answer.name for answer in answers}
     raise JetsparkError(options.not_found(f'Service "{name}"', nc, name, names))

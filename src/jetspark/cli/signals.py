@@ -43,7 +43,7 @@ class Stop:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """In the block, only record a signal, for `check`.
+        """Only record a signal during the block, for `check`.
 
         After an exception in a call to the JVM, the next call would read that call's answer.
         """
@@ -89,10 +89,10 @@ def run_until_signal(
                 request.add_note(note)
             raise request from None
 
-    def request_stop(number: int, _frame: object) -> None:
+    def request_stop(signal_number: int, _frame: object) -> None:
         # An exception raised here could get lost in the event loop, or while that closes.
         if stop.requested is None:
-            stop.requested = number
+            stop.requested = signal_number
             if cancel is not None:
                 with suppress(RuntimeError):  # the loop has ended
                     cancel()
@@ -145,14 +145,14 @@ def signals_held() -> Iterator[None]:
 
 def _handlers() -> dict[int, Any]:
     """The signals that are not ignored."""
-    numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-    found = {number: signal.getsignal(number) for number in numbers}
-    return {n: handler for n, handler in found.items() if handler not in (signal.SIG_IGN, None)}
+    stop_signals = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    handlers = {number: signal.getsignal(number) for number in stop_signals}
+    return {n: handler for n, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
 
 
 @contextmanager
 def _handled_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
-    """In the block, the handler gets all signals that are not ignored, unless it sets another."""
+    """Handle all signals that are not ignored during the block, unless it sets other handlers."""
     before = _handlers()
     for number in before:
         signal.signal(number, handler)
@@ -166,7 +166,7 @@ def _handled_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """In the block, the first signal to stop raises StopRequested in the main thread.
+    """Raise StopRequested in the main thread at the first signal to stop during the block.
 
     Python discards exceptions in finalizers (Py4J has one for every Java object) and in some
     callbacks. So the signal is also recorded: loops check it, and the end of the block raises it
@@ -179,14 +179,14 @@ def stop_on_signals() -> Iterator[Stop]:
     stop = Stop()
     process = os.getpid()
 
-    def request_stop(asked: int, _frame: object) -> None:
+    def request_stop(signal_number: int, _frame: object) -> None:
         if os.getpid() != process:
             return  # a fork that will become another program (the JVM), which this process ends
         for number in _handlers():
             signal.signal(number, signal.SIG_IGN)
-        stop.requested = asked
+        stop.requested = signal_number
         if not stop.held:
-            raise StopRequested(asked)
+            raise StopRequested(signal_number)
 
     with _handled_by(request_stop):
         try:

@@ -49,7 +49,7 @@ logger = logging.getLogger("jetspark.cli")
 _MASTER = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(?!sc:)\w+://.+")
 _STANDALONE = re.compile(r"spark://(.+)")
 _HOST = re.compile(r"(\[[^\]]+\]|[^:/\[\]]+):(\d{1,5})")
-_KNOCK_SECONDS = 5.0
+_MASTER_CONNECT_TIMEOUT = 5.0
 
 
 @Parameter(name="*")
@@ -90,14 +90,16 @@ def _check_master(master: str) -> None:
         hosts = [_HOST.fullmatch(part.strip()) for part in standalone[1].split(",")]
         if not all(hosts):
             raise ConfigError(f"--master {master!r}: write spark://host:7077, several with commas.")
-        _knock(master, [(host[1].strip("[]"), int(host[2])) for host in hosts if host])
+        _check_master_reachable(
+            master, [(host[1].strip("[]"), int(host[2])) for host in hosts if host]
+        )
 
 
-def _knock(master: str, addresses: list[tuple[str, int]]) -> None:
+def _check_master_reachable(master: str, addresses: list[tuple[str, int]]) -> None:
     """Raise SparkUnavailableError for an unreachable master; Spark itself takes a minute."""
     for address in addresses:
         try:
-            return socket.create_connection(address, _KNOCK_SECONDS).close()
+            return socket.create_connection(address, _MASTER_CONNECT_TIMEOUT).close()
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
     raise SparkUnavailableError(f"Spark's master {master} cannot be reached: {reason}.")
@@ -110,7 +112,7 @@ def _knock(master: str, addresses: list[tuple[str, int]]) -> None:
 _PING_SECONDS = 1.0
 
 
-def _tell_of_link(options: ConnectOptions, ended: threading.Event) -> None:
+def _log_lost_link(options: ConnectOptions, ended: threading.Event) -> None:
     """Log once when the servers go away, and when one is back, whatever tasks do meanwhile."""
     lost = None
     while not ended.wait(_PING_SECONDS):
@@ -123,12 +125,12 @@ def _tell_of_link(options: ConnectOptions, ended: threading.Event) -> None:
                     lost = None
                     if ended.wait(_PING_SECONDS):
                         return
-            why = f"The connection to {link.server} is lost."
+            problem = f"The connection to {link.server} is lost."
         except JetsparkError as error:
-            why = str(error)
+            problem = str(error)
         if lost is None and not ended.is_set():
             lost = time.monotonic()
-            logger.warning("%s The queries wait for a server.", why)
+            logger.warning("%s The queries wait for a server.", problem)
 
 
 _GATHER_SECONDS = 5.0
@@ -141,7 +143,7 @@ class Losses:
     def __init__(self) -> None:
         self._file: Path | None = None
         self._read = 0
-        self._found: list[Loss] = []
+        self._recorded: list[Loss] = []
         self._reported: list[str] = []
         self._due: float | None = None
 
@@ -155,13 +157,13 @@ class Losses:
                 yield
             finally:
                 del os.environ[LOSSES_VARIABLE]
-                self.report(now=True)
+                self.report(at_once=True)
 
     @property
     def messages(self) -> dict[str, int]:
-        """How many messages were lost, at most, by stream."""
+        """Maximum number of messages lost, by stream."""
         parts: dict[str, list[tuple[int, int]]] = {}
-        for loss in self._found:
+        for loss in self._recorded:
             if loss.last:
                 parts.setdefault(loss.stream, []).append((loss.first, loss.last))
         return {stream: _count(some) for stream, some in parts.items()}
@@ -169,19 +171,19 @@ class Losses:
     @property
     def sentences(self) -> list[str]:
         """All losses so far, with one sentence for the sequences of a stream."""
-        return _sentences(self._found)
+        return _sentences(self._recorded)
 
-    def report(self, *, now: bool = False) -> None:
-        """Warn of losses found some seconds ago; `now`: of all."""
-        if self._look() and self._due is None:
+    def report(self, *, at_once: bool = False) -> None:
+        """Warn of losses found some seconds ago; `at_once`: of all."""
+        if self._read_new_losses() and self._due is None:
             self._due = time.monotonic() + _GATHER_SECONDS
-        if self._due is not None and (now or time.monotonic() >= self._due):
+        if self._due is not None and (at_once or time.monotonic() >= self._due):
             for sentence in self.sentences:
                 if sentence not in self._reported:
                     logger.warning("%s", sentence)
             self._reported, self._due = self.sentences, None
 
-    def _look(self) -> bool:
+    def _read_new_losses(self) -> bool:
         """Read the losses added to the file; returns whether there are any."""
         lines = b""
         if self._file is not None:
@@ -189,30 +191,33 @@ class Losses:
                 file.seek(self._read)
                 lines, newline, _ = file.read().rpartition(b"\n")  # the last line may be incomplete
                 self._read += len(lines + newline)
-        self._found += [decode_json(line, Loss, "loss") for line in lines.splitlines()]
+        self._recorded += [decode_json(line, Loss, "loss") for line in lines.splitlines()]
         return bool(lines)
 
 
 def _sentences(losses: Iterable[Loss]) -> list[str]:
-    others: dict[tuple[str, str], str] = {}
+    unnumbered: dict[tuple[str, str], str] = {}
     ranges: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     for loss in losses:
         if loss.last:
             parts = ranges.setdefault((loss.stream, loss.text, loss.key), [])
             parts.append((loss.first, loss.last))
         else:
-            others.setdefault((loss.stream, loss.key or loss.text), loss.text)
-    return [*others.values(), *(_of_sequences(s, how, p) for (s, how, _), p in ranges.items())]
+            unnumbered.setdefault((loss.stream, loss.key or loss.text), loss.text)
+    return [
+        *unnumbered.values(),
+        *(_of_sequences(s, verb, p) for (s, verb, _), p in ranges.items()),
+    ]
 
 
-def _of_sequences(stream: str, how: str, parts: list[tuple[int, int]]) -> str:
+def _of_sequences(stream: str, verb: str, parts: list[tuple[int, int]]) -> str:
     """`parts`: ranges of sequences, which may overlap."""
     count, start, end = _count(parts), min(parts)[0], max(last for _, last in parts)
-    which = f"sequence {start}" if start == end else f"sequences {start} to {end}"
+    sequences = f"sequence {start}" if start == end else f"sequences {start} to {end}"
     # "Up to": some may have been deleted or replaced before, which is not a loss.
     return (
-        f"Stream {stream!r}: up to {console.counted(count, 'message')} ({which}) "
-        f"{'was' if count == 1 else 'were'} {how}."
+        f"Stream {stream!r}: up to {console.counted(count, 'message')} ({sequences}) "
+        f"{'was' if count == 1 else 'were'} {verb}."
     )
 
 
@@ -228,7 +233,7 @@ def _count(parts: list[tuple[int, int]]) -> int:
 # Sessions and their queries
 
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _LINE_SECONDS = 60.0
 _MEANWHILE_SECONDS = 60.0
 _MEANWHILE_SHARE = 20
@@ -244,13 +249,13 @@ def quiet_spark(
     settings: Mapping[str, str] | None = None,
     *,
     messages: int | None = None,
-    look_only: bool = False,
-    place_of: Callable[[str], str] = "--conf {}".format,
+    keep_nothing: bool = False,
+    describe_setting: Callable[[str], str] = "--conf {}".format,
 ) -> Iterator[SparkSession]:
     """A session that logs to a file, which stays only when Spark fails, not after a user's mistake.
 
-    `messages`: how many go through the JVM at most; None if unknown or endless. `look_only`: leave
-    nothing behind, not even a class archive. `place_of`: how errors name a setting.
+    `messages`: how many go through the JVM at most; None if unknown or endless. `keep_nothing`:
+    leave nothing behind, not even a class archive. `describe_setting`: how errors name a setting.
     """
     with signals_held():
         from py4j.protocol import Py4JError, Py4JNetworkError
@@ -291,18 +296,20 @@ def quiet_spark(
                 finally:
                     with spinner("stopping Spark …", quiet=quiet):
                         close_session(spark)
-                if not look_only:
+                if not keep_nothing:
                     _make_class_archive(master, quiet=quiet)
         except WrongSettingError as error:
-            raise SparkUnavailableError(f"{place_of(error.setting)}: {error.reason}") from error
+            raise SparkUnavailableError(
+                f"{describe_setting(error.setting)}: {error.reason}"
+            ) from error
         except (PipelineError, SparkUnavailableError) as error:
             by_user = isinstance(error.__cause__, AnalysisException | ConfigError)
             if not by_user and not (isinstance(error, PipelineError) and error.is_mistake):
-                kept = folder.with_suffix(".log")
+                kept_log = folder.with_suffix(".log")
                 with suppress(OSError):
                     log.chmod(0o600)  # it may have rows in it
-                    log.rename(kept)
-                    error.add_note(f"Spark's log: {kept}")
+                    log.rename(kept_log)
+                    error.add_note(f"Spark's log: {kept_log}")
             raise
 
 
@@ -332,7 +339,7 @@ def log_failures(server: Any) -> None:
 
 @contextmanager
 def _logs_in(file: Path) -> Iterator[None]:
-    """Also write PySpark's and Py4J's logs in this process to the file: they have the Java
+    """Write PySpark's and Py4J's logs in this process to the file, too: they have the Java
     stack traces of errors that commands print as one sentence."""
     from pyspark.logger import PySparkLogger
 
@@ -379,39 +386,39 @@ class Watch:
         self.note = outcome.note
         self._address = metrics
         self._metrics: QueryMetrics | None = None
-        self._looked = time.monotonic()
+        self._last_poll = time.monotonic()
         self._read = read
         self.losses = Losses()
         self.stopped: StopRequested | None = None
-        self._under_way: dict[StreamingQuery, RowsInProgress] = {}
+        self._rows_in_batch: dict[StreamingQuery, RowsInProgress] = {}
         self._began = time.monotonic()
         self._next_line = self._began + _LINE_SECONDS
         self._first_line_due = True
         self._rates: dict[str, deque[tuple[float, int]]] = {}
         """When lines were shown, and the rows then."""
-        self.done: dict[str, QueryProgress] = {}
+        self.progress: dict[str, QueryProgress] = {}
         self.unfinished = 0
         """Rows of first batches that were stopped: they are read again."""
 
     @property
     def rows(self) -> dict[str, int]:
         """The rows that each query has written so far, or read."""
-        return {name: progress.rows for name, progress in self.done.items()}
+        return {name: progress.rows for name, progress in self.progress.items()}
 
     @property
     def lag(self) -> int | None:
         """The sum of the lags that queries reported; None without any."""
-        lags = [one.lag for one in self.done.values() if one.lag is not None]
+        lags = [progress.lag for progress in self.progress.values() if progress.lag is not None]
         return sum(lags) if lags else None
 
     @property
     def stop_sentence(self) -> str:
         """The result of a run that was stopped."""
         rows = sum(self.rows.values())
-        said = f"Stopped after {console.counted(rows, 'row')}" if rows else "Stopped"
+        sentence = f"Stopped after {console.counted(rows, 'row')}" if rows else "Stopped"
         if self.unfinished:
-            said += f" in a batch of {console.counted(self.unfinished, 'row')} so far"
-        return f"{said}; the same command goes on from here."
+            sentence += f" in a batch of {console.counted(self.unfinished, 'row')} so far"
+        return f"{sentence}; the same command goes on from here."
 
     @contextmanager
     def until_stopped(self) -> Iterator[Stop]:
@@ -430,7 +437,7 @@ class Watch:
             self.stopped = request
 
     def _not_alive(self) -> list[str]:
-        stands = time.monotonic() - self._looked
+        stands = time.monotonic() - self._last_poll
         return [f"the command has stood still for {stands:.0f} s"] * (stands > _STUCK_SECONDS)
 
     @contextmanager
@@ -458,25 +465,30 @@ class Watch:
         stop: Stop,
         *,
         meanwhile: Callable[[], None] | None = None,
-        again: Callable[[StreamingQuery], StreamingQuery | None] = lambda _: None,
+        restart: Callable[[StreamingQuery], StreamingQuery | None] = lambda _: None,
     ) -> None:
         """Wait for the end of all queries.
 
         A failure or a signal stops all of them; the next run continues where they ended.
         `meanwhile` is called when every query has finished its first trigger, then about once a
-        minute. `again` starts a query anew that has ended with an error, or returns None. Raises
-        PipelineError with the reason, StopRequested, and the errors of `meanwhile` and `again`.
+        minute. `restart` starts a query anew that has ended with an error, or returns None. Raises
+        PipelineError with the reason, StopRequested, and the errors of `meanwhile` and `restart`.
         """
-        told = nullcontext() if self.lineage is None else self.lineage(lambda: self.rows)
-        with stop.holding(), told as tell:
-            self._run(dict(queries), stop, [one for one in (tell, meanwhile) if one], again)
+        lineage = nullcontext() if self.lineage is None else self.lineage(lambda: self.rows)
+        with stop.holding(), lineage as report_running:
+            self._run(
+                dict(queries),
+                stop,
+                [action for action in (report_running, meanwhile) if action],
+                restart,
+            )
 
     def _run(
         self,
         queries: dict[str, StreamingQuery],
         stop: Stop,
         meanwhile: Collection[Callable[[], None]],
-        again: Callable[[StreamingQuery], StreamingQuery | None],
+        restart: Callable[[StreamingQuery], StreamingQuery | None],
     ) -> None:
         from py4j.protocol import Py4JError
         from pyspark.errors import StreamingQueryException
@@ -484,32 +496,32 @@ class Watch:
         from jetspark.spark.failures import explain
         from jetspark.spark.query_progress import QueryProgress
 
-        self.done = {name: QueryProgress() for name in queries}
+        self.progress = {name: QueryProgress() for name in queries}
         failure = None
         due = 0.0
         ended = threading.Event()
         for link in self.connections:
-            threading.Thread(target=_tell_of_link, args=(link, ended), daemon=True).start()
+            threading.Thread(target=_log_lost_link, args=(link, ended), daemon=True).start()
         self._follow(queries)
         notify_ready()
         try:
             with _display(self._outcome.quiet) as display:
                 lines = {name: display.add_task("", total=None) for name in queries}
                 while True:
-                    active = [one for one in queries.values() if one.isActive]
+                    active = [actionry for actionry in queries.values() if actionry.isActive]
                     stop.check()
-                    self._looked = time.monotonic()
+                    self._last_poll = time.monotonic()
                     self.losses.report()
                     for name, query in queries.items():
-                        self.done[name].update(query)
+                        self.progress[name].update(query)
                         if (error := query.exception()) is None:
                             continue
-                        if (anew := again(query)) is None:
+                        if (restarted := restart(query)) is None:
                             failure = failure or error
                         else:
-                            queries[name] = anew
-                            active.append(anew)
-                            self._follow({name: anew})
+                            queries[name] = restarted
+                            active.append(restarted)
+                            self._follow({name: restarted})
                     if failure is not None or not active:
                         break
                     if not display.disable:
@@ -518,17 +530,17 @@ class Watch:
                     elif self._is_line_due():
                         for _, line in self._lines(queries):
                             self._outcome.note(line)
-                    begun = all(query.lastProgress is not None for query in queries.values())
-                    if begun:
+                    all_began = all(query.lastProgress is not None for query in queries.values())
+                    if all_began:
                         rows_in_progress.stop_collecting()
-                    if meanwhile and begun and time.monotonic() >= due:
+                    if meanwhile and all_began and time.monotonic() >= due:
                         before = time.monotonic()
-                        for one in meanwhile:
-                            one()
+                        for actionry in meanwhile:
+                            actionry()
                         took = time.monotonic() - before
                         due = before + max(_MEANWHILE_SECONDS, _MEANWHILE_SHARE * took)
                     with suppress(StreamingQueryException):
-                        active[0].awaitTermination(_LOOK_SECONDS)  # type: ignore[arg-type]
+                        active[0].awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]
         finally:
             ended.set()
             if self._metrics is not None:
@@ -539,7 +551,7 @@ class Watch:
                     with suppress(Py4JError, ConnectionError):
                         self.unfinished += self._rows_in_progress(query)
                 query.stop()
-                self.done[name].update(query)
+                self.progress[name].update(query)
         stop.check()
         for query in queries.values():
             failure = failure or query.exception()
@@ -549,7 +561,7 @@ class Watch:
     def _follow(self, queries: Mapping[str, StreamingQuery]) -> None:
         if self._metrics is not None:
             for name, query in queries.items():
-                self._metrics.follow(name, query, self.done[name])
+                self._metrics.follow(name, query, self.progress[name])
 
     def _is_line_due(self) -> bool:
         first = self._first_line_due and any(self.rows.values())
@@ -566,31 +578,33 @@ class Watch:
             yield name, label + self._figures(name, query)
 
     def _figures(self, name: str, query: StreamingQuery) -> str:
-        done = self.done[name]
+        progress = self.progress[name]
         if query.lastProgress is None:
             reading = query.status["message"] == "Processing new data"
             if reading and (rows := self._rows_in_progress(query)):
                 return f"reading the first batch · {console.counted(rows, 'row')}"
             return f"{'reading' if reading else 'planning'} the first batch"
-        rate = self._rate(name, time.monotonic(), done.rows)
-        what = f"{console.counted(done.rows, 'row')} {'read' if name in self._read else 'written'}"
-        line = f"{what} · {rate:,.0f} messages/s"
-        return line if done.lag is None else f"{line} · lag {done.lag:,}"
+        rate = self._rate(name, time.monotonic(), progress.rows)
+        count = (
+            f"{console.counted(progress.rows, 'row')} {'read' if name in self._read else 'written'}"
+        )
+        line = f"{count} · {rate:,.0f} messages/s"
+        return line if progress.lag is None else f"{line} · lag {progress.lag:,}"
 
-    def _rate(self, name: str, now: float, rows: int) -> float:
+    def _rate(self, name: str, moment: float, rows: int) -> float:
         """Rows a second since the line before; of a live line, in the last minute."""
         lines = self._rates.setdefault(name, deque([(self._began, 0)]))
-        while len(lines) > 1 and now - lines[1][0] >= _LINE_SECONDS:
+        while len(lines) > 1 and moment - lines[1][0] >= _LINE_SECONDS:
             lines.popleft()
-        lines.append((now, rows))
-        return (rows - lines[0][1]) / max(now - lines[0][0], 0.001)
+        lines.append((moment, rows))
+        return (rows - lines[0][1]) / max(moment - lines[0][0], 0.001)
 
     def _rows_in_progress(self, query: StreamingQuery) -> int:
         from jetspark.spark.scanned_rows import RowsInProgress
 
-        if query not in self._under_way:
-            self._under_way[query] = RowsInProgress(query)
-        return self._under_way[query].count()
+        if query not in self._rows_in_batch:
+            self._rows_in_batch[query] = RowsInProgress(query)
+        return self._rows_in_batch[query].count()
 
 
 def figures_served(
@@ -614,10 +628,10 @@ def notify_ready() -> None:
 
 
 @contextmanager
-def spinner(what: str, *, quiet: bool = False) -> Iterator[None]:
+def spinner(description: str, *, quiet: bool = False) -> Iterator[None]:
     """Show that a slow operation is running."""
     with _display(quiet) as display:
-        display.add_task(what, total=None)
+        display.add_task(description, total=None)
         yield
 
 

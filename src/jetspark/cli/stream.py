@@ -81,8 +81,8 @@ def info(name: str, /, *, connection: Connection = DEFAULT, json: JsonOption = F
         name: Name of the stream.
         json: Print the server's JSON document.
     """
-    found = _info(connection, name)
-    console.show_result(_facts(found), to_wire(found), as_json=json)
+    stream_info = _info(connection, name)
+    console.show_result(_facts(stream_info), to_wire(stream_info), as_json=json)
 
 
 @command(
@@ -112,12 +112,12 @@ def view(
     """
     check_whole("--last", last)
     codec = codec_of(schema, "decode", decode, connection)
-    found = connection.jetstream(lambda js: _last(js, name, last, subject), stream=name)
-    for message in found:
+    messages = connection.jetstream(lambda js: _last(js, name, last, subject), stream=name)
+    for message in messages:
         console.show_stored(message, as_json=json, codec=codec)
-    if not (found or json):
-        which = "" if subject == ">" else f" with a subject that matches {subject}"
-        console.warn(f"Stream {name} has no message{which}.")
+    if not (messages or json):
+        condition = "" if subject == ">" else f" with a subject that matches {subject}"
+        console.warn(f"Stream {name} has no message{condition}.")
 
 
 async def _last(js: JetStream, name: str, count: int, subject: str) -> list[StoredMsg]:
@@ -127,11 +127,11 @@ async def _last(js: JetStream, name: str, count: int, subject: str) -> list[Stor
     twice as long as the one before.
     """
     state = (await js.stream_info(name)).state
-    found: list[StoredMsg] = []
+    messages: list[StoredMsg] = []
     length, end = count, state.last_seq + 1
-    while len(found) < count and end > max(state.first_seq, 1):
+    while len(messages) < count and end > max(state.first_seq, 1):
         start = max(end - length, state.first_seq, 1)
-        part: deque[StoredMsg] = deque(maxlen=count - len(found))
+        part: deque[StoredMsg] = deque(maxlen=count - len(messages))
         seq = start
         while seq < end:
             try:
@@ -142,24 +142,24 @@ async def _last(js: JetStream, name: str, count: int, subject: str) -> list[Stor
                 break
             part.append(message)
             seq = message.seq + 1
-        found = [*part, *found]
+        messages = [*part, *messages]
         length, end = 2 * length, start
-    return found
+    return messages
 
 
 def _info(connection: Connection, name: str) -> StreamInfo:
     return connection.jetstream(lambda js: js.stream_info(name), stream=name)
 
 
-def _facts(found: StreamInfo) -> dict[str, object]:
-    config, state, cluster = found.config, found.state, found.cluster
+def _facts(info: StreamInfo) -> dict[str, object]:
+    config, state, cluster = info.config, info.state, info.cluster
     return {
-        "stream": found.name,
+        "stream": info.name,
         "description": config.description,
         "subjects": ", ".join(config.subjects or ()),
         "mirror of": config.mirror and config.mirror.name,
         "sources": ", ".join(source.name for source in config.sources or ()),
-        "created": console.moment(found.created),
+        "created": console.moment(info.created),
         "storage": config.storage,
         "replicas": config.num_replicas,
         "retention": config.retention,
@@ -209,10 +209,10 @@ def add(
         raise ConfigError(
             f'--subject: name what the stream takes in, such as --subject "{name.lower()}.>".'
         )
-    given = None if config is None else config_to_wire(StreamConfig, config, {}).get("name")
-    if given not in (None, name):
+    own_name = None if config is None else config_to_wire(StreamConfig, config, {}).get("name")
+    if own_name not in (None, name):
         raise ConfigError(
-            f'{config} is of stream "{given}", not "{name}": name that one, or change the file.'
+            f'{config} is of stream "{own_name}", not "{name}": name that one, or change the file.'
         )
 
     async def create(js: JetStream) -> StreamInfo:
@@ -260,9 +260,11 @@ def purge(
     if before is not None and before > state.last_seq + 1:
         # The server would delete all, and let the stream's sequences go on from there.
         raise ConfigError(f"--before {before:,} is after the last sequence, {state.last_seq:,}.")
-    which = f"messages under {subject}" if subject else console.counted(state.messages, "message")
+    messages = (
+        f"messages under {subject}" if subject else console.counted(state.messages, "message")
+    )
     part = f" but the last {keep:,}" if keep else f" before sequence {before:,}" if before else ""
-    confirm(f"Stream {name}: delete all {which}{part}?", force)
+    confirm(f"Stream {name}: delete all {messages}{part}?", force)
     purged = connection.jetstream(
         lambda js: js.purge_stream(name, filter=subject, keep=keep, seq=before), stream=name
     )
@@ -289,11 +291,11 @@ def rm(
     """
     state = _info(connection, name).state
     consumers = console.counted(state.consumer_count, "consumer")
-    what = f"stream {name} with {console.counted(state.messages, 'message')} and {consumers}"
-    confirm(f"Remove {what}?", force)
+    target = f"stream {name} with {console.counted(state.messages, 'message')} and {consumers}"
+    confirm(f"Remove {target}?", force)
     connection.jetstream(lambda js: js.delete_stream(name), stream=name)
     document = {"removed": name, "messages": state.messages, "consumers": state.consumer_count}
-    console.show_result(f"Removed {what}.", document, as_json=json)
+    console.show_result(f"Removed {target}.", document, as_json=json)
 
 
 @command(stream, "jetspark stream backup ORDERS backups/orders")
@@ -318,12 +320,12 @@ def backup(
         check: Have the server verify all messages first (servers 2.15 and newer always do).
         json: Print the contents of the backup as one JSON document.
     """
-    place = local_folder(folder)
+    path = local_folder(folder)
 
     async def save(js: JetStream) -> StreamBackup:
         with _bar(f"saving {name}") as progress:
             return await js.backup_stream(
-                name, place, consumers=consumers, check=check, progress=progress
+                name, path, consumers=consumers, check=check, progress=progress
             )
 
     _show_backup(connection.jetstream(save, stream=name), "Saved", json)
@@ -353,19 +355,19 @@ def restore(
         replicas: Number of replicas instead of the number in the backup.
         json: Print the stream's JSON document from the server.
     """
-    place = local_folder(folder)
+    path = local_folder(folder)
     check_replicas(replicas)
 
     async def bring_back(js: JetStream) -> tuple[StreamInfo, str]:
-        with _bar(f"restoring {place}") as progress:
+        with _bar(f"restoring {path}") as progress:
             try:
                 restored = await js.restore_stream(
-                    place, config, progress=progress, **given(num_replicas=replicas)
+                    path, config, progress=progress, **given(num_replicas=replicas)
                 )
             except NameInUseError as error:
                 if not error.restored:
                     raise
-                return await js.stream_info(verify_backup(place).stream), str(error)
+                return await js.stream_info(verify_backup(path).stream), str(error)
         return restored, ""
 
     restored, there_already = connection.jetstream(bring_back)
@@ -391,33 +393,33 @@ def verify(folder: str, /, *, json: JsonOption = False) -> None:
     _show_backup(verify_backup(folder), "Complete", json)
 
 
-def _show_backup(made: StreamBackup, what: str, as_json: bool) -> None:
-    state = made.state
-    figures = f"{console.counted(made.messages, 'message')} ({console.size(state.bytes)})"
-    if made.removed:
-        what += ", without messages removed meanwhile"
+def _show_backup(saved: StreamBackup, verb: str, as_json: bool) -> None:
+    state = saved.state
+    figures = f"{console.counted(saved.messages, 'message')} ({console.size(state.bytes)})"
+    if saved.removed:
+        verb += ", without messages removed meanwhile"
         figures = (
-            f"{made.messages:,} of {console.counted(state.messages, 'message')} "
-            f"({made.removed:,} were removed from the stream during the backup)"
+            f"{saved.messages:,} of {console.counted(state.messages, 'message')} "
+            f"({saved.removed:,} were removed from the stream during the backup)"
         )
     sentence = (
-        f"{what}: stream {made.stream}, {figures}, "
+        f"{verb}: stream {saved.stream}, {figures}, "
         f"sequences {state.first_seq:,} to {state.last_seq:,}; "
-        f"{console.size(made.size)} in {made.folder}."
+        f"{console.size(saved.size)} in {saved.folder}."
     )
     document = {
-        "stream": made.stream,
-        "folder": str(made.folder),
-        "archive_bytes": made.size,
-        "messages": made.messages,
-        "removed": made.removed,
-        "config": made.document["config"],
-        "state": made.document["state"],
+        "stream": saved.stream,
+        "folder": str(saved.folder),
+        "archive_bytes": saved.size,
+        "messages": saved.messages,
+        "removed": saved.removed,
+        "config": saved.document["config"],
+        "state": saved.document["state"],
     }
     console.show_result(sentence, document, as_json=as_json)
 
 
 @contextmanager
-def _bar(what: str) -> Iterator[ProgressCallback]:
-    with console.progress_bar(what, DownloadColumn(binary_units=True)) as update:
+def _bar(description: str) -> Iterator[ProgressCallback]:
+    with console.progress_bar(description, DownloadColumn(binary_units=True)) as update:
         yield lambda step: update(completed=step.done, total=step.total)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jetspark.lakehouse.table import Table
     from jetspark.spark.retry_quarantine import ReprocessResult
 
-_SHOWN = 10
+_MAX_NAMES = 10
 """Most names of kept files to print."""
 _RETRY = 'jetspark table retry lake/bad --to lake/orders --json-schema "id STRING"'
 table = group(
@@ -55,45 +55,45 @@ class TableOptions:
     """Option of the storage or the catalog, as name=value (AWS_REGION=…); may be given again."""
 
     @contextmanager
-    def opened(self, place: str) -> Iterator[Table]:
+    def opened(self, location: str) -> Iterator[Table]:
         """Open the table. Raises ConfigError, and TableError for an unreadable one."""
         from jetspark.lakehouse.formats import open_table, reporting_library_errors, resolve_table
 
         options = scopes.storage_texts(pairs("--storage", self.storage))
-        found, name = resolve_table(place, self.format, options)
+        ref, name = resolve_table(location, self.format, options)
         with reporting_library_errors(name):
-            yield open_table(found, name)
+            yield open_table(ref, name)
 
 
 _DEFAULT = TableOptions()
 
 
 @command(table, "jetspark table info lake/orders --json")
-def info(place: str, /, *, options: TableOptions = _DEFAULT, json: JsonOption = False) -> None:
+def info(location: str, /, *, options: TableOptions = _DEFAULT, json: JsonOption = False) -> None:
     """Show a table: its rows, files and columns.
 
     Args:
         place: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
         json: One JSON document.
     """
-    with options.opened(place) as opened:
-        found = opened.facts()
+    with options.opened(location) as opened:
+        table_facts = opened.facts()
     facts: dict[str, object] = {
-        "format": found.format,
-        "location": found.location,
-        "version" if found.format == "delta" else "snapshots": f"{found.version:,}",
-        "rows": "unknown" if found.rows is None else f"{found.rows:,}",
-        "files": f"{found.files:,}",
-        "size": size(found.bytes),
-        "partitions": ", ".join(found.partition_by) or "–",
-        "columns": ", ".join(f"{name} {kind}" for name, kind in found.columns),
+        "format": table_facts.format,
+        "location": table_facts.location,
+        "version" if table_facts.format == "delta" else "snapshots": f"{table_facts.version:,}",
+        "rows": "unknown" if table_facts.rows is None else f"{table_facts.rows:,}",
+        "files": f"{table_facts.files:,}",
+        "size": size(table_facts.bytes),
+        "partitions": ", ".join(table_facts.partition_by) or "–",
+        "columns": ", ".join(f"{name} {kind}" for name, kind in table_facts.columns),
     }
-    show_result(facts, msgspec.to_builtins(found), as_json=json)
+    show_result(facts, msgspec.to_builtins(table_facts), as_json=json)
 
 
 @command(table, "jetspark table compact lake/orders")
 def compact(
-    place: str,
+    location: str,
     /,
     *,
     target_size: str = "128m",
@@ -112,17 +112,17 @@ def compact(
     from jetspark.lakehouse.formats import parse_file_size
 
     target = parse_file_size("--target-size", target_size)
-    with options.opened(place) as opened:
-        done = opened.compact(target)
+    with options.opened(location) as opened:
+        compaction = opened.compact(target)
     sentence = "There are no small files to merge."
-    if done.removed:
-        sentence = f"{counted(done.removed, 'file')} replaced by {done.added:,}."
-    show_result(sentence, {"removed": done.removed, "added": done.added}, as_json=json)
+    if compaction.removed:
+        sentence = f"{counted(compaction.removed, 'file')} replaced by {compaction.added:,}."
+    show_result(sentence, {"removed": compaction.removed, "added": compaction.added}, as_json=json)
 
 
 @command(table, "jetspark table vacuum lake/orders --keep 2d")
 def vacuum(
-    place: str,
+    location: str,
     /,
     *,
     keep: str = "7d",
@@ -145,19 +145,23 @@ def vacuum(
     from jetspark.lakehouse.formats import parse_duration
 
     retention = parse_duration("--keep", keep)
-    with options.opened(place) as opened:
-        done = opened.vacuum(retention, dry_run=dry_run)
-    count = counted(len(done.removed), "file")
-    names = map(one_line, done.removed)
+    with options.opened(location) as opened:
+        vacuumed = opened.vacuum(retention, dry_run=dry_run)
+    count = counted(len(vacuumed.removed), "file")
+    names = map(one_line, vacuumed.removed)
     lines = [*names, f"{count} would be removed."] if dry_run else [f"{count} removed."]
-    if done.unproven:
-        more = len(done.unproven) - _SHOWN
-        kept = ", ".join(map(one_line, done.unproven[:_SHOWN]))
+    if vacuumed.unproven:
+        more = len(vacuumed.unproven) - _MAX_NAMES
+        names_kept = ", ".join(map(one_line, vacuumed.unproven[:_MAX_NAMES]))
         lines.append(
-            f"Kept, since it may not be this table's: {kept}"
+            f"Kept, since it may not be this table's: {names_kept}"
             f"{f' and {more:,} more (all with --json)' if more > 0 else ''}"
         )
-    document = {"files": list(done.removed), "kept": list(done.unproven), "removed": not dry_run}
+    document = {
+        "files": list(vacuumed.removed),
+        "kept": list(vacuumed.unproven),
+        "removed": not dry_run,
+    }
     show_result("\n".join(lines), document, as_json=json)
 
 
@@ -226,25 +230,25 @@ def _retry_sink(outcome: Outcome, quarantine: str, file: Path) -> None:
     pipeline = read_pipeline(file)
     sink = sink_of_quarantine(pipeline, quarantine)
     with stop_on_signals():
-        done = reprocess(pipeline, sink)
-    _report_retry(outcome, done, quarantine, f"the tables of {sink}", sink=sink)
+        result = reprocess(pipeline, sink)
+    _report_retry(outcome, result, quarantine, f"the tables of {sink}", sink=sink)
 
 
 def _report_retry(
-    outcome: Outcome, done: ReprocessResult, quarantine: str, to: str, **facts: str
+    outcome: Outcome, result: ReprocessResult, quarantine: str, to: str, **facts: str
 ) -> None:
-    sentences = [f"{counted(done.added, 'row')} added to {to}."]
-    if done.already_present:
-        was = "was" if done.already_present == 1 else "were"
+    sentences = [f"{counted(result.added, 'row')} added to {to}."]
+    if result.already_present:
+        was = "was" if result.already_present == 1 else "were"
         sentences.append(
-            f"{counted(done.already_present, 'row')} {was} there, of a run that was killed."
+            f"{counted(result.already_present, 'row')} {was} there, of a run that was killed."
         )
-    sentences.append(f"{counted(done.remaining, 'message')} left in {quarantine}.")
+    sentences.append(f"{counted(result.remaining, 'message')} left in {quarantine}.")
     outcome.report(
         *sentences,
         quarantine=quarantine,
         **facts,
-        rows=done.added,
-        there=done.already_present,
-        left=done.remaining,
+        rows=result.added,
+        there=result.already_present,
+        left=result.remaining,
     )

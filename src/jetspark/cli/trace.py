@@ -42,12 +42,12 @@ def trace(
     async def ask(nc: Client) -> MessageTrace:
         return await nc.trace(subject, data, headers=headers, deliver=deliver, timeout=timeout)
 
-    found = connection.run(ask)
-    tree = str(found)
+    message_trace = connection.run(ask)
+    tree = str(message_trace)
     if console.out.options.ascii_only:
         tree = tree.translate(_ASCII)
-    console.show_result(tree, _document(found), as_json=json)
-    return 0 if found.complete else 1
+    console.show_result(tree, _document(message_trace), as_json=json)
+    return 0 if message_trace.complete else 1
 
 
 def _document(trace: MessageTrace) -> dict[str, object]:
@@ -57,7 +57,7 @@ def _document(trace: MessageTrace) -> dict[str, object]:
         "complete": trace.complete,
         "no_interest": trace.no_interest,
         "missing": [
-            {"hop": one.hop, "name": one.name, "sender": one.sender} for one in trace.missing
+            {"hop": hop.hop, "name": hop.name, "sender": hop.sender} for hop in trace.missing
         ],
-        "servers": [one.raw for one in trace.servers],
+        "servers": [hop.raw for hop in trace.servers],
     }
