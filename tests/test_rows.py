@@ -211,7 +211,7 @@ def test_a_wrong_argument_is_refused_before_anything_is_sent(how: Any, said: str
     ("how", "said"),
     [
         ({"start": 40}, "start is 40, but stream .* ends at sequence 10"),
-        ({"start": 1_800_000_000}, "if you mean a time, give '2027-01-15T08:00:00Z'"),
+        ({"start": 1_800_000_000}, "if you mean a time, give start '2027-01-15T08:00:00Z'"),
         ({"start": 7, "end": 3}, "before it begins"),
         ({"subjects": "nowhere"}, "subjects: no message under 'nowhere'"),
         ({"json_schema": "id VARIANT"}, "is no type that payloads have"),
@@ -246,7 +246,7 @@ def test_a_work_queue_is_refused_and_stays_as_it_is(admin: Admin) -> None:
 
 def test_removed_messages_are_a_loss_unless_told_otherwise(admin: Admin) -> None:
     name = admin.stream(10, max_msgs=5)
-    with pytest.raises(DataLossError, match=r"sequences 1 to 5 .* Set fail_on_data_loss=False"):
+    with pytest.raises(DataLossError, match=r"sequences 1 to 5 .* Set fail_on_data_loss to false"):
         read(admin, name, start=1).to_arrow()
     assert sequences(read(admin, name, start=1, fail_on_data_loss=False)) == [6, 7, 8, 9, 10]
 
@@ -435,7 +435,7 @@ def test_a_backup_is_read_without_a_server(admin: Admin, tmp_path: Path) -> None
     assert jetspark.read(folder, start="2 hours").to_arrow().num_rows == 8
     assert jetspark.read(folder).head(2).num_rows == 2
     with pytest.raises(
-        DataLossError, match=r"1 to 2 had been removed.* Set fail_on_data_loss=False"
+        DataLossError, match=r"1 to 2 had been removed.* Set fail_on_data_loss to false"
     ):
         jetspark.read(folder, start=1).to_arrow()
     with pytest.raises(ConfigError, match="servers is for servers"):

@@ -35,7 +35,7 @@ from jetspark.lakehouse.batches import commit_batch
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.lakehouse import batch_commits, template_tables, writers
-from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
+from jetspark.spark.lakehouse.options import parse_lakehouse_options, table_list_option
 from jetspark.spark.lakehouse.table_preparation import prepare_for_query
 from jetspark.spark.lakehouse.target import Target
 from jetspark.spark.lakehouse.task_files import TaskFiles
@@ -184,7 +184,7 @@ class Scene:
                 ([subjects], None, {"path": folder.replace("{root}", root)}, {}, {})
                 for folder, subjects in setup.tables.items()
             ]
-            sink |= listed_option(tables)
+            sink |= table_list_option(tables)
         options = parse_lakehouse_options(self.format, sink).for_streaming()
         schema, rows = _rows(setup, batch)
         with (

@@ -24,7 +24,7 @@ from jetspark.lakehouse import batches
 from jetspark.lakehouse.formats import Format
 from jetspark.letter_rules import subject_of_letter
 from jetspark.spark.lakehouse import batch_commits, dead_letter_sink
-from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
+from jetspark.spark.lakehouse.options import parse_lakehouse_options, table_list_option
 from jetspark.spark.lakehouse.table_preparation import prepare_for_query
 from jetspark.spark.lakehouse.task_files import TaskFiles
 from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
@@ -141,7 +141,7 @@ def test_a_batch_that_is_killed_anywhere_leaves_each_record_in_one_letter(
         "delta": {},
         "iceberg": {"format": "iceberg"},
         "template": {"path": f"{folder}/{{subject[1]}}"},
-        "list": listed_option([([f"{query.stream}.a"], None, {"path": f"{folder}/a"}, {}, {})]),
+        "list": table_list_option([([f"{query.stream}.a"], None, {"path": f"{folder}/a"}, {}, {})]),
     }
     query = Query(query.url, folder, query.stream, **more[kind])
     # Of the list no table takes what is on the other subject.

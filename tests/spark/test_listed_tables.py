@@ -32,8 +32,8 @@ from jetspark.spark.checkpoints import CheckpointState
 from jetspark.spark.lakehouse import batch_commits, table_preparation
 from jetspark.spark.lakehouse.options import (
     LakehouseOptions,
-    listed_option,
     parse_lakehouse_options,
+    table_list_option,
 )
 from jetspark.spark.lakehouse.schema_evolution import SchemaChange
 from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
@@ -59,7 +59,7 @@ def rows(*subjects: str, data: bytes = b"x") -> pa.RecordBatch:
 
 
 def options_of(format_: str, folder: Path, ddl: str | None = None, **more: str) -> LakehouseOptions:
-    tables = listed_option(
+    tables = table_list_option(
         [([f"{one}.>"], ddl, {"path": str(folder / one)}, {}, {}) for one in "ab"]
     )
     return parse_lakehouse_options(Format(format_), tables | more).for_streaming()

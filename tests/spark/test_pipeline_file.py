@@ -73,7 +73,7 @@ def test_pipeline_file_with_every_key_is_read(tmp_path: Path) -> None:
     fields = "region STRING, amount DOUBLE"
     source = {"stream": "ORDERS", "servers": "nats://h:4222", "maxOffsetsPerTrigger": "5000"}
     assert orders.options == source | {"decode": "json", "schema": fields}
-    assert orders.json == fields
+    assert orders.json_schema == fields
     assert orders.watermark == ("timestamp", "10 minutes")
     assert (regions.format, regions.static) == ("parquet", True)
     assert "GROUP BY region" in pipeline.views["totals"]
@@ -322,10 +322,10 @@ def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
     table = read(tmp_path, text).sinks["shop"].table
     assert table is not None
     orders, payments = table.tables
-    assert (orders.subjects, orders.json) == (("orders.>",), "id LONG, at TIMESTAMP")
+    assert (orders.subjects, orders.json_schema) == (("orders.>",), "id LONG, at TIMESTAMP")
     assert [str(one) for one in orders.options.partitions] == ["day"]
     assert orders.options.keys == ("id",)
-    assert (payments.subjects, payments.json) == (("payments.*", "refunds.*"), None)
+    assert (payments.subjects, payments.json_schema) == (("payments.*", "refunds.*"), None)
     assert {name: value.text for name, value in orders.derived.items()} == {"day": "day(timestamp)"}
     assert {name: value.text for name, value in payments.derived.items()} == {"kind": "subject[0]"}
     assert (orders.options.compact_every, payments.options.compact_every) == (None, 7)

@@ -23,7 +23,7 @@ from jetspark.lakehouse.file_writer import write_files
 from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import retry_quarantine, table_rows
-from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
+from jetspark.spark.lakehouse.options import parse_lakehouse_options, table_list_option
 from jetspark.spark.lakehouse.table_preparation import prepare
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.retry_quarantine import ReprocessResult
@@ -262,7 +262,7 @@ def test_a_record_with_a_new_field_is_added_when_its_table_has_the_column(
 
 def list_of(lake: Place, **tables: str) -> None:
     """A list of tables by subject."""
-    options = {"quarantine": str(lake.folder / "aside")} | listed_option(
+    options = {"quarantine": str(lake.folder / "aside")} | table_list_option(
         [
             ([one], "n LONG", {"path": str(lake.folder / path)}, {}, {})
             for one, path in tables.items()

@@ -66,7 +66,7 @@ def run(
     def describe_setting(setting: str) -> str:
         if setting in flag_settings:
             return f"--conf {setting}"
-        return pipeline.places.located(("spark", setting), f"[spark] {setting}")
+        return pipeline.key_lines.located(("spark", setting), f"[spark] {setting}")
 
     servers = pipelines.check_servers(pipeline)
     pipelines.check_tables(pipeline)

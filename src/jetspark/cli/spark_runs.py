@@ -508,7 +508,7 @@ class Watch:
             with _display(self._outcome.quiet) as display:
                 lines = {name: display.add_task("", total=None) for name in queries}
                 while True:
-                    active = [actionry for actionry in queries.values() if actionry.isActive]
+                    active = [query for query in queries.values() if query.isActive]
                     stop.check()
                     self._last_poll = time.monotonic()
                     self.losses.report()
@@ -535,8 +535,8 @@ class Watch:
                         rows_in_progress.stop_collecting()
                     if meanwhile and all_began and time.monotonic() >= due:
                         before = time.monotonic()
-                        for actionry in meanwhile:
-                            actionry()
+                        for action in meanwhile:
+                            action()
                         took = time.monotonic() - before
                         due = before + max(_MEANWHILE_SECONDS, _MEANWHILE_SHARE * took)
                     with suppress(StreamingQueryException):

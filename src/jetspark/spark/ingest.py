@@ -88,7 +88,7 @@ class Ingest:
     to: str
     """Folder or URI of the table."""
     table_options: TableScope = field(default_factory=TableScope)
-    """How the rows are written. `partition_by` may name `day`, which is that of the message's time
+    """Options of the table. `partition_by` may name `day`, which is that of the message's time
     if no column has this name; with `evolve` the query ends with SchemaEvolved when the table has
     grown: start it again (`has_evolved`)."""
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -111,8 +111,8 @@ class Ingest:
     """Column with the fields of each object that `json_schema` lacks, as JSON; None: they are left
     out, or with `evolve` those that can become no column are in `other_fields`."""
     history: bool = False
-    """With keys: the table has all rows, and from when to when each was the last one of its key,
-    in `valid_from` and `valid_to`."""
+    """Keep all rows of a key; `valid_from` and `valid_to` say when each was its last one. Needs
+    `table_options.keys`."""
 
     @property
     def checkpoint_location(self) -> str:
@@ -143,12 +143,12 @@ class Ingest:
 
     def check_rows(self) -> None:
         """Check what does not concern the query's progress. Raises ConfigError."""
-        for option, place in (("path", self.to), ("checkpoint", self.checkpoint_location)):
-            if not place.strip():
+        for option, location in (("path", self.to), ("checkpoint", self.checkpoint_location)):
+            if not location.strip():
                 raise ConfigError("is empty: name a folder.", option=option)
-            folder = local_path(place)
+            folder = local_path(location)
             if folder is not None and path_of(named(option), folder).is_file():
-                raise ConfigError(f"{place} is a file: name a folder.", option=option)
+                raise ConfigError(f"{location} is a file: name a folder.", option=option)
         columns = [*self._columns(), *self._values]
         for item in self.table_options.partition_by or ():
             check_names(f"{named('partition_by')} {item!r}", [item])
@@ -160,11 +160,11 @@ class Ingest:
                     "expression in SQL write a pipeline with a view (jetspark run)."
                 )
         is_bucket = self.source.bucket is not None
-        for option, given in (
+        for option, value in (
             ("quarantine", self.table_options.quarantine),
             ("on_bad_record", self.table_options.on_bad_record),
         ):
-            if given is not None and (not self._has_fields or is_bucket):
+            if value is not None and (not self._has_fields or is_bucket):
                 raise ConfigError(
                     f"is for streams with {named('json_schema')} or {named('decode')}: without a "
                     "schema every payload is a row.",
@@ -213,7 +213,7 @@ class Ingest:
         check_columns(self.table, names)
 
     def look_at_records(self) -> None:
-        """As `look_ahead`, for `reprocess`. Raises ConfigError."""
+        """Check the options of `reprocess`, which reads no stream. Raises ConfigError."""
         check_records(self.table)
         self.table = as_written(self.table)
         self._check_columns()
@@ -250,11 +250,12 @@ class Ingest:
         read = from_json(decode_document(lines[2], "offset"))
         facts = fetch_source_facts(self.source.for_streaming(), linearizable=True)
         end = resolve_ends(self.source, facts)
-        done = read.keys() == facts.keys() and all(
-            read[name].created == one.created and end[name] <= read[name].next <= tail(one)
-            for name, one in facts.items()
-        )
-        return done and not leaders(self.source).call(lambda api: find_older_copies(api, read, ""))
+        if read.keys() != facts.keys() or not all(
+            read[name].created == stream.created and end[name] <= read[name].next <= tail(stream)
+            for name, stream in facts.items()
+        ):
+            return False
+        return not leaders(self.source).call(lambda api: find_older_copies(api, read, ""))
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises as `look_ahead`, or PipelineError with Spark's reason."""
@@ -288,25 +289,26 @@ class Ingest:
     @cached_property
     def _values(self) -> dict[str, RowExpression]:
         """Further columns, and what they are made of."""
-        rest = self.rescued_data_column
-        if rest is None and self.table_options.evolve and self._ddl is not None:
-            rest = OTHER_FIELDS
-        found = derived_columns(
+        rescued = self.rescued_data_column
+        if rescued is None and self.table_options.evolve and self._ddl is not None:
+            rescued = OTHER_FIELDS
+        derived = derived_columns(
             self.derive,
-            rest,
+            rescued,
             columns=self._columns(),
             schema=self._ddl,
             timestamps=timestamp_fields(self.source),
         )
-        if DAY in (self.table_options.partition_by or ()) and DAY not in (*self._columns(), *found):
-            found[DAY] = day_of("timestamp" if self.source.bucket is None else "created")
-        return found
+        columns = (*self._columns(), *derived)
+        if DAY in (self.table_options.partition_by or ()) and DAY not in columns:
+            derived[DAY] = day_of("timestamp" if self.source.bucket is None else "created")
+        return derived
 
     def _rows(self) -> RowSpec:
         return RowSpec(named("json_schema"), self._ddl, self._values)
 
     def remove_gone_keys(self) -> int:
-        """With `bucket`, remove the rows whose keys the bucket no longer has; returns their number.
+        """Remove the rows whose keys the source's bucket no longer has; returns their number.
 
         A key leaves no change behind when its value expires without a marker, or when its marker
         is removed before the table has read it. Call it after the query's first batch or its end:
@@ -340,7 +342,7 @@ class Ingest:
         return self.json_schema or payload_ddl(self.source.decoding)
 
     def _columns(self) -> Sequence[str]:
-        """Without those that are made for partitions."""
+        """Columns of the source's rows, without those that are derived for partitions."""
         columns = self.source.columns
         if self.source.decoding is not None:
             return decoded_columns(self.source)
@@ -379,29 +381,29 @@ class Ingest:
             return None
         route = TableTemplate.parse(named("path"), folder)
         # Of many tables, that of the first one.
-        places = [folder] if route is None else iglob("*".join(map(escape, route.texts)))
-        return next(filter(None, map(format_of, map(Path, places))), None)
+        folders = [folder] if route is None else iglob("*".join(map(escape, route.texts)))
+        return next(filter(None, map(format_of, map(Path, folders))), None)
 
     def _sink_options(self, format_: Format) -> dict[str, str]:
-        given = self.table_options
+        scope = self.table_options
         options = {"writerName": f"the run on {_streams(self.source)}"}
         of_database = self.source.decodes("debezium")
-        if given.keys:
+        if scope.keys:
             options["sequenceBy"] = "seq"
-        if given.keys and of_database:
+        if scope.keys and of_database:
             options |= debezium.TABLE_OPTIONS
-            if given.quarantine is None:  # what is no event has no key, so it cannot be kept
+            if scope.quarantine is None:  # what is no event has no key, so it cannot be kept
                 options["onBadRecord"] = "stop"
         if self.history:
             options["historyBy"] = debezium.TIME if of_database else "timestamp"
-        options |= in_texts(given)
+        options |= in_texts(scope)
         catalog = parse_catalog_name(self.to) if format_ is Format.ICEBERG else None
         if catalog is None:
             options["path"] = self.to
         else:
             options["catalog"], options["table"] = catalog
-        if given.partition_by:
-            options["partitionBy"] = join_partitions(given.partition_by)
+        if scope.partition_by:
+            options["partitionBy"] = join_partitions(scope.partition_by)
         if self.source.bucket is not None:
             options |= bucket_table.TABLE_OPTIONS
         options |= self.storage

@@ -74,8 +74,8 @@ def json_columns(
 
 def with_json_options(options: Mapping[str, str], ddl: str) -> dict[str, str]:
     """The options of a source, whose payloads are JSON of this schema."""
-    others = {name: value for name, value in options.items() if not _is_of_schema(name)}
-    return {**others, "decode": "json", "schema": ddl}
+    reading = {name: value for name, value in options.items() if not _is_of_schema(name)}
+    return {**reading, "decode": "json", "schema": ddl}
 
 
 def _is_of_schema(name: str) -> bool:

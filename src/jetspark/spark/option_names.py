@@ -21,8 +21,8 @@ _ARGUMENTS = {"stream": "STREAM"}
 
 def spark_name(option: str) -> str:
     """The name in Spark, as `onBadRecord`."""
-    first, *others = option.split("_")
-    return _SPARK.get(option) or first + "".join(map(str.capitalize, others))
+    first, *further_words = option.split("_")
+    return _SPARK.get(option) or first + "".join(map(str.capitalize, further_words))
 
 
 def in_spark(option: str) -> str:

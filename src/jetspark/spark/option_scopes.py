@@ -35,15 +35,15 @@ def _consumer(_: str, value: str) -> str:
 
 def readers(scope: type) -> values.Table:
     """The functions that read texts, by the names of the scope's options."""
-    return {one.name: one.metadata["read"] for one in fields(scope)}
+    return {option.name: option.metadata["read"] for option in fields(scope)}
 
 
 def in_texts(options: Any) -> dict[str, str]:
     """The options of a scope that differ from their defaults, as Spark takes them."""
     return {
-        spark_name(one.name): text_of(value)
-        for one in fields(options)
-        if (value := getattr(options, one.name)) != one.default
+        spark_name(option.name): text_of(value)
+        for option in fields(options)
+        if (value := getattr(options, option.name)) != option.default
     }
 
 
@@ -125,11 +125,11 @@ class ConnectionScope:
 CONNECTION = readers(ConnectionScope)
 
 
-def connection_options(given: Mapping[str, Any]) -> ConnectOptions:
+def connection_options(option_values: Mapping[str, Any]) -> ConnectOptions:
     """The connection's options among those of a format. Raises ConfigError."""
-    values.only_one(given, ("jetstream_domain", "jetstream_api_prefix"))
-    options = make_options(**values.select(given, CONNECTION))
-    has_files = {"creds_file", "nkey_seed_file"} & given.keys()
+    values.only_one(option_values, ("jetstream_domain", "jetstream_api_prefix"))
+    options = make_options(**values.select(option_values, CONNECTION))
+    has_files = {"creds_file", "nkey_seed_file"} & option_values.keys()
     return options if has_files else options.with_contents()
 
 
@@ -147,7 +147,8 @@ class SchemaScope:
     )
     schema_name: str | None = option("Name of the schema in the registry.")
     schema_version: int | None = option(
-        "Version of that schema; by default the latest when the run begins.", read=values.whole
+        "Version of that schema; by default the latest when the run begins.",
+        read=values.positive_int,
     )
     registry: str | None = option(
         "Registry with the schemas: https://host for Confluent's interface, or nats for one on the "
@@ -174,7 +175,7 @@ class SchemaScope:
 
 @dataclass(frozen=True, kw_only=True)
 class PayloadScope(SchemaScope):
-    """How payloads become columns."""
+    """Options of decoding payloads to columns."""
 
     decode: str | None = option(
         "Format of the payloads, avro, protobuf, cloudevents, debezium or json: their fields "
@@ -206,7 +207,7 @@ class PayloadScope(SchemaScope):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceScope:
-    """What to read, and how: format("jetstream") for reading."""
+    """Options of format("jetstream") for reading."""
 
     stream: str | None = option("The stream to read.", read=values.stream)
     streams: tuple[str, ...] = option(
@@ -280,17 +281,17 @@ class SourceScope:
     max_offsets_per_trigger: int | None = option(
         "Streaming only: most sequences in one micro-batch, gaps included, divided among the "
         "streams in proportion to their waiting messages.",
-        read=values.whole,
+        read=values.positive_int,
     )
     max_bytes_per_trigger: int | None = option(
         "Streaming only: most bytes in one micro-batch, as the stream stores them, estimated from "
         "the stream's average.",
-        read=values.whole,
+        read=values.positive_int,
     )
     min_offsets_per_trigger: int | None = option(
         "Streaming only: wait for this many sequences, but no longer than "
         f"{named('max_trigger_delay')}.",
-        read=values.whole,
+        read=values.positive_int,
     )
     max_trigger_delay: float = option(
         f"Seconds after the last batch for which {named('min_offsets_per_trigger')} "
@@ -301,12 +302,12 @@ class SourceScope:
     min_partitions: int = option(
         "Least number of partitions, but no partition without a sequence; each is a task of Spark.",
         1,
-        read=values.whole,
+        read=values.positive_int,
     )
     max_records_per_partition: int = option(
         "Most sequences in one partition; a batch has at most 10,000 partitions.",
         250_000,
-        read=values.whole,
+        read=values.positive_int,
     )
     fail_on_data_loss: bool = option(
         "Stop when messages or a stream that should have been read are gone; otherwise continue "
@@ -315,9 +316,11 @@ class SourceScope:
         read=values.truth,
     )
     max_rows_per_batch: int = option(
-        "Most rows of the Arrow batches passed to Spark.", 30_000, read=values.whole
+        "Most rows of the Arrow batches passed to Spark.", 30_000, read=values.positive_int
     )
-    max_bytes_per_batch: int = option("Most bytes of these batches.", 8 << 20, read=values.whole)
+    max_bytes_per_batch: int = option(
+        "Most bytes of these batches.", 8 << 20, read=values.positive_int
+    )
     read_timeout: float = option(
         "Seconds without progress, reconnecting included, after which a task or the query fails.",
         60.0,
@@ -355,7 +358,7 @@ class SourceScope:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSinkScope:
-    """Where and how to write: format("jetstream") for writing."""
+    """Options of format("jetstream") for writing."""
 
     stream: str | None = option("The stream to write to.", read=check_name)
     bucket: str | None = option(
@@ -373,7 +376,7 @@ class StreamSinkScope:
         read=values.seconds,
     )
     lanes: int = option(
-        "exactly-once: how many partitions are copied in parallel.", 4, read=values.whole
+        "exactly-once: how many partitions are copied in parallel.", 4, read=values.positive_int
     )
     prepare_stream: bool = option(
         "exactly-once: add to the stream's configuration the settings that it lacks.",
@@ -399,7 +402,7 @@ class StreamSinkScope:
 
 @dataclass(frozen=True, kw_only=True)
 class TableScope:
-    """How rows are written to a table: format("jetspark-delta") and format("jetspark-iceberg")."""
+    """Options of format("jetspark-delta") and format("jetspark-iceberg") for writing."""
 
     partition_by: list[str] | None = option(  # noqa: RUF009  it calls `field`
         "Columns and transforms to partition a new table by: region, day(timestamp), hour(…), or, "
@@ -458,7 +461,7 @@ class TableScope:
     )
     default_table: str | None = option("With a template: the table for rows that have no table.")
     max_new_tables: int = option(
-        "With a template: most new tables of a task.", 1000, read=values.whole
+        "With a template: most new tables of a task.", 1000, read=values.positive_int
     )
     quarantine: str | None = option(
         "Table for records that do not become rows, with the reason: payloads that do not fit the "
@@ -472,18 +475,18 @@ class TableScope:
     compact_every: int | None = option(
         "Streaming only, not with keys: merge the small files of a table after this many commits, "
         "0 for never; by default 100 where a command follows a stream.",
-        read=values.whole_or_zero,
+        read=values.non_negative_int,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableReadScope:
-    """How a table is read: format("jetspark-delta") and format("jetspark-iceberg")."""
+    """Options of format("jetspark-delta") and format("jetspark-iceberg") for reading."""
 
     version_as_of: int | None = option("A version (Delta) or a snapshot's id (Iceberg).")
     prune: str | None = option(
         "A condition; files that cannot have such rows are not read.", read=values.text
     )
     min_partitions: int = option(
-        "At least this many tasks, if there are as many files.", 1, read=values.whole
+        "At least this many tasks, if there are as many files.", 1, read=values.positive_int
     )

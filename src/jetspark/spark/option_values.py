@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_MOST = 2**63 - 1  # numbers go to Spark, which keeps them in a long
-_MOST_SECONDS = 1e9  # 31 years: sockets refuse to wait for longer than some hundred
+_MAX_LONG = 2**63 - 1  # numbers go to Spark, which keeps them in a long
+_MAX_SECONDS = 1e9  # 31 years: sockets refuse to wait for longer than some hundred
 
 
 def read(convert: Callable[[str, str], T], name: str, value: str) -> T:
@@ -56,22 +56,22 @@ def name(name: str, value: str) -> str:
     return value
 
 
-def whole(name: str, value: str) -> int:
+def positive_int(name: str, value: str) -> int:
     """A whole number of at least 1."""
     try:
         number = int(value.strip())
     except ValueError:
         number = 0
-    if number > _MOST:
-        raise ConfigError(f"must be {_MOST} at most", option=name, value=value)
+    if number > _MAX_LONG:
+        raise ConfigError(f"must be {_MAX_LONG} at most", option=name, value=value)
     if number < 1:
         raise ConfigError("must be a whole number of at least 1", option=name, value=value)
     return number
 
 
-def whole_or_zero(name: str, value: str) -> int:
+def non_negative_int(name: str, value: str) -> int:
     """A whole number of at least 0."""
-    return 0 if value.strip() == "0" else whole(name, value)
+    return 0 if value.strip() == "0" else positive_int(name, value)
 
 
 def seconds(name: str, value: str) -> float:
@@ -80,9 +80,9 @@ def seconds(name: str, value: str) -> float:
         number = float(value.strip())
     except ValueError:
         number = 0.0
-    if not 0 < number <= _MOST_SECONDS:
+    if not 0 < number <= _MAX_SECONDS:
         raise ConfigError(
-            f"must be a number of seconds above 0 and {_MOST_SECONDS:.0f} at most",
+            f"must be a number of seconds above 0 and {_MAX_SECONDS:.0f} at most",
             option=name,
             value=value,
         )
@@ -147,23 +147,23 @@ def columns(name: str, value: str) -> tuple[str, ...]:
     return names
 
 
-def listed(check: Callable[[str], object]) -> Callable[[str, str], tuple[str, ...]]:
+def checked_names(check: Callable[[str], object]) -> Callable[[str, str], tuple[str, ...]]:
     """Names that all pass a check."""
 
     def convert(name: str, value: str) -> tuple[str, ...]:
-        found = columns(name, value)
-        for one in found:
-            check(one)
-        return found
+        names = columns(name, value)
+        for item in names:
+            check(item)
+        return names
 
     return convert
 
 
 def _filters(check: Callable[[str], object]) -> Callable[[str, str], tuple[str, ...]]:
     def convert(name: str, value: str) -> tuple[str, ...]:
-        found = listed(check)(name, value)
-        check_disjoint(named(name), found)
-        return found
+        patterns = checked_names(check)(name, value)
+        check_disjoint(named(name), patterns)
+        return patterns
 
     return convert
 
@@ -173,7 +173,7 @@ def stream(name: str, value: str) -> str:
     return check_name("stream", value)
 
 
-streams = listed(partial(check_name, "stream"))
+streams = checked_names(partial(check_name, "stream"))
 subjects = _filters(check_subscribe_subject)
 keys = _filters(check_filter)
 
@@ -241,8 +241,8 @@ _MASKED = {
 }
 """The client's names that Spark would show in plans, and the masked ones to use."""
 _HINTS = {
-    **{name: f"of Spark's Kafka connector is {what}" for name, what in _OF_KAFKA.items()},
-    **{name: f"is for the client only: {why}" for name, why in _OF_CLIENT.items()},
+    **{name: f"of Spark's Kafka connector is {advice}" for name, advice in _OF_KAFKA.items()},
+    **{name: f"is for the client only: {reason}" for name, reason in _OF_CLIENT.items()},
     **{
         name: f"is called {spark_name(masked)!r} here, a name that Spark masks"
         for name, masked in _MASKED.items()
@@ -269,14 +269,14 @@ def read_options(
     meaning in another place, with that place; `of_spark`: names, folded, that Spark itself adds.
     Raises ConfigError for an unknown name, with the nearest known one, and for a bad value.
     """
-    known = {spark_name(name).casefold(): name for name in table}
+    names_by_spark_name = {spark_name(name).casefold(): name for name in table}
     values = {}
-    for given, value in _without_catalog(options):
-        name = known.get(given.casefold())
+    for option, value in _without_catalog(options):
+        name = names_by_spark_name.get(option.casefold())
         if name is not None:
             values[name] = read(table[name], name, value)
-        elif given.casefold() not in of_spark:
-            raise ConfigError(_unknown(given, list(table), elsewhere))
+        elif option.casefold() not in of_spark:
+            raise ConfigError(_unknown(option, list(table), elsewhere))
     return values
 
 
@@ -287,41 +287,41 @@ def select(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 def only_one(values: Mapping[str, T], names: Iterable[str]) -> T | None:
     """The value of one of these options, or None. Raises ConfigError for two of them."""
-    given = [name for name in names if name in values]
-    if len(given) > 1:
-        raise ConfigError(f"Give only one of {', '.join(map(named, given))}.")
-    return values[given[0]] if given else None
+    present = [name for name in names if name in values]
+    if len(present) > 1:
+        raise ConfigError(f"Give only one of {', '.join(map(named, present))}.")
+    return values[present[0]] if present else None
 
 
 def _without_catalog(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The user's options; those given with the read come last, so they override the table's."""
-    for given, value in options.items():
-        if given.casefold().startswith(_OPTION_OF_TABLE):
-            yield given[len(_OPTION_OF_TABLE) :], value
-    for given, value in options.items():
-        folded = given.casefold()
+    for option, value in options.items():
+        if option.casefold().startswith(_OPTION_OF_TABLE):
+            yield option[len(_OPTION_OF_TABLE) :], value
+    for option, value in options.items():
+        folded = option.casefold()
         if folded not in _OF_CATALOG and not folded.startswith(_OPTION_OF_TABLE):
-            yield given, value
+            yield option, value
 
 
-def _unknown(given: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
-    folded = given.casefold()
-    for name, place in elsewhere.items():
+def _unknown(option: str, known_names: list[str], elsewhere: Mapping[str, str]) -> str:
+    folded = option.casefold()
+    for name, purpose in elsewhere.items():
         if spark_name(name).casefold() == folded:
-            return f"{named(name)} is for {place}."
+            return f"{named(name)} is for {purpose}."
     if folded in _HINTS:
-        return f"Option {given!r} {_HINTS[folded]}."
+        return f"Option {option!r} {_HINTS[folded]}."
     if folded.startswith("kafka."):
-        return f"Option {given!r} is for Kafka; docs/kafka-options.md has the options here."
-    names = list(map(spark_name, known))
-    hint = meant(given, names, f"; known: {', '.join(names)}.")
-    return f"Unknown option {given!r} for format jetstream{hint}"
+        return f"Option {option!r} is for Kafka; docs/kafka-options.md has the options here."
+    names = list(map(spark_name, known_names))
+    hint = meant(option, names, f"; known: {', '.join(names)}.")
+    return f"Unknown option {option!r} for format jetstream{hint}"
 
 
-def refuse(given: Container[str], reasons: Mapping[str, str]) -> None:
+def refuse(options: Container[str], reasons: Mapping[str, str]) -> None:
     """Raise ConfigError for the first option that has a reason."""
     for name, reason in reasons.items():
-        if name in given:
+        if name in options:
             raise ConfigError(f"is {reason}", option=name)
 
 

@@ -48,29 +48,29 @@ _LAST_MS = 253_402_300_799_999  # the end of the year 9999, after which times ha
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """A position for all streams (`everywhere`), or `each` by name; from the option `option`."""
+    """A position for all streams (`everywhere`), or one for each, as the option `option` said."""
 
     option: str
     everywhere: PositionOrTime | None = None
-    each: Mapping[str, PositionOrTime] = field(default_factory=dict)
+    by_stream: Mapping[str, PositionOrTime] = field(default_factory=dict)
 
     def check(self, streams: Iterable[str]) -> None:
         """Raise ConfigError if positions are by stream, but not for exactly these streams."""
         streams = list(streams)
-        if self.everywhere is None and set(streams) != set(self.each):
+        if self.everywhere is None and set(streams) != set(self.by_stream):
             raise ConfigError(
-                f"names {', '.join(self.each)}, but what is read is "
+                f"names {', '.join(self.by_stream)}, but what is read is "
                 f"{', '.join(streams)}: give a position for each of these.",
                 option=self.option,
             )
 
     def of(self, stream: str) -> PositionOrTime:
         """The position for one stream, after `check`."""
-        return self.each[stream] if self.everywhere is None else self.everywhere
+        return self.by_stream[stream] if self.everywhere is None else self.everywhere
 
     def all(self) -> list[PositionOrTime]:
         """All given positions."""
-        return list(self.each.values()) if self.everywhere is None else [self.everywhere]
+        return list(self.by_stream.values()) if self.everywhere is None else [self.everywhere]
 
 
 def _offsets(name: str, value: str) -> Positions:
@@ -86,12 +86,12 @@ def _times(name: str, value: str) -> Positions:
 
 
 def _parse(
-    name: str, value: str, one: Callable[[Any], PositionOrTime | None], expected: str
+    name: str, value: str, read_position: Callable[[Any], PositionOrTime | None], expected: str
 ) -> Positions:
     bare = value.strip()
     if not bare.startswith("{"):
-        if (wanted := one(bare)) is not None:
-            return Positions(name, wanted)
+        if (position := read_position(bare)) is not None:
+            return Positions(name, position)
         raise ConfigError(
             f"must be {expected}, or JSON of these by stream, not {value!r}.", option=name
         )
@@ -103,13 +103,13 @@ def _parse(
         ) from None
     if not document:
         raise ConfigError("names no stream.", option=name)
-    each: dict[str, PositionOrTime] = {}
-    for stream, given in document.items():
-        if (wanted := one(given)) is None:
-            text = msgspec.json.encode(given).decode()
+    by_stream: dict[str, PositionOrTime] = {}
+    for stream, item in document.items():
+        if (position := read_position(item)) is None:
+            text = msgspec.json.encode(item).decode()
             raise ConfigError(f"must be {expected} for {stream!r}, not {text}.", option=name)
-        each[stream] = wanted
-    return Positions(name, None, each)
+        by_stream[stream] = position
+    return Positions(name, None, by_stream)
 
 
 def _position(value: Any) -> Position | None:
@@ -151,7 +151,7 @@ _READING: values.Table = {
 }
 OF_SCHEMA = readers(SchemaScope)
 _PAYLOADS = readers(PayloadScope)
-"""How payloads are decoded: the arguments of `Decoding.make`, with `lookup` in parts."""
+"""Options of decoding: the arguments of `Decoding.make`, with `lookup` in parts."""
 _REGISTRY = "registry"
 _SELECTION = ("stream", "streams", "stream_pattern", "bucket", "backup")
 _OF_BUCKETS = ("keys", "history", "present_values")
@@ -187,7 +187,7 @@ class SourceOptions:
     """The source's options; docs/options.md explains each."""
 
     connection: ConnectOptions = dataclasses.field(repr=False)
-    given: frozenset[str] = frozenset()
+    option_names: frozenset[str] = frozenset()
     """Names of the given options."""
     streams: tuple[str, ...] = ()
     stream_pattern: str | None = None
@@ -195,9 +195,9 @@ class SourceOptions:
     subjects: tuple[str, ...] = ()
     columns: tuple[str, ...] = COLUMNS
     decoding: Decoding | None = None
-    """How payloads become columns."""
+    """Decoding of payloads to columns; None: they stay as they are."""
     framing: Framing | None = None
-    """How payloads are packed that are not decoded here."""
+    """Frame of payloads that are not decoded here."""
     starting: Positions | None = None
     ending: Positions = Positions("", "latest")
     starting_offsets_by_timestamp_strategy: str = SourceScope.starting_offsets_by_timestamp_strategy
@@ -215,7 +215,7 @@ class SourceOptions:
     interest_consumer: str | None = None
     progress_consumer: str | None = None
     backfill: str = SourceScope.backfill
-    """How to read a batch read, or the first micro-batch of a query."""
+    """Way to read a batch read, or the first micro-batch of a query."""
     backup: str | None = None
     """The folder of a backup, in place of a server."""
     bucket: str | None = None
@@ -230,12 +230,12 @@ class SourceOptions:
 
     @property
     def decoder(self) -> Decoder | None:
-        """What makes columns of payloads, for one task."""
+        """Decoder of payloads, for one task."""
         return None if self.decoding is None else self.decoding.decoder()
 
     @property
-    def around(self) -> Framing:
-        """What is around payloads."""
+    def payload_framing(self) -> Framing:
+        """Frame of payloads, decoded here or not."""
         if self.decoding is not None:
             return self.decoding.framing
         return Framing() if self.framing is None else self.framing
@@ -245,11 +245,11 @@ class SourceOptions:
         return self.decoding is not None and self.decoding.schema.format == format_
 
     def without_decoder(self) -> SourceOptions:
-        """The same, for payloads as they are."""
+        """Options that leave payloads undecoded."""
         return dataclasses.replace(self, decoding=None)
 
     def as_stored(self) -> SourceOptions:
-        """The same, for messages as they are in the stream."""
+        """Options that leave payloads as they are stored: framed, compressed, undecoded."""
         return dataclasses.replace(self, decoding=None, framing=None)
 
     @property
@@ -277,16 +277,16 @@ class SourceOptions:
 
     @property
     def batch_start(self) -> Positions:
-        """Where a batch read begins; by default at the first message."""
+        """Start of a batch read; by default the first message."""
         return self.starting or Positions("", "earliest")
 
     @property
     def streaming_start(self) -> Positions:
-        """Where a streaming query begins: by default at the end, a sole reader at what waits."""
+        """Start of a streaming query: by default the end, for a sole reader the first message."""
         return self.starting or Positions("", "earliest" if self.sole_reader else "latest")
 
     def limits(self) -> ReadLimits:
-        """How ranges are read and divided."""
+        """Limits of reading ranges."""
         return ReadLimits(
             max_rows=self.max_rows_per_batch,
             max_bytes=self.max_bytes_per_batch,
@@ -295,8 +295,8 @@ class SourceOptions:
 
     def for_batch(self) -> SourceOptions:
         """The options for spark.read. Raises ConfigError for options of readStream only."""
-        refuse(self.given, _FOR_READ_STREAM)
-        if self.by_snapshot and "max_records_per_partition" in self.given:
+        refuse(self.option_names, _FOR_READ_STREAM)
+        if self.by_snapshot and "max_records_per_partition" in self.option_names:
             raise ConfigError(
                 f"has no effect in a batch read with {named('backfill')}: each partition takes a "
                 f"snapshot of its own, so set {named('min_partitions')} for more than one, or "
@@ -325,7 +325,7 @@ class SourceOptions:
 
     def for_streaming(self) -> SourceOptions:
         """The options for spark.readStream. Raises ConfigError for options of read only."""
-        refuse(self.given, _FOR_READ)
+        refuse(self.option_names, _FOR_READ)
         self._check_ending()
         if self.ending.option and self.present_values:
             raise ConfigError(
@@ -333,15 +333,15 @@ class SourceOptions:
                 "was replaced after the end is no longer there.",
                 option=self.ending.option,
             )
-        if "max_trigger_delay" in self.given and self.min_offsets_per_trigger is None:
+        if "max_trigger_delay" in self.option_names and self.min_offsets_per_trigger is None:
             raise ConfigError(
                 f"needs {named('min_offsets_per_trigger')}: without it no batch waits.",
                 option="max_trigger_delay",
             )
-        most, least = self.max_offsets_per_trigger, self.min_offsets_per_trigger
-        if most is not None and least is not None and least > most:
+        max_offsets, min_offsets = self.max_offsets_per_trigger, self.min_offsets_per_trigger
+        if max_offsets is not None and min_offsets is not None and min_offsets > max_offsets:
             raise ConfigError(
-                f"({least}) is more than {named('max_offsets_per_trigger')} ({most}).",
+                f"({min_offsets}) is more than {named('max_offsets_per_trigger')} ({max_offsets}).",
                 option="min_offsets_per_trigger",
             )
         if self.present_values and not self.fail_on_data_loss:
@@ -363,33 +363,33 @@ class SourceOptions:
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Raises ConfigError for unknown names (with the nearest known one), bad values, no stream."""
     elsewhere = dict.fromkeys(_FOR_WRITING, "writing")
-    given = values.read_options(
+    parsed = values.read_options(
         options, {**CONNECTION, **_READING, **_PAYLOADS}, elsewhere=elsewhere
     )
-    _check_selection(given, options)
-    reading = select(given, _READING)
-    known = BUCKET_COLUMNS if "bucket" in reading else COLUMNS
+    _check_selection(parsed, options)
+    reading = select(parsed, _READING)
+    known_columns = BUCKET_COLUMNS if "bucket" in reading else COLUMNS
     if "stream" in reading:
         reading["streams"] = (reading.pop("stream"),)
     if "bucket" in reading:
         bucket = reading["bucket"]
         reading["streams"] = (STREAM_PREFIX + bucket,)
         reading["subjects"] = tuple(f"$KV.{bucket}.{key}" for key in reading.get("keys", ()))
-    starting, ending = only_one(given, _STARTS), only_one(given, ENDINGS)
-    connection = connection_options(given)
-    payloads = select(given, _PAYLOADS)
+    starting, ending = only_one(parsed, _STARTS), only_one(parsed, ENDINGS)
+    connection = connection_options(parsed)
+    payloads = select(parsed, _PAYLOADS)
     read = SourceOptions(
         connection=connection,
-        given=frozenset(given),
+        option_names=frozenset(parsed),
         decoding=_decoding(payloads, connection),
         framing=_framing(payloads),
         starting=starting,
         ending=SourceOptions.ending if ending is None else ending,
-        **{"columns": known}
-        | {name: one for name, one in reading.items() if name not in (*_STARTS, *ENDINGS)},
+        **{"columns": known_columns}
+        | {name: value for name, value in reading.items() if name not in (*_STARTS, *ENDINGS)},
     )
     for name in read.columns:
-        check_column(named("columns"), name, known)
+        check_column(named("columns"), name, known_columns)
     if read.decoding is not None:
         _check_columns(read, "decode", read.decoding.needs)
     elif read.framing is not None:
@@ -406,58 +406,60 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     return read
 
 
-def _framing(given: Mapping[str, Any]) -> Framing | None:
+def _framing(payload_options: Mapping[str, Any]) -> Framing | None:
     """The frame of payloads that are not decoded."""
-    if "decode" in given or not given:
+    if "decode" in payload_options or not payload_options:
         return None
-    return Framing(given.get("framing", "none"), given.get("compression", "header")).checked()
+    return Framing(
+        payload_options.get("framing", "none"), payload_options.get("compression", "header")
+    ).checked()
 
 
-def _decoding(given: dict[str, Any], connection: ConnectOptions) -> Decoding | None:
-    if given.keys() <= {"framing", "compression"}:
+def _decoding(payload_options: dict[str, Any], connection: ConnectOptions) -> Decoding | None:
+    if payload_options.keys() <= {"framing", "compression"}:
         return None
-    if "decode" not in given:
+    if "decode" not in payload_options:
         raise ConfigError(
             f"goes with {named('decode')}, the format of the payloads.",
-            option=next(name for name in _PAYLOADS if name in given),
+            option=next(name for name in _PAYLOADS if name in payload_options),
         )
-    return Decoding.make(**with_lookup(given, connection))
+    return Decoding.make(**with_lookup(payload_options, connection))
 
 
-def with_lookup(given: dict[str, Any], connection: ConnectOptions) -> dict[str, Any]:
+def with_lookup(arguments: dict[str, Any], connection: ConnectOptions) -> dict[str, Any]:
     """The arguments of `Decoding.make`, or of `Codec`, with the registry in one piece."""
     of_registry = {
-        name.removeprefix(f"{_REGISTRY}_"): given.pop(name)
-        for name in list(given)
+        name.removeprefix(f"{_REGISTRY}_"): arguments.pop(name)
+        for name in list(arguments)
         if name.startswith(_REGISTRY)
     }
-    where = of_registry.pop(_REGISTRY, None)
-    if where is None and of_registry:
+    address = of_registry.pop(_REGISTRY, None)
+    if address is None and of_registry:
         raise ConfigError(
             f"goes with {named(_REGISTRY)}, the URL of one, or nats.",
             option=f"{_REGISTRY}_{min(of_registry)}",
         )
-    if where is not None:
+    if address is not None:
         # Its imports are not for every worker.
         from jetspark.registry.lookup import schema_lookup
 
-        given["lookup"] = schema_lookup(where, connection, **of_registry)
-    return given
+        arguments["lookup"] = schema_lookup(address, connection, **of_registry)
+    return arguments
 
 
-def _check_columns(options: SourceOptions, name: str, others: list[str]) -> None:
+def _check_columns(options: SourceOptions, name: str, needed_columns: list[str]) -> None:
     """That the payload is there, and the other columns that an option needs."""
     if options.bucket is not None:
         raise ConfigError("is for streams: a bucket's values stay as they are.", option=name)
-    for needed in ("data", *others):
+    for needed in ("data", *needed_columns):
         if needed not in options.columns:
             raise ConfigError(
                 f"needs the column {needed}, which {named('columns')} leaves out.", option=name
             )
 
 
-def _check_selection(given: Mapping[str, object], options: Mapping[str, str]) -> None:
-    chosen = [name for name in _SELECTION if name in given]
+def _check_selection(parsed: Mapping[str, object], options: Mapping[str, str]) -> None:
+    chosen = [name for name in _SELECTION if name in parsed]
     if len(chosen) > 1:
         raise ConfigError(f"Give only one of {', '.join(map(named, chosen))}.")
     if not chosen:
@@ -475,5 +477,5 @@ def _check_selection(given: Mapping[str, object], options: Mapping[str, str]) ->
     reasons: dict[str, str] = {}
     if chosen == ["backup"]:
         reasons = dict.fromkeys(_OF_SERVERS, "for servers; a backup is read without one.")
-    others, kind = (_OF_STREAMS, "streams") if "bucket" in given else (_OF_BUCKETS, "a bucket")
-    refuse(given, reasons | dict.fromkeys(others, f"for reading {kind}."))
+    misplaced, kind = (_OF_STREAMS, "streams") if "bucket" in parsed else (_OF_BUCKETS, "a bucket")
+    refuse(parsed, reasons | dict.fromkeys(misplaced, f"for reading {kind}."))

@@ -58,32 +58,32 @@ from jetspark.subjects import subjects_overlap
 # -- before Spark is started -------------------------------------------------------------------
 
 
-def sink_of_quarantine(pipeline: PipelineFile, place: str) -> str:
+def sink_of_quarantine(pipeline: PipelineFile, quarantine: str) -> str:
     """The sink that puts records aside into this table, which is there. Raises ConfigError, and
     PipelineError that names the part of the file."""
-    found = {
+    quarantines = {
         name: sink.table.quarantine
         for name, sink in pipeline.sinks.items()
         if sink.table is not None and sink.table.quarantine is not None
     }
-    said = [place]
-    if not place.startswith(STREAM_PREFIX):
-        said += [absolute_path(place), *(parse_catalog_name(place) or ())[1:]]
-    names = [name for name, aside in found.items() if aside in said]
+    spellings = [quarantine]
+    if not quarantine.startswith(STREAM_PREFIX):
+        spellings += [absolute_path(quarantine), *(parse_catalog_name(quarantine) or ())[1:]]
+    names = [name for name, configured in quarantines.items() if configured in spellings]
     if len(names) == 1:
         with _located(pipeline, "sinks", names[0]):
             table = pipeline.sinks[names[0]].table
             assert table is not None  # noqa: S101
             check_records(table)
         return names[0]
-    file = pipeline.places.file
+    file = pipeline.key_lines.file
     if names:
         raise ConfigError(
-            f"{file}: the sinks {', '.join(names)} have the quarantine {place}, from which a "
+            f"{file}: the sinks {', '.join(names)} have the quarantine {quarantine}, from which a "
             "message is removed when one of them has it: give each a quarantine of its own."
         )
-    there = ", ".join(dict.fromkeys(map(str, found.values()))) or "none"
-    raise ConfigError(f"{file}: no sink has the quarantine {place}; there are: {there}.")
+    all_ = ", ".join(dict.fromkeys(map(str, quarantines.values()))) or "none"
+    raise ConfigError(f"{file}: no sink has the quarantine {quarantine}; there are: {all_}.")
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class ServerFacts:
     """The servers' answers before Spark was started."""
 
     messages: int
-    """In the streams that are followed, those of a stream once for each source."""
+    """Messages in the streams that are followed; a stream counts once for each source."""
     missing: tuple[str, ...] = ()
-    """What a run would first change on the servers, as sentences."""
+    """Changes that a run would first make on the servers, as sentences."""
 
 
 def check_servers(pipeline: PipelineFile) -> ServerFacts:
@@ -105,7 +105,7 @@ def check_servers(pipeline: PipelineFile) -> ServerFacts:
             with _located(pipeline, "sources", name):
                 facts = fetch_source_facts(source.parsed)
             if not source.static:
-                messages += sum(one.messages for one in facts.values())
+                messages += sum(stream.messages for stream in facts.values())
     for name, sink in pipeline.sinks.items():
         if isinstance(sink.parsed, SinkOptions):
             with _located(pipeline, "sinks", name):
@@ -179,15 +179,15 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> dict[str, Flow
         _check_sink(pipeline, name, sink, flows[name].rows)
         if (table := sink.table) is not None:
             with _located(pipeline, "sinks", name):
-                for one in reads[name]:
+                for source_options in reads[name]:
                     if table.dead_letter_sink is not None:
-                        table.dead_letter_sink.check_not_read(one)
+                        table.dead_letter_sink.check_not_read(source_options)
                 if len(reads[name]) == 1:  # of several, a join may have the sequences of one
                     check_order(table, reads[name][0])
-    taken: dict[tuple[str, ...], str] = {}
+    readers: dict[tuple[str, ...], str] = {}
     for name, sources in reads.items():
         with _located(pipeline, "sinks", name, "from"):
-            _check_taken(name, sources, taken)
+            _check_taken(name, sources, readers)
     writes = {
         name: sink.parsed
         for name, sink in pipeline.sinks.items()
@@ -265,22 +265,22 @@ def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
 
 
 def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSession) -> DataFrame:
-    where = ("sources", name)
+    key_path = ("sources", name)
     reader = spark.read if source.static else spark.readStream
-    with _located(pipeline, *where):
+    with _located(pipeline, *key_path):
         options = source.options
         if source.format == JETSTREAM and not source.static:
             options = source_options(options, follow=pipeline.follow)
-            views = (one for one in pipeline.sinks.values() if pipeline.stream_of(one) is None)
-            if any(one.table is not None and tables_ordered_by_seq(one.table) for one in views):
+            views = (sink for sink in pipeline.sinks.values() if pipeline.stream_of(sink) is None)
+            if any(sink.table is not None and tables_ordered_by_seq(sink.table) for sink in views):
                 options["ordersBySeq"] = "true"
         decoding = None if source.parsed is None else source.parsed.decoding
         rows = reader.format(source.format).options(**options).load()
-    if decoding is None and source.json is not None:
-        with _located(pipeline, *where, "json_schema"):
-            rows = decode_json(rows, source.json, named("json_schema"))
+    if decoding is None and source.json_schema is not None:
+        with _located(pipeline, *key_path, "json_schema"):
+            rows = decode_json(rows, source.json_schema, named("json_schema"))
     if source.watermark is not None:
-        with _located(pipeline, *where, "watermark"):
+        with _located(pipeline, *key_path, "watermark"):
             rows = rows.withWatermark(*source.watermark)
     return rows
 
@@ -302,17 +302,17 @@ def _view(name: str, sql: str, views: list[str], spark: SparkSession) -> DataFra
         if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
             raise
         unknown = str((error.getMessageParameters() or {}).get("relationName")).strip("`")
-        used = next((one for one in views if one.casefold() == unknown.casefold()), None)
+        used = next((view for view in views if view.casefold() == unknown.casefold()), None)
         if used is None:
             raise
-        what = "itself" if used == name else f"the view {used}, which is below it"
+        used_view = "itself" if used == name else f"the view {used}, which is below it"
         raise ConfigError(
-            f"sql uses {what}: a view uses the sources, and the views above it in the file."
+            f"sql uses {used_view}: a view uses the sources, and the views above it in the file."
         ) from error
 
 
 def _is_query(parser: Any, sql: str) -> bool:
-    """Whether it is a query: EXISTS takes nothing else, and no semicolon at the end."""
+    """Whether the SQL is a query: EXISTS takes nothing else, and no semicolon at the end."""
     while True:
         try:
             parser.parseQuery(f"SELECT EXISTS (\n{sql}\n)")
@@ -342,7 +342,7 @@ def _flow(
 
 def _rows_of(sink: SinkTable, source: SourceTable) -> RowSpec:
     tables = () if sink.table is None else sink.table.tables
-    return RowSpec(named("json_schema"), source.json, _columns(sink, source)[1], tables)
+    return RowSpec(named("json_schema"), source.json_schema, _columns(sink, source)[1], tables)
 
 
 def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str, RowExpression]]:
@@ -367,8 +367,8 @@ def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFr
     """Raise the errors that Spark would raise at the query's start."""
     spark: Any = rows.sparkSession
     jvm = spark._jvm
-    where = ("sinks", name)
-    with _located(pipeline, *where, "from"):
+    key_path = ("sinks", name)
+    with _located(pipeline, *key_path, "from"):
         if not rows.isStreaming:
             raise ConfigError(
                 f"{sink.rows!r} holds only static sources, so there is nothing to follow: use "
@@ -376,44 +376,44 @@ def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFr
             )
     if pipeline.stream_of(sink) is None:
         _check_partition_by(pipeline, name, sink, rows.columns)
-        with _located(pipeline, *where):
+        with _located(pipeline, *key_path):
             if isinstance(sink.parsed, SinkOptions):
                 check_written_columns(sink.parsed, rows.schema)
             elif sink.table is not None:
                 check_fit(sink.table, written_schemas(sink.table, rows.schema))
-    with _located(pipeline, *where, "mode"):
+    with _located(pipeline, *key_path, "mode"):
         mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, sink.mode.capitalize())()
         checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
         checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), mode)
     if sink.format != JETSTREAM:
-        with _located(pipeline, *where, "format"):
+        with _located(pipeline, *key_path, "format"):
             formats = jvm.org.apache.spark.sql.execution.datasources.DataSource
             formats.lookupDataSource(sink.format, spark._jsparkSession.sessionState().conf())
 
 
 def _check_taken(
-    name: str, sources: Iterable[SourceOptions], taken: dict[tuple[str, ...], str]
+    name: str, sources: Iterable[SourceOptions], readers: dict[tuple[str, ...], str]
 ) -> None:
     """Raise ConfigError if another source, of this sink or of one before it, reads the same stream,
-    from which is removed what was read. `taken`: the sinks by their streams."""
+    from which is removed what was read. `readers`: the sinks by their streams."""
     for source in sources:
         consumer = source.interest_consumer or ""
-        for one in fetch_source_facts(source).values() if source.removes else ():
-            key = (one.name, one.created, consumer)
-            if (other := taken.get(key)) is not None:
+        for stream in fetch_source_facts(source).values() if source.removes else ():
+            key = (stream.name, stream.created, consumer)
+            if (reader := readers.get(key)) is not None:
                 twice = (
                     "twice for this sink (a join of a source with itself reads it twice), and what "
                     "is read once is gone for the other: use one source, without such a join,"
-                    if other == name
-                    else f"for the sink {other}, too, with a query of its own, and what one query "
+                    if reader == name
+                    else f"for the sink {reader}, too, with a query of its own, and what one query "
                     "has read is gone for the other: leave out one of the sinks and read the "
                     "other's table,"
                 )
-                instead = "a stream with retention 'limits' that has this one as a source"
+                advice = "a stream with retention 'limits' that has this one as a source"
                 if consumer:
-                    instead = f"a source with another interest_consumer than {consumer!r}"
-                raise ConfigError(f"the stream {one.name!r} is read {twice} or read {instead}.")
-            taken[key] = name
+                    advice = f"a source with another interest_consumer than {consumer!r}"
+                raise ConfigError(f"the stream {stream.name!r} is read {twice} or read {advice}.")
+            readers[key] = name
 
 
 Created: TypeAlias = Callable[[ConnectOptions, str], str]
@@ -434,21 +434,20 @@ def check_no_loop(
     fed, waiting = {name}, [name]
     while waiting:
         sink = waiting.pop()
-        for other, sources in reads.items():
-            source = next(
-                (one for one in sources if _feeds(writes[sink], one, fetch_creation_time)), None
-            )
-            if source is not None and other == name:
+        for reader, sources in reads.items():
+            feeding = (read for read in sources if _feeds(writes[sink], read, fetch_creation_time))
+            source = next(feeding, None)
+            if source is not None and reader == name:
                 way = "" if sink == name else f", by way of the sink {sink}"
-                what, chosen = ("bucket", "keys") if source.bucket else ("stream", "subjects")
+                kind, chosen = ("bucket", "keys") if source.bucket else ("stream", "subjects")
                 raise ConfigError(
                     f"it writes into the stream {writes[name].stream!r}, which is read for it "
                     f"again{way}: its rows would come back without an end. Write into another "
-                    f"{what}, or give the source {chosen!r} to which it does not write."
+                    f"{kind}, or give the source {chosen!r} to which it does not write."
                 )
-            if source is not None and other in writes and other not in fed:
-                fed.add(other)
-                waiting.append(other)
+            if source is not None and reader in writes and reader not in fed:
+                fed.add(reader)
+                waiting.append(reader)
 
 
 def _feeds(sink: SinkOptions, source: SourceOptions, fetch_creation_time: Created) -> bool:
@@ -461,15 +460,15 @@ def _feeds(sink: SinkOptions, source: SourceOptions, fetch_creation_time: Create
     # A column of subjects is not known before the rows are.
     if source.subjects and not (
         sink.subject is not None
-        and any(subjects_overlap(sink.subject, one) for one in source.subjects)
+        and any(subjects_overlap(sink.subject, subject) for subject in source.subjects)
     ):
         return False
-    there, here = sink.connection, source.connection
-    if set(there.urls()) & set(here.urls()) and replace(there, servers=here.servers) == here:
+    to, from_ = sink.connection, source.connection
+    if set(to.urls()) & set(from_.urls()) and replace(to, servers=from_.servers) == from_:
         return True
     # The same server may have another name, the cluster another server, the account another user.
-    when = fetch_creation_time(there, sink.stream)
-    return bool(when) and when == fetch_creation_time(here, sink.stream)
+    when = fetch_creation_time(to, sink.stream)
+    return bool(when) and when == fetch_creation_time(from_, sink.stream)
 
 
 def _sink_options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[str, str]:
@@ -509,27 +508,27 @@ def _blamed_key(error: JetsparkError) -> str | None:
 
 
 @contextmanager
-def _located(pipeline: PipelineFile, *where: str) -> Iterator[None]:
+def _located(pipeline: PipelineFile, *key_path: str) -> Iterator[None]:
     """Errors of the block name the part of the file, and the line.
 
-    `where`: a part and a name, and the key if known; otherwise the error shows it. Raises
+    `key_path`: a part and a name, and the key if known; otherwise the error shows it. Raises
     PipelineError.
     """
     try:
         yield
     except (PySparkException, Py4JError, JetsparkError) as error:
         explained = explain(error)
-        part, *names = where
+        part, *names = key_path
         key = None
         if len(names) == 1 and part != "views":
             key = _blamed_key(explained)
             tables: Mapping[str, SourceTable | SinkTable] = getattr(pipeline, part)
             table = tables[names[0]]
             if isinstance(table, SinkTable) and table.table is not None:
-                for at, one in enumerate(table.table.tables):
-                    if str(one.options.name) in str(explained):
-                        where, key = (*where, TABLES), str(at)
+                for at, routed in enumerate(table.table.tables):
+                    if str(routed.options.name) in str(explained):
+                        key_path, key = (*key_path, TABLES), str(at)
         whose = " ".join([part.removesuffix("s"), *names[:1]])
-        place = where if key is None else (*where, key)
+        full_path = key_path if key is None else (*key_path, key)
         sentence = f"{whose}: {explained.sentence()}"
-        raise PipelineError(pipeline.places.located(place, sentence)) from error
+        raise PipelineError(pipeline.key_lines.located(full_path, sentence)) from error

@@ -44,10 +44,10 @@ from jetspark.spark.lakehouse.options import (
     LakehouseOptions,
     RoutedTable,
     lakehouse_format,
-    listed_option,
     not_a_table,
     of_one,
     parse_lakehouse_options,
+    table_list_option,
 )
 from jetspark.spark.lakehouse.schema_evolution import check_one_schema, check_versions
 from jetspark.spark.option_names import spark_name
@@ -78,44 +78,44 @@ _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w.\s-])+?)\s*=""")
 
 
 @dataclass(frozen=True)
-class Places:
+class KeyLines:
     """The lines of a file's tables and keys; empty for a pipeline without a file."""
 
     file: str = ""
     lines: Mapping[tuple[str, ...], int] = field(default_factory=dict, repr=False)
 
-    def line(self, where: tuple[str, ...]) -> int | None:
+    def line(self, key_path: tuple[str, ...]) -> int | None:
         """The line of the key, else of the nearest table that contains it."""
-        for length in range(len(where), 0, -1):
-            if (line := self.lines.get(where[:length])) is not None:
+        for length in range(len(key_path), 0, -1):
+            if (line := self.lines.get(key_path[:length])) is not None:
                 return line
         return None
 
-    def located(self, where: tuple[str, ...], sentence: str) -> str:
+    def located(self, key_path: tuple[str, ...], sentence: str) -> str:
         """The sentence after the file's name and the line."""
         if not self.file:
             return sentence
-        line = self.line(where)
+        line = self.line(key_path)
         return f"{self.file}{'' if line is None else f':{line}'}: {sentence}"
 
 
-def read_places(file: str, text: str) -> Places:
+def read_key_lines(file: str, text: str) -> KeyLines:
     """The lines of tables and keys. A line in a long text may be mistaken for a key: harmless."""
-    found: dict[tuple[str, ...], int] = {}
+    lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     counts: Counter[tuple[str, ...]] = Counter()
     for number, line in enumerate(text.splitlines(), 1):
-        where: tuple[str, ...] = ()
+        key_path: tuple[str, ...] = ()
         if header := _HEADER.match(line):
-            table = where = _path(header[1])
+            table = key_path = _path(header[1])
             if line.lstrip().startswith("[["):  # a list of tables: each has its number behind it
                 counts[table] += 1
-                table = where = (*table, str(counts[table] - 1))
+                table = key_path = (*table, str(counts[table] - 1))
         elif key := _KEY.match(line):
-            where = (*table, *_path(key[1]))
-        for length in range(1, len(where) + 1):  # [a.b] begins a, too
-            found.setdefault(where[:length], number)
-    return Places(file, found)
+            key_path = (*table, *_path(key[1]))
+        for length in range(1, len(key_path) + 1):  # [a.b] begins a, too
+            lines.setdefault(key_path[:length], number)
+    return KeyLines(file, lines)
 
 
 def _path(dotted: str) -> tuple[str, ...]:
@@ -169,27 +169,27 @@ class SourceTable:
     options: Mapping[str, str] = field(repr=False)
     parsed: SourceOptions | None = None
     """The options, of format jetstream."""
-    json: str | None = None
+    json_schema: str | None = None
     """Schema of JSON payloads in Spark's DDL."""
     watermark: tuple[str, str] | None = None
     static: bool = False
-    """Whether it is read once, for joins, instead of followed."""
+    """Read the source once, for joins, instead of following it."""
 
     @property
     def columns(self) -> list[str]:
-        """Those of a stream's rows, with the fields of payloads."""
+        """Columns of a stream's rows, with the fields of payloads."""
         assert self.parsed is not None  # noqa: S101
         if self.parsed.decoding is not None:
             return decoded_columns(self.parsed)
         columns = list(self.parsed.columns)
-        return (
-            columns if self.json is None else json_columns(self.json, named("json_schema"), columns)
-        )
+        if self.json_schema is None:
+            return columns
+        return json_columns(self.json_schema, named("json_schema"), columns)
 
     @property
     def has_fields(self) -> bool:
         """Whether payloads become columns."""
-        return self.json is not None or bool(self.parsed and self.parsed.decoding)
+        return self.json_schema is not None or bool(self.parsed and self.parsed.decoding)
 
     @property
     def is_plain(self) -> bool:
@@ -235,7 +235,7 @@ class PipelineFile:
     adopt: bool = False
     """Add rows to tables that these queries have not written."""
     spark: Mapping[str, str] = field(default_factory=dict)
-    places: Places = field(default_factory=Places, repr=False)
+    key_lines: KeyLines = field(default_factory=KeyLines, repr=False)
 
     def stream_of(self, sink: SinkTable) -> SourceTable | None:
         """The source of a table that gets a stream's rows as they are; None for any other sink."""
@@ -255,34 +255,34 @@ def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ)
         raise ConfigError(f"{path} is not UTF-8 text.") from None
     except tomllib.TOMLDecodeError as error:
         match = _SYNTAX.match(str(error))
-        at, what = (f":{match[2]}", match[1]) if match else ("", str(error))
-        raise ConfigError(f"{path}{at}: this is not TOML: {what}.") from None
-    whole = _Part(read_places(str(path), text), environment, document)
-    whole.check_keys(_TOP)
-    for key, what in _NEEDED.items():
+        at, reason = (f":{match[2]}", match[1]) if match else ("", str(error))
+        raise ConfigError(f"{path}{at}: this is not TOML: {reason}.") from None
+    top = _Part(read_key_lines(str(path), text), environment, document)
+    top.check_keys(_TOP)
+    for key, purpose in _NEEDED.items():
         if not document.get(key):
-            whole.fail(key, f"{key} is missing: {what}.")
-    pipeline = whole.text("name", path.stem)
-    sources = {name: _source(part) for name, part in whole.parts("sources").items()}
-    views = {name: _view(part, sources) for name, part in whole.parts("views").items()}
+            top.fail(key, f"{key} is missing: {purpose}.")
+    pipeline = top.text("name", path.stem)
+    sources = {name: _source(part) for name, part in top.parts("sources").items()}
+    views = {name: _view(part, sources) for name, part in top.parts("views").items()}
     tables = [*sources, *views]
     sinks = {
-        name: _sink(part, tables, pipeline, sources) for name, part in whole.parts("sinks").items()
+        name: _sink(part, tables, pipeline, sources) for name, part in top.parts("sinks").items()
     }
-    _check_sinks_apart(whole.places, sinks)
-    trigger = whole.inner("trigger", whole.take("trigger", {}))
+    _check_sinks_apart(top.key_lines, sinks)
+    trigger = top.inner("trigger", top.take("trigger", {}))
     trigger.check_keys({"follow": bool, "interval": object})
     interval = str(trigger.take("interval", "5s"))
     return PipelineFile(
         name=pipeline,
-        checkpoint=whole.text("checkpoint"),
+        checkpoint=top.text("checkpoint"),
         sources=sources,
         views=views,
         sinks=sinks,
         follow=bool(trigger.take("follow", False)),
         interval=trigger.checked("interval", lambda: option_values.duration("interval", interval)),
-        spark=whole.inner("spark", whole.take("spark", {})).texts(),
-        places=whole.places,
+        spark=top.inner("spark", top.take("spark", {})).texts(),
+        key_lines=top.key_lines,
     )
 
 
@@ -290,25 +290,25 @@ def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ)
 class _Part:
     """A table of the file: what nobody has taken of it, and where it is."""
 
-    places: Places
+    key_lines: KeyLines
     environment: Mapping[str, str]
     table: dict[str, Any]
-    where: tuple[str, ...] = ()
+    key_path: tuple[str, ...] = ()
 
     def inner(self, key: str, table: dict[str, Any]) -> _Part:
         """A table in it."""
-        return replace(self, table=dict(table), where=(*self.where, key))
+        return replace(self, table=dict(table), key_path=(*self.key_path, key))
 
     def parts(self, key: str) -> dict[str, _Part]:
         """The tables of sources, views or sinks, by their names."""
-        outer, found = self.inner(key, self.take(key, {})), {}
+        outer, parts = self.inner(key, self.take(key, {})), {}
         for name, table in outer.table.items():
             if not _NAME.fullmatch(name):
                 outer.fail(name, f"{name!r} cannot be a name in SQL.")
             if not isinstance(table, dict):
                 outer.fail(name, f"write [{key}.{name}] and its keys below.")
-            found[name] = outer.inner(name, table)
-        return found
+            parts[name] = outer.inner(name, table)
+        return parts
 
     def take(self, key: str, default: Any = None) -> Any:
         """The value of a key."""
@@ -333,10 +333,10 @@ class _Part:
 
     def columns(self, key: str, example: str) -> list[str]:
         """A list of texts."""
-        found = self.take(key, [])
-        if not _is_texts(found):
+        texts = self.take(key, [])
+        if not _is_texts(texts):
             self.fail(key, f"{key} is a list: {example}.")
-        return list(found)
+        return list(texts)
 
     def texts(self) -> dict[str, str]:
         """All that is left."""
@@ -350,23 +350,23 @@ class _Part:
             self.fail(key, f"{key} is a text or a number.")
 
         def variable(match: re.Match[str]) -> str:
-            found = self.environment.get(match[1])
-            if found is None:
+            value_of_variable = self.environment.get(match[1])
+            if value_of_variable is None:
                 self.fail(key, f"the environment has no variable {match[1]}.")
-            return found
+            return value_of_variable
 
         return _VARIABLE.sub(variable, str(value))
 
-    def check_keys(self, known: Mapping[str, type]) -> None:
+    def check_keys(self, types: Mapping[str, type]) -> None:
         """Fail for other keys than these, and for values of another type."""
         for key, value in self.table.items():
-            if key not in known:
-                self.fail(key, f"unknown key {key!r}{instead(key, known)}")
-            if not isinstance(value, known[key]):
-                word = {dict: "a table", str: "a text", bool: "true or false"}[known[key]]
+            if key not in types:
+                self.fail(key, f"unknown key {key!r}{instead(key, types)}")
+            if not isinstance(value, types[key]):
+                word = {dict: "a table", str: "a text", bool: "true or false"}[types[key]]
                 self.fail(key, f"{key} is {word}.")
 
-    def options(self, known: Sequence[str], own: Sequence[str]) -> dict[str, str]:
+    def options(self, option_names: Sequence[str], own: Sequence[str]) -> dict[str, str]:
         """Texts of options of a format of ours, by their names in Spark.
 
         `own`: keys of the file that are no options. Fails for a key that is neither.
@@ -374,8 +374,9 @@ class _Part:
         texts = {}
         for key, value in self.table.items():
             prefix, dot, name = key.rpartition(".")
-            if not dot and key not in known:
-                self.fail(key, f"unknown key {key!r}{instead(key, dict.fromkeys((*own, *known)))}")
+            if not dot and key not in option_names:
+                hint = instead(key, dict.fromkeys((*own, *option_names)))
+                self.fail(key, f"unknown key {key!r}{hint}")
             if key == "keys" and _is_texts(value):
                 value = option_values.join_names(value)
             name = key if key.startswith(STORAGE) else f"{prefix}{dot}{spark_name(name)}"
@@ -404,7 +405,8 @@ class _Part:
 
     def fail(self, key: str | None, sentence: str) -> NoReturn:
         """Raise ConfigError with the key's line; None: that of the table."""
-        raise ConfigError(self.places.located((*self.where, *([key] if key else ())), sentence))
+        key_path = (*self.key_path, key) if key else self.key_path
+        raise ConfigError(self.key_lines.located(key_path, sentence))
 
 
 def _source(part: _Part) -> SourceTable:
@@ -444,7 +446,7 @@ def _view(part: _Part, sources: Mapping[str, SourceTable]) -> str:
     part.check_keys({"sql": str})
     if "sql" not in part.table:
         part.fail(None, "sql is missing: the SELECT that makes the view.")
-    if (name := part.where[-1]) in sources:
+    if (name := part.key_path[-1]) in sources:
         part.fail(None, f"there is a source {name!r} already.")
     return part.text("sql")
 
@@ -518,7 +520,7 @@ def _partition_columns(part: _Part) -> list[str]:
 
 def _with_writer_name(part: _Part, options: dict[str, str], pipeline: str) -> dict[str, str]:
     """The options with the name of the sink's query, which does not depend on its checkpoint."""
-    return {"writerName": f"{pipeline}/{part.where[-1]}", **options}
+    return {"writerName": f"{pipeline}/{part.key_path[-1]}", **options}
 
 
 @dataclass(frozen=True)
@@ -546,7 +548,7 @@ class _TableSink:
         options = part.options(_TABLE_OPTIONS, (*_OF_SINKS, *_DERIVED))
         options = _with_writer_name(part, options, pipeline)
         evolves = self._evolves(is_list=tables is not None)
-        if evolves and source is not None and source.json is not None and tables is None:
+        if evolves and source is not None and source.json_schema is not None and tables is None:
             derived.setdefault("rescued_data_column", OTHER_FIELDS)
         if source is not None and source.parsed is not None:
             options = with_connection(options, source.options)
@@ -591,9 +593,9 @@ class _TableSink:
             if self.source is not None and (stream := self.source.parsed) is not None:
                 self.part.checked("evolve", lambda: check_versions(stream))
 
-    def _derived(self, given: Mapping[str, Any], *, is_list: bool) -> dict[str, RowExpression]:
+    def _derived(self, keys: Mapping[str, Any], *, is_list: bool) -> dict[str, RowExpression]:
         """The columns that are derived from those of a source."""
-        key = next(iter(given))
+        key = next(iter(keys))
         if is_list:
             self.part.fail(key, f"write {key} in each of the list's tables.")
         source = self.plain_source
@@ -604,7 +606,7 @@ class _TableSink:
                 "static and has no watermark. In a view write the columns in SQL.",
             )
         return _derive(
-            self.part, given, source.columns, source.json, timestamp_fields(source.parsed)
+            self.part, keys, source.columns, source.json_schema, timestamp_fields(source.parsed)
         )
 
     def _list(
@@ -612,7 +614,7 @@ class _TableSink:
     ) -> dict[str, str]:
         """The option for a list of tables. `partition_by`: of those that do not say it."""
         part, source = self.part, self.plain_source
-        name = ".".join(part.where)
+        name = ".".join(part.key_path)
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             part.fail(TABLES, f"tables is a list: write [[{name}.tables]] for each.")
         if source is None or source.parsed is None:
@@ -639,14 +641,15 @@ class _TableSink:
                     f"tables{' with quarantine' if quarantines else ''} needs the column {column} "
                     "of the source: add it to columns.",
                 )
-        parts = [part.inner(TABLES, {}).inner(str(at), one) for at, one in enumerate(tables)]
+        parts = [part.inner(TABLES, {}).inner(str(at), table) for at, table in enumerate(tables)]
         for table_part in parts if partition_by else ():
             table_part.table.setdefault("partition_by", list(partition_by))
-        parsed = [_ListedPart(one, self.format, options, columns).read(name) for one in parts]
+        parsed = [_ListedPart(item, self.format, options, columns).read(name) for item in parts]
         for (before, (earlier, _)), (at, (table, _)) in combinations(enumerate(parsed), 2):
             _check_tables_apart(parts[at], parts[before], table, earlier)
-        return listed_option(
-            [(one.subjects, one.json, own, one.derived, one.names.renamed) for one, own in parsed]
+        return table_list_option(
+            (table.subjects, table.json_schema, own, table.derived, table.names.renamed)
+            for table, own in parsed
         )
 
 
@@ -657,20 +660,20 @@ def _take_derived(part: _Part) -> dict[str, Any]:
 
 def _derive(
     part: _Part,
-    given: Mapping[str, Any],
+    keys: Mapping[str, Any],
     columns: Sequence[str],
     schema: str | None,
     times: Sequence[str] = (),
 ) -> dict[str, RowExpression]:
     """The derived columns. `columns`: of the rows; `times`: those that are timestamps, of payloads
     that are not JSON."""
-    items, rescued = given.get("derive", []), None
+    items, rescued = keys.get("derive", []), None
     if not _is_texts(items):
         part.fail("derive", 'derive is a list: ["site=subject[1]"].')
-    if "rescued_data_column" in given:
-        rescued = part.text_of("rescued_data_column", given["rescued_data_column"])
+    if "rescued_data_column" in keys:
+        rescued = part.text_of("rescued_data_column", keys["rescued_data_column"])
     return part.checked(
-        next(iter(given), None),
+        next(iter(keys), None),
         lambda: derived_columns(items, rescued, columns=columns, schema=schema, timestamps=times),
     )
 
@@ -698,10 +701,10 @@ class _ListedPart:
                 "json_schema",
                 lambda: json_columns(ddl, named("json_schema"), self.columns, fields),
             )
-        given = _take_derived(part)
+        derive_keys = _take_derived(part)
         if self._evolves(ddl):
-            given.setdefault("rescued_data_column", OTHER_FIELDS)
-        derived = _derive(part, given, names, ddl)
+            derive_keys.setdefault("rescued_data_column", OTHER_FIELDS)
+        derived = _derive(part, derive_keys, names, ddl)
         names += derived
         partition_by = self._partition_by(names, derived)
         for key in _OF_LIST:
@@ -711,7 +714,7 @@ class _ListedPart:
         own |= {"partitionBy": join_partitions(partition_by)} if partition_by else {}
         options = part.checked(None, lambda: self._parse(own, names))
         table = RoutedTable(
-            subjects=subjects, options=options, json=ddl, derived=derived, names=fields
+            subjects=subjects, options=options, json_schema=ddl, derived=derived, names=fields
         )
         return table, own
 
@@ -779,56 +782,56 @@ class _ListedPart:
 def _check_tables_apart(
     part: _Part, before: _Part, table: RoutedTable, earlier: RoutedTable
 ) -> None:
-    line = part.places.line(before.where)
-    for one, other in product(earlier.subjects, table.subjects):
-        if subjects_overlap(one, other):
+    line = part.key_lines.line(before.key_path)
+    for earlier_subject, subject in product(earlier.subjects, table.subjects):
+        if subjects_overlap(earlier_subject, subject):
             part.fail(
                 "subjects",
-                f"{other!r} overlaps with {one!r} of the table in line {line}: a message has one "
-                "table.",
+                f"{subject!r} overlaps with {earlier_subject!r} of the table in line {line}: a "
+                "message has one table.",
             )
-    if _within(earlier.options.name, table.options.name):
+    if _overlap(earlier.options.name, table.options.name):
         part.fail(
             "path",
             f"the table in line {line} has this path, or one inside or around it, already.",
         )
 
 
-def _check_sinks_apart(places: Places, sinks: Mapping[str, SinkTable]) -> None:
-    """Of two queries with one table, or one name, the second one would be refused."""
-    for (before, one), (name, other) in combinations(sinks.items(), 2):
-        if conflict := _conflict(one, other):
-            key, what = conflict
-            where = ("sinks", name, key)
-            line = places.line(("sinks", before, key))
-            said = f"sink {before} (line {line}) has {what} already."
-            raise ConfigError(places.located(where, said))
+def _check_sinks_apart(key_lines: KeyLines, sinks: Mapping[str, SinkTable]) -> None:
+    """Raise ConfigError for two queries with one table, or one writer's name."""
+    for (before, earlier), (name, sink) in combinations(sinks.items(), 2):
+        if conflict := _conflict(earlier, sink):
+            key, shared = conflict
+            key_path = ("sinks", name, key)
+            line = key_lines.line(("sinks", before, key))
+            sentence = f"sink {before} (line {line}) has {shared} already."
+            raise ConfigError(key_lines.located(key_path, sentence))
 
 
 def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _conflict(one: SinkTable, other: SinkTable) -> tuple[str, str] | None:
-    """What two sinks cannot share: the key, and its name for the message."""
-    match one.parsed, other.parsed:
+def _conflict(earlier: SinkTable, sink: SinkTable) -> tuple[str, str] | None:
+    """The key that two sinks cannot share, and its name for the message."""
+    match earlier.parsed, sink.parsed:
         case LakehouseOptions() as a, LakehouseOptions() as b:
             pairs = product(
-                *([one.options.name for one in of.tables] or [of.name] for of in (a, b))
+                *([table.options.name for table in of.tables] or [of.name] for of in (a, b))
             )
             # A table of a catalog may have several writers.
-            if any(here.path and _within(here, there) for here, there in pairs):
+            if any(first.path and _overlap(first, second) for first, second in pairs):
                 return "path", "this path, or one inside or around it,"
         case SinkOptions() as a, SinkOptions() as b if a.guarantee is Guarantee.EXACTLY_ONCE:
-            same = (a.connection.servers, a.stream) == (b.connection.servers, b.stream)
-            if same and a.writer_name == b.writer_name:
+            is_same_stream = (a.connection.servers, a.stream) == (b.connection.servers, b.stream)
+            if is_same_stream and a.writer_name == b.writer_name:
                 return "writer_name", "this writer_name"
     return None
 
 
-def _within(one: TableName, other: TableName) -> bool:
+def _overlap(first: TableName, second: TableName) -> bool:
     """Whether two tables are the same, or one is in the other's folder."""
-    if one.path is None or other.path is None:
-        return str(one) == str(other)
-    here, there = f"{one.path.rstrip('/')}/", f"{other.path.rstrip('/')}/"
-    return here.startswith(there) or there.startswith(here)
+    if first.path is None or second.path is None:
+        return str(first) == str(second)
+    first_folder, second_folder = f"{first.path.rstrip('/')}/", f"{second.path.rstrip('/')}/"
+    return first_folder.startswith(second_folder) or second_folder.startswith(first_folder)

@@ -325,13 +325,13 @@ _Values: TypeAlias = dict[metrics.Metric, dict[tuple[str, ...], float]]
 
 
 def _collect_streams(values: _Values, query: str, state: _QueryState) -> None:
-    now = time.time_ns()
+    time_ns = time.time_ns()
     for stream, position in state.positions.items():
         values[metrics.POSITION][query, stream] = position - 1
     for stream, lag in state.lag():
         values[metrics.LAG][query, stream] = lag
-        since = max(state.oldest.get(stream, now), state.unread_since.get(stream, 0))
-        values[metrics.LAG_TIME][query, stream] = max(0, now - since) / 1e9
+        since = max(state.oldest.get(stream, time_ns), state.unread_since.get(stream, 0))
+        values[metrics.LAG_TIME][query, stream] = max(0, time_ns - since) / 1e9
 
 
 def _collect_totals(values: _Values, query: str, state: _QueryState) -> None:

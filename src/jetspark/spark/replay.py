@@ -137,8 +137,8 @@ class Replay:
     def messages(self, table: DataFrame) -> DataFrame:
         """The rows of the sink from those of the table."""
         if self.where is not None:
-            where = self.where
-            table = _resolve("rows", where, lambda: table.where(where))
+            condition = self.where
+            table = _resolve("rows", condition, lambda: table.where(condition))
         if self.order_by is not None:
             if self.order_by not in table.columns:
                 hint = meant(self.order_by, table.columns)

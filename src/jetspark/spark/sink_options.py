@@ -32,7 +32,7 @@ from jetspark.subjects import subject_matches, subjects_overlap
 
 
 class Guarantee(StrEnum):
-    """How often a row may be stored; see docs/guide-spark-writing.md."""
+    """Guarantees about how often a row is stored; see docs/guide-spark-writing.md."""
 
     AT_LEAST_ONCE = "at-least-once"
     EFFECTIVELY_ONCE = "effectively-once"
@@ -44,7 +44,7 @@ def _guarantee(name: str, value: str) -> Guarantee:
     try:
         return Guarantee(folded)
     except ValueError:
-        hint = meant(folded, [one.value for one in Guarantee])
+        hint = meant(folded, [guarantee.value for guarantee in Guarantee])
         raise ConfigError(
             f"must be {', '.join(Guarantee)}, not {value!r}{hint}",
             option=name,
@@ -67,7 +67,7 @@ class SinkOptions:
     subject: str | None = None
     """The subject of every row, in place of a column."""
     encoding: Codec | None = None
-    """How columns become payloads, in place of a column with them."""
+    """Encoding of columns to payloads, in place of a column with them."""
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     transaction_id: str | None = None
     lanes: int = StreamSinkScope.lanes
@@ -89,23 +89,23 @@ class SinkOptions:
         return f"the query with the checkpoint {canonical_path(self.checkpoint)}"
 
     def for_batch(self) -> SinkOptions:
-        """These options for df.write. Raises ConfigError."""
+        """Check the options for df.write. Raises ConfigError."""
         if self.guarantee is Guarantee.EXACTLY_ONCE and self.transaction_id is None:
             raise ConfigError(
                 "A batch write has no checkpoint that could name it: give "
                 f"{named('transaction_id')}, a name of your own that stays the same when this "
                 "write is tried again, or use guarantee effectively-once."
             )
-        for name, given in (
+        for name, is_set in (
             ("adopt_ledger", self.adopt_ledger),
             ("writer_name", self.writer_name is not None),
         ):
-            if given:
+            if is_set:
                 raise ConfigError("is for streaming queries.", option=name)
         return self
 
     def for_streaming(self) -> SinkOptions:
-        """These options for df.writeStream. Raises ConfigError."""
+        """Check the options for df.writeStream. Raises ConfigError."""
         if self.transaction_id is not None:
             raise ConfigError(
                 "is for batch writes; a streaming query is identified by its checkpoint.",
@@ -116,28 +116,28 @@ class SinkOptions:
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Raises ConfigError for unknown names (with the nearest known one), bad values, no stream."""
-    given = values.read_options(
+    parsed = values.read_options(
         options,
         {**CONNECTION, **_WRITING, **OF_SCHEMA},
         elsewhere=dict.fromkeys(READING_ONLY, "reading"),
         of_spark=_OF_SPARK,
     )
-    writing = select(given, _WRITING)
+    writing = select(parsed, _WRITING)
     if ("stream" in writing) == ("bucket" in writing):
         raise ConfigError(f"Give {named('stream')} or {named('bucket')}: the one to write to.")
     if "bucket" in writing:
         reason = "for streams: a bucket's rows have keys, and writing them again changes nothing."
-        refuse(given, dict.fromkeys(("subject", "guarantee", "encode"), reason))
+        refuse(parsed, dict.fromkeys(("subject", "guarantee", "encode"), reason))
         writing["stream"] = STREAM_PREFIX + writing["bucket"]
     if writing.get("guarantee") is not Guarantee.EXACTLY_ONCE:
-        refuse(given, dict.fromkeys(_ONLY_EXACTLY_ONCE, "for guarantee exactly-once."))
-    connection, of_schema = connection_options(given), select(given, OF_SCHEMA)
+        refuse(parsed, dict.fromkeys(_ONLY_EXACTLY_ONCE, "for guarantee exactly-once."))
+    connection, of_schema = connection_options(parsed), select(parsed, OF_SCHEMA)
     if "encode" in writing:
         of_schema = with_lookup(of_schema, connection)
         writing["encoding"] = Codec(writing.pop("encode"), **of_schema)
     else:
-        refuse(given, dict.fromkeys(OF_SCHEMA, f"for payloads that {named('encode')} makes."))
-    checkpoint = next((options[one] for one in options if one.casefold() == _CHECKPOINT), None)
+        refuse(parsed, dict.fromkeys(OF_SCHEMA, f"for payloads that {named('encode')} makes."))
+    checkpoint = next((options[key] for key in options if key.casefold() == _CHECKPOINT), None)
     return SinkOptions(connection=connection, checkpoint=checkpoint, **writing)
 
 
@@ -150,7 +150,7 @@ _ROOM_FOR_PACKING = 8192
 
 @dataclass(frozen=True)
 class SinkTarget:
-    """What tasks need to know about the stream; plain values, since it is sent to them."""
+    """Facts about the stream that tasks need; plain values, since it is sent to them."""
 
     subjects: tuple[str, ...]
     largest: int
@@ -159,7 +159,7 @@ class SinkTarget:
     """Whether the stream allows a time to live for each message, so that markers need not expire.
     """
     missing: tuple[str, ...] = ()
-    """What must change on the server first, as sentences; empty once it is prepared."""
+    """Changes that the server needs first, as sentences; empty once it is prepared."""
 
     @property
     def largest_staged(self) -> int:
@@ -262,14 +262,14 @@ def _missing(options: SinkOptions, config: dict[str, Any], api: StreamAPI) -> tu
     """The changes of `prepare`, for the user."""
     if options.guarantee is not Guarantee.EXACTLY_ONCE:
         return ()
-    found = []
+    sentences = []
     if changes := _changes(options, config):
         words = _sentence(changes, marker_subjects(options.stream))
-        found.append(f"change stream {options.stream}: {words}")
+        sentences.append(f"change stream {options.stream}: {words}")
     beside = ledger_stream(options.stream)
     if api.config_if_any(beside) is None:
-        found.append(f"make stream {beside}, the ledger of exactly-once")
-    return tuple(found)
+        sentences.append(f"make stream {beside}, the ledger of exactly-once")
+    return tuple(sentences)
 
 
 def _size(config: dict[str, Any], name: str) -> int:
@@ -293,7 +293,7 @@ def _check(options: SinkOptions, config: dict[str, Any]) -> None:
         raise ConfigError(f"Bucket {options.bucket!r} takes no writes of its own.")
     subjects = config.get("subjects") or []
     if options.subject is not None and not any(
-        subject_matches(one, options.subject) for one in subjects
+        subject_matches(pattern, options.subject) for pattern in subjects
     ):
         raise ConfigError(
             f": {options.subject!r} does not belong to the stream {name!r}, which "
@@ -327,23 +327,23 @@ def _changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
     markers = marker_subjects(options.stream)
     _check_keeps(config, markers)
     subjects = list(config.get("subjects") or [])
-    lacks: dict[str, Any] = {}
-    if not any(subjects_overlap(markers, one) for one in subjects):
-        lacks["subjects"] = [*subjects, markers]
+    changes: dict[str, Any] = {}
+    if not any(subjects_overlap(markers, subject) for subject in subjects):
+        changes["subjects"] = [*subjects, markers]
     for flag in ("allow_atomic", "allow_rollup_hdrs"):
         if not config.get(flag):
-            lacks[flag] = True
+            changes[flag] = True
     if config.get("max_age") and not config.get("allow_msg_ttl"):
-        lacks["allow_msg_ttl"] = True
-    if lacks and not options.prepare_stream:
+        changes["allow_msg_ttl"] = True
+    if changes and not options.prepare_stream:
         raise ConfigError(
             f"Stream {options.stream!r} lacks what guarantee exactly-once needs: "
-            f"{_sentence(lacks, markers)}. Set {named('prepare_stream')} to true to have it "
+            f"{_sentence(changes, markers)}. Set {named('prepare_stream')} to true to have it "
             "changed, or change it yourself."
         )
-    if lacks and not config.get("allow_msg_ttl"):
-        lacks["allow_msg_ttl"] = True  # markers outlive the rows
-    return lacks
+    if changes and not config.get("allow_msg_ttl"):
+        changes["allow_msg_ttl"] = True  # markers outlive the rows
+    return changes
 
 
 def _check_keeps(config: dict[str, Any], subjects: str) -> None:
@@ -366,6 +366,6 @@ def _check_keeps(config: dict[str, Any], subjects: str) -> None:
         )
 
 
-def _sentence(lacks: dict[str, Any], markers: str) -> str:
-    words = [f"the subject {markers}"] if "subjects" in lacks else []
-    return ", ".join(words + [flag for flag in lacks if flag != "subjects"])
+def _sentence(changes: dict[str, Any], markers: str) -> str:
+    words = [f"the subject {markers}"] if "subjects" in changes else []
+    return ", ".join(words + [flag for flag in changes if flag != "subjects"])

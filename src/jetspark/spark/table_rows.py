@@ -85,7 +85,7 @@ class RowSpec:
 
     def dump(self) -> str:
         """The schemas and the columns as JSON."""
-        of_tables = [(table.json, table.derived) for table in self.tables]
+        of_tables = [(table.json_schema, table.derived) for table in self.tables]
         specs = [
             [ddl, {name: value.text for name, value in derived.items()}]
             for ddl, derived in [(self.ddl, self.derived), *of_tables]
@@ -107,7 +107,7 @@ class RowSpec:
             for ddl, columns in specs
         )
         tables = [
-            replace(listed_table, json=of_table[0], derived=of_table[1])
+            replace(listed_table, json_schema=of_table[0], derived=of_table[1])
             for listed_table, of_table in zip(table.tables, of_tables, strict=True)
         ]
         return cls("the schema", ddl, derived, tuple(tables), keep_payload)
@@ -115,24 +115,24 @@ class RowSpec:
 
 def _evolved(table: RoutedTable) -> RoutedTable:
     """A table of a list, as `RowSpec.for_table`."""
-    ddl = evolved_ddl(table.options, table.json, table.option, table.derived, table.names)
+    ddl = evolved_ddl(table.options, table.json_schema, table.option, table.derived, table.names)
     if ddl is None:
         return table
     derived = for_known_fields(
         table.derived, ddl, collect_unknown=table.options.evolve, names=table.names
     )
-    return replace(table, json=ddl, derived=derived)
+    return replace(table, json_schema=ddl, derived=derived)
 
 
 def _decoder_of(table: RoutedTable, source: SourceOptions) -> Decoder | None:
     """The decoder of the payloads of a table of a list."""
-    if table.json is None:
+    if table.json_schema is None:
         return None
     return json_decoder(
-        table.json,
+        table.json_schema,
         table.option,
         table.names,
-        framing=source.around,
+        framing=source.payload_framing,
         keep_payload=table.options.quarantine is not None,
         keep_bare=_need_bare_payload(table.derived),
     )

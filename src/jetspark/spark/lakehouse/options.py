@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -45,7 +45,7 @@ PREFIX = "jetspark-"
 FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
 """Formats of Spark's own file sink and source."""
 TABLES = "tables"
-"""A list of tables, as JSON (`listed_option`)."""
+"""A list of tables, as JSON (`table_list_option`)."""
 _CHECKPOINT = "checkpointlocation"
 TASK_SECRET = "taskSecret"
 """The secret of one start of a query (`spark.task_output`). Spark masks such names."""
@@ -88,7 +88,7 @@ _WRITING: values.Table = {
 }
 _READING: values.Table = {**readers(TableReadScope), "version_as_of": _version}
 _OF_ORDER = ("apply_as_truncates", "history_by")
-_WHERE = {Format.DELTA: ("path",), Format.ICEBERG: ("path", "catalog", "table")}
+_LOCATION_OPTIONS = {Format.DELTA: ("path",), Format.ICEBERG: ("path", "catalog", "table")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class LakehouseOptions:
     partition_by: tuple[PartitionBy, ...] | None = None
     merge_schema: bool = False
     evolve: bool = False
-    """Also widen types, and add columns for a stream's new fields (`schema_evolution`)."""
+    """Widen types, and add columns for a stream's new fields (`schema_evolution`)."""
     target_file_size: int = 128 * 1024 * 1024
     """Bytes."""
     file_compression: str = TableScope.file_compression
@@ -151,10 +151,10 @@ class LakehouseOptions:
     @property
     def partitions(self) -> tuple[PartitionBy, ...]:
         """Partition fields of the table, which in Delta are columns only."""
-        given = self.partition_by or ()
+        partition_by = self.partition_by or ()
         if self.format is Format.ICEBERG:
-            return given
-        return tuple(PartitionBy(_in_delta(one)) for one in given)
+            return partition_by
+        return tuple(PartitionBy(_delta_partition_column(item)) for item in partition_by)
 
     @property
     def partition_columns(self) -> dict[str, RowExpression]:
@@ -162,9 +162,9 @@ class LakehouseOptions:
         if self.format is Format.ICEBERG:
             return {}
         return {
-            _in_delta(one): RowExpression.parse("partition_by", str(one))
-            for one in self.partition_by or ()
-            if one.transform
+            _delta_partition_column(item): RowExpression.parse("partition_by", str(item))
+            for item in self.partition_by or ()
+            if item.transform
         }
 
     @property
@@ -177,8 +177,8 @@ class LakehouseOptions:
                         f"goes with {named('sequence_by')}, the column that orders the rows.",
                         option=name,
                     )
-            given = self.keys, self.sequence_by, self.apply_as_deletes, self.apply_as_truncates
-            return Upsert(*given) if self.history_by is None else History(*given, self.history_by)
+            rule = self.keys, self.sequence_by, self.apply_as_deletes, self.apply_as_truncates
+            return Upsert(*rule) if self.history_by is None else History(*rule, self.history_by)
         for name in ("sequence_by", "apply_as_deletes", *_OF_ORDER):
             if getattr(self, name) is not None:
                 raise ConfigError(
@@ -188,31 +188,31 @@ class LakehouseOptions:
                 )
         return None
 
-    def of_table(self, found: str) -> LakehouseOptions:
+    def of_table(self, table: str) -> LakehouseOptions:
         """The options of one of the tables that rows are divided into."""
-        for listed in self.tables:
-            if str(listed.options.name) == found:
-                return listed.options
+        for routed in self.tables:
+            if str(routed.options.name) == table:
+                return routed.options
         catalog = self.name.catalog
         name = (
-            replace(self.name, path=found)
+            replace(self.name, path=table)
             if catalog is None
-            else replace(self.name, identifier=found)
+            else replace(self.name, identifier=table)
         )
-        one = replace(
+        options = replace(
             self, name=name, route=None, quarantine=None, dead_letter_sink=None, tables=()
         )
-        if self.tables or self.is_quarantine(one):
+        if self.tables or self.is_quarantine(options):
             of_keys = ("keys", "sequence_by", "apply_as_deletes", *_OF_ORDER)
             nothing: dict[str, Any] = dict.fromkeys((*of_keys, "partition_by"))
-            one = replace(one, **nothing)
-        return one
+            options = replace(options, **nothing)
+        return options
 
-    def is_quarantine(self, one: LakehouseOptions) -> bool:
+    def is_quarantine(self, options: LakehouseOptions) -> bool:
         """Whether these are the options of the table for records that do not become rows."""
         return self.quarantine is not None and self.quarantine in (
-            one.name.path,
-            one.name.identifier,
+            options.name.path,
+            options.name.identifier,
         )
 
     def for_reading(self) -> LakehouseOptions:
@@ -266,7 +266,7 @@ class RoutedTable:
     subjects: tuple[str, ...]
     """Patterns for the subjects of its messages."""
     options: LakehouseOptions
-    json: str | None = None
+    json_schema: str | None = None
     """Schema of the payloads, in Spark's DDL; without one the payload is a column."""
     derived: Mapping[str, RowExpression] = field(default_factory=dict)
     """Further columns, and what they are made of."""
@@ -281,8 +281,8 @@ class RoutedTable:
 
 def lakehouse_format(name: str) -> Format | None:
     """The table format of a Spark format's name; None for other formats."""
-    found = name.casefold().removeprefix(PREFIX)
-    return Format(found) if found != name.casefold() and found in tuple(Format) else None
+    suffix = name.casefold().removeprefix(PREFIX)
+    return Format(suffix) if suffix != name.casefold() and suffix in tuple(Format) else None
 
 
 def not_a_table(format_: str) -> str:
@@ -293,8 +293,8 @@ def not_a_table(format_: str) -> str:
     )
 
 
-def listed_option(
-    tables: Sequence[
+def table_list_option(
+    tables: Iterable[
         tuple[
             Sequence[str],
             str | None,
@@ -306,101 +306,102 @@ def listed_option(
 ) -> dict[str, str]:
     """The option for a list: of each table its subjects, the payloads' schema, options, further
     columns, and other names of fields."""
-    said = [
+    document = [
         [
-            list(one),
+            list(subjects),
             ddl,
             dict(own),
             {name: value.text for name, value in derived.items()},
             dict(names),
         ]
-        for one, ddl, own, derived, names in tables
+        for subjects, ddl, own, derived, names in tables
     ]
-    return {TABLES: json.dumps(said)}
+    return {TABLES: json.dumps(document)}
 
 
 def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> LakehouseOptions:
     """Raises ConfigError for unknown names (with the nearest known one), bad values, no table."""
-    given = {name: value for name, value in options.items() if name != TABLES}
-    where, properties, found = _values(format_, given)
-    _add_dead_letter_sink(given, found)
-    if found.get("evolve"):
-        found["merge_schema"] = True
-    if (listed := options.get(TABLES)) is not None:
-        tables = _listed(format_, given, listed)
+    common_options = {name: value for name, value in options.items() if name != TABLES}
+    location, properties, parsed = _values(format_, common_options)
+    _add_dead_letter_sink(common_options, parsed)
+    if parsed.get("evolve"):
+        parsed["merge_schema"] = True
+    if (table_list := options.get(TABLES)) is not None:
+        tables = _parse_table_list(format_, common_options, table_list)
         first = tables[0].options.name
         all_ = TableName(catalog=first.catalog, properties=properties)
-        found |= _others(first, found)
-        return LakehouseOptions(format=format_, name=all_, tables=tables, **found)
-    target = table_name(format_, where, properties)
+        parsed |= _further_tables(first, parsed)
+        return LakehouseOptions(format=format_, name=all_, tables=tables, **parsed)
+    target = table_name(format_, location, properties)
     route = (
         TableTemplate.parse(named("path"), target.path)
         if target.path is not None
         else TableTemplate.parse(named("table"), target.identifier or "", in_catalog=True)
     )
     for option in ("default_table", "max_new_tables") if route is None else ():
-        if option in found:
+        if option in parsed:
             raise ConfigError(
                 "goes with a template of tables, such as lake/{region}.", option=option
             )
-    for one in found.get("partition_by", ()) if format_ is Format.DELTA else ():
-        if one.transform not in ("", "day", "hour"):
+    for item in parsed.get("partition_by", ()) if format_ is Format.DELTA else ():
+        if item.transform not in ("", "day", "hour"):
             raise ConfigError(
-                f": {one} is for Iceberg tables. Those in Delta are partitioned by "
+                f": {item} is for Iceberg tables. Those in Delta are partitioned by "
                 "columns, which day(…) and hour(…) of a time become by themselves: add any other "
                 "column to the rows.",
                 option="partition_by",
             )
-    if "keys" in found and found.get("compact_every"):
+    if "keys" in parsed and parsed.get("compact_every"):
         raise ConfigError(
             f"is for tables to which rows are added: with {named('keys')} the whole table would be "
             "looked at after each compaction, for keys that are there twice.",
             option="compact_every",
         )
-    found |= _others(target, found)
-    aside = found.get("quarantine")
-    if aside is not None and (
-        aside in (target.path, target.identifier, found.get("default_table"))
-        or (route is not None and route.may_name(aside))
+    parsed |= _further_tables(target, parsed)
+    quarantine = parsed.get("quarantine")
+    if quarantine is not None and (
+        quarantine in (target.path, target.identifier, parsed.get("default_table"))
+        or (route is not None and route.may_name(quarantine))
     ):
         raise ConfigError(
-            f"{aside} names a table of the rows: name "
-            "another one" + ("." if route is None else f", such as {route.sibling_name(aside)}."),
+            f"{quarantine} names a table of the rows: name another one"
+            + ("." if route is None else f", such as {route.sibling_name(quarantine)}."),
             option="quarantine",
         )
-    for inner, outer in ((aside, target.path), (target.path, aside)):
+    for inner, outer in ((quarantine, target.path), (target.path, quarantine)):
         if inner is not None and outer is not None and inner.startswith(f"{outer}/"):
             raise ConfigError(
                 f"{inner} would lie in {outer}, another table, and be lost with it: name a folder "
                 "outside of that."
             )
-    if aside is not None and "on_bad_record" in found:
+    if quarantine is not None and "on_bad_record" in parsed:
         raise ConfigError(
             f"Give either {named('quarantine')}, where records go that do not become rows, "
             f"or {named('on_bad_record')}."
         )
-    if route is not None and route.in_catalog and "dead_letter_sink" in found:
+    if route is not None and route.in_catalog and "dead_letter_sink" in parsed:
         raise ConfigError(
-            f"{aside}: with a template of a catalog's "
+            f"{quarantine}: with a template of a catalog's "
             f"tables name a table of the catalog {target.catalog}.",
             option="quarantine",
         )
-    return LakehouseOptions(format=format_, name=target, route=route, **found)
+    return LakehouseOptions(format=format_, name=target, route=route, **parsed)
 
 
-def _add_dead_letter_sink(options: Mapping[str, str], found: dict[str, Any]) -> None:
+def _add_dead_letter_sink(options: Mapping[str, str], parsed: dict[str, Any]) -> None:
     """The stream that `quarantine` names, with its connection."""
     prefix = CONNECTION_PREFIX
-    given = {
+    connection = {
         name[len(prefix) :]: value
         for name, value in options.items()
         if name.casefold().startswith(prefix)
     }
-    aside = found.get("quarantine", "").strip()
-    if aside.startswith(STREAM_PREFIX):
-        found["quarantine"] = aside
-        found["dead_letter_sink"] = DeadLetterSink.parse(aside.removeprefix(STREAM_PREFIX), given)
-    elif given:
+    quarantine = parsed.get("quarantine", "").strip()
+    if quarantine.startswith(STREAM_PREFIX):
+        parsed["quarantine"] = quarantine
+        stream = quarantine.removeprefix(STREAM_PREFIX)
+        parsed["dead_letter_sink"] = DeadLetterSink.parse(stream, connection)
+    elif connection:
         raise ConfigError(f"Options {prefix}… go with {named('quarantine')} {STREAM_PREFIX}NAME.")
 
 
@@ -409,68 +410,74 @@ def _values(
 ) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
     """The names of the table, properties for its library, and the other options by attributes."""
     converters = {**_WRITING, **_READING}
-    names = (*converters, *_WHERE[format_])
-    known = {"location": "path"}  # set by a table of Spark's catalog
-    known |= {spark_name(name).casefold(): name for name in names}
-    where: dict[str, str] = {}
+    names = (*converters, *_LOCATION_OPTIONS[format_])
+    attributes = {"location": "path"}  # set by a table of Spark's catalog
+    attributes |= {spark_name(name).casefold(): name for name in names}
+    location: dict[str, str] = {}
     properties: dict[str, str] = {}
-    found: dict[str, Any] = {}
-    for given, value in options.items():
-        folded = given.casefold()
-        name = known.get(folded)
+    parsed: dict[str, Any] = {}
+    for option, value in options.items():
+        folded = option.casefold()
+        name = attributes.get(folded)
         if folded.startswith(STORAGE):
-            properties[given[len(STORAGE) :]] = value
+            properties[option[len(STORAGE) :]] = value
         elif name in converters:
-            found[name] = values.read(converters[name], name, value)
+            parsed[name] = values.read(converters[name], name, value)
         elif name is not None:
-            where[name] = value.strip()
+            location[name] = value.strip()
         elif folded == _CHECKPOINT:
-            found["checkpoint"] = value
+            parsed["checkpoint"] = value
         elif folded == TASK_SECRET.casefold():
-            found["task_secret"] = value
+            parsed["task_secret"] = value
         elif folded == TASK_ROWS.casefold():
             columns = map(StructType.fromJson, json.loads(value))
-            found["task_rows"] = tuple(map(in_arrow, columns))
+            parsed["task_rows"] = tuple(map(in_arrow, columns))
         elif folded not in _OF_SPARK and not folded.startswith(CONNECTION_PREFIX):
-            raise ConfigError(_unknown(format_, given, list(map(spark_name, names))))
-    return where, properties, found
+            raise ConfigError(_unknown(format_, option, list(map(spark_name, names))))
+    return location, properties, parsed
 
 
 def of_one(all_: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """The options of one table of a list, from those of all and its own."""
     merged = "keys" in map(str.casefold, own)
     not_here = {"defaulttable"} | ({"compactevery"} if merged else set())
-    others = {name: value for name, value in all_.items() if name.casefold() not in not_here}
-    return {**others, **own}
+    inherited = {name: value for name, value in all_.items() if name.casefold() not in not_here}
+    return {**inherited, **own}
 
 
-def _listed(format_: Format, options: Mapping[str, str], listed: str) -> tuple[RoutedTable, ...]:
+def _parse_table_list(
+    format_: Format, options: Mapping[str, str], table_list: str
+) -> tuple[RoutedTable, ...]:
     """The tables of a list."""
     tables = []
-    for subjects, ddl, own, said, renamed in json.loads(listed):
-        one = parse_lakehouse_options(format_, of_one(options, own))
+    for subjects, ddl, own, texts, renamed in json.loads(table_list):
+        table_options = parse_lakehouse_options(format_, of_one(options, own))
         if ddl is None:  # each payload is a row
-            one = replace(one, quarantine=None, on_bad_record=None)
-        derived = {name: RowExpression.parse("columns", value) for name, value in said.items()}
+            table_options = replace(table_options, quarantine=None, on_bad_record=None)
+        derived = {name: RowExpression.parse("columns", value) for name, value in texts.items()}
         names = FieldNames(renamed)
         tables.append(
             RoutedTable(
-                subjects=tuple(subjects), options=one, json=ddl, derived=derived, names=names
+                subjects=tuple(subjects),
+                options=table_options,
+                json_schema=ddl,
+                derived=derived,
+                names=names,
             )
         )
     return tuple(tables)
 
 
-def _in_delta(one: PartitionBy) -> str:
+def _delta_partition_column(partition: PartitionBy) -> str:
     """The column's name."""
-    return f"{one.column}_{one.transform}" if one.transform else one.column
+    return f"{partition.column}_{partition.transform}" if partition.transform else partition.column
 
 
 def table_name(
-    format_: Format, where: Mapping[str, str], properties: Mapping[str, str]
+    format_: Format, location: Mapping[str, str], properties: Mapping[str, str]
 ) -> TableName:
     """The table that `path`, or `catalog` and `table`, name. Raises ConfigError."""
-    path, catalog, table = (where.get(one) for one in ("path", "catalog", "table"))
+    path, catalog, table = (location.get(option) for option in ("path", "catalog", "table"))
     if path:
         if catalog or table:
             raise ConfigError(
@@ -485,43 +492,44 @@ def table_name(
     raise ConfigError(f"Name the table: save(path), load(path) or {named('path')}{also}.")
 
 
-def _others(target: TableName, found: Mapping[str, Any]) -> dict[str, str]:
+def _further_tables(target: TableName, parsed: Mapping[str, Any]) -> dict[str, str]:
     """The further tables of a query."""
     return {
-        option: _beside(target, option, found[option])
+        option: _parse_further_table(target, option, parsed[option])
         for option in ("default_table", "quarantine")
-        if option in found and not (option == "quarantine" and "dead_letter_sink" in found)
+        if option in parsed and not (option == "quarantine" and "dead_letter_sink" in parsed)
     }
 
 
-def _beside(target: TableName, option: str, said: str) -> str:
+def _parse_further_table(target: TableName, option: str, table: str) -> str:
     """The name of a further table of a query: a folder, or one of the same catalog, as the first
     table is. Raises ConfigError."""
-    if {"{", "}"} & set(said):
-        raise ConfigError(f": {said} is a template; name a single table.", option=option)
-    catalog = parse_catalog_name(said)
+    if {"{", "}"} & set(table):
+        raise ConfigError(f": {table} is a template; name a single table.", option=option)
+    catalog = parse_catalog_name(table)
     if target.catalog is None:
         if catalog is not None:
             raise ConfigError(
-                f": {said} is a table of a catalog, and the other one is "
-                f"{target}: name a folder; for one with a colon write ./{said}.",
+                f": {table} is a table of a catalog, and the other one is "
+                f"{target}: name a folder; for one with a colon write ./{table}.",
                 option=option,
             )
-        return table_path(said)
+        return table_path(table)
     if catalog is not None and catalog[0] == target.catalog:
-        said = catalog[1]
-    if parse_catalog_name(f"{target.catalog}:{said}") is None:
+        table = catalog[1]
+    if parse_catalog_name(f"{target.catalog}:{table}") is None:
         raise ConfigError(
-            f": {said} is not a table of the catalog {target.catalog}, as the "
+            f": {table} is not a table of the catalog {target.catalog}, as the "
             "other one is: write namespace.table.",
             option=option,
         )
-    return said
+    return table
 
 
-def _unknown(format_: Format, given: str, known: list[str]) -> str:
-    all_ = f"; known: {', '.join(known)}, and {STORAGE}… for the storage and the catalog."
-    return f"Unknown option {given!r} for format {PREFIX}{format_}{meant(given, known, all_)}"
+def _unknown(format_: Format, option: str, known_names: list[str]) -> str:
+    all_ = f"; known: {', '.join(known_names)}, and {STORAGE}… for the storage and the catalog."
+    hint = meant(option, known_names, all_)
+    return f"Unknown option {option!r} for format {PREFIX}{format_}{hint}"
 
 
 _DEFAULTS = LakehouseOptions(format=Format.DELTA, name=TableName())

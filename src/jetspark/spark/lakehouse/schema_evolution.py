@@ -176,7 +176,7 @@ def check_versions(source: SourceOptions) -> None:
     """Raise ConfigError for payloads, not in JSON, whose schema gets no new versions."""
     if source.decoding is None or source.decoding.is_json:
         return
-    if not source.decoding.schema.version or "schema_version" in source.given:
+    if not source.decoding.schema.version or "schema_version" in source.option_names:
         raise ConfigError(
             "follows the versions that a schema has in a registry: name the schema "
             f"({named('schema_name')}), and no version. Columns of a schema that you give are "
