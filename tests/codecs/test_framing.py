@@ -190,7 +190,7 @@ def test_headers_name_schemas() -> None:
     assert registry.asked == [("R", 1), ("R", None)]
     azure = Framing("azure")
     number = "0123456789abcdef0123456789abcdef"
-    bare = azure.unpack(
+    bare = azure.unframe(
         batch([old, old], [{"Content-Type": f"avro/binary+{number}"}, {"Content-Type": "x"}])
     )
     assert bare.keys == [SchemaKey(name=number), SchemaKey()]

@@ -27,8 +27,8 @@ import pyarrow as pa
 from jetspark.codecs.decoder import (
     PAYLOAD,
     REASON,
-    Bare,
     PayloadFields,
+    Unframed,
     reason_of,
     reason_text,
     with_fields,
@@ -133,7 +133,7 @@ class CloudEventFields:
 
     def __init__(
         self,
-        unpack: Callable[[pa.RecordBatch], Bare],
+        unpack: Callable[[pa.RecordBatch], Unframed],
         data: PayloadFields | JsonFields | None = None,
         takes: str = "",
     ) -> None:

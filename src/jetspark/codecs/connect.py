@@ -1,153 +1,114 @@
-"""Types and values of Kafka Connect in JSON, with the names that Debezium gives to more than these.
+"""Kafka Connect's types as Arrow columns, and the names that Debezium gives to more types.
 
-A schema is the JSON that its converter writes: `{"type": "int64", "name": …, "field": …}`. Without
-one a value is taken for what the column's type says, if it can only be that: a number is no
-timestamp, since nothing tells its unit, and a text in base64 is no decimal. A value that the column
-cannot have exactly is refused: nothing is rounded, cut or wrapped.
+A schema is the JSON that Connect's converter writes: `{"type": "int64", "name": …, "field": …}`.
+It compiles to columns of the JSON decoder, the *carriers*, and to conversions of whole columns for
+the types that JSON lacks: an `io.debezium.time.Date` travels as a BIGINT, of which the conversion
+makes a DATE. The columns of an Avro event are converted in the same way.
+
+Without a schema a value is taken for what the column's type says, if it can only be that: a number
+is no timestamp, since nothing tells its unit. A value that the column cannot have exactly makes a
+bad record: nothing is rounded, cut or wrapped.
 """
 
 from __future__ import annotations
 
-import re
-from base64 import b64decode
-from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
-from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from jetspark.codecs.exact import single_of
+from jetspark.codecs.ddl import spark_type
+from jetspark.codecs.decoder import replace_rows
+from jetspark.codecs.encoder import elements
+from jetspark.codecs.exact import cast_exactly, decimal_texts, decimals_of_bytes
+from jetspark.codecs.json_decoder import (
+    BadValue,
+    build_column,
+    misfit_text,
+    null_rows,
+    rows_of_items,
+)
+from jetspark.codecs.json_fields import JsonFields
+from jetspark.years import DAY_SECONDS, FIRST_DAY, FIRST_MICROS, LAST_DAY, LAST_MICROS
 
-Schema = Mapping[str, Any]
-Reader = Callable[[Any], Any]
-"""A value of JSON as Arrow takes it. Raises ValueError, with a sentence, for one that is none."""
+Schema: TypeAlias = Mapping[str, Any]
+Convert: TypeAlias = Callable[[pa.Array], tuple[pa.Array, list[BadValue]]]
 
 _CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
 _DECIMAL, _ANY_SCALE = f"{_CONNECT}Decimal", "io.debezium.data.VariableScaleDecimal"
 _DATES = (f"{_CONNECT}Date", f"{_TIME}Date")
-_MS, _US, _SECOND, _DAY = 10**6, 10**3, 10**9, 86_400 * 10**9
+_MS, _US, _SECOND = 10**6, 10**3, 10**9
 _MOMENTS = {f"{_CONNECT}Timestamp": _MS, f"{_TIME}Timestamp": _MS, f"{_TIME}MicroTimestamp": _US}
 _MOMENTS |= {f"{_TIME}NanoTimestamp": 1}
+"""Nanoseconds of the unit in which a timestamp counts from 1970."""
 _CLOCKS = {f"{_CONNECT}Time": _MS, f"{_TIME}Time": _MS, f"{_TIME}MicroTime": _US}
 _CLOCKS |= {f"{_TIME}NanoTime": 1}
-"""Nanoseconds of one."""
-_ZONED = (f"{_TIME}ZonedTimestamp",)
-_PLAIN = {
+"""Nanoseconds of the unit in which a time of day counts from midnight."""
+_ZONED = f"{_TIME}ZonedTimestamp"
+_PRIMITIVES = {
     "boolean": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(),
     "int64": pa.int64(), "float": pa.float32(), "float32": pa.float32(), "double": pa.float64(),
     "float64": pa.float64(), "string": pa.string(), "bytes": pa.binary(),
 }  # fmt: skip
-_OF_AVRO = {"int": "int32", "long": "int64"} | {name: name for name in _PLAIN if "int" not in name}
-_DIGITS = 38
-_MOST_SCALE = 20_000  # of PostgreSQL 16,383
-_EPOCH, _FIRST = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
-_DAYS = range((date.min - _FIRST).days, (date.max - _FIRST).days + 1)
-"""The days of the years 1 to 9999, as the other times of these years."""
-_DATE_TEXT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})Z?")
-_TIME_TEXT = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.([0-9]{1,12}))?"
-    r"([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
-)
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-_SHOWN = 80
+_FROM_AVRO = {"int": "int32", "long": "int64"}
+_FROM_AVRO |= {name: name for name in _PRIMITIVES if "int" not in name}
+_MAX_DIGITS: Final = 38
+_UTC: Final = pa.timestamp("us", tz="UTC")
+_UNSCALED: Final = pa.struct([("value", pa.binary()), ("scale", pa.int32())])
+_BEYOND_MICROS: Final = r"\.[0-9]{6}[0-9]*[1-9]"
+_OFFSET: Final = r"[Tt ].*[+-][0-9]{2}:?[0-9]{2}$"
+_ZERO_OFFSET: Final = r"[+-]00:?00$"
+_NUMBER: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
 
-class _Written(float):
-    """A number with a point, and as it is written, since a decimal may have more digits."""
-
-    def __init__(self, text: str) -> None:
-        if self in (float("inf"), -float("inf")):
-            raise ValueError(f"{text} is too large")
-        self.text = text
-
-
-decode_json = msgspec.json.Decoder(float_hook=_Written).decode
-
-
-def _raw(value: Any) -> msgspec.Raw:
-    if isinstance(value, _Written):
-        return msgspec.Raw(value.text.encode())
-    return msgspec.Raw(msgspec.json.encode(str(value)))
-
-
-encode_json = msgspec.json.Encoder(enc_hook=_raw).encode
-"""A value of `decode_json` as JSON again, with each number as it was written."""
-
-
-class _Moment(int):
-    """Nanoseconds since 1970, of a number whose unit a schema says."""
-
-    came: int
-
-    @classmethod
-    def of(cls, came: int, unit: int) -> _Moment:
-        """`came`: the number in the message; `unit`: nanoseconds of one."""
-        moment = cls(came * unit)
-        moment.came = came
-        return moment
-
-
-class _Days(int):
-    """Days since 1970, which a schema says they are."""
-
-    @property
-    def came(self) -> int:
-        """The number in the message."""
-        return int(self)
+# -- schemas -------------------------------------------------------------------------------------
 
 
 def arrow_type(schema: Schema) -> pa.DataType:
-    """The type of a column. Times of a day, and numbers of any scale, are text. Raises ValueError
-    for what is no schema."""
+    """Return the type of a column. Times of day, and numbers of any scale, are texts.
+
+    Raises ValueError for what is no schema.
+    """
     kind, name = schema.get("type"), schema.get("name")
     if name == _DECIMAL:
-        given = schema.get("parameters", {})
-        scale = int(given.get("scale", 0))
-        digits = int(given.get("connect.decimal.precision", _DIGITS)) - min(scale, 0)
+        parameters = schema.get("parameters", {})
+        scale = int(parameters.get("scale", 0))
+        digits = int(parameters.get("connect.decimal.precision", _MAX_DIGITS)) - min(scale, 0)
         digits, scale = max(digits, scale), max(scale, 0)
-        return pa.decimal128(digits, scale) if digits <= _DIGITS else pa.string()
+        return pa.decimal128(digits, scale) if digits <= _MAX_DIGITS else pa.string()
     if name == _ANY_SCALE or name in _CLOCKS:
         return pa.string()
     if name in _DATES:
         return pa.date32()
     if name in _MOMENTS:
         return pa.timestamp("us")
-    if name in _ZONED:
-        return pa.timestamp("us", tz="UTC")
+    if name == _ZONED:
+        return _UTC
     match kind:
         case "struct" if not schema["fields"]:
             raise ValueError("a struct without fields is no column")
         case "struct":
-            return pa.struct([(one["field"], arrow_type(one)) for one in schema["fields"]])
+            return pa.struct([(field["field"], arrow_type(field)) for field in schema["fields"]])
         case "array":
             return pa.list_(arrow_type(schema["items"]))
         case "map":
             return pa.map_(arrow_type(schema["keys"]), arrow_type(schema["values"]))
-        case str() if kind in _PLAIN:
-            return _PLAIN[kind]
+        case str() if kind in _PRIMITIVES:
+            return _PRIMITIVES[kind]
     raise ValueError(f"{kind!r} is no type of Kafka Connect")
 
 
-def reader(kind: pa.DataType, schema: Schema | None) -> Reader:
-    """How values are read for a column of this type. `schema`: what they say of themselves."""
-    means, takes = _meaning(schema or {}, kind), _taken(kind, schema or {})
-
-    def read(value: Any) -> Any:
-        return None if value is None else takes(means(value))
-
-    return read
-
-
 def days_schema(kind: pa.DataType) -> Schema | None:
-    """The schema of values without one, where numbers for dates are days, as Debezium sends them;
-    None for a type without dates."""
+    """Return the schema of values without one, where numbers for dates are days, as Debezium sends
+    them; None for a type without dates."""
     if pa.types.is_date(kind):
         return {"type": "int32", "name": _DATES[0]}
     if pa.types.is_struct(kind):
-        parts = [(one.name, days_schema(one.type)) for one in kind]
+        parts = [(field.name, days_schema(field.type)) for field in kind]
         fields = [{**schema, "field": name} for name, schema in parts if schema is not None]
         return {"type": "struct", "fields": fields} if fields else None
     if pa.types.is_list(kind) and (items := days_schema(kind.value_type)):
@@ -157,351 +118,395 @@ def days_schema(kind: pa.DataType) -> Schema | None:
     return None
 
 
-def of_avro(given: Any, known: dict[str, Schema] | None = None) -> Schema:
-    """The schema that Connect's converter has written as one of Avro. Values are those of
-    `codecs.avro`, with times as numbers. Raises ValueError."""
+def schema_from_avro(avro: Any, known: dict[str, Schema] | None = None) -> Schema:
+    """Return the schema that Connect's converter has written as one of Avro. Raises ValueError."""
     known = {} if known is None else known
-    match given:
+    match avro:
         case list():
-            (given,) = [one for one in given if one != "null"]
-            return of_avro(given, known)
-        case str() if given in _OF_AVRO:
-            return {"type": _OF_AVRO[given]}
-        case str() if given in known:
-            return known[given]
+            (avro,) = [branch for branch in avro if branch != "null"]
+            return schema_from_avro(avro, known)
+        case str() if avro in _FROM_AVRO:
+            return {"type": _FROM_AVRO[avro]}
+        case str() if avro in known:
+            return known[avro]
         case {"type": "record", "name": str(name), "fields": list(fields)}:
-            found: dict[str, Any] = {"type": "struct"}
-            space = given.get("namespace")
-            known[name] = known[f"{space}.{name}"] = found
-            found["fields"] = [
-                {**of_avro(one["type"], known), "field": one["name"]} for one in fields
+            schema: dict[str, Any] = {"type": "struct"}
+            namespace = avro.get("namespace")
+            known[name] = known[f"{namespace}.{name}"] = schema
+            schema["fields"] = [
+                {**schema_from_avro(field["type"], known), "field": field["name"]}
+                for field in fields
             ]
         case {"type": "array", "items": items}:
-            found = {"type": "array", "items": of_avro(items, known)}
+            schema = {"type": "array", "items": schema_from_avro(items, known)}
         case {"type": "map", "values": values}:
-            found = {"type": "map", "keys": {"type": "string"}, "values": of_avro(values, known)}
+            items = schema_from_avro(values, known)
+            schema = {"type": "map", "keys": {"type": "string"}, "values": items}
         case {"type": "enum"}:
-            found = {"type": "string"}
+            schema = {"type": "string"}
         case {"type": inner}:
-            found = dict(of_avro(inner, known))
+            schema = dict(schema_from_avro(inner, known))
         case _:
-            raise ValueError(f"{given!r} is no type of Avro")
-    if "connect.name" in given:
-        found["name"] = given["connect.name"]
-    match given.get("logicalType"):
+            raise ValueError(f"{avro!r} is no type of Avro")
+    if "connect.name" in avro:
+        schema["name"] = avro["connect.name"]
+    match avro.get("logicalType"):
         case "decimal":
-            digits = {
-                "scale": given.get("scale", 0),
-                "connect.decimal.precision": given["precision"],
-            }
-            found |= {"name": _DECIMAL, "parameters": digits}
+            digits = {"scale": avro.get("scale", 0), "connect.decimal.precision": avro["precision"]}
+            schema |= {"name": _DECIMAL, "parameters": digits}
         case "timestamp-millis" | "timestamp-micros":
-            found["name"] = f"{_TIME}MicroTimestamp"
+            schema["name"] = f"{_TIME}MicroTimestamp"
         case "date":
-            found["name"] = _DATES[0]
-    return found
+            schema["name"] = _DATES[0]
+    return schema
 
 
-# -- what a value means by its schema ------------------------------------------------------------
+# -- rows ----------------------------------------------------------------------------------------
 
 
-def _meaning(schema: Schema, kind: pa.DataType) -> Reader:
-    name = schema.get("name")
-    is_number = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if pa.types.is_integer(kind) or (is_number and name in (*_DATES, *_MOMENTS, *_CLOCKS)):
-        return lambda value: value  # as if there were no schema
-    if name == _DECIMAL:
-        scale = int(schema.get("parameters", {}).get("scale", 0))
-        return lambda value: _unscaled(value, scale)
-    if name == _ANY_SCALE:
-        return lambda value: _unscaled(_object(value).get("value"), _object(value).get("scale"))
-    if name in _DATES:
-        return lambda value: value if isinstance(value, str) else _Days(_whole(value))
-    if name in _MOMENTS:
-        return lambda value: _Moment.of(_whole(value), _MOMENTS[name])
-    if name in _CLOCKS:
-        return lambda value: _clock(_whole(value) * _CLOCKS[name])
-    if schema.get("type") == "bytes" and not pa.types.is_string(kind):
-        return _bytes
-    return lambda value: value
+class ConnectDecoder:
+    """Decodes JSON objects with the schemas of their fields into columns.
 
+    A decimal may be a number instead of its bytes in base64 (`decimal.format=NUMERIC`), and a date
+    a text instead of days (`time.precision.mode=isostring`). A record that does not fit is decoded
+    again, column by column and in both forms.
+    """
 
-def _unscaled(value: Any, scale: Any) -> Any:
-    """A decimal in base64; in some modes a number or a text."""
-    if not isinstance(value, str | bytes) or type(scale) is not int:
-        return value
-    if abs(scale) > _MOST_SCALE:
-        raise _no(scale, "the scale of a number")
-    digits = _bytes(value)
-    if not digits:
-        raise _no(value, "the bytes of a number")
-    whole = int.from_bytes(digits, "big", signed=True)
-    return Decimal(f"{whole}e{-scale}")  # exact, whatever the context
+    def __init__(self, fields: pa.Schema, schemas: Mapping[str, Schema | None]) -> None:
+        """`schemas`: of the fields; the type of a field without one says what its values are."""
+        parts = [(field, schemas.get(field.name)) for field in fields]
+        readings = [compile_reading(field.type, schema) for field, schema in parts]
+        others = [compile_reading(field.type, schema, other=True) for field, schema in parts]
+        self._all = _Columns(list(fields), readings)
+        self._singly: list[tuple[_Columns, _Columns | None]] = []
+        if any(a.carrier != b.carrier for a, b in zip(readings, others, strict=True)):
+            for field, reading, other in zip(fields, readings, others, strict=True):
+                is_ambiguous = reading.carrier != other.carrier
+                second = _Columns([field], [other]) if is_ambiguous else None
+                self._singly.append((_Columns([field], [reading]), second))
 
-
-def _clock(nanos: int) -> str:
-    """A time of a day, or a span of time, which may be negative (MySQL)."""
-    seconds, part = divmod(abs(nanos), _SECOND)
-    minutes, second = divmod(seconds, 60)
-    sign = "-" if nanos < 0 else ""
-    return f"{sign}{minutes // 60:02}:{minutes % 60:02}:{second:02}{_fraction(part)}"
-
-
-def _fraction(nanos: int) -> str:
-    if nanos % _US:
-        return f".{nanos:09}"
-    return f".{nanos // _US:06}" if nanos else ""
-
-
-# -- what a column takes -------------------------------------------------------------------------
-
-
-def _taken(kind: pa.DataType, schema: Schema) -> Reader:
-    if pa.types.is_struct(kind):
-        said = {one["field"]: one for one in schema.get("fields", ())}
-        parts = {one.name: reader(one.type, said.get(one.name)) for one in kind}
-        return lambda value: {
-            name: in_field(name, read, _object(value).get(name)) for name, read in parts.items()
-        }
-    if pa.types.is_list(kind):
-        each = reader(kind.value_type, schema.get("items"))
-        return lambda value: [each(one) for one in _list(value)]
-    if pa.types.is_map(kind):
-        key, item = (
-            reader(one, schema.get(which))
-            for one, which in ((kind.key_type, "keys"), (kind.item_type, "values"))
+    def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """Return the columns, and for each payload why it does not fit, or null."""
+        columns, reasons = self._all.decode(payloads)
+        is_bad = pc.is_valid(reasons)
+        if not self._singly or reasons.null_count == len(reasons):
+            return columns, reasons
+        return replace_rows(
+            (columns, reasons), self._decode_singly(payloads.filter(is_bad)), is_bad
         )
-        return lambda value: [(key(a), item(b)) for a, b in _pairs(value)]
-    if pa.types.is_decimal(kind):
-        return _decimals(kind)
-    if pa.types.is_floating(kind):
-        return _floats(kind)
+
+    def _decode_singly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        columns, reasons = [], pa.nulls(len(payloads), pa.string())
+        for decoder, other in self._singly:
+            column, problems = decoder.decode(payloads)
+            if other is not None and problems.null_count < len(problems):
+                is_bad = pc.is_valid(problems)
+                again = other.decode(payloads.filter(is_bad))
+                column, problems = replace_rows((column, problems), again, is_bad)
+            columns += column
+            reasons = pc.coalesce(reasons, problems)
+        return columns, reasons
+
+
+class _Columns:
+    """Decodes fields of JSON objects by their carriers."""
+
+    def __init__(self, fields: Sequence[pa.Field], readings: Sequence[Reading]) -> None:
+        self._fields, self._readings = fields, readings
+        carriers = [
+            pa.field(field.name, reading.carrier)
+            for field, reading in zip(fields, readings, strict=True)
+        ]
+        self._json = JsonFields(pa.schema(carriers))
+
+    def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        carriers, reasons = self._json.decode(payloads)
+        return convert_columns(self._fields, self._readings, carriers, reasons)
+
+
+def convert_columns(
+    fields: Sequence[pa.Field],
+    readings: Sequence[Reading],
+    carriers: Sequence[pa.Array],
+    reasons: pa.StringArray,
+) -> tuple[list[pa.Array], pa.StringArray]:
+    """Convert decoded columns; a row with a value that does not fit gets a reason, and null."""
+    columns: list[pa.Array] = []
+    problems: dict[int, str] = {}
+    for field, reading, carrier in zip(fields, readings, carriers, strict=True):
+        if reading.convert is None:
+            columns.append(cast_exactly(carrier, field.type))
+            continue
+        column, bad_values = reading.convert(carrier)
+        for bad in bad_values:
+            problems.setdefault(bad.row, f"{field.name}{bad.path}: {bad.problem}.")
+        bad_rows = {bad.row for bad in bad_values}
+        columns.append(null_rows(column, bad_rows) if bad_rows else column)
+    if problems:
+        texts = pa.array(map(problems.get, range(len(reasons))), pa.string())
+        reasons = pc.coalesce(reasons, texts)
+    return columns, reasons
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How values become a column."""
+
+    carrier: pa.DataType
+    """The column that JSON values are decoded into."""
+    convert: Convert | None = None
+    """Converts the carrier; None: it is the column."""
+
+
+def compile_reading(kind: pa.DataType, schema: Schema | None, *, other: bool = False) -> Reading:
+    """Return how values with this schema become a column of a type.
+
+    `other`: how their other form is read, of decimals as numbers, of dates as texts.
+    """
+    schema = schema or {}
+    if pa.types.is_struct(kind):
+        schemas = {field["field"]: field for field in schema.get("fields", ())}
+        parts = [compile_reading(f.type, schemas.get(f.name), other=other) for f in kind]
+        carrier = pa.struct([(f.name, part.carrier) for f, part in zip(kind, parts, strict=True)])
+        return _nested(carrier, partial(_convert_struct, kind=kind, parts=parts), parts)
+    if pa.types.is_list(kind):
+        part = compile_reading(kind.value_type, schema.get("items"), other=other)
+        carrier = pa.list_(part.carrier)
+        return _nested(carrier, partial(_convert_list, kind=kind, part=part), [part])
+    if pa.types.is_map(kind):
+        key = compile_reading(kind.key_type, schema.get("keys"), other=other)
+        item = compile_reading(kind.item_type, schema.get("values"), other=other)
+        carrier = pa.map_(key.carrier, item.carrier)
+        return _nested(carrier, partial(_convert_map, kind=kind, key=key, item=item), [key, item])
+    carrier, function = _compile_value(kind, schema, other=other)
+    if function is None:
+        return Reading(carrier)
+    return Reading(carrier, partial(_convert_values, kind=kind, function=function))
+
+
+_Values: TypeAlias = "Callable[[pa.Array, pa.DataType], pa.Array]"
+"""Converts a column into a type, with null for each value that does not fit."""
+
+
+def _compile_value(
+    kind: pa.DataType, schema: Schema, *, other: bool
+) -> tuple[pa.DataType, _Values | None]:
+    """Return the carrier of single values, and its conversion."""
+    name, is_integer = schema.get("name"), pa.types.is_integer(kind)
+    is_number = is_integer or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if name == _DECIMAL and not is_integer:
+        if other:
+            return pa.string(), _parse_numbers
+        scale = int(schema.get("parameters", {}).get("scale", 0))
+        return pa.binary(), partial(_scale_bytes, scale=scale)
+    if name == _ANY_SCALE and not is_integer:
+        return _UNSCALED, _scale_structs
+    if not is_number:  # a column of numbers has a time as it came
+        if name in _DATES:
+            return (pa.string(), _parse_dates) if other else (pa.int64(), _convert_days)
+        if name in _MOMENTS:
+            return pa.int64(), partial(_convert_moments, unit=_MOMENTS[name])
+        if name in _CLOCKS:
+            return pa.int64(), partial(_convert_clocks, unit=_CLOCKS[name])
+    if pa.types.is_date(kind):
+        return pa.string(), _parse_dates
     if pa.types.is_timestamp(kind):
-        return _moments(kind)
-    if pa.types.is_integer(kind):
-        return lambda value: _in_range(_whole(value), kind)
-    for is_of, takes in _TAKES:
-        if is_of(kind):
-            return takes
-    return lambda value: value
+        return pa.string(), _parse_timestamps
+    if pa.types.is_floating(kind) and schema.get("type") in (None, "string", "bytes"):
+        return pa.string(), _parse_numbers
+    return kind, None
 
 
-def in_field(name: str, read: Reader, value: Any) -> Any:
-    """The value of a field. Raises ValueError, which names the field."""
-    try:
-        return read(value)
-    except ValueError as error:
-        inner = str(error).removeprefix("Field ")
-        raise ValueError(f"Field {name}{': ' if inner == str(error) else '.'}{inner}") from None
+# -- nested columns ------------------------------------------------------------------------------
 
 
-def _typed(kind: type, wanted: str) -> Reader:
-    def read(value: Any) -> Any:
-        if isinstance(value, kind):
-            return value
-        raise _no(value, wanted)
-
-    return read
+def _nested(carrier: pa.DataType, convert: Convert, parts: Sequence[Reading]) -> Reading:
+    return Reading(carrier, convert if any(part.convert for part in parts) else None)
 
 
-_truth = _typed(bool, "true or false")
-_string = _typed(str, "a text")
-_object = _typed(dict, "an object")
-_list = _typed(list, "a list")
+def _convert_part(values: pa.Array, part: Reading, kind: pa.DataType) -> Any:
+    return (cast_exactly(values, kind), []) if part.convert is None else part.convert(values)
 
 
-def _text(value: Any) -> str:
-    match value:
-        case str():
-            return value
-        case Decimal():
-            return f"{value:f}"
-        case bytes():
-            raise _no(value, "a text")
-        case _Days():
-            return (_FIRST + timedelta(days=_day(value))).isoformat()
-        case _Moment():
-            seconds, part = divmod(value, _SECOND)
-            _check_years(seconds // 86_400, value)
-            moment = (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None)
-            return f"{moment.isoformat()}{_fraction(part)}"
-    return encode_json(value).decode()
+def _convert_struct(
+    values: pa.StructArray, kind: pa.StructType, parts: Sequence[Reading]
+) -> tuple[pa.Array, list[BadValue]]:
+    columns, bad_values = [], []
+    by_name = dict(zip(values.type.names, values.flatten(), strict=True))
+    for field, part in zip(kind, parts, strict=True):
+        column, bad = _convert_part(by_name[field.name], part, field.type)
+        columns.append(column)
+        bad_values += [value._replace(path=f".{field.name}{value.path}") for value in bad]
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=values.is_null()), bad_values
 
 
-def _floats(kind: pa.DataType) -> Reader:
-    single = pa.types.is_float32(kind)
-
-    def read(value: Any) -> float:
-        try:
-            found = _float(value)
-            if single and found == found and abs(found) != float("inf"):
-                packed = single_of(value.text if isinstance(value, _Written) else str(value))
-                if abs(packed) == float("inf"):
-                    raise ValueError
-                # A point stands for the nearest number; a whole number stands for itself.
-                if (found and not packed) or (
-                    not isinstance(value, float | str) and packed != found
-                ):
-                    raise ValueError
-                found = packed
-        except (ValueError, OverflowError):
-            raise _no(value, f"a number that fits {kind}") from None
-        return found
-
-    return read
+def _convert_list(
+    values: pa.ListArray, kind: pa.ListType, part: Reading
+) -> tuple[pa.Array, list[BadValue]]:
+    offsets, items = elements(values)
+    items, bad_values = _convert_part(items, part, kind.value_type)
+    column = pa.ListArray.from_arrays(offsets, items, type=kind, mask=values.is_null())
+    return column, rows_of_items(bad_values, offsets.to_pylist(), lambda _, at: f"[{at}]")
 
 
-def _float(value: Any) -> float:
-    """Raises ValueError or OverflowError."""
-    match value:
-        case bool():
-            raise ValueError
-        case int() | float() | Decimal():
-            found = float(value)
-        case str() if value in _NOT_FINITE:
-            return float(value)
-        case str() if _NUMBER.fullmatch(value):
-            found = float(value)
-        case _:
-            raise ValueError
-    exact = True
-    if isinstance(value, int):
-        exact = int(found) == value
-    elif isinstance(value, Decimal):
-        exact = Decimal(repr(found)) == value
-    if not exact or (isinstance(value, str | Decimal) and abs(found) == float("inf")):
-        raise ValueError
-    return found
+def _convert_map(
+    values: pa.MapArray, kind: pa.MapType, key: Reading, item: Reading
+) -> tuple[pa.Array, list[BadValue]]:
+    offsets, entries = elements(values)
+    keys, items = entries.flatten()
+    texts = keys.cast(pa.string())
+    keys, bad_keys = _convert_part(keys, key, kind.key_type)
+    items, bad_values = _convert_part(items, item, kind.item_type)
+    bad_values = rows_of_items(
+        [*bad_keys, *bad_values],
+        offsets.to_pylist(),
+        lambda start, at: f"[{texts[start + at].as_py()!r}]",
+    )
+    if bad_keys:  # a map has no place for them
+        values = null_rows(values, {bad.row for bad in bad_values})
+        return _convert_map(values, kind, key, item)[0], bad_values
+    column = pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=values.is_null())
+    return column, bad_values
 
 
-def _whole(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _no(value, "a whole number")
-    return value
+# -- single values -------------------------------------------------------------------------------
 
 
-def _in_range(value: int, kind: pa.DataType) -> int:
-    most = 1 << (kind.bit_width - 1)
-    if not -most <= value < most:
-        raise ValueError(f"{value} is too large for {kind}")
-    return value
+def _convert_values(
+    values: pa.Array, kind: pa.DataType, function: _Values
+) -> tuple[pa.Array, list[BadValue]]:
+    column = function(values, kind)
+    is_bad = pc.and_(values.is_valid(), column.is_null())
+    name = spark_type(kind).upper()
+    bad_values = []
+    for row in pc.indices_nonzero(is_bad).to_pylist():
+        value = values[row].as_py()
+        why = ""
+        if isinstance(value, str) and value.isdigit() and pa.types.is_timestamp(kind):
+            why = ", since only a schema says the unit of a number"
+        bad_values.append(BadValue(row, "", misfit_text(_json_of(value), name, why)))
+    return column, bad_values
 
 
-def _decimals(kind: pa.DataType) -> Reader:
-    exact = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
-    unit = Decimal(1).scaleb(-kind.scale)
-
-    def read(value: Any) -> Decimal:
-        try:
-            found = value if isinstance(value, Decimal) else Decimal(_digits(value))
-            if not found.is_finite():
-                raise InvalidOperation
-            return found.quantize(unit, context=exact)
-        except DecimalException:
-            raise _no(value, f"a number that fits {kind}") from None
-
-    return read
+def _json_of(value: Any) -> bytes:
+    """The JSON of which a carrier has this value."""
+    if isinstance(value, str) and pc.match_substring_regex(value, _NUMBER).as_py():
+        return value.encode()
+    return msgspec.json.encode(value)
 
 
-def _digits(value: Any) -> str:
-    """A number as it is written. Raises DecimalException."""
-    match value:
-        case _Written():
-            return value.text
-        case float():
-            return repr(value)
-        case int() if not isinstance(value, bool):
-            return str(value) if abs(value) < 10**100 else "NaN"
-        case str() if _NUMBER.fullmatch(value):
-            return value
-    raise InvalidOperation
+def _keep(values: pa.Array, mask: pa.BooleanArray) -> pa.Array:
+    return pc.if_else(mask, values, pa.scalar(None, values.type))
 
 
-def _bytes(value: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    try:
-        return b64decode(_string(value), validate=True)
-    except ValueError:
-        raise _no(value, "bytes in base64") from None
+def _between(values: pa.Array, first: int, last: int) -> pa.Array:
+    """The values from `first` to `last`, and null for others."""
+    return _keep(values, pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last)))
 
 
-def _day(value: Any) -> int:
-    match value:
-        case _Days():
-            return _check_years(int(value), value)
-        case _Moment() if value % _DAY == 0:
-            return _check_years(value // _DAY, value)
-        case str() if text := _DATE_TEXT.fullmatch(value):
-            try:
-                return (date.fromisoformat(text[1]) - _FIRST).days
-            except ValueError:
-                pass
-    raise _no(value, "a date")
+def _divide(values: pa.Array, divisor: int) -> pa.Array:
+    """The quotients, and null where there is a remainder."""
+    quotients = pc.divide(values, divisor)
+    return _keep(quotients, pc.equal(pc.multiply(quotients, divisor), values))
 
 
-def _check_years(day: int, value: Any) -> int:
-    if day not in _DAYS:
-        raise _no(value, "in the years 1 to 9999, and may be infinity")
-    return day
+def _convert_days(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    days = _between(values.cast(pa.int64()), FIRST_DAY, LAST_DAY)
+    dates = days.cast(pa.int32()).cast(pa.date32())
+    return dates.cast(kind) if kind in (pa.date32(), pa.string()) else pa.nulls(len(values), kind)
 
 
-def _moments(kind: pa.DataType) -> Reader:
-    def read(value: Any) -> int:
-        if isinstance(value, _Moment):
-            _check_years(value // _DAY, value)
-            return _micros(value, value)
-        if not isinstance(value, str):
-            raise _no(value, "a text, and only a schema says the unit of a number")
-        text = _TIME_TEXT.fullmatch(value)
-        zone = "" if text is None else (text[3] or "").upper()
-        try:
-            if text is None:
-                raise ValueError
-            found = datetime.fromisoformat(text[1].upper() + zone)
-        except ValueError:
-            raise _no(value, "a time") from None
-        if kind.tz is None and found.utcoffset():
-            raise _no(value, "a time without a zone")
-        found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-        seconds = (found - _EPOCH) // timedelta(seconds=1)
-        _check_years(seconds // 86_400, value)
-        fraction = (text[2] or "").ljust(9, "0")
-        if fraction[9:].strip("0"):
-            raise _no(value, "a time with at most six digits of a second")
-        return _micros(seconds * _SECOND + int(fraction[:9]), value)
-
-    return read
+def _convert_moments(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array:
+    values = values.cast(pa.int64())
+    if pa.types.is_string(kind) and unit < _US:
+        texts = values.cast(pa.timestamp("ns")).cast(kind)
+        texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})000$", r"\1")
+    else:
+        factor = max(unit // _US, 1)
+        micros = _between(values, -(-FIRST_MICROS // factor), LAST_MICROS // factor)
+        micros = pc.multiply(micros, factor) if unit >= _US else _divide(micros, _US)
+        if pa.types.is_timestamp(kind):
+            return micros.cast(kind)
+        if pa.types.is_date(kind):
+            return _divide(micros, DAY_SECONDS * 10**6).cast(pa.int32()).cast(kind)
+        if not pa.types.is_string(kind):
+            return pa.nulls(len(values), kind)
+        texts = micros.cast(pa.timestamp("us")).cast(kind)
+    texts = pc.replace_substring(texts, " ", "T")
+    return pc.replace_substring_regex(texts, r"\.000000$", "")
 
 
-def _micros(nanos: int, value: Any) -> int:
-    if nanos % _US:
-        raise _no(value, "a time with at most six digits of a second")
-    return nanos // _US
+def _convert_clocks(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array:
+    """Texts such as 12:34:56.000001. A span of time (MySQL) may be negative, or many hours."""
+    if not pa.types.is_string(kind):
+        return pa.nulls(len(values), kind)
+    lowest = -(2**63) + 1
+    amounts = pc.abs(_between(values.cast(pa.int64()), lowest, -lowest))
+    seconds = pc.divide(amounts, _SECOND // unit)
+    nanos = pc.multiply(pc.subtract(amounts, pc.multiply(seconds, _SECOND // unit)), unit)
+    minutes = pc.divide(seconds, 60)
+    hours = pc.divide(minutes, 60)
+    parts = (
+        hours,
+        pc.subtract(minutes, pc.multiply(hours, 60)),
+        pc.subtract(seconds, pc.multiply(minutes, 60)),
+    )
+    clock = [pc.utf8_lpad(part.cast(kind), 2, "0") for part in parts]
+    fraction = pc.utf8_lpad(nanos.cast(kind), 9, "0")
+    texts = pc.binary_join_element_wise(*clock, ":")
+    texts = pc.binary_join_element_wise(texts, fraction, ".")
+    texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})000$", r"\1")
+    texts = pc.replace_substring_regex(texts, r"\.000000$", "")
+    sign = pc.if_else(pc.less(values, 0), "-", "")
+    return pc.binary_join_element_wise(sign, texts, "")
 
 
-def _pairs(value: Any) -> list[tuple[Any, Any]]:
-    """Of a map: an object, or, with keys that are no texts, a list of pairs."""
-    if isinstance(value, dict):
-        return list(value.items())
-    pairs = _list(value)
-    if not all(isinstance(one, list | tuple) and len(one) == 2 for one in pairs):
-        raise _no(value, "a map")
-    keys = [encode_json(one[0]) for one in pairs]
-    if b"null" in keys or len({*keys}) < len(keys):
-        raise _no(value, "a map, whose keys are not null and different")
-    return [(one[0], one[1]) for one in pairs]
+def _scale_bytes(values: pa.Array, kind: pa.DataType, scale: int) -> pa.Array:
+    """Decimals of the bytes of their digits; those of Avro are decimals already."""
+    if pa.types.is_decimal(kind):
+        if pa.types.is_decimal(values.type):
+            return cast_exactly(values, kind)
+        if (decimals := decimals_of_bytes(values, scale, kind)) is not None:
+            return decimals
+    scales = pa.repeat(pa.scalar(scale, pa.int32()), len(values))
+    return _scale_structs(pa.StructArray.from_arrays([values, scales], names=_UNSCALED.names), kind)
 
 
-def _no(value: Any, wanted: str) -> ValueError:
-    text = encode_json(value.came if isinstance(value, _Moment | _Days) else value).decode()
-    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-    return ValueError(f"{text} is not {wanted}")
+def _scale_structs(values: pa.StructArray, kind: pa.DataType) -> pa.Array:
+    """Decimals that have their scale beside their digits."""
+    texts = decimal_texts(values.field("value"), values.field("scale"))
+    texts = _keep(texts, values.is_valid())
+    return texts if pa.types.is_string(kind) else _parse_numbers(texts, kind)
 
 
-_TAKES: tuple[tuple[Callable[[pa.DataType], bool], Reader], ...] = (
-    (pa.types.is_string, _text),
-    (pa.types.is_boolean, _truth),
-    (pa.types.is_binary, _bytes),
-    (pa.types.is_date, _day),
-)
+def _parse_numbers(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    is_number = pc.match_substring_regex(texts, _NUMBER)
+    if pa.types.is_string(kind):
+        return _keep(texts, is_number)
+    return build_column(
+        kind,
+        [
+            text if text is None else text.encode() if bare else msgspec.json.encode(text)
+            for text, bare in zip(texts.to_pylist(), is_number.to_pylist(), strict=True)
+        ],
+    )
+
+
+def _parse(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    values = texts.to_pylist()
+    return build_column(
+        kind, [None if text is None else msgspec.json.encode(text) for text in values]
+    )
+
+
+def _parse_dates(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    dates = _parse(pc.replace_substring_regex(texts, "([0-9])Z$", r"\1"), pa.date32())
+    return dates.cast(kind) if kind in (pa.date32(), pa.string()) else pa.nulls(len(texts), kind)
+
+
+def _parse_timestamps(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    is_bad = pc.match_substring_regex(texts, _BEYOND_MICROS)
+    if kind.tz is None:
+        is_zero = pc.match_substring_regex(texts, _ZERO_OFFSET)
+        is_bad = pc.or_(is_bad, pc.and_not(pc.match_substring_regex(texts, _OFFSET), is_zero))
+    return _parse(_keep(texts, pc.invert(is_bad)), _UTC).cast(pa.int64()).cast(kind)

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -33,12 +33,16 @@ from jetspark.codecs.ddl import arrow_columns
 from jetspark.codecs.decoder import (
     PAYLOAD,
     REASON,
-    Packed,
     PayloadFields,
+    SchemaKey,
+    Undecodable,
+    Unframed,
     reason_of,
     reason_text,
     with_fields,
 )
+from jetspark.codecs.framing import Framing
+from jetspark.codecs.json_decoder import null_rows, parse_object
 from jetspark.reserved_names import rejection_reason
 from jetspark.years import FIRST_MICROS, LAST_MICROS
 
@@ -89,13 +93,21 @@ _MARKS = frozenset(f"__{prefix}{name}" for name in _ADDED_FIELDS for prefix in (
 table."""
 _CHANGE = ("row", "event_serial_no", "rs_id", "ssn")
 """Fields of `source` that tell apart the changes of one place in the log."""
-_OF_CLOUD_EVENTS = {name.replace("_", "").lower(): name for name in ("op", *_SOURCE)}
+_NAMES_OF_EXTENSIONS = {name.replace("_", "").lower(): name for name in ("op", *_SOURCE)}
 _EXTENSION = "iodebezium"
 _DATA_CHANGE = re.compile(r"io\.debezium\.connector\.[\w.]+\.datachangeevent", re.IGNORECASE)
-_MAX_SCHEMAS = 1000
+_NOTHING: Final = (None,) * len(ADDED)
+_NO_EVENTS: Final = ((),) * len(ADDED)
 MAX_DEPTH: Final = 60
 """Levels of a column."""
-_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_INSPECTED = frozenset(
+    {
+        *_MARKS, *_TIMES, *_TRANSACTION, *_NOTIFICATION, "op", "source", "before", "after",
+        "message", "specversion", "type",
+    }
+)  # fmt: skip
+"""Fields that can show what a message is."""
 
 
 class NoRowError(ValueError):
@@ -107,171 +119,197 @@ class Event:
     """What happened to one row, or to all of a table."""
 
     op: str
-    row: Mapping[str, Any]
+    row: Any
+    """The row's JSON; of an event in Avro, the field with the row, or "" for the event itself."""
     table: str | None
     time: int | None
-    """In microseconds."""
+    """In microseconds since 1970."""
     position: str
     schema: bytes = b""
-    """Of the event, in JSON."""
+    """The schema that the event carries, in JSON."""
     is_marked: bool = True
     """Whether an envelope or a field `__…` shows that it is an event."""
+    not_sent: Sequence[str] = ()
+    """Columns of a deleted row in Avro that the database did not send."""
 
 
 def event_of(payload: bytes, seq: int, columns: Collection[str] = ()) -> Event | None:
-    """The event of a message; None if it is of no row. `columns`: those of the table, where they
-    are known. Raises NoRowError."""
+    """Return the event of a message in JSON; None if it is of no row.
+
+    `columns`: those of the table, where they are known. Raises NoRowError.
+    """
     if payload.strip() in (b"", b"null"):
         return None
     try:
-        schema, value = _divide(payload)
+        schema, row = b"", payload
+        fields = parse_object(payload, _FIELDS)
+        if fields.keys() == _WRAPPED:
+            schema, row = bytes(fields["schema"]), bytes(fields["payload"])
+            if row == b"null":
+                return None
+            schema = b"" if schema == b"null" else schema
+            fields = parse_object(row, _FIELDS)
+        payload.decode()
+        values = {
+            name: raw if name in ("before", "after") else msgspec.json.decode(raw)
+            for name, raw in fields.items()
+            if name in _INSPECTED or name.startswith(_EXTENSION)
+        }
+    except Undecodable as error:
+        raise NoRowError(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NoRowError(f"The payload is not one JSON object: {error}.") from None
-    except RecursionError:
-        raise NoRowError("The payload is nested too deeply.") from None
-    if value is None:
+    return _classify(_Message(values, fields, row, schema), seq, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """An event, or a message that is none."""
+
+    values: Mapping[str, Any]
+    """The decoded fields that can show what it is; `before` and `after` as in `fields`."""
+    fields: Mapping[str, Any]
+    """All fields: of JSON undecoded."""
+    row: bytes | str
+    """As `Event` has the row, if the message itself is one."""
+    schema: bytes = b""
+
+
+def _classify(message: _Message, seq: int, columns: Collection[str]) -> Event | None:
+    values = message.values
+    if _is_left_out(message, columns):
         return None
-    if not isinstance(value, dict):
-        raise NoRowError("The payload is not an object.")
-    return _of_value(value, seq, schema, columns)
+    if "specversion" in values and _DATA_CHANGE.fullmatch(str(values.get("type"))):
+        return _cloud_event(message, seq)
+    if _is_envelope(values):
+        return _envelope_event(values, values["source"], seq, message.schema)
+    return _flat_event(message, seq)
 
 
-def _divide(payload: bytes) -> tuple[bytes, Any]:
-    """The schema that a payload carries, if any, and its value."""
-    try:
-        parts = _RAW.decode(payload)
-    except msgspec.ValidationError:
-        return b"", connect.decode_json(payload)
-    if parts.keys() != _WRAPPED:
-        return b"", connect.decode_json(payload)
-    schema = bytes(parts["schema"])
-    return b"" if schema == b"null" else schema, connect.decode_json(parts["payload"])
+def _is_envelope(values: Mapping[str, Any]) -> bool:
+    has_sides = "before" in values or "after" in values or values.get("op") in ("t", "m")
+    return isinstance(values.get("source"), dict) and "op" in values and has_sides
 
 
-def _of_value(
-    value: Mapping[str, Any], seq: int, schema: bytes, columns: Collection[str]
-) -> Event | None:
-    if _is_left_out(value, schema, columns):
-        return None
-    if "specversion" in value and _DATA_CHANGE.fullmatch(str(value.get("type"))):
-        return _of_cloud_event(value, seq)
-    if _is_envelope(value):
-        return _of_envelope(value, seq, schema)
-    return _of_flat(value, seq, schema)
-
-
-def _is_envelope(value: Mapping[str, Any]) -> bool:
-    sides = "before" in value or "after" in value or value.get("op") in ("t", "m")
-    return isinstance(value.get("source"), dict) and "op" in value and sides
-
-
-def _is_left_out(value: Mapping[str, Any], schema: bytes, columns: Collection[str]) -> bool:
-    """Whether this is what Debezium sends beside changes of rows."""
-    names = value.keys() - _TIMES
-    source = isinstance(value.get("source"), dict)
-    if value.get("op") == "m":
-        return source and isinstance(value.get("message"), dict)
-    if source and names <= _SCHEMA_CHANGE:
+def _is_left_out(message: _Message, columns: Collection[str]) -> bool:
+    """Return whether this is what Debezium sends beside changes of rows."""
+    values, names = message.values, message.fields.keys() - _TIMES
+    has_source = isinstance(values.get("source"), dict)
+    if values.get("op") == "m":
+        return has_source and isinstance(values.get("message"), dict)
+    if has_source and names <= _SCHEMA_CHANGE:
         return "ddl" in names or "tableChanges" in names
-    own: frozenset[str]  # the fields that a table would hardly have, too
+    typical: frozenset[str]  # the fields that a table would hardly have, too
     if not names:
-        own = _TIMES
-        fits = "ts_ms" in value and all(type(one) is int for one in value.values())
+        typical = _TIMES
+        fits = "ts_ms" in values and all(type(value) is int for value in values.values())
     elif names == _TRANSACTION:
-        own = frozenset({"event_count", "data_collections"})
-        fits = value["status"] in ("BEGIN", "END") and isinstance(value["id"], str)
-        fits = fits and isinstance(value["data_collections"], list | None)
+        typical = frozenset({"event_count", "data_collections"})
+        fits = values["status"] in ("BEGIN", "END") and isinstance(values["id"], str)
+        fits = fits and isinstance(values["data_collections"], list | None)
     elif names - {"timestamp"} == _NOTIFICATION:
-        own = frozenset({"aggregate_type", "additional_data"})
-        fits = isinstance(value["aggregate_type"], str)
+        typical = frozenset({"aggregate_type", "additional_data"})
+        fits = isinstance(values["aggregate_type"], str)
     else:
         return False
-    if schema and (name := _schema_name(schema)) is not None:
+    if message.schema and (name := _schema_name(message.schema)) is not None:
         return fits and name.endswith(_CONTROL_SCHEMAS)
-    return fits and own.isdisjoint(columns)
+    return fits and typical.isdisjoint(columns)
 
 
-def _schema_name(schema: bytes) -> str | None:
-    found = msgspec.json.decode(schema)
-    name = found.get("name") if isinstance(found, dict) else None
+def _schema_name(text: bytes) -> str | None:
+    schema = msgspec.json.decode(text)
+    name = schema.get("name") if isinstance(schema, dict) else None
     return name if isinstance(name, str) else None
 
 
-def _of_envelope(value: Mapping[str, Any], seq: int, schema: bytes) -> Event:
-    op, source = value["op"], value["source"]
+def _envelope_event(
+    values: Mapping[str, Any], source: Mapping[str, Any], seq: int, schema: bytes
+) -> Event:
+    op = values["op"]
+    row: bytes | str
     if op not in _OPS:
         raise NoRowError(f"op is {op!r}, and none of {', '.join(_OPS)}.")
-    row: Any = {}
+    row = b"{}"
     if op != "t":
         side = "before" if op == "d" else "after"
-        row = value.get(side)
-        if isinstance(row, str):
-            raise NoRowError(
-                f"{side} is a text, as of MongoDB: let ExtractNewDocumentState make columns of it."
-            )
-        if not isinstance(row, dict):
-            raise NoRowError(
-                f"There is no {side}, so the row is not known: the table needs a primary key, or "
-                "(PostgreSQL) REPLICA IDENTITY FULL."
-            )
+        row = _row_of_side(values.get(side), side)
     time = _time(source)
-    change = (op, value.get("before"), value.get("after"))
-    position = _position(source, op, seq, change)
-    return Event(op, row, _table(source), _time(value) if time is None else time, position, schema)
+    position = _position(source, op, seq, (op, values.get("before"), values.get("after")))
+    return Event(op, row, _table(source), _time(values) if time is None else time, position, schema)
 
 
-def _of_flat(value: Mapping[str, Any], seq: int, schema: bytes) -> Event:
-    marks = {name[2:]: one for name, one in value.items() if name in _MARKS}
-    source = {name: one for name, one in marks.items() if name not in _TIMES}
-    for name, one in marks.items():
+def _row_of_side(value: Any, side: str) -> bytes | str:
+    """Return the row in `before` or `after`, as `Event` has it."""
+    if isinstance(value, dict):  # of Avro
+        return side
+    row = bytes(value or b"null")
+    if row.startswith(b'"'):
+        raise NoRowError(
+            f"{side} is a text, as of MongoDB: let ExtractNewDocumentState make columns of it."
+        )
+    if not row.startswith(b"{"):
+        raise NoRowError(
+            f"There is no {side}, so the row is not known: the table needs a primary key, or "
+            "(PostgreSQL) REPLICA IDENTITY FULL."
+        )
+    return row
+
+
+def _flat_event(message: _Message, seq: int) -> Event:
+    marks = {name[2:]: value for name, value in message.values.items() if name in _MARKS}
+    source = {name: value for name, value in marks.items() if name not in _TIMES}
+    for name, value in marks.items():
         if name.startswith("source_"):
-            source[name.removeprefix("source_")] = one
-    return _of_row(value, source, marks, seq, schema, is_marked=bool(marks))
+            source[name.removeprefix("source_")] = value
+    change = {name: value for name, value in message.fields.items() if name not in _MARKS}
+    return _row_event(message, source, marks, seq, change)
 
 
-def _of_row(
-    row: Mapping[str, Any],
+def _row_event(
+    message: _Message,
     source: Mapping[str, Any],
     marks: Mapping[str, Any],
     seq: int,
-    schema: bytes,
-    *,
-    is_marked: bool = True,
+    change: Any,
 ) -> Event:
-    """The event of a flattened row."""
+    """Return the event of a flattened row; `change`: its digest tells it from others."""
     op = marks.get("op") or "u"
     if marks.get("deleted") in (True, "true"):
         op = "d"
     if op not in _OPS:
         raise NoRowError(f"__op is {op!r}, and none of {', '.join(_OPS)}.")
     time = _time(source)
-    change = (op, {name: one for name, one in row.items() if name not in _MARKS})
     return Event(
-        op, row, _table(source), _time(marks) if time is None else time,
-        _position(source, op, seq, change), schema, is_marked=is_marked,
+        op, message.row, _table(source), _time(marks) if time is None else time,
+        _position(source, op, seq, (op, change)), message.schema, is_marked=bool(marks),
     )  # fmt: skip
 
 
-def _of_cloud_event(value: Mapping[str, Any], seq: int) -> Event:
-    """An event in the format of Debezium's CloudEventsConverter."""
+def _cloud_event(message: _Message, seq: int) -> Event:
+    """Return an event in the format of Debezium's CloudEventsConverter."""
     source = {
-        _OF_CLOUD_EVENTS.get(short := name.removeprefix(_EXTENSION).lower(), short): one
-        for name, one in value.items()
+        _NAMES_OF_EXTENSIONS.get(short := name.removeprefix(_EXTENSION).lower(), short): value
+        for name, value in message.values.items()
         if name.startswith(_EXTENSION)
     }
-    data, schema = value.get("data"), b""
-    if isinstance(data, dict) and data.keys() == _WRAPPED:
-        schema, data = msgspec.json.encode(data["schema"]), data["payload"]
-    if not isinstance(data, dict):
-        raise NoRowError("The CloudEvent has no data in JSON.")
+    schema, data = b"", message.fields.get("data") or b"null"
+    try:
+        fields = _FIELDS(data)
+        if fields.keys() == _WRAPPED:
+            schema, data = bytes(fields["schema"]), fields["payload"]
+            fields = _FIELDS(data)
+    except msgspec.ValidationError:
+        raise NoRowError("The CloudEvent has no data in JSON.") from None
     if not source:
         raise NoRowError(
             "The CloudEvent does not say what happened: let Debezium's converter write its "
             "extension attributes (extension.attributes.enable)."
         )
-    if data.keys() <= {"before", "after"}:
-        return _of_envelope({**data, "op": source.get("op"), "source": source}, seq, schema)
-    return _of_row(data, source, source, seq, schema)
+    if fields.keys() <= {"before", "after"}:
+        return _envelope_event({**fields, "op": source.get("op")}, source, seq, schema)
+    row = _Message({}, fields, bytes(data), schema)
+    return _row_event(row, source, source, seq, data)
 
 
 def _table(source: Mapping[str, Any]) -> str | None:
@@ -296,8 +334,8 @@ def _position(source: Mapping[str, Any], op: str, seq: int, change: tuple[Any, .
         log = log_position.log_place(source, op)
     except ValueError as error:
         raise NoRowError(f"{error}.") from None
-    what = connect.encode_json([*change, *(source.get(name) for name in _CHANGE)])
-    return log_position.make_position(log, seq, what)
+    changed = msgspec.json.encode([*change, *(source.get(name) for name in _CHANGE)])
+    return log_position.make_position(log, seq, changed)
 
 
 # -- schemas -------------------------------------------------------------------------------------
@@ -369,7 +407,7 @@ def given_schema(text: str) -> tuple[pa.Schema, str | None, bool]:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
     if in_avro := found.get("type") == "record":
-        found = connect.of_avro(found)
+        found = connect.schema_from_avro(found)
     schema = msgspec.json.encode(found.get("schema", found))
     return row_columns(schema), schema.decode(), in_avro
 
@@ -398,12 +436,21 @@ class Placeholders:
         )  # fmt: skip
         self._bytes = as_bytes
         numbers = list(as_bytes)
-        self._numbers = (numbers, [one - 256 * (one > 127) for one in numbers])
-        pair = connect.encode_json({text: text}).decode()
+        self._numbers = (numbers, [number - 256 * (number > 127) for number in numbers])
+        pair = msgspec.json.encode({text: text}).decode()
         self._texts |= {pair, pair.replace('":"', '": "')}  # hstore, as JSON
+        parts = [re.escape(msgspec.json.encode(form)[1:-1]) for form in self._texts]
+        parts += [rb"\s*,\s*".join(b"%d" % n for n in numbers) for numbers in self._numbers]
+        self._may_be_in = re.compile(rb"\\|" + b"|".join(parts)).search
+
+    def fields_of_json(self, row: bytes) -> list[str]:
+        """Return the fields of a JSON object whose values are placeholders, or have one in them."""
+        if self._may_be_in(row) is None:
+            return []
+        return [name for name, value in msgspec.json.decode(row).items() if self.are_in(value)]
 
     def are_in(self, value: Any) -> bool:
-        """Whether the value is a placeholder, or has one at any depth."""
+        """Return whether the value is a placeholder, or has one at any depth."""
         match value:
             case str():
                 return value in self._texts
@@ -421,6 +468,9 @@ class Placeholders:
 # -- batches -------------------------------------------------------------------------------------
 
 
+_BARE: Final = Framing(compression="none", may_be_framed=False)
+
+
 class DebeziumFields:
     """Decodes events into columns, as `PayloadFields`; messages of no row are left out."""
 
@@ -428,20 +478,20 @@ class DebeziumFields:
         self,
         fields: pa.Schema,
         schema: str | None = None,
-        packed: Packed | None = None,
+        framing: Framing | None = None,
         avro: PayloadFields | None = None,
         placeholders: Placeholders | None = None,
     ) -> None:
-        """`fields`: of the rows; `schema`: in JSON, of events that come without theirs; `packed`:
-        what is around payloads; `avro`: decodes events in Avro."""
+        """`fields`: of the rows; `schema`: in JSON, of events that come without theirs; `avro`:
+        decodes events in Avro."""
         self.fields = pa.schema([*fields, *ADDED])
-        self._of_row = fields
+        self._row_fields = fields
         self._names = frozenset(fields.names)
         self._schema = b"" if schema is None else schema.encode()
-        self._packed = packed
+        self._framing = framing or _BARE
         self._avro = avro
         self._placeholders = placeholders or Placeholders()
-        self._known: dict[bytes, list[tuple[str, connect.Reader]]] = {}
+        self._rows = PayloadFields(fields, _BARE, self._decoder)
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
@@ -449,119 +499,201 @@ class DebeziumFields:
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns."""
-        none = [None] * len(self.fields)
-        found: list[list[Any]] = []
-        places: list[int] = []
-        reasons: list[str | None] = []
-        seqs = batch.column("seq").to_pylist()
-        for place, (payload, seq) in enumerate(zip(self._payloads(batch), seqs, strict=True)):
-            try:
-                event = self._event(payload, seq)
-                if event is None:
-                    continue
-                row, reason = self._row(event), None
-            except BaseException as error:
-                row, reason = none, self._reason(error, payload)
-            found.append(row)
-            places.append(place)
-            reasons.append(reason)
-        columns = list(zip(*found, strict=True)) or [()] * len(none)
-        arrays = [
-            pa.array(one, field.type) for one, field in zip(columns, self.fields, strict=True)
+        if self._avro is None:
+            rows, events, reasons = self._read_json(batch)
+            columns, problems = self._decode_rows(events, reasons)
+        else:
+            envelopes = self._avro.of(batch).select([*self._avro.fields.names, REASON])
+            # Times as numbers, since Python lacks some.
+            numbers = [column.cast(_numbers(column.type)) for column in envelopes.columns]
+            envelopes = pa.RecordBatch.from_arrays(numbers, envelopes.schema.names)
+            rows, events, reasons = self._read_avro(batch, envelopes)
+            columns, problems = self._select_rows(envelopes, rows, events, reasons)
+        about = [
+            (event.op, event.table, event.time, event.position) if event else _NOTHING
+            for event in events
         ]
-        rows = batch if len(places) == batch.num_rows else batch.take(pa.array(places, pa.int64()))
-        said = pa.array(reasons, pa.string())
-        if "timestamp" in rows.schema.names:
+        added = zip(*about, strict=True) if about else _NO_EVENTS
+        columns += [
+            pa.array(values, field.type) for values, field in zip(added, ADDED, strict=True)
+        ]
+        if len(rows) < batch.num_rows:
+            batch = batch.take(pa.array(rows, pa.int64()))
+        if "timestamp" in batch.schema.names:
             at = self.fields.get_field_index(TIME)
-            known = pc.coalesce(arrays[at], rows.column("timestamp"))
-            arrays[at] = pc.if_else(pc.is_valid(said), arrays[at], known)
+            columns[at] = pc.coalesce(columns[at], batch.column("timestamp"))
+        if problems.null_count < len(problems):
+            bad_rows = pc.indices_nonzero(pc.is_valid(problems)).to_pylist()
+            columns = [null_rows(column, bad_rows) for column in columns]
         return pa.RecordBatch.from_arrays(
-            [*rows.columns, *arrays, said], schema=self.schema(batch.schema)
+            [*batch.columns, *columns, problems], schema=self.schema(batch.schema)
         )
 
-    def _reason(self, error: BaseException, payload: Any) -> str:
-        if not isinstance(error, NoRowError):
-            return reason_of(error)
-        text = str(error)
-        if isinstance(payload, bytes) and self._packed is not None:
-            text += self._packed.hint(payload)
-        return reason_text(text)
+    def _read_json(
+        self, batch: pa.RecordBatch
+    ) -> tuple[list[int], list[Event | None], list[str | None]]:
+        """Return the numbers of the rows that stay, and of each the event, or why it is none."""
+        unframed = self._framing.unframe(batch)
+        payloads = unframed.payloads.to_pylist()
+        problems = [None] * len(payloads)
+        if unframed.reasons is not None:
+            problems = unframed.reasons.to_pylist()
 
-    def _payloads(self, batch: pa.RecordBatch) -> list[Any]:
-        """Of each message: bytes, or the fields of an event in Avro, with `REASON`."""
-        if self._avro is not None:
-            found = self._avro.of(batch).select([*self._avro.fields.names, REASON])
-            # Times as numbers, since Python lacks some.
-            columns = [column.cast(_numbers(column.type)) for column in found.columns]
-            values = pa.RecordBatch.from_arrays(columns, found.schema.names).to_pylist()
-            empty = pc.equal(pc.binary_length(batch.column(PAYLOAD)), 0).to_pylist()
-            return [b"" if none else one for none, one in zip(empty, values, strict=True)]
-        if self._packed is None:
-            return list(batch.column(PAYLOAD).to_pylist())
-        bare = self._packed.unpack(batch)
-        payloads: list[Any] = bare.payloads.to_pylist()
-        for at, reason in enumerate([] if bare.reasons is None else bare.reasons.to_pylist()):
-            payloads[at] = payloads[at] if reason is None else {REASON: reason}
-        return payloads
+        def read(at: int, seq: int) -> Event | None:
+            if problems[at] is not None:
+                raise NoRowError(problems[at])
+            try:
+                event = event_of(payloads[at], seq, self._names)
+                if event is None:
+                    return None
+                if not event.is_marked:
+                    self._check_names(_FIELDS(event.row))
+                if missing := self._check_sent(event, self._placeholders.fields_of_json(event.row)):
+                    row = _FIELDS(event.row) | dict.fromkeys(missing, msgspec.Raw(b"null"))
+                    event = replace(event, row=msgspec.json.encode(row))
+                return event
+            except NoRowError as error:
+                raise NoRowError(f"{error}{self._framing.hint(payloads[at])}") from None
 
-    def _event(self, payload: Any, seq: int) -> Event | None:
-        if isinstance(payload, bytes):
-            return event_of(payload, seq, self._names)
-        if (reason := payload[REASON]) is not None:
-            raise NoRowError(reason)
-        fields = {name: one for name, one in payload.items() if name != REASON}
-        return _of_value(fields, seq, b"", self._names)
+        return self._read(batch, read)
 
-    def _row(self, event: Event) -> list[Any]:
-        if not event.is_marked and event.row.keys().isdisjoint(self._names):
+    def _read_avro(
+        self, batch: pa.RecordBatch, envelopes: pa.RecordBatch
+    ) -> tuple[list[int], list[Event | None], list[str | None]]:
+        values = envelopes.to_pylist()
+        sizes = pc.binary_length(batch.column(PAYLOAD)).to_pylist()
+
+        def read(at: int, seq: int) -> Event | None:
+            fields = values[at]
+            if not sizes[at]:
+                return None
+            if (problem := fields.pop(REASON)) is not None:
+                raise NoRowError(problem)
+            event = _classify(_Message(fields, fields, ""), seq, self._names)
+            if event is not None and event.op != "t":
+                row = fields[event.row] if event.row else fields
+                if not event.is_marked:
+                    self._check_names(row)
+                bad = [name for name, value in row.items() if self._placeholders.are_in(value)]
+                event = replace(event, not_sent=self._check_sent(event, bad))
+            return event
+
+        return self._read(batch, read)
+
+    def _check_names(self, row: Collection[str]) -> None:
+        """Raise NoRowError for an object that may be any."""
+        if self._names.isdisjoint(row):
             raise NoRowError(
                 "The payload is no event: it has no envelope (op and source), no field that begins "
                 "with __, and none of the columns."
             )
-        found = []
-        for name, read in self._readers(event.schema):
-            value = event.row.get(name)
-            if self._placeholders.are_in(value):
-                if event.op != "d":
-                    raise NoRowError(
-                        f"The database did not send {name}, which the change left as it was: set "
-                        "the table's REPLICA IDENTITY to FULL (PostgreSQL), or leave the column "
-                        "out."
-                    )
-                value = None
-            try:
-                found.append(connect.in_field(name, read, value))
-            except ValueError as error:
-                raise NoRowError(f"{error}.") from None
-        return [*found, event.op, event.table, event.time, event.position]
 
-    def _readers(self, schema: bytes) -> list[tuple[str, connect.Reader]]:
-        schema = schema or self._schema
-        if (known := self._known.get(schema)) is None:
+    def _check_sent(self, event: Event, not_sent: Sequence[str]) -> list[str]:
+        """Return the columns that a deletion does not need. Raises NoRowError for another change
+        without them."""
+        columns = [name for name in self._row_fields.names if name in not_sent]
+        if columns and event.op != "d":
+            raise NoRowError(
+                f"The database did not send {columns[0]}, which the change left as it was: set the "
+                "table's REPLICA IDENTITY to FULL (PostgreSQL), or leave the column out."
+            )
+        return columns
+
+    def _read(
+        self, batch: pa.RecordBatch, read: Callable[[int, int], Event | None]
+    ) -> tuple[list[int], list[Event | None], list[str | None]]:
+        rows: list[int] = []
+        events: list[Event | None] = []
+        reasons: list[str | None] = []
+        for at, seq in enumerate(batch.column("seq").to_pylist()):
+            event, reason = None, None
             try:
-                said = row_schemas(schema) if schema else {}
-                known = [
-                    (
-                        one.name,
-                        connect.reader(
-                            one.type, said.get(one.name) or connect.days_schema(one.type)
-                        ),
-                    )
-                    for one in self._of_row
-                ]
-            except Exception as error:
-                raise NoRowError(f"The event's schema cannot be read: {error}.") from None
-            if len(self._known) >= _MAX_SCHEMAS:  # each event may bring another one
-                self._known.clear()
-            self._known[schema] = known
-        return known
+                event = read(at, seq)
+                if event is None:
+                    continue
+            except BaseException as error:
+                is_known = isinstance(error, NoRowError)
+                reason = reason_text(str(error)) if is_known else reason_of(error)
+            rows.append(at)
+            events.append(event)
+            reasons.append(reason)
+        return rows, events, reasons
+
+    def _decode_rows(
+        self, events: Sequence[Event | None], reasons: Sequence[str | None]
+    ) -> tuple[list[pa.Array], pa.StringArray]:
+        """Decode rows in JSON, those of one schema together."""
+        numbers: dict[SchemaKey, int] = {}
+        keys, rows = [], []
+        for event in events:
+            schema = (event.schema if event else b"") or self._schema
+            key = SchemaKey(name=schema.decode())
+            keys.append(numbers.setdefault(key, len(numbers)))
+            rows.append(event.row if event else b"")
+        problems = pa.array(reasons, pa.string())
+        payloads = Unframed(
+            pa.array(rows, pa.binary()),
+            list(numbers),
+            pa.array(keys, pa.int32()),
+            problems if problems.null_count < len(problems) else None,
+        )
+        return self._rows.decode(payloads)
+
+    def _decoder(self, key: SchemaKey) -> connect.ConnectDecoder:
+        try:
+            return connect.ConnectDecoder(self._row_fields, self._schemas(key.name))
+        except Exception as error:
+            raise Undecodable(f"The event's schema cannot be read: {error}.") from None
+
+    def _schemas(self, text: str) -> dict[str, connect.Schema | None]:
+        schemas = row_schemas(text.encode()) if text else {}
+        return {
+            field.name: schemas.get(field.name) or connect.days_schema(field.type)
+            for field in self._row_fields
+        }
+
+    def _select_rows(
+        self,
+        envelopes: pa.RecordBatch,
+        rows: Sequence[int],
+        events: Sequence[Event | None],
+        reasons: Sequence[str | None],
+    ) -> tuple[list[pa.Array], pa.StringArray]:
+        """Convert the rows of events in Avro, which are in one or two records of the event."""
+        sides = sorted({event.row for event in events if event is not None and event.op != "t"})
+        places = [
+            None
+            if event is None or event.op == "t"
+            else sides.index(event.row) * len(envelopes) + row
+            for row, event in zip(rows, events, strict=True)
+        ]
+        schemas = self._schemas(self._schema.decode())
+        columns, readings = [], []
+        for field in self._row_fields:
+            readings.append(connect.compile_reading(field.type, schemas[field.name]))
+            parts = [
+                envelopes.column(field.name)
+                if not side
+                else pc.struct_field(envelopes.column(side), field.name)
+                for side in sides
+            ]
+            column = pa.concat_arrays(parts) if parts else pa.nulls(0, field.type)
+            columns.append(column.take(pa.array(places, pa.int64())))
+        problems = pa.array(reasons, pa.string())
+        columns, problems = connect.convert_columns(
+            list(self._row_fields), readings, columns, problems
+        )
+        for at, name in enumerate(self._row_fields.names):
+            not_sent = [row for row, event in enumerate(events) if event and name in event.not_sent]
+            columns[at] = null_rows(columns[at], not_sent) if not_sent else columns[at]
+        return columns, problems
 
 
 def _numbers(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_temporal(kind):
         return pa.int32() if pa.types.is_date32(kind) else pa.int64()
     if pa.types.is_struct(kind):
-        return pa.struct([one.with_type(_numbers(one.type)) for one in kind])
+        return pa.struct([field.with_type(_numbers(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_numbers(kind.value_type)))
     if pa.types.is_map(kind):

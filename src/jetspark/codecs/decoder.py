@@ -100,7 +100,7 @@ class SchemaKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bare:
+class Unframed:
     """The payloads of a batch, out of their frames."""
 
     payloads: pa.BinaryArray
@@ -114,7 +114,7 @@ class Bare:
 class Packed(Protocol):
     """What is around payloads."""
 
-    def unpack(self, batch: pa.RecordBatch) -> Bare:
+    def unframe(self, batch: pa.RecordBatch) -> Unframed:
         """The payloads of a batch."""
 
     def hint(self, payload: bytes) -> str:
@@ -136,6 +136,21 @@ def with_hints(reasons: pa.StringArray, payloads: pa.BinaryArray, packed: Packed
     for row in pc.indices_nonzero(pc.is_valid(reasons)).to_pylist():
         texts[row] += packed.hint(payloads[row].as_py())
     return pa.array(texts, pa.string())
+
+
+def replace_rows(
+    decoded: tuple[Sequence[pa.Array], pa.StringArray],
+    others: tuple[Sequence[pa.Array], pa.StringArray],
+    is_replaced: pa.BooleanArray,
+) -> tuple[list[pa.Array], pa.StringArray]:
+    """Return decoded columns and reasons, with those of `others` in the rows of a mask."""
+    rows = len(is_replaced)
+    behind = pc.add(pc.cumulative_sum(is_replaced.cast(pa.int64())), rows - 1)
+    places = pc.if_else(is_replaced, behind, pa.array(range(rows), pa.int64()))
+    columns = [
+        pa.concat_arrays(pair).take(places) for pair in zip(decoded[0], others[0], strict=True)
+    ]
+    return columns, pa.concat_arrays([decoded[1], others[1]]).take(places)
 
 
 class PayloadFields:
@@ -160,12 +175,12 @@ class PayloadFields:
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns."""
-        columns, reasons = self._decoded(self._packed.unpack(batch))
+        columns, reasons = self.decode(self._packed.unframe(batch))
         return pa.RecordBatch.from_arrays(
             [*batch.columns, *columns, reasons], schema=self.schema(batch.schema)
         )
 
-    def _decoded(self, unpacked: Bare) -> tuple[list[pa.Array], pa.StringArray]:
+    def decode(self, unpacked: Unframed) -> tuple[list[pa.Array], pa.StringArray]:
         """The fields, and the reasons."""
         rows = len(unpacked.payloads)
         if len(unpacked.keys) == 1 and unpacked.reasons is None:

@@ -328,7 +328,7 @@ def data_format(text: str) -> Literal["avro", "protobuf", "json"]:
 def _of_cloudevents(decoding: Decoding) -> CloudEventFields:
     if decoding.framing.name != "none":
         raise ConfigError("CloudEvents have no frame: leave framing out.")
-    text, unpack = decoding.schema.text, decoding.framing.unpack
+    text, unpack = decoding.schema.text, decoding.framing.unframe
     if not text:
         return CloudEventFields(unpack)
     inner = replace(decoding, framing=Framing(compression="none", may_be_framed=False), lookup=None)

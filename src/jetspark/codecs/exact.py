@@ -7,8 +7,17 @@ from a text to a FLOAT is right, while Python's goes by a DOUBLE and rounds twic
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import Final
+
 import pyarrow as pa
 import pyarrow.compute as pc
+
+_MAX_DIGITS: Final = 38
+_MAX_BYTES: Final = 1_000
+"""Bytes of the digits of a decimal."""
+_MAX_SCALE: Final = 20_000
+"""PostgreSQL has up to 16,383."""
 
 
 def cast_exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -36,6 +45,42 @@ def decimals_of(texts: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
     if not pc.all(pc.match_substring_regex(texts, form), min_count=0).as_py():
         raise pa.ArrowInvalid(f"a text is no {kind}")
     return texts.cast(kind)
+
+
+def decimals_of_bytes(
+    values: pa.BinaryArray, scale: int, kind: pa.Decimal128Type
+) -> pa.Array | None:
+    """Decimals of their digits as big-endian two's complements.
+
+    Returns None if one has no bytes, or does not fit into `kind`: use `decimal_texts`.
+    """
+    if not 0 <= scale <= _MAX_DIGITS or pc.any(pc.equal(pc.binary_length(values), 0)).as_py():
+        return None
+    limit = 10**_MAX_DIGITS
+    numbers = [int.from_bytes(digits or b"", "big", signed=True) for digits in values.to_pylist()]
+    if not all(-limit < number < limit for number in numbers):
+        return None
+    data = b"".join([number.to_bytes(16, "little", signed=True) for number in numbers])
+    wide = pa.decimal128(_MAX_DIGITS, scale)
+    decimals = pa.Array.from_buffers(wide, len(values), [None, pa.py_buffer(data)])
+    decimals = pc.if_else(values.is_valid(), decimals, pa.scalar(None, wide))
+    try:
+        return cast_exactly(decimals, kind)
+    except pa.ArrowInvalid:
+        return None
+
+
+def decimal_texts(digits: pa.BinaryArray, scales: pa.Array) -> pa.StringArray:
+    """The plain texts of decimals with scales of their own; null for those without bytes, and with
+    a scale that no database has. `digits`: as for `decimals_of_bytes`."""
+    texts: list[str | None] = []
+    for data, scale in zip(digits.to_pylist(), scales.to_pylist(), strict=True):
+        text = None
+        if data and len(data) <= _MAX_BYTES and scale is not None and abs(scale) <= _MAX_SCALE:
+            number = int.from_bytes(data, "big", signed=True)
+            text = f"{Decimal(f'{number}e{-scale}'):f}"
+        texts.append(text)
+    return pa.array(texts, pa.string())
 
 
 def single_of(text: str) -> float:

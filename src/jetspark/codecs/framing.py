@@ -21,7 +21,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.codecs.decoder import PAYLOAD, Bare, SchemaKey, reason_text
+from jetspark.codecs.decoder import PAYLOAD, SchemaKey, Unframed, reason_text
 from jetspark.codecs.encoder import Pairs
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError, named, shown
@@ -171,7 +171,7 @@ class Framing:
         """The framing of payloads that `decompress` has made."""
         return replace(self, compression="none")
 
-    def unpack(self, batch: pa.RecordBatch) -> Bare:
+    def unframe(self, batch: pa.RecordBatch) -> Unframed:
         """The payloads of a batch, all of them at once, with the keys of their schemas."""
         parts = list(self.decompress(batch))
         payloads, reasons = batch.column(PAYLOAD), dict[int, str]()
@@ -185,7 +185,7 @@ class Framing:
             found = self._named(payloads, batch, reasons)
         else:
             none = pa.repeat(pa.scalar(0, pa.int8()), len(payloads))
-            found = Bare(payloads, [SchemaKey()], none)
+            found = Unframed(payloads, [SchemaKey()], none)
         if not reasons:
             return found
         texts_of = {at: reason_text(reason) for at, reason in reasons.items()}
@@ -205,7 +205,7 @@ class Framing:
             came = part.rows.column(at)
             payloads = came if part.payloads is None else part.payloads
             rows = part.rows.set_column(at, field, payloads)
-            found = self.without_compression.unpack(rows)
+            found = self.without_compression.unframe(rows)
             bad = pa.repeat(False, len(came))
             for reasons in (part.reasons, found.reasons):
                 bad = bad if reasons is None else pc.or_(bad, pc.is_valid(reasons))
@@ -230,20 +230,22 @@ class Framing:
 
     def payload_of(self, batch: pa.RecordBatch) -> bytes:
         """The payload of a batch with one row. Raises BadFrame."""
-        found = self.unpack(batch)
+        found = self.unframe(batch)
         if found.reasons is not None:
             raise BadFrame(found.reasons[0].as_py())
         payload: bytes = found.payloads[0].as_py()
         return payload
 
-    def _unframed(self, payloads: pa.BinaryArray, reasons: dict[int, str]) -> Bare:
+    def _unframed(self, payloads: pa.BinaryArray, reasons: dict[int, str]) -> Unframed:
         size = _MAGIC[self.name] + self.with_message
         begins = pc.binary_slice(payloads, 0, size).dictionary_encode()
         try:  # most batches have few frames, of the same size
             frames = [self.frame(one) for one in begins.dictionary.to_pylist()]
             if all(length == size for _, length in frames):
                 keys = [key for key, _ in frames]
-                return Bare(pc.binary_replace_slice(payloads, 0, size, b""), keys, begins.indices)
+                return Unframed(
+                    pc.binary_replace_slice(payloads, 0, size, b""), keys, begins.indices
+                )
         except BadFrame:
             pass
         keys_of: dict[SchemaKey, int] = {}
@@ -257,7 +259,7 @@ class Framing:
                 except BadFrame as error:
                     reasons[at] = str(error)
             which.append(keys_of.setdefault(key, len(keys_of)))
-        return Bare(pa.array(found, pa.binary()), list(keys_of), pa.array(which, pa.int32()))
+        return Unframed(pa.array(found, pa.binary()), list(keys_of), pa.array(which, pa.int32()))
 
     def frame(self, payload: bytes) -> tuple[SchemaKey, int]:
         """What a frame says, and its length. Raises BadFrame."""
@@ -282,7 +284,7 @@ class Framing:
 
     def _named(
         self, payloads: pa.BinaryArray, batch: pa.RecordBatch, reasons: dict[int, str]
-    ) -> Bare:
+    ) -> Unframed:
         numbers: dict[SchemaKey, int] = {}
         known: dict[tuple[str | None, str | None], SchemaKey | str] = {}
         names = _values(batch, _OF_HEADERS[self.name])
@@ -299,7 +301,7 @@ class Framing:
                 reasons.setdefault(at, key)
                 key = SchemaKey()
             which.append(numbers.setdefault(key, len(numbers)))
-        return Bare(payloads, list(numbers), pa.array(which, pa.int32()))
+        return Unframed(payloads, list(numbers), pa.array(which, pa.int32()))
 
     def _key(self, name: str | None, version: str | None) -> SchemaKey:
         """What the headers say. Raises BadFrame."""

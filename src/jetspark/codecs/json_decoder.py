@@ -45,7 +45,7 @@ _Raw: TypeAlias = "msgspec.Raw | bytes"
 _Values: TypeAlias = "list[_Raw | None]"
 
 
-class Misfit(NamedTuple):
+class BadValue(NamedTuple):
     """A value that does not fit its column."""
 
     row: int
@@ -150,7 +150,7 @@ class _Column(ABC):
         self.kind = kind
 
     @abstractmethod
-    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[Misfit]]:
+    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
         """The array, null where a value does not fit, and behind the first of these in a record."""
 
 
@@ -169,10 +169,10 @@ def _decode_all(decoder: msgspec.json.Decoder[list[Any]], values: _Values) -> li
 
 def _decode_each(
     decode: Callable[[bytes], Any], values: _Values, name: str, end_of: _EndOf
-) -> tuple[list[Any], list[Misfit]]:
+) -> tuple[list[Any], list[BadValue]]:
     """The values one by one, and the first of each record that is no value of the type."""
     found: list[Any] = []
-    misfits: list[Misfit] = []
+    misfits: list[BadValue] = []
     for row, raw in enumerate(values):
         if row < len(found):  # behind one that does not fit
             continue
@@ -181,13 +181,13 @@ def _decode_each(
             try:
                 value = decode(text)
             except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError):
-                misfits.append(Misfit(row, "", _say_misfit(text, name)))
+                misfits.append(BadValue(row, "", misfit_text(text, name)))
                 found += [None] * (end_of(row) - row - 1)
         found.append(value)
     return found, misfits
 
 
-def _say_misfit(value: bytes, name: str, why: str = "") -> str:
+def misfit_text(value: bytes, name: str, why: str = "") -> str:
     shown = value.decode("utf-8", "replace")
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
     article = "an" if name[0] in "AI" else "a"
@@ -201,7 +201,7 @@ class _Leaf(_Column):
         super().__init__(kind)
         self.name = name
 
-    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[Misfit]]:
+    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
         """See _Column."""
         try:
             return self._fast(values), []
@@ -478,7 +478,7 @@ class _Nested(_Column):
     _all: msgspec.json.Decoder[list[Any]]
     _one: msgspec.json.Decoder[Any]
 
-    def _decode(self, values: _Values, end_of: _EndOf) -> tuple[list[Any], list[Misfit]]:
+    def _decode(self, values: _Values, end_of: _EndOf) -> tuple[list[Any], list[BadValue]]:
         try:
             return _decode_all(self._all, values), []
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -496,7 +496,7 @@ class _Fields:
         """`names`: those in the objects, if the columns have others."""
         self._fields = list(fields)
         self._names = [one.name for one in fields] if names is None else list(names)
-        self._columns = [_column_of(one.type) for one in fields]
+        self._columns = [column_of(one.type) for one in fields]
         keys = [f"f{at}" for at in range(len(self._fields))]
         self._get: Callable[[Any, str], Any] = getattr
         self._keys = keys
@@ -513,7 +513,7 @@ class _Fields:
 
     def build(
         self, objects: Sequence[Any], end_of: _EndOf = _next
-    ) -> Iterator[tuple[pa.Array, list[Misfit]]]:
+    ) -> Iterator[tuple[pa.Array, list[BadValue]]]:
         """An array for each field, and what does not fit; None is no object."""
         empty, get = self.type(), self._get
         there = [empty if one is None else one for one in objects]
@@ -535,7 +535,7 @@ class _Struct(_Nested):
         self._all = msgspec.json.Decoder(list[kind_of_objects | None])
         self._one = msgspec.json.Decoder(kind_of_objects)
 
-    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[Misfit]]:
+    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
         objects, misfits = self._decode(values, end_of)
         built = list(self._fields.build(objects, end_of))
         array = pa.StructArray.from_arrays(
@@ -549,11 +549,11 @@ class _List(_Nested):
 
     def __init__(self, kind: pa.ListType) -> None:
         super().__init__(kind)
-        self._items = _column_of(kind.value_type)
+        self._items = column_of(kind.value_type)
         self._all = msgspec.json.Decoder(list[list[msgspec.Raw] | None])
         self._one = msgspec.json.Decoder(list[msgspec.Raw])
 
-    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[Misfit]]:
+    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
         lists, misfits = self._decode(values, end_of)
         offsets = _offsets(lists)
         check_decoded(offsets[-1] * bytes_of_value(self.kind.value_type))
@@ -562,7 +562,7 @@ class _List(_Nested):
         array = pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), items, type=self.kind, mask=_null_mask(lists)
         )
-        return array, misfits + _in_rows(more, offsets, lambda _, at: f"[{at}]")
+        return array, misfits + rows_of_items(more, offsets, lambda _, at: f"[{at}]")
 
 
 class _Map(_Nested):
@@ -570,11 +570,11 @@ class _Map(_Nested):
 
     def __init__(self, kind: pa.MapType) -> None:
         super().__init__(kind)
-        self._items = _column_of(kind.item_type)
+        self._items = column_of(kind.item_type)
         self._all = msgspec.json.Decoder(list[dict[str, msgspec.Raw] | None])
         self._one = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[Misfit]]:
+    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
         maps, misfits = self._decode(values, end_of)
         offsets = _offsets(maps)
         check_decoded(offsets[-1] * bytes_of_value(self.kind.item_type))
@@ -585,10 +585,47 @@ class _Map(_Nested):
             pa.array(offsets, pa.int32()), pa.array(keys, pa.string()), items, type=self.kind
         )
         if any(one is None for one in maps):
-            array = _without(array, [row for row, one in enumerate(maps) if one is None])
-        return array, misfits + _in_rows(
+            array = null_rows(array, [row for row, one in enumerate(maps) if one is None])
+        return array, misfits + rows_of_items(
             more, offsets, lambda start, at: f"[{keys[start + at][:_SHOWN]!r}]"
         )
+
+
+class _Pairs(_Nested):
+    """MAP with keys that are no texts, which Kafka Connect writes as a list of pairs."""
+
+    name = "MAP"
+
+    def __init__(self, kind: pa.MapType) -> None:
+        super().__init__(kind)
+        entries = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
+        self._keys, self._items = (column_of(field.type) for field in entries)
+        pairs = list[tuple[msgspec.Raw, msgspec.Raw]]
+        self._all = msgspec.json.Decoder(list[pairs | None])
+        self._one = msgspec.json.Decoder(pairs)
+
+    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
+        maps, bad_values = self._decode(values, end_of)
+        for row, pairs in enumerate(maps):
+            keys = [bytes(key) for key, _ in pairs or ()]
+            if _NULL in keys or len({*keys}) < len(keys):
+                text = bytes(values[row] or b"")
+                why = ", whose keys are not null and different"
+                bad_values.append(BadValue(row, "", misfit_text(text, self.name, why)))
+                maps[row] = None
+        keys, bad_keys = self._keys.build([key for pairs in maps for key, _ in pairs or ()])
+        for bad in rows_of_items(bad_keys, _offsets(maps), lambda _, at: f"[{at}]"):
+            bad_values.append(bad)
+            maps[bad.row] = None
+        if bad_keys:
+            keys, _ = self._keys.build([key for pairs in maps for key, _ in pairs or ()])
+        offsets = _offsets(maps)
+        items = [item for pairs in maps for _, item in pairs or ()]
+        items, bad_items = self._items.build(items, _end_of_items(offsets, end_of))
+        array = pa.MapArray.from_arrays(
+            pa.array(offsets, pa.int32()), keys, items, type=self.kind, mask=_null_mask(maps)
+        )
+        return array, bad_values + rows_of_items(bad_items, offsets, lambda _, at: f"[{at}]")
 
 
 def _null_mask(values: Sequence[Any]) -> pa.BooleanArray | None:
@@ -604,20 +641,23 @@ def _end_of_items(offsets: list[int], end_of: _EndOf) -> _EndOf:
     return lambda item: offsets[end_of(bisect_right(offsets, item) - 1)]
 
 
-def _in_rows(
-    misfits: list[Misfit], offsets: list[int], path: Callable[[int, int], str]
-) -> list[Misfit]:
-    """What does not fit of items, by the rows that have them."""
-    found = []
-    for one in misfits:
-        row = bisect_right(offsets, one.row) - 1
-        where = path(offsets[row], one.row - offsets[row])
-        found.append(Misfit(row, where + one.path, one.problem))
-    return found
+def rows_of_items(
+    bad_items: list[BadValue], offsets: list[int], path: Callable[[int, int], str]
+) -> list[BadValue]:
+    """Return bad items of lists or maps as bad values of the rows that have them.
+
+    `path`: of an item in its row, from the row's first item and the item's place behind that.
+    """
+    bad_values = []
+    for bad in bad_items:
+        row = bisect_right(offsets, bad.row) - 1
+        item = path(offsets[row], bad.row - offsets[row])
+        bad_values.append(BadValue(row, item + bad.path, bad.problem))
+    return bad_values
 
 
-def _without(array: pa.Array, rows: Iterable[int]) -> pa.Array:
-    """The array with null in these rows."""
+def null_rows(array: pa.Array, rows: Iterable[int]) -> pa.Array:
+    """Return an array with null in these rows."""
     places: list[int | None] = list(range(len(array)))
     for row in rows:
         places[row] = None
@@ -640,7 +680,7 @@ _LEAVES: Final[dict[pa.DataType, Callable[[], _Leaf]]] = {
 }
 
 
-def _column_of(kind: pa.DataType) -> _Column:
+def column_of(kind: pa.DataType) -> _Column:
     """Raises ConfigError for a type that JSON has no values of."""
     if (leaf := _LEAVES.get(kind)) is not None:
         return leaf()
@@ -648,8 +688,8 @@ def _column_of(kind: pa.DataType) -> _Column:
         return _Exact(kind)
     if pa.types.is_struct(kind):
         return _Struct(kind)
-    if pa.types.is_map(kind) and kind.key_type == pa.string():
-        return _Map(kind)
+    if pa.types.is_map(kind):
+        return _Map(kind) if kind.key_type == pa.string() else _Pairs(kind)
     if pa.types.is_list(kind):
         return _List(kind)
     raise ConfigError(f"JSON payloads have no values of the type {kind}.")
@@ -658,16 +698,22 @@ def _column_of(kind: pa.DataType) -> _Column:
 def is_json_type(kind: pa.DataType) -> bool:
     """Whether JSON payloads have values of this type."""
     try:
-        _column_of(kind)
+        column_of(kind)
     except ConfigError:
         return False
     return True
 
 
+def build_column(kind: pa.DataType, values: Sequence[bytes | None]) -> pa.Array:
+    """Return a column of single JSON values, null for each that does not fit."""
+    array, _ = column_of(kind).build(list(values))
+    return array
+
+
 def takes(kind: pa.DataType, raw: bytes) -> bool:
-    """Whether a column of this type takes a value, in JSON."""
-    _, misfits = _column_of(kind).build([raw])
-    return not misfits
+    """Return whether a column of this type takes a value, in JSON."""
+    _, bad_values = column_of(kind).build([raw])
+    return not bad_values
 
 
 # -------------------------------------------------------------------------------------------------
@@ -719,7 +765,7 @@ class JsonDecoder:
                 reasons[row] = str(error)
         columns = []
         for array, misfits in self._fields.build(objects):
-            columns.append(_without(array, {one.row for one in misfits}) if misfits else array)
+            columns.append(null_rows(array, {one.row for one in misfits}) if misfits else array)
             for one in misfits:
                 if reasons[one.row] is None:
                     reasons[one.row] = f"{one.path.removeprefix('.')}: {one.problem}."

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs import sizes
-from jetspark.codecs.decoder import PAYLOAD, with_fields, with_hints
+from jetspark.codecs.decoder import PAYLOAD, replace_rows, with_fields, with_hints
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.json_decoder import JsonDecoder
 from jetspark.codecs.kernel_columns import arrays_of, buffers_of, plan_of
@@ -41,7 +41,8 @@ class JsonFields:
         in_payloads = [(names or {}).get(name, name) for name in fields.names]
         self._decoder = JsonDecoder(fields, in_payloads)
         named = [one.with_name(name) for one, name in zip(self._columns, in_payloads, strict=True)]
-        self.plan: Final = None if json_columns is None else plan_of(named, _MAX_DEPTH)
+        has_kernel = json_columns is not None and all(_has_text_keys(one.type) for one in named)
+        self.plan: Final = plan_of(named, _MAX_DEPTH) if has_kernel else None
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
@@ -56,7 +57,7 @@ class JsonFields:
         at = batch.schema.get_field_index(self._payload)
         payloads, unpacked = batch.column(at), None
         if self._framing is not None:
-            bare = self._framing.unpack(batch)
+            bare = self._framing.unframe(batch)
             payloads, unpacked = bare.payloads, bare.reasons
             if unpacked is not None:
                 payloads = pc.if_else(pc.is_valid(unpacked), None, payloads)
@@ -86,13 +87,8 @@ class JsonFields:
         if not any(left):
             return columns, pa.nulls(rows, pa.string())
         is_left = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(left)])
-        more, reasons = self.decode_plainly(payloads.filter(is_left))
-        behind = pc.add(pc.cumulative_sum(is_left.cast(pa.int64())), rows - 1)
-        places = pc.if_else(is_left, behind, pa.array(range(rows), pa.int64()))
-        return [
-            pa.concat_arrays([column, one]).take(places)
-            for column, one in zip(columns, more, strict=True)
-        ], pc.replace_with_mask(pa.nulls(rows, pa.string()), is_left, reasons)
+        others = self.decode_plainly(payloads.filter(is_left))
+        return replace_rows((columns, pa.nulls(rows, pa.string())), others, is_left)
 
     def decode_plainly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
         """The same without the C kernel."""
@@ -100,3 +96,10 @@ class JsonFields:
         if payloads.null_count:
             reasons = pc.if_else(pc.is_null(payloads), None, reasons)
         return columns, reasons
+
+
+def _has_text_keys(kind: pa.DataType) -> bool:
+    """Whether each map in a type has keys that are texts, as the kernel takes them."""
+    if pa.types.is_map(kind) and kind.key_type != pa.string():
+        return False
+    return all(_has_text_keys(kind.field(at).type) for at in range(kind.num_fields))
