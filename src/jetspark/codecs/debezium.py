@@ -21,8 +21,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -114,8 +113,7 @@ class NoRowError(ValueError):
     """A payload is no event; says why, in a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """What happened to one row, or to all of a table."""
 
     op: str
@@ -148,7 +146,7 @@ def event_of(payload: bytes, seq: int, columns: Collection[str] = ()) -> Event |
             if row == b"null":
                 return None
             schema = b"" if schema == b"null" else schema
-            fields = parse_object(row, _FIELDS)
+            fields = _FIELDS(row) if row.startswith(b"{") else parse_object(row, _FIELDS)
         payload.decode()
         values = {
             name: raw if name in ("before", "after") else msgspec.json.decode(raw)
@@ -162,8 +160,7 @@ def event_of(payload: bytes, seq: int, columns: Collection[str] = ()) -> Event |
     return _classify(_Message(values, fields, row, schema), seq, columns)
 
 
-@dataclass(frozen=True, slots=True)
-class _Message:
+class _Message(NamedTuple):
     """An event, or a message that is none."""
 
     values: Mapping[str, Any]
@@ -262,7 +259,7 @@ def _flat_event(message: _Message, seq: int) -> Event:
     for name, value in marks.items():
         if name.startswith("source_"):
             source[name.removeprefix("source_")] = value
-    change = {name: value for name, value in message.fields.items() if name not in _MARKS}
+    change = [item for item in message.fields.items() if item[0] not in _MARKS]
     return _row_event(message, source, marks, seq, change)
 
 
@@ -439,14 +436,17 @@ class Placeholders:
         self._numbers = (numbers, [number - 256 * (number > 127) for number in numbers])
         pair = msgspec.json.encode({text: text}).decode()
         self._texts |= {pair, pair.replace('":"', '": "')}  # hstore, as JSON
-        parts = [re.escape(msgspec.json.encode(form)[1:-1]) for form in self._texts]
-        parts += [rb"\s*,\s*".join(b"%d" % n for n in numbers) for numbers in self._numbers]
-        self._may_be_in = re.compile(rb"\\|" + b"|".join(parts)).search
+        self._marks = (b"\\", *(msgspec.json.encode(form)[1:-1] for form in self._texts))
+        lists = [rb"\s*,\s*".join(b"%d" % n for n in numbers) for numbers in self._numbers]
+        self._find_list = re.compile(rb"\[\s*(?:" + b"|".join(lists) + rb")\s*\]").search
+
+    def marks_in(self, payloads: bytes) -> list[bytes]:
+        """Return bytes of which a row among these payloads has one if it has a placeholder."""
+        marks = [mark for mark in self._marks if mark in payloads]
+        return marks if self._find_list(payloads) is None else [*marks, b"["]
 
     def fields_of_json(self, row: bytes) -> list[str]:
         """Return the fields of a JSON object whose values are placeholders, or have one in them."""
-        if self._may_be_in(row) is None:
-            return []
         return [name for name, value in msgspec.json.decode(row).items() if self.are_in(value)]
 
     def are_in(self, value: Any) -> bool:
@@ -535,6 +535,7 @@ class DebeziumFields:
         """Return the numbers of the rows that stay, and of each the event, or why it is none."""
         unframed = self._framing.unframe(batch)
         payloads = unframed.payloads.to_pylist()
+        marks = self._placeholders.marks_in(b"\n".join(payloads))
         problems = [None] * len(payloads)
         if unframed.reasons is not None:
             problems = unframed.reasons.to_pylist()
@@ -548,9 +549,11 @@ class DebeziumFields:
                     return None
                 if not event.is_marked:
                     self._check_names(_FIELDS(event.row))
+                if not any(mark in event.row for mark in marks):
+                    return event
                 if missing := self._check_sent(event, self._placeholders.fields_of_json(event.row)):
                     row = _FIELDS(event.row) | dict.fromkeys(missing, msgspec.Raw(b"null"))
-                    event = replace(event, row=msgspec.json.encode(row))
+                    event = event._replace(row=msgspec.json.encode(row))
                 return event
             except NoRowError as error:
                 raise NoRowError(f"{error}{self._framing.hint(payloads[at])}") from None
@@ -575,7 +578,7 @@ class DebeziumFields:
                 if not event.is_marked:
                     self._check_names(row)
                 bad = [name for name, value in row.items() if self._placeholders.are_in(value)]
-                event = replace(event, not_sent=self._check_sent(event, bad))
+                event = event._replace(not_sent=self._check_sent(event, bad))
             return event
 
         return self._read(batch, read)
@@ -623,17 +626,16 @@ class DebeziumFields:
         self, events: Sequence[Event | None], reasons: Sequence[str | None]
     ) -> tuple[list[pa.Array], pa.StringArray]:
         """Decode rows in JSON, those of one schema together."""
-        numbers: dict[SchemaKey, int] = {}
+        numbers: dict[bytes, int] = {}
         keys, rows = [], []
         for event in events:
             schema = (event.schema if event else b"") or self._schema
-            key = SchemaKey(name=schema.decode())
-            keys.append(numbers.setdefault(key, len(numbers)))
+            keys.append(numbers.setdefault(schema, len(numbers)))
             rows.append(event.row if event else b"")
         problems = pa.array(reasons, pa.string())
         payloads = Unframed(
             pa.array(rows, pa.binary()),
-            list(numbers),
+            [SchemaKey(name=schema.decode()) for schema in numbers],
             pa.array(keys, pa.int32()),
             problems if problems.null_count < len(problems) else None,
         )
