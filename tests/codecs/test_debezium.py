@@ -407,6 +407,14 @@ def test_a_placeholder_never_stands_for_a_value(text: str) -> None:
         assert row["_corrupt_reason"] is None
 
 
+def test_a_row_with_a_number_that_json_lacks_is_one() -> None:
+    fields = debezium.DebeziumFields(pa.schema([("v", pa.float64()), ("s", pa.string())]))
+    payload = b'{"v": NaN, "s": "a\\n", "__op": "c"}', b'{"v": -Infinity, "s": "\\\\"}'
+    found = rows(*payload, fields=fields)
+    assert [str(one["v"]) for one in found] == ["nan", "-inf"]
+    assert [one["s"] for one in found] == ["a\n", "\\"]
+
+
 def test_the_placeholder_is_an_option_of_debezium_s_decoder_alone() -> None:
     schema = "id INT, customer STRING"
     fields = Decoding.make("debezium", schema=schema, unavailable_value="<unchanged>").decoder()

@@ -99,6 +99,7 @@ _NOTHING: Final = (None,) * len(ADDED)
 _NO_EVENTS: Final = ((),) * len(ADDED)
 MAX_DEPTH: Final = 60
 """Levels of a column."""
+_VALUES = msgspec.json.Decoder(dict[str, Any]).decode
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _INSPECTED = frozenset(
     {
@@ -440,14 +441,14 @@ class Placeholders:
         lists = [rb"\s*,\s*".join(b"%d" % n for n in numbers) for numbers in self._numbers]
         self._find_list = re.compile(rb"\[\s*(?:" + b"|".join(lists) + rb")\s*\]").search
 
-    def marks_in(self, payloads: bytes) -> list[bytes]:
-        """Return bytes of which a row among these payloads has one if it has a placeholder."""
-        marks = [mark for mark in self._marks if mark in payloads]
-        return marks if self._find_list(payloads) is None else [*marks, b"["]
+    def marks_in(self, rows: bytes) -> list[bytes]:
+        """Return bytes of which a row among these in JSON has one if it has a placeholder."""
+        marks = [mark for mark in self._marks if mark in rows]
+        return marks if self._find_list(rows) is None else [*marks, b"["]
 
     def fields_of_json(self, row: bytes) -> list[str]:
         """Return the fields of a JSON object whose values are placeholders, or have one in them."""
-        return [name for name, value in msgspec.json.decode(row).items() if self.are_in(value)]
+        return [name for name, value in parse_object(row, _VALUES).items() if self.are_in(value)]
 
     def are_in(self, value: Any) -> bool:
         """Return whether the value is a placeholder, or has one at any depth."""
@@ -501,6 +502,7 @@ class DebeziumFields:
         """The batch with the fields after its columns."""
         if self._avro is None:
             rows, events, reasons = self._read_json(batch)
+            self._find_placeholders(events, reasons)
             columns, problems = self._decode_rows(events, reasons)
         else:
             envelopes = self._avro.of(batch).select([*self._avro.fields.names, REASON])
@@ -535,7 +537,6 @@ class DebeziumFields:
         """Return the numbers of the rows that stay, and of each the event, or why it is none."""
         unframed = self._framing.unframe(batch)
         payloads = unframed.payloads.to_pylist()
-        marks = self._placeholders.marks_in(b"\n".join(payloads))
         problems = [None] * len(payloads)
         if unframed.reasons is not None:
             problems = unframed.reasons.to_pylist()
@@ -548,12 +549,7 @@ class DebeziumFields:
                 if event is None:
                     return None
                 if not event.is_marked:
-                    self._check_names(_FIELDS(event.row))
-                if not any(mark in event.row for mark in marks):
-                    return event
-                if missing := self._check_sent(event, self._placeholders.fields_of_json(event.row)):
-                    row = _FIELDS(event.row) | dict.fromkeys(missing, msgspec.Raw(b"null"))
-                    event = event._replace(row=msgspec.json.encode(row))
+                    self._check_names(parse_object(event.row, _FIELDS))
                 return event
             except NoRowError as error:
                 raise NoRowError(f"{error}{self._framing.hint(payloads[at])}") from None
@@ -621,6 +617,24 @@ class DebeziumFields:
             events.append(event)
             reasons.append(reason)
         return rows, events, reasons
+
+    def _find_placeholders(self, events: list[Event | None], reasons: list[str | None]) -> None:
+        """Make null of values that were not sent with a deletion, and bad records of others."""
+        rows = [event.row if event else b"" for event in events]
+        marks = self._placeholders.marks_in(b"\n".join(rows))
+        for at, event in enumerate(events if marks else ()):
+            if event is None or not any(mark in event.row for mark in marks):
+                continue
+            try:
+                not_sent = self._check_sent(event, self._placeholders.fields_of_json(event.row))
+            except NoRowError as error:
+                events[at], reasons[at] = None, reason_text(str(error))
+                continue
+            if not_sent:
+                row = parse_object(event.row, _FIELDS) | dict.fromkeys(
+                    not_sent, msgspec.Raw(b"null")
+                )
+                events[at] = event._replace(row=msgspec.json.encode(row))
 
     def _decode_rows(
         self, events: Sequence[Event | None], reasons: Sequence[str | None]
