@@ -109,6 +109,8 @@ def test_json_becomes_a_payload_in_a_schema_and_is_shown_as_json_again(
     bad = run("pub", subject, '{"id": "x", "at": null}', "--encode", "avro", *schema)
     assert (bad[0], " is not a" in bad[2]) == (1, True)
     assert run("sub", subject, *schema)[2].endswith("--schema-file goes with --decode.\n")
+    login = run("sub", subject, "--decode", "avro", *schema, "--registry-user", "u")[2]
+    assert login.endswith("--registry-user goes with --registry, the URL of one, or nats.\n")
 
 
 def test_pub_into_a_stream_says_what_was_stored_and_fails_for_what_was_not(

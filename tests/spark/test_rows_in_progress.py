@@ -20,13 +20,13 @@ from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.table_preparation import prepare
 from jetspark.spark.options import parse_options
 from jetspark.spark.rows_in_progress import (
+    RowsInProgress,
     collecting_in,
     report_folder,
     reporting,
     rows_in_progress,
     stop_collecting,
 )
-from jetspark.spark.scanned_rows import RowsInProgress
 from jetspark.spark.table_rows import RowSpec
 from jetspark.spark.task_output import outputs_in
 from jetspark.spark.task_writes import DirectPartition, DirectReader, Into

@@ -152,27 +152,16 @@ def codec_of(
 ) -> Codec | None:
     """The codec of the format that the option says; None without it. Raises ConfigError."""
     schema = _with_login(schema)
-    arguments: dict[str, Any] = {
-        option_field.name: value
-        for option_field in fields(schema)
-        if (value := getattr(schema, option_field.name)) is not None
-    }
+    values = {flag.name: getattr(schema, flag.name) for flag in fields(schema)}
+    arguments = {name: value for name, value in values.items() if value is not None}
     if format_ is None and arguments:
         raise errors.ConfigError(f"goes with {errors.named(option)}.", option=min(arguments))
     if format_ is None:
         return None
     from jetspark.codecs.codec import Codec  # it loads PyArrow
-    from jetspark.registry.lookup import schema_lookup
+    from jetspark.spark.options import with_lookup
 
-    login = {
-        name.removeprefix("registry_"): arguments.pop(name)
-        for name in list(arguments)
-        if name.startswith("registry_")
-    }
-    if (registry := arguments.pop("registry", None)) is not None:
-        options = make_options(**connection.options())
-        arguments["lookup"] = schema_lookup(registry, options, **login)
-    return Codec(format_, **arguments)
+    return Codec(format_, **with_lookup(arguments, make_options(**connection.options())))
 
 
 def storage_texts(storage: dict[str, str]) -> dict[str, str]:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from jetspark.connection.options import ConnectOptions
     from jetspark.spark.query_metrics import QueryMetrics
     from jetspark.spark.query_progress import QueryProgress
-    from jetspark.spark.scanned_rows import RowsInProgress
 
 logger = logging.getLogger("jetspark.cli")
 
@@ -390,7 +389,7 @@ class Watch:
         self._read = read
         self.losses = Losses()
         self.stopped: StopRequested | None = None
-        self._rows_in_batch: dict[StreamingQuery, RowsInProgress] = {}
+        self._rows_in_batch: dict[StreamingQuery, rows_in_progress.RowsInProgress] = {}
         self._began = time.monotonic()
         self._next_line = self._began + _LINE_SECONDS
         self._first_line_due = True
@@ -427,7 +426,8 @@ class Watch:
             with (
                 stop_on_signals() as stop,
                 self.losses.gathered(),
-                self._collecting_rows(),
+                temporary_folder("jetspark-rows-") as folder,
+                rows_in_progress.collecting_in(folder / "rows"),
                 figures_served(
                     self._address, self._not_alive, lambda: self.losses.messages
                 ) as self._metrics,
@@ -439,14 +439,6 @@ class Watch:
     def _not_alive(self) -> list[str]:
         stands = time.monotonic() - self._last_poll
         return [f"the command has stood still for {stands:.0f} s"] * (stands > _STUCK_SECONDS)
-
-    @contextmanager
-    def _collecting_rows(self) -> Iterator[None]:
-        with (
-            temporary_folder("jetspark-rows-") as folder,
-            rows_in_progress.collecting_in(folder / "rows"),
-        ):
-            yield
 
     def report(self, *sentences: str, **facts: object) -> None:
         """Print the result: the sentences, or the facts with lag, losses, signal and seconds."""
@@ -585,10 +577,8 @@ class Watch:
                 return f"reading the first batch · {console.counted(rows, 'row')}"
             return f"{'reading' if reading else 'planning'} the first batch"
         rate = self._rate(name, time.monotonic(), progress.rows)
-        count = (
-            f"{console.counted(progress.rows, 'row')} {'read' if name in self._read else 'written'}"
-        )
-        line = f"{count} · {rate:,.0f} messages/s"
+        verb = "read" if name in self._read else "written"
+        line = f"{console.counted(progress.rows, 'row')} {verb} · {rate:,.0f} messages/s"
         return line if progress.lag is None else f"{line} · lag {progress.lag:,}"
 
     def _rate(self, name: str, moment: float, rows: int) -> float:
@@ -600,10 +590,8 @@ class Watch:
         return (rows - lines[0][1]) / max(moment - lines[0][0], 0.001)
 
     def _rows_in_progress(self, query: StreamingQuery) -> int:
-        from jetspark.spark.scanned_rows import RowsInProgress
-
         if query not in self._rows_in_batch:
-            self._rows_in_batch[query] = RowsInProgress(query)
+            self._rows_in_batch[query] = rows_in_progress.RowsInProgress(query)
         return self._rows_in_batch[query].count()
 
 

@@ -18,17 +18,13 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from jetspark.errors import SparkUnavailableError
 from jetspark.spark.failures import blamed_setting, explain
-
-if TYPE_CHECKING:
-    pass
-
 
 _EXIT_TIMEOUT_SECONDS = 20.0
 _OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"
@@ -174,14 +170,9 @@ def _move_settings_to_file(command: Sequence[str], file: Path) -> list[str]:
     if not settings or "--properties-file" in remaining:  # which would replace this one
         return list(command)
     with open(file, "w", encoding="utf-8", opener=partial(os.open, mode=0o600)) as properties:
-        properties.writelines(map(_property_line, settings))
+        for name, _, value in (setting.partition("=") for setting in settings):
+            properties.write(f"{_escape_property(name)}={_escape_property(value)}\n")
     return [remaining[0], "--properties-file", str(file), "--load-spark-defaults", *remaining[1:]]
-
-
-def _property_line(setting: str) -> str:
-    """NAME=VALUE as a line of a file of Java's properties."""
-    name, _, value = setting.partition("=")
-    return f"{_escape_property(name)}={_escape_property(value)}\n"
 
 
 def _escape_property(text: str) -> str:

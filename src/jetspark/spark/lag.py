@@ -10,12 +10,9 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql.streaming import listener
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -115,11 +112,9 @@ class LagListener(listener.StreamingQueryListener):
     # -- called by Spark -------------------------------------------------------------------
 
     def onQueryStarted(self, event: listener.QueryStartedEvent) -> None:
-        """Remember the name."""
         self._names[str(event.id)] = event.name or str(event.id)
 
     def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:
-        """Process one report."""
         report = json.loads(event.progress.json)
         lag = lag_by_stream(report)
         if lag is None:
@@ -145,5 +140,4 @@ class LagListener(listener.StreamingQueryListener):
         """Nothing new."""
 
     def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:
-        """Forget the query."""
         self._latest.pop(self._names.pop(str(event.id), ""), None)

@@ -10,8 +10,6 @@ from jetspark.errors import ConfigError
 
 _TABLE_LOGS = ("_delta_log", "_spark_metadata")
 
-# -- folders -----------------------------------------------------------------------------------
-
 
 def local_path(uri: str) -> str | None:
     """The path of a local file or folder, as far as that is known without Spark; else None."""

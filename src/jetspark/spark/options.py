@@ -137,9 +137,6 @@ def _time(name: str, value: Any) -> AtTime | None:
         return None
 
 
-# -------------------------------------------------------------------------------------------------
-
-
 _READING: values.Table = {
     **readers(SourceScope),
     "starting_offsets": _offsets,

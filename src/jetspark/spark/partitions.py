@@ -17,9 +17,6 @@ from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.codecs.tolerant import decode_in_parts
 from jetspark.spark.options import SourceOptions
 
-# -- offsets of one stream -------------------------------------------------------------------
-
-
 MAX_PARTITIONS = 10_000
 """The limit for one range, however long it is."""
 

@@ -123,9 +123,6 @@ def _path(dotted: str) -> tuple[str, ...]:
     return tuple(part.strip("\"'") for part in _PART.findall(dotted))
 
 
-# -------------------------------------------------------------------------------------------------
-
-
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)")

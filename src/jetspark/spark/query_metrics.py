@@ -37,7 +37,7 @@ from jetspark.spark.local_folders import local_path
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.queries import sources_in
 from jetspark.spark.query_progress import QueryProgress
-from jetspark.spark.scanned_rows import RowsInProgress
+from jetspark.spark.rows_in_progress import RowsInProgress
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:

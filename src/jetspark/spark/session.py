@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -38,10 +38,6 @@ from jetspark.spark.jvm import (
     kill_jvm,
     open_log,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 _JAVA_OPTIONS_VARIABLES = (
     "JAVA_TOOL_OPTIONS",

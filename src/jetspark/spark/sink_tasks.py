@@ -10,28 +10,6 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from jetspark.errors import PipelineError
 
-# -------------------------------------------------------------------------------------------------
-# Rows of a DataFrame as messages, and as entries of a Key-Value bucket.
-#
-# | column | type | |
-# |---|---|---|
-# | subject | string | subject to publish to; or the option `subject` for all rows |
-# | data | binary or string | payload; null is an empty payload |
-# | headers | array<struct<key, value>> (as the source has it) or map<string, string> | optional |
-# | msg_id | string | optional: Nats-Msg-Id, for guarantee effectively-once |
-#
-# | key | string | |
-# | value | binary or string | null deletes the key |
-# | operation | string | optional: PUT, DEL or PURGE; without it a null value is DEL |
-#
-# The source's other columns are allowed and ignored. Headers whose names begin with "Nats-" are
-# left out: they describe the message in its old stream, or are instructions that the new server
-# would follow.
-#
-# With `encode` all columns but `headers`, `subject` without that option, and `msg_id` with the
-# guarantee effectively-once are fields of the payload, in place of `data`.
-
-
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 TaskMessage = TypeVar("TaskMessage", bound=WriterCommitMessage)

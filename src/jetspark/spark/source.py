@@ -65,7 +65,6 @@ class JetStreamDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
         return "jetstream"
 
     @cached_property
@@ -79,7 +78,6 @@ class JetStreamDataSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> JetStreamBatchReader | JetStreamBackupReader:
-        """The batch reader."""
         check_schema(schema, self.schema())
         if self._parsed.backup is not None:
             return JetStreamBackupReader(self._parsed)
@@ -87,7 +85,6 @@ class JetStreamDataSource(DataSource):
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The streaming reader."""
         try:
             check_schema(schema, self.schema())
             return stream_reader(JetStreamStreamReader(self._parsed))
@@ -96,13 +93,11 @@ class JetStreamDataSource(DataSource):
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> JetStreamBatchWriter:
-        """The batch writer."""
         options = parse_sink_options(self.options).for_batch()
         return JetStreamBatchWriter(options, _prepare_target(options, schema, overwrite))
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
-        """The streaming writer."""
         options = parse_sink_options(self.options).for_streaming()
         # Spark asks again, in another process, for each batch and commit.
         pool.reachable.add(options.connection)

@@ -210,7 +210,6 @@ class DirectDataSource(JetStreamDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
         return FORMAT
 
     @cached_property
@@ -230,7 +229,6 @@ class DirectDataSource(JetStreamDataSource):
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The streaming reader."""
         return stream_reader(DirectReader(self._parsed, self._into))
 
 

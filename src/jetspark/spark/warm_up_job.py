@@ -16,14 +16,6 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# -------------------------------------------------------------------------------------------------
-# The JVM of a Spark session, started so that it can be ended at any moment.
-#
-# PySpark starts it by a shell script in the program's process group, where Ctrl-C reaches what the
-# script has started; if PySpark is interrupted while it waits, it loses track of the process, and
-# nothing can end it. So PySpark is called in a thread, which signals do not interrupt, and we
-# record the process and give it its own process group.
-
 
 def warm_up(session: SparkSession) -> None:
     """Start it without waiting for its end."""

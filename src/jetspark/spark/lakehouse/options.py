@@ -52,7 +52,7 @@ TASK_SECRET = "taskSecret"
 TASK_ROWS = "taskRows"
 """The columns of the rows that the query's own tasks write, as JSON."""
 _OF_SPARK = frozenset({"queryname", "header", "inferschema"})
-KEEP, STOP = "keep", "stop"
+STOP = "stop"
 """Policy for records that cannot be decoded when no quarantine table is set."""
 _COMPACT_EVERY = 100
 """Commits from one compaction to the next while a command follows a stream."""

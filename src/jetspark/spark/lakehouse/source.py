@@ -87,7 +87,6 @@ class _LakehouseDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
         return PREFIX + cls.format_
 
     @cached_property
