@@ -13,7 +13,7 @@ from jetspark.lakehouse.table import TableName
 
 
 def option(text: str) -> tuple[str, str]:
-    return ("--table-option", f"storage.{text}")
+    return ("--storage", text)
 
 
 STORE = [

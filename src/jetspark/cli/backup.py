@@ -17,14 +17,7 @@ from rich.progress import TextColumn
 from jetspark.backup.folder import redact_folder
 from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.console import (
-    counted,
-    moment,
-    progress_bar,
-    show_result,
-    show_table,
-    size,
-)
+from jetspark.cli.console import counted, moment, progress_bar, show_result, show_table, size
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.options import JsonOption
 from jetspark.errors import BackupError, ConfigError

@@ -49,8 +49,6 @@ _ANSWER_SECONDS = 2.0
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line."""
-
     check: str
     state: str
     message: str

@@ -260,7 +260,6 @@ def _run_query(
 
 
 def _report(job: Ingest, stream: str, watch: Watch, removed: int) -> None:
-    """Print what the run has done."""
     to = job.to
     rows = watch.rows.get(to, 0)
     progress = watch.progress.get(to)
@@ -273,7 +272,7 @@ def _report(job: Ingest, stream: str, watch: Watch, removed: int) -> None:
     sentences = [sentence] if rows or not quarantined else []
     if quarantined:
         quarantine = job.table_options.quarantine
-        sentences.append(f"{counted(quarantined, 'message')} put aside in {quarantine}.")
+        sentences.append(f"{counted(quarantined, 'message')} quarantined in {quarantine}.")
     if left_out:
         sentences.append(describe_left_out(left_out))
     watch.report(
@@ -282,7 +281,7 @@ def _report(job: Ingest, stream: str, watch: Watch, removed: int) -> None:
         table=to,
         rows=rows,
         removed=removed,
-        aside=quarantined,
+        quarantined=quarantined,
         left_out=left_out,
     )
 

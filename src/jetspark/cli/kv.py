@@ -12,14 +12,7 @@ from rich.text import Text
 from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.console import moment, say, show_list, size, span, write_bytes
-from jetspark.cli.options import (
-    DEFAULT,
-    Connection,
-    JsonOption,
-    RawOption,
-    check_form,
-    not_found,
-)
+from jetspark.cli.options import DEFAULT, Connection, JsonOption, RawOption, check_form, not_found
 from jetspark.documents.document import to_wire
 from jetspark.errors import BucketNotFoundError, ConfigError
 from jetspark.kv_rules import STREAM_PREFIX

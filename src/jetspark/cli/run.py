@@ -149,7 +149,7 @@ def _report(
     elif stopped is not None:
         sentences.append("Stopped; the same command goes on from here.")
     quarantined = {name: progress.quarantined for name, progress in watch.progress.items()}
-    watch.report(*sentences, file=str(file), rows=watch.rows, aside=quarantined)
+    watch.report(*sentences, file=str(file), rows=watch.rows, quarantined=quarantined)
 
 
 def _result(name: str, sink: SinkTable, progress: QueryProgress, *, is_written: bool) -> str:
@@ -159,9 +159,8 @@ def _result(name: str, sink: SinkTable, progress: QueryProgress, *, is_written: 
         verb = "written" if is_written else "read"
         sentences = [f"{name}: {counted(progress.rows, 'row')} {verb}."]
     if progress.quarantined and sink.table is not None:
-        quarantined = (
-            f"{counted(progress.quarantined, 'message')} put aside in {sink.table.quarantine}."
-        )
+        count = counted(progress.quarantined, "message")
+        quarantined = f"{count} quarantined in {sink.table.quarantine}."
         sentences = [*sentences, quarantined] if progress.rows else [f"{name}: {quarantined}"]
     if progress.left_out:
         sentences.append(describe_left_out(progress.left_out))

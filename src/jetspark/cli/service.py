@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from jetspark.services import EndpointInfo, ServiceInfo, ServiceStats
 
 WaitOption: TypeAlias = Annotated[
-    float,
-    Parameter(help="Maximum seconds to wait for answers; ends earlier when no more arrive."),
+    float, Parameter(help="Maximum seconds to wait for answers; ends earlier when no more arrive.")
 ]
 _COLUMNS: dict[str, Callable[[ServiceInfo], object]] = {
     "service": lambda info: info.name,

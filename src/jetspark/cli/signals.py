@@ -25,7 +25,6 @@ class StopRequested(BaseException):
 
     @property
     def name(self) -> str:
-        """The signal's name."""
         return signal.Signals(self.number).name
 
     @property

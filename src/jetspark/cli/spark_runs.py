@@ -372,11 +372,7 @@ class Watch:
     """
 
     def __init__(
-        self,
-        outcome: Outcome,
-        *,
-        read: Collection[str] = (),
-        metrics: str | None = None,
+        self, outcome: Outcome, *, read: Collection[str] = (), metrics: str | None = None
     ) -> None:
         self.lineage: Lineage | None = None
         self.connections: Collection[ConnectOptions] = ()

@@ -403,9 +403,8 @@ def _show_backup(saved: StreamBackup, verb: str, as_json: bool) -> None:
             f"({saved.removed:,} were removed from the stream during the backup)"
         )
     sentence = (
-        f"{verb}: stream {saved.stream}, {figures}, "
-        f"sequences {state.first_seq:,} to {state.last_seq:,}; "
-        f"{console.size(saved.size)} in {saved.folder}."
+        f"{verb}: stream {saved.stream}, {figures}, sequences {state.first_seq:,} to "
+        f"{state.last_seq:,}; {console.size(saved.size)} in {saved.folder}."
     )
     document = {
         "stream": saved.stream,

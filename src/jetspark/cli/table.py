@@ -1,5 +1,5 @@
 """`jetspark table`: shows Delta and Iceberg tables, compacts them, removes old files, and tries
-records again that were put aside."""
+records of a quarantine again."""
 
 from __future__ import annotations
 
@@ -222,7 +222,6 @@ def retry(
 
 
 def _retry_sink(outcome: Outcome, quarantine: str, file: Path) -> None:
-    """Try the records of a pipeline's sink."""
     with signals_held():
         from jetspark.spark.pipeline import reprocess, sink_of_quarantine
         from jetspark.spark.pipeline_file import read_pipeline
@@ -249,6 +248,6 @@ def _report_retry(
         quarantine=quarantine,
         **facts,
         rows=result.added,
-        there=result.already_present,
-        left=result.remaining,
+        already_present=result.already_present,
+        remaining=result.remaining,
     )

@@ -23,8 +23,6 @@ _CHECKPOINT_FILES = frozenset({"metadata", *_LOGS, "state", "sources"})
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """The state of a checkpoint."""
-
     query: str | None = None
     planned: int | None = None
     committed: int | None = None

@@ -124,10 +124,9 @@ class Claims:
                 f"{_subjects_in_words(new_subjects)} it would leave out messages"
             )
             raise ConfigError(
-                f"The query has read the stream {stream!r} with "
-                f"{_subjects_in_words(old_subjects)} until now, and {consequence}: give the same "
-                "'subjects' as before, or begin a new query with a new checkpoint, after "
-                f"nats consumer rm {stream} {name}."
+                f"The query has read the stream {stream!r} with {_subjects_in_words(old_subjects)} "
+                f"until now, and {consequence}: give the same 'subjects' as before, or begin a new "
+                f"query with a new checkpoint, after nats consumer rm {stream} {name}."
             )
         return True
 
@@ -198,8 +197,7 @@ def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, s
         raise ConfigError(
             f"Messages wait in the work queue {stream!r} from sequence {waiting} on, and a query "
             f"with {named('sole_reader')} that begins at {start} would remove them unread: begin "
-            "at "
-            f"'earliest', or remove them first (jetspark stream purge {stream}{chosen} --before "
+            f"at 'earliest', or remove them first (jetspark stream purge {stream}{chosen} --before "
             f"{start})."
         )
 

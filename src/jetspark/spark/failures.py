@@ -168,7 +168,7 @@ T = TypeVar("T")
 def without_traceback(
     method: Callable[Concatenate[Self, P], T],
 ) -> Callable[Concatenate[Self, P], T]:
-    """Decorator for such a method."""
+    """Decorate a method that Spark calls on the driver: its JetsparkErrors have no traceback."""
 
     @wraps(method)
     def call(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -22,12 +22,7 @@ from jetspark.codecs import debezium
 from jetspark.codecs.ddl import arrow_fields
 from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError, named
-from jetspark.lakehouse.formats import (
-    Format,
-    check_library,
-    format_of,
-    parse_catalog_name,
-)
+from jetspark.lakehouse.formats import Format, check_library, format_of, parse_catalog_name
 from jetspark.lakehouse.partitions import PartitionBy, join_partitions
 from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.lakehouse.table_templates import TableTemplate
@@ -62,12 +57,7 @@ from jetspark.spark.offsets import from_json
 from jetspark.spark.option_scopes import TableScope, in_texts
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.positions import resolve_ends
-from jetspark.spark.queries import (
-    CHECKPOINT_IN_TABLE,
-    is_in_use,
-    source_options,
-    start_writing,
-)
+from jetspark.spark.queries import CHECKPOINT_IN_TABLE, is_in_use, source_options, start_writing
 from jetspark.spark.retry_quarantine import ReprocessResult, as_written, check_records, reprocess
 from jetspark.spark.sequence_order import check_order
 from jetspark.spark.source_streams import fetch_source_facts, leaders
@@ -321,7 +311,6 @@ class Ingest:
 
     @cached_property
     def source(self) -> SourceOptions:
-        """The options of the source."""
         return parse_options(self.reading)
 
     @cached_property
@@ -357,7 +346,6 @@ class Ingest:
 
     @cached_property
     def table(self) -> LakehouseOptions:
-        """The options of the table."""
         name = self.format or self._own_format() or Format.DELTA
         if name != Format.ICEBERG and parse_catalog_name(self.to) is not None:
             raise ConfigError(

@@ -112,7 +112,6 @@ def timestamp_fields(options: SourceOptions) -> list[str]:
 
 
 def _fields(options: SourceOptions) -> pa.Schema:
-    """The columns of decoded payloads."""
     if options.decoding is None:
         return pa.schema([])
     decoded = options.decoding.decoder().schema(schema_of(("data",)))

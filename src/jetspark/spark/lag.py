@@ -44,8 +44,6 @@ WRITTEN_METRIC = "jetspark written"
 
 
 class BatchFigures(NamedTuple):
-    """The figures of one batch."""
-
     rows: int
     quarantined: int
     """Records in the quarantine table."""
@@ -55,7 +53,6 @@ class BatchFigures(NamedTuple):
 
 
 def read_figures(report: Mapping[str, Any]) -> BatchFigures:
-    """The figures of one progress report."""
     rows = report["numInputRows"]
     metrics = (report.get("observedMetrics") or {}).get(WRITTEN_METRIC)
     if metrics is None or not rows:

@@ -261,9 +261,8 @@ class SourceScope:
         "latest."
     )
     starting_timestamp: str | None = option(
-        f"In place of {named('starting_offsets')}: the first message stored at or after a "
-        "time, such as "
-        "2026-01-31T12:00:00Z, or milliseconds since 1970."
+        f"In place of {named('starting_offsets')}: the first message stored at or after a time, "
+        "such as 2026-01-31T12:00:00Z, or milliseconds since 1970."
     )
     starting_offsets_by_timestamp: str | None = option("Times by stream, as JSON.")
     starting_offsets_by_timestamp_strategy: str = option(
@@ -272,9 +271,8 @@ class SourceScope:
         read=values.word("error", "latest"),
     )
     ending_offsets: str | None = option(
-        f"The end of the read, exclusive, in the form of {named('starting_offsets')}; in "
-        "a streaming query "
-        "with trigger(availableNow=True) only. By default latest."
+        f"The end of the read, exclusive, in the form of {named('starting_offsets')}; in a "
+        "streaming query with trigger(availableNow=True) only. By default latest."
     )
     ending_timestamp: str | None = option("The end as a time.")
     ending_offsets_by_timestamp: str | None = option("Ends by stream as times, as JSON.")
@@ -450,14 +448,12 @@ class TableScope:
         "column IN ('text', …)."
     )
     apply_as_truncates: str | None = option(
-        f"With {named('sequence_by')}: rows without a key, each of which removes all rows "
-        "before it; written "
-        f"like {named('apply_as_deletes')}."
+        f"With {named('sequence_by')}: rows without a key, each of which removes all rows before "
+        f"it; written like {named('apply_as_deletes')}."
     )
     history_by: str | None = option(
-        f"With {named('sequence_by')}: the column with the time of a change; the table "
-        "keeps all rows of a "
-        "key, with valid_from and valid_to."
+        f"With {named('sequence_by')}: the column with the time of a change; the table keeps all "
+        "rows of a key, with valid_from and valid_to."
     )
     default_table: str | None = option("With a template: the table for rows that have no table.")
     max_new_tables: int = option(

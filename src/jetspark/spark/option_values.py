@@ -169,7 +169,6 @@ def _filters(check: Callable[[str], object]) -> Callable[[str, str], tuple[str, 
 
 
 def stream(name: str, value: str) -> str:
-    """The name of a stream."""
     return check_name("stream", value)
 
 
@@ -233,12 +232,7 @@ _OF_CLIENT = {
     "sslcontext": "it cannot be sent to executors; use the tls… options",
     "ssl_context": "it cannot be sent to executors; use the tls… options",
 }
-_MASKED = {
-    "creds": "creds",
-    "nkeyseed": "nkey_seed",
-    "nkey_seed": "nkey_seed",
-    "jwt": "jwt",
-}
+_MASKED = {"creds": "creds", "nkeyseed": "nkey_seed", "nkey_seed": "nkey_seed", "jwt": "jwt"}
 """The client's names that Spark would show in plans, and the masked ones to use."""
 _HINTS = {
     **{name: f"of Spark's Kafka connector is {advice}" for name, advice in _OF_KAFKA.items()},

@@ -39,12 +39,7 @@ from jetspark.spark.lakehouse.table_preparation import check_fit
 from jetspark.spark.local_folders import check_writable, local_path
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.pipeline_file import JETSTREAM, PipelineFile, SinkTable, SourceTable
-from jetspark.spark.queries import (
-    query_of,
-    source_options,
-    start_writing,
-    streaming_sources,
-)
+from jetspark.spark.queries import query_of, source_options, start_writing, streaming_sources
 from jetspark.spark.retry_quarantine import ReprocessResult, check_records
 from jetspark.spark.retry_quarantine import reprocess as reprocess_records
 from jetspark.spark.sequence_order import check_order, tables_ordered_by_seq
@@ -59,7 +54,7 @@ from jetspark.subjects import subjects_overlap
 
 
 def sink_of_quarantine(pipeline: PipelineFile, quarantine: str) -> str:
-    """The sink that puts records aside into this table, which is there. Raises ConfigError, and
+    """The sink that has this quarantine, which exists. Raises ConfigError, and
     PipelineError that names the part of the file."""
     quarantines = {
         name: sink.table.quarantine
@@ -147,7 +142,6 @@ def check_tables(pipeline: PipelineFile) -> None:
 
 
 def checkpoints(pipeline: PipelineFile) -> list[str]:
-    """The folders of the sinks' checkpoints."""
     return [_checkpoint(pipeline, name) for name in pipeline.sinks]
 
 
@@ -234,7 +228,7 @@ def start_again(
 
 
 def reprocess(pipeline: PipelineFile, name: str) -> ReprocessResult:
-    """Try the records again that the sink of this name has put aside, by the file as it is now:
+    """Try the quarantined records of the sink of this name again, by the file as it is now:
     those that are rows are added to its tables, each once, and the others get their new reasons.
 
     It needs neither the stream nor the checkpoint, and the pipeline may run meanwhile. Raises

@@ -146,11 +146,7 @@ _OF_ONE_TABLE = (
 _OF_LIST = ("default_table", "quarantine", "max_new_tables", "writer_name", "adopt")
 """Options of all its tables."""
 _SOURCE_OPTIONS = (*readers(SourceScope), *readers(PayloadScope), *readers(ConnectionScope))
-_STREAM_SINK_OPTIONS = (
-    *readers(StreamSinkScope),
-    *readers(SchemaScope),
-    *readers(ConnectionScope),
-)
+_STREAM_SINK_OPTIONS = (*readers(StreamSinkScope), *readers(SchemaScope), *readers(ConnectionScope))
 _TABLE_OPTIONS = (*readers(TableScope), "path", "catalog", "table")
 _SIMILAR = 0.8
 """Similarity to ours of a key that another format may know."""
@@ -677,8 +673,6 @@ def _derive(
 
 @dataclass(frozen=True)
 class _ListedPart:
-    """A table of a list."""
-
     part: _Part
     format: Format
     shared: Mapping[str, str] = field(repr=False)
@@ -695,8 +689,7 @@ class _ListedPart:
         if ddl is not None:
             ddl = part.text_of("json_schema", ddl)
             names = part.checked(
-                "json_schema",
-                lambda: json_columns(ddl, named("json_schema"), self.columns, fields),
+                "json_schema", lambda: json_columns(ddl, named("json_schema"), self.columns, fields)
             )
         derive_keys = _take_derived(part)
         if self._evolves(ddl):
@@ -789,8 +782,7 @@ def _check_tables_apart(
             )
     if _overlap(earlier.options.name, table.options.name):
         part.fail(
-            "path",
-            f"the table in line {line} has this path, or one inside or around it, already.",
+            "path", f"the table in line {line} has this path, or one inside or around it, already."
         )
 
 

@@ -64,9 +64,8 @@ def plan_backlog(
         if fail_on_data_loss:
             raise facts.recreated_error(
                 offset.created,
-                f"Set {named('fail_on_data_loss')} to false to read it from its first "
-                "message, without what was "
-                "not read of the old one; what both hold comes again.",
+                f"Set {named('fail_on_data_loss')} to false to read it from its first message, "
+                "without what was not read of the old one; what both hold comes again.",
             )
         offset = initial_offset(facts, "earliest")
     begin = offset.next
@@ -204,9 +203,8 @@ def plan_next_offsets(
                 404,
                 STREAM_NOT_FOUND,
                 "stream not found",
-                f"{_missing_message(name)}. Set {named('fail_on_data_loss')} to false for "
-                "one run to continue "
-                "without it.",
+                f"{_missing_message(name)}. Set {named('fail_on_data_loss')} to false for one run "
+                "to continue without it.",
             )
         else:
             missing[name] = replace(offset, missing=True)

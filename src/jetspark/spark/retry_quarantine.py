@@ -184,7 +184,6 @@ class _Attempt:
                     yield batch.slice(start, _RECORDS_PER_BATCH)
 
     def _write(self, batch: pa.RecordBatch, files: TaskFiles) -> None:
-        """Write the rows of some records."""
         self._reasons.update(zip(_keys(batch), _reasons(batch), strict=True))
         if self._has_one_table:  # a row in the table is there, whatever the record is now
             batch = self._without_present("", batch)

@@ -20,12 +20,7 @@ from jetspark.nearest import meant
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.local_folders import canonical_path
-from jetspark.spark.option_scopes import (
-    CONNECTION,
-    StreamSinkScope,
-    connection_options,
-    readers,
-)
+from jetspark.spark.option_scopes import CONNECTION, StreamSinkScope, connection_options, readers
 from jetspark.spark.option_values import refuse, select
 from jetspark.spark.options import OF_SCHEMA, READING_ONLY, with_lookup
 from jetspark.subjects import subject_matches, subjects_overlap
@@ -46,8 +41,7 @@ def _guarantee(name: str, value: str) -> Guarantee:
     except ValueError:
         hint = meant(folded, [guarantee.value for guarantee in Guarantee])
         raise ConfigError(
-            f"must be {', '.join(Guarantee)}, not {value!r}{hint}",
-            option=name,
+            f"must be {', '.join(Guarantee)}, not {value!r}{hint}", option=name
         ) from None
 
 

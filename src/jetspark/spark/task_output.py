@@ -97,7 +97,6 @@ def combine(outputs: Iterable[TaskOutput]) -> TaskOutput:
 
 
 def make_secret() -> str:
-    """A new secret for one start of a query."""
     return secrets.token_hex(32)
 
 

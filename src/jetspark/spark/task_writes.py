@@ -46,13 +46,7 @@ from jetspark.spark.sink_tasks import query_id
 from jetspark.spark.source import JetStreamDataSource
 from jetspark.spark.stream_reader import JetStreamStreamReader
 from jetspark.spark.table_rows import RowBuilder, RowSpec, build_rows
-from jetspark.spark.task_output import (
-    COLUMN,
-    TaskOutput,
-    make_secret,
-    observed_figures,
-    report,
-)
+from jetspark.spark.task_output import COLUMN, TaskOutput, make_secret, observed_figures, report
 from jetspark.spark.versions import of_arrow, register, stream_reader
 
 FORMAT = "jetspark-direct"

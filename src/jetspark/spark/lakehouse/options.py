@@ -448,7 +448,6 @@ def of_one(all_: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
 def _parse_table_list(
     format_: Format, options: Mapping[str, str], table_list: str
 ) -> tuple[RoutedTable, ...]:
-    """The tables of a list."""
     tables = []
     for subjects, ddl, own, texts, renamed in json.loads(table_list):
         table_options = parse_lakehouse_options(format_, of_one(options, own))
@@ -469,7 +468,6 @@ def _parse_table_list(
 
 
 def _delta_partition_column(partition: PartitionBy) -> str:
-    """The column's name."""
     return f"{partition.column}_{partition.transform}" if partition.transform else partition.column
 
 
@@ -493,7 +491,6 @@ def table_name(
 
 
 def _further_tables(target: TableName, parsed: Mapping[str, Any]) -> dict[str, str]:
-    """The further tables of a query."""
     return {
         option: _parse_further_table(target, option, parsed[option])
         for option in ("default_table", "quarantine")
