@@ -19,7 +19,7 @@ from jetspark.cli import app
 from jetspark.cli.acl import acl
 from jetspark.errors import PermissionsError
 from jetspark.spark.options import parse_options
-from jetspark.spark.sink_options import look_at, parse_sink_options, prepare
+from jetspark.spark.sink_options import inspect_target, parse_sink_options, prepare
 from jetspark.spark.source_streams import fetch_source_facts
 
 ROLES = [
@@ -153,7 +153,7 @@ def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
         | {"stream": "TOTALS", "guarantee": "exactly-once", "transactionId": "t"}
         | {"prepareStream": "true"}
     )
-    assert look_at(sink).missing
+    assert inspect_target(sink).missing
     prepare(sink)
     writer = ExactlyOnceWriter(sink.connection, "TOTALS", "t", timeout=10)
     rows = [(b"totals.eu", None, bytes(100)) for _ in range(1000)]

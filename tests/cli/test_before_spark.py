@@ -242,11 +242,11 @@ def test_a_folder_that_takes_nothing_is_told_before_spark_starts(
         options={"stream": "S"}, to=f"{tmp_path}/{to}", checkpoint=f"{tmp_path}/{checkpoint}"
     )
     with pytest.raises(ConfigError, match=r"cannot be written: .*/shut is not writable for this"):
-        like.look_ahead()
+        like.check_preconditions()
     read_only = SimpleNamespace(f_flag=os.ST_RDONLY)
     monkeypatch.setattr(os, "statvfs", lambda _: read_only)
     with pytest.raises(ConfigError, match="shut is on a read-only file system; name another"):
-        like.look_ahead()
+        like.check_preconditions()
 
 
 def test_a_demo_looks_at_its_folder_before_it_publishes(
@@ -341,7 +341,7 @@ def test_a_folder_of_others_is_refused_before_spark_starts_and_left_as_it_was(
     before = sorted(tmp_path.rglob("*"))
     like = ingest_job(options={"stream": "S"}, to=f"{tmp_path}/{to}", format=format_)
     with pytest.raises(ConfigError, match=says):
-        like.look_ahead()
+        like.check_preconditions()
     assert sorted(tmp_path.rglob("*")) == before
     assert re.search(says, pipeline(path=f"{tmp_path}/{to}", format_=format_))
     assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "p.toml"])
@@ -541,4 +541,4 @@ def test_a_template_in_a_catalog_that_is_not_configured_is_told_before_spark_sta
     ingest = ingest_job(options={"stream": "S"}, to="mine:lake.{subject[1]}", checkpoint="chk")
     ingest.check()
     with pytest.raises(ConfigError, match="no configuration of a catalog 'mine'"):
-        ingest.look_ahead()
+        ingest.check_preconditions()

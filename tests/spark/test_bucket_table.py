@@ -49,7 +49,7 @@ class Bucket:
         """The number of removed rows."""
         job = self.ingest(**options)
         job.check()
-        job.look_ahead()
+        job.check_preconditions()
         try:
             job.start(self.spark).awaitTermination(300)
         except PySparkException as error:

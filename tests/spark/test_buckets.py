@@ -83,7 +83,7 @@ def test_a_bucket_becomes_a_table_of_its_present_values(
     def run(*, adopt: bool = False) -> set[tuple[str, int, str | None]]:
         job = with_table_options(ingest, adopt=adopt)
         job.check()
-        job.look_ahead()
+        job.check_preconditions()
         job.start(spark).awaitTermination()
         found = by_duckdb(format_, table, "SELECT key, revision, _corrupt_record FROM t")
         assert column(format_, table, "key") == Counter(key for key, _, _ in found)

@@ -154,11 +154,11 @@ def test_the_next_run_accepts_a_table_without_files(query: Query) -> None:
     open_or_create_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
     options = {"stream": "S", "columns": "seq"}
     ingest = ingest_job(options=options, to=str(query.table), format=query.format)
-    ingest.look_ahead()
+    ingest.check_preconditions()
     query.run(0)
     shutil.rmtree(query.checkpoint)
     with pytest.raises(ConfigError, match="has rows that this query did not write"):
-        ingest.look_ahead()
+        ingest.check_preconditions()
 
 
 def test_the_next_run_tells_that_the_checkpoint_has_lost_its_batches(query: Query) -> None:
@@ -166,13 +166,13 @@ def test_the_next_run_tells_that_the_checkpoint_has_lost_its_batches(query: Quer
     query.plan(1)  # by Spark, before it asks the sink
     ingest = ingest_job(options={"stream": "S"}, to=str(query.table), format=query.format)
     with pytest.raises(ConfigError, match=r"has lost its batch 0.*To begin anew, remove it and"):
-        ingest.look_ahead()
+        ingest.check_preconditions()
     # As after a run of a version that made the table again.
     open_or_create_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
     with pytest.raises(ConfigError, match=r"has lost its batch 0"):
-        ingest.look_ahead()
+        ingest.check_preconditions()
     shutil.rmtree(query.table)
-    ingest.look_ahead()
+    ingest.check_preconditions()
 
 
 def test_a_pipeline_tells_it_of_every_sink(

@@ -70,7 +70,7 @@ def test_what_a_kill_leaves_goes_on(
     run: Run, table: int | None, planned: int | None, committed: int | None
 ) -> None:
     run.write(table=table, planned=planned, committed=committed)
-    run.ingest().look_ahead()
+    run.ingest().check_preconditions()
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_copy_that_was_put_back_is_refused(
 ) -> None:
     run.write(table=table, planned=planned, committed=committed)
     with pytest.raises(ConfigError, match=says):
-        run.ingest().look_ahead()
+        run.ingest().check_preconditions()
 
 
 def test_a_lost_checkpoint_and_another_stream_are_refused_unless_rows_may_be_added(
@@ -97,11 +97,11 @@ def test_a_lost_checkpoint_and_another_stream_are_refused_unless_rows_may_be_add
     run.write(table=1, planned=1, committed=1)
     shutil.rmtree(run.checkpoint)
     with pytest.raises(TableError, match=f"has rows of {NAME}, but this run does not have its che"):
-        run.ingest().look_ahead()
+        run.ingest().check_preconditions()
     with pytest.raises(ConfigError, match="has rows that this query did not write: take another t"):
-        run.ingest("T").look_ahead()
+        run.ingest("T").check_preconditions()
     for stream in "ST":
-        run.ingest(stream, adopt=True).look_ahead()
+        run.ingest(stream, adopt=True).check_preconditions()
     table = find_table(run.format, TableName(path=str(run.table)))
     assert table is not None
     assert not run.checkpoint.exists()
@@ -111,21 +111,21 @@ def test_a_lost_checkpoint_and_another_stream_are_refused_unless_rows_may_be_add
 def test_an_older_table_that_was_put_back_is_adopted(run: Run, planned: int) -> None:
     run.write(table=1, planned=planned, committed=3)
     with pytest.raises(ConfigError, match=r"has only 2 batches: .* or give --adopt"):
-        run.ingest().look_ahead()
-    run.ingest(adopt=True).look_ahead()
+        run.ingest().check_preconditions()
+    run.ingest(adopt=True).check_preconditions()
     run.write(table=4, planned=4, committed=3)
-    run.ingest().look_ahead()
+    run.ingest().check_preconditions()
 
 
 def test_adopting_leaves_out_no_row_and_makes_no_table(run: Run) -> None:
     with pytest.raises(ConfigError, match="lake has no table to adopt"):
-        run.ingest(adopt=True).look_ahead()
+        run.ingest(adopt=True).check_preconditions()
     run.write(table=5, planned=3, committed=3)
     with pytest.raises(ConfigError, match=r"chk is older than .*lake, which has 6 batches"):
-        run.ingest(adopt=True).look_ahead()
+        run.ingest(adopt=True).check_preconditions()
     shutil.rmtree(run.table)
     with pytest.raises(ConfigError, match=r"lake does not have: .* Take another checkpoint"):
-        run.ingest(adopt=True).look_ahead()
+        run.ingest(adopt=True).check_preconditions()
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_a_new_checkpoint_has_a_folder_of_its_own(
             run.format, TableName(path=f"{tmp_path}/others/{name}"), ROWS.schema, ()
         )
     with pytest.raises(ConfigError, match=says) as raised:
-        run.ingest(checkpoint=f"{tmp_path}/{checkpoint}").look_ahead()
+        run.ingest(checkpoint=f"{tmp_path}/{checkpoint}").check_preconditions()
     assert f"such as {tmp_path}/lake/_checkpoint" in str(raised.value)
-    run.ingest(checkpoint=f"{tmp_path}/others/chk").look_ahead()
-    run.ingest(checkpoint=None).look_ahead()
+    run.ingest(checkpoint=f"{tmp_path}/others/chk").check_preconditions()
+    run.ingest(checkpoint=None).check_preconditions()
 
 
 def test_states_are_read_from_folders(tmp_path: Path) -> None:

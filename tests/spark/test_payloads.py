@@ -115,7 +115,7 @@ def test_what_was_put_aside_becomes_rows_with_a_mended_schema(lake: Lake, tmp_pa
     to = str(tmp_path / "rows")
     job = ingest_job(options=options, to=to, quarantine=aside, merge_schema=True)
     job.check_rows()
-    job.look_at_records()
+    job.check_reprocess()
     assert job.reprocess() == ReprocessResult(added=1, already_present=0, remaining=1)
     found = [(row["seq"], row["a"], row["b"]) for row in lake.rows("rows")]
     assert sorted(found) == [(1, 1, None), (2, None, "one")]

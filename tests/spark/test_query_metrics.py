@@ -49,7 +49,7 @@ def test_who_asks_gets_a_new_look_but_does_not_wait_for_a_silent_server(
 
     monkeypatch.setattr(QueryMetrics, "_refresh", look)
     metrics = QueryMetrics()
-    with metrics.looking():
+    with metrics.exporting():
         eventually(lambda: metrics._fresh_until > 0, within=90)
         metrics.not_ready()
         assert len(looks) == 1  # which is new
@@ -113,7 +113,7 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
         return query
 
     metrics = QueryMetrics()
-    with metrics.looking():
+    with metrics.exporting():
         assert metrics.not_ready() == ["no query is running yet"]
         query = followed(metrics)
         try:
@@ -141,7 +141,7 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
     query = job.start(spark)
     name = str(query.id)
     try:
-        with again.looking():
+        with again.exporting():
             eventually(lambda: values("METERED", name)["rows_total"] == 35, within=90)
             server.stop()
             eventually(lambda: values("METERED", name)["server_reachable"] == 0, within=90)

@@ -89,16 +89,16 @@ def test_a_table_of_an_earlier_stream_is_refused_unless_time_orders_it(
     for place in places:
         changes.write_table(format_, place)
 
-    def look_ahead(to: Path | str = places[0], **more: Any) -> None:
-        changes.ingest(to, format=format_, adopt=True, **more).look_ahead()
+    def check_preconditions(to: Path | str = places[0], **more: Any) -> None:
+        changes.ingest(to, format=format_, adopt=True, **more).check_preconditions()
 
-    look_ahead()
+    check_preconditions()
     changes.restored()
-    look_ahead()
+    check_preconditions()
     changes.add(3)
-    look_ahead()
+    check_preconditions()
     changes.admin.purge(changes.name)
-    look_ahead()
+    check_preconditions()
     changes.deleted()
     changes.admin.create(changes.name, f"{changes.name}.>")
     for count in (0, 5, 20):  # shorter than the table, and longer
@@ -106,13 +106,13 @@ def test_a_table_of_an_earlier_stream_is_refused_unless_time_orders_it(
             changes.add(count)
         for history in (False, True):
             with pytest.raises(ConfigError, match=r"up to sequence 8 .* or order by time"):
-                look_ahead(history=history)
+                check_preconditions(history=history)
     with pytest.raises(ConfigError, match=r"routed/one is ordered by seq, and has rows up to"):
-        look_ahead(f"{tmp_path}/routed/{{subject}}")
+        check_preconditions(f"{tmp_path}/routed/{{subject}}")
     by_time = {"sequenceBy": "timestamp"}
-    look_ahead(table_options=by_time)
+    check_preconditions(table_options=by_time)
     changes.admin.purge(changes.name, seq=20)
-    look_ahead()
+    check_preconditions()
 
 
 def test_streams_share_a_table_only_with_the_stream_as_a_key(
@@ -122,15 +122,15 @@ def test_streams_share_a_table_only_with_the_stream_as_a_key(
     other = Changes(changes.admin, unique("OTHER"), tmp_path)
     keys = ["stream", "subject"]
     for one in (changes, other):
-        one.ingest(tmp_path / "t", adopt=True, keys=keys).look_ahead()
+        one.ingest(tmp_path / "t", adopt=True, keys=keys).check_preconditions()
     says = f"not of the stream {other.name}, .* but of the stream {changes.name}"
     with pytest.raises(ConfigError, match=says):
-        other.ingest(tmp_path / "t", adopt=True).look_ahead()
+        other.ingest(tmp_path / "t", adopt=True).check_preconditions()
     several = {"streams": f"{changes.name},{other.name}"}
     options = {"servers": changes.admin.url, **several}
     job = ingest_job(options=options, to=str(tmp_path / "new"), keys=["subject"])
     with pytest.raises(ConfigError, match="new is ordered by seq, but has many streams"):
-        job.look_ahead()
+        job.check_preconditions()
 
 
 def test_a_mirror_has_the_sequences_of_its_origin(
@@ -140,7 +140,7 @@ def test_a_mirror_has_the_sequences_of_its_origin(
     mirror = unique("MIRROR")
     changes.admin.create(mirror, mirror={"name": changes.name})
     eventually(lambda: changes.admin.facts(mirror).messages == 8, within=60)
-    changes.ingest(tmp_path / "t", adopt=True, options={"stream": mirror}).look_ahead()
+    changes.ingest(tmp_path / "t", adopt=True, options={"stream": mirror}).check_preconditions()
 
 
 def test_a_running_query_stops_when_sequences_begin_anew_and_goes_on_when_restored(

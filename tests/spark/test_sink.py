@@ -19,7 +19,7 @@ from tests.support.streams import Admin
 
 from jetspark.errors import JetsparkError
 from jetspark.spark.queries import source_options, start_writing
-from jetspark.spark.sink_options import look_at, parse_sink_options
+from jetspark.spark.sink_options import inspect_target, parse_sink_options
 from jetspark.spark.stream_sink import JetStreamBatchWriter
 
 
@@ -122,7 +122,9 @@ def test_spark_does_not_write_again_because_of_a_row_that_cannot_be_stored(
 ) -> None:
     stream = admin.stream(under=".>", max_msg_size=1000)
     options = parse_sink_options({"servers": admin.url, "stream": stream})
-    target = replace(look_at(options), largest=10_000)  # so that the server refuses what is larger
+    target = replace(
+        inspect_target(options), largest=10_000
+    )  # so that the server refuses what is larger
     writer = JetStreamBatchWriter(options, target)
     subjects = [f"{stream}.1", subject and subject.format(stream=stream)]
     rows = pa.record_batch({"subject": subjects, "data": [b"1", payload]})

@@ -9,7 +9,7 @@ import pytest
 from tests.support.streams import Admin
 
 from jetspark.errors import ConfigError
-from jetspark.spark.sink_options import look_at, parse_sink_options, prepare
+from jetspark.spark.sink_options import inspect_target, parse_sink_options, prepare
 
 TO_ALL = {"src": ">", "dest": "moved.>"}
 
@@ -27,7 +27,7 @@ def test_check_lists_what_prepare_stream_changes_and_changes_nothing(
     options = parse_sink_options({"servers": admin.url, "stream": name, **exactly})
     streams = set(admin.api.stream_names())
     before = admin.api.config(name)
-    change, make = look_at(options).missing
+    change, make = inspect_target(options).missing
     assert (admin.api.config(name), set(admin.api.stream_names())) == (before, streams)
     prepare(options)
     after = admin.api.config(name)
@@ -38,7 +38,7 @@ def test_check_lists_what_prepare_stream_changes_and_changes_nothing(
     assert set(named) == changed - {"subjects"} | {f"the subject {mark}"}
     (ledger,) = set(admin.api.stream_names()) - streams
     assert make.startswith(f"make stream {ledger}, ")
-    assert look_at(options).missing == ()
+    assert inspect_target(options).missing == ()
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_exactly_once_refuses_a_stream_that_would_not_keep_its_markers(
     says: str,
 ) -> None:
     options = target(**config) | options
-    for look in (look_at, prepare):
+    for look in (inspect_target, prepare):
         with pytest.raises(ConfigError, match=says):
             look(parse_sink_options(options))
 

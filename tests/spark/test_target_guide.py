@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.conftest import MakeServer
 from tests.support.streams import Admin
 
-from jetspark.spark.sink_options import look_at, parse_sink_options, prepare
+from jetspark.spark.sink_options import inspect_target, parse_sink_options, prepare
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide-spark-writing.md"
 SECTION = PAGE.read_text("utf-8").partition("## The stream to write to")[2].partition("\n## ")[0]
@@ -36,11 +36,11 @@ def test_what_the_page_makes_lacks_nothing(
         admin.call("STREAM.DELETE.TOTALS")
         names: dict[str, object] = {}
         exec(code + whole.replace("nats://127.0.0.1:4222", server.url), names)
-        look_at(parse_sink_options(exactly | {"transactionId": "t"}))
+        inspect_target(parse_sink_options(exactly | {"transactionId": "t"}))
         configs.append(admin.api.config("TOTALS"))
         # From the file.
         admin.call("STREAM.DELETE.TOTALS")
         admin.call("STREAM.CREATE.TOTALS", json.loads(document))
-        look_at(parse_sink_options(exactly | {"transactionId": "t"}))
+        inspect_target(parse_sink_options(exactly | {"transactionId": "t"}))
         configs.append(admin.api.config("TOTALS"))
     assert configs[0] == configs[1] == configs[2]

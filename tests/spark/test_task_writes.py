@@ -236,7 +236,7 @@ def test_bad_records_become_letters_of_a_stream(lake: Lake) -> None:
     found = {(one.stream_seq, one.data, one.column) for one in letters}
     assert found == {(2, b"{}", "subject"), (3, b"\xff{", None), (4, b'{"n": [2]}', "n")}
     with pytest.raises(ConfigError, match="is a stream of dead letters"):
-        lake.job("lake/{subject[2]}", **how).look_at_records()
+        lake.job("lake/{subject[2]}", **how).check_reprocess()
 
 
 @pytest.mark.full
@@ -333,7 +333,7 @@ def test_a_table_in_which_bad_records_were_kept_gets_them_put_aside_or_stops_at_
     kept = [one for one in MESSAGE if one.name in METADATA_COLUMNS]
     prepare(options, [pa.schema([*kept, ("n", pa.int64()), (CORRUPT, pa.string())])])
     for more in ({"quarantine": str(tmp_path / "aside")}, {"on_bad_record": "stop"}, {}):
-        ingest_job(options={"stream": "S"}, **{**how, **more}).look_ahead()
+        ingest_job(options={"stream": "S"}, **{**how, **more}).check_preconditions()
 
 
 def test_new_fields_become_columns(lake: Lake) -> None:

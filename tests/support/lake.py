@@ -38,7 +38,7 @@ class Lake:
         source = {**self.options, **(options or {})}
         job = ingest_job(options=source, to=str(self.folder / to), **self.how | how)
         job.check()
-        job.look_ahead()
+        job.check_preconditions()
         return job
 
     def ingest(

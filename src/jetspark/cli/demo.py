@@ -85,7 +85,7 @@ def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> in
 
     job = Ingest(options={"stream": STREAM}, to=str(table))
     job.check()
-    job.look_ahead()
+    job.check_preconditions()
     find_java()  # checked before the long part
     console.say("1. Read the flights out of New York in 2013")
     flights = _read_flights(source)

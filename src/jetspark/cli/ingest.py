@@ -189,7 +189,7 @@ def ingest(
 
         tables = {job.to: job.table}
         watch.lineage = lineage_of(f"ingest {job.to}", [job.source], tables, run.follow)
-    job.look_ahead()
+    job.check_preconditions()
     removed = 0
     # A run without news has its events, too.
     if run.follow or run.lineage or not job.has_nothing_new():

@@ -97,7 +97,7 @@ def replay(
 
     with signals_held():
         from jetspark.spark.replay import Replay
-        from jetspark.spark.sink_options import look_at, parse_sink_options
+        from jetspark.spark.sink_options import inspect_target, parse_sink_options
 
     job = Replay(
         table=table,
@@ -112,7 +112,7 @@ def replay(
     )
     job.check()
     # Errors in the options or the stream come before Spark starts.
-    look_at(parse_sink_options(writing).for_batch())
+    inspect_target(parse_sink_options(writing).for_batch())
     before = job.already()
     try:
         with (

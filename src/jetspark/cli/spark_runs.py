@@ -532,7 +532,7 @@ class Watch:
         finally:
             ended.set()
             if self._metrics is not None:
-                self._metrics.stop_looking()
+                self._metrics.stop_refreshing()
             for name, query in queries.items():
                 # Said of a single table only: those of a pipeline are stopped at once.
                 if len(queries) == 1 and query.isActive and query.lastProgress is None:

@@ -215,7 +215,7 @@ def retry(
         table_options=replace(table, quarantine=quarantine),
     )
     job.check_rows()
-    job.look_at_records()
+    job.check_reprocess()
     with stop_on_signals():
         result = job.reprocess()
     _report_retry(outcome, result, quarantine, to, table=to)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from jetspark.errors import ConfigError
-from jetspark.spark.local_folders import enclosing_table_or_checkpoint
+from jetspark.spark.local_folders import canonical_path, enclosing_table_or_checkpoint
 
 _BATCH_FILE = re.compile(r"\d+")
 _LOGS = ("offsets", "commits")
@@ -112,6 +112,16 @@ def parse_query_id(metadata: bytes) -> str | None:
         return msgspec.json.decode(metadata, type=_Metadata).id
     except ValueError:
         return None
+
+
+def query_name(writer_name: str | None, checkpoint: str | None) -> str | None:
+    """The name of a streaming query in a ledger or a table, where it survives its checkpoint.
+
+    None if the checkpoint comes from a Spark setting, which sinks do not see.
+    """
+    if writer_name is not None or checkpoint is None:
+        return writer_name
+    return f"the query with the checkpoint {canonical_path(checkpoint)}"
 
 
 def remove_incomplete_start(checkpoint: str) -> None:

@@ -188,7 +188,7 @@ class Ingest:
             self.table.dead_letter_sink.check_not_read(self.source)
         check_library(self.table.format)
 
-    def look_ahead(self) -> None:
+    def check_preconditions(self) -> None:
         """Check the table as far as possible before Spark is started; changes nothing. Raises
         ConfigError when table, checkpoint and stream do not belong together."""
         self._check_start()
@@ -202,7 +202,7 @@ class Ingest:
             names.remove(CORRUPT)
         check_columns(self.table, names)
 
-    def look_at_records(self) -> None:
+    def check_reprocess(self) -> None:
         """Check the options of `reprocess`, which reads no stream. Raises ConfigError."""
         check_records(self.table)
         self.table = as_written(self.table)
@@ -213,9 +213,9 @@ class Ingest:
         each once, and the others get their new reasons.
 
         It needs neither the stream nor the checkpoint, and a query may write the table meanwhile.
-        Raises as `look_at_records` and `retry_quarantine.reprocess`, or PipelineError.
+        Raises as `check_reprocess` and `retry_quarantine.reprocess`, or PipelineError.
         """
-        self.look_at_records()
+        self.check_reprocess()
         return reprocess(self.table, self.source, self._rows())
 
     def _check_start(self) -> None:
@@ -248,7 +248,7 @@ class Ingest:
         return not leaders(self.source).call(lambda api: find_older_copies(api, read, ""))
 
     def start(self, spark: SparkSession) -> StreamingQuery:
-        """Start the query. Raises as `look_ahead`, or PipelineError with Spark's reason."""
+        """Start the query. Raises as `check_preconditions`, or PipelineError with a reason."""
         self._check_start()
         register_formats(spark)
         try:

@@ -43,7 +43,7 @@ from jetspark.spark.queries import query_of, source_options, start_writing, stre
 from jetspark.spark.retry_quarantine import ReprocessResult, check_records
 from jetspark.spark.retry_quarantine import reprocess as reprocess_records
 from jetspark.spark.sequence_order import check_order, tables_ordered_by_seq
-from jetspark.spark.sink_options import SinkOptions, check_new_writer, look_at, register_name
+from jetspark.spark.sink_options import SinkOptions, check_new_writer, inspect_target, register_name
 from jetspark.spark.source import check_written_columns
 from jetspark.spark.source_streams import fetch_creation_time, fetch_source_facts
 from jetspark.spark.table_rows import RowSpec
@@ -104,7 +104,7 @@ def check_servers(pipeline: PipelineFile) -> ServerFacts:
     for name, sink in pipeline.sinks.items():
         if isinstance(sink.parsed, SinkOptions):
             with _located(pipeline, "sinks", name):
-                missing += look_at(sink.parsed).missing
+                missing += inspect_target(sink.parsed).missing
         elif sink.table is not None and sink.table.dead_letter_sink is not None:
             with _located(pipeline, "sinks", name):
                 sink.table.dead_letter_sink.check()

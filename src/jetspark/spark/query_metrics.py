@@ -216,10 +216,10 @@ class QueryMetrics:
         try:
             yield
         finally:
-            self.stop_looking()
+            self.stop_refreshing()
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
+    def exporting(self) -> Iterator[None]:
         """Give all figures to Prometheus during the block."""
         thread = threading.Thread(
             target=self._refresh_when_wanted, name="jetspark-lag", daemon=True
@@ -229,9 +229,9 @@ class QueryMetrics:
             try:
                 yield
             finally:
-                self.stop_looking()
+                self.stop_refreshing()
 
-    def stop_looking(self) -> None:
+    def stop_refreshing(self) -> None:
         """Leave the figures as they are, before Spark ends."""
         self._stop.set()
 
@@ -367,5 +367,5 @@ def served(
 ) -> Iterator[QueryMetrics]:
     """Serve figures of queries in the block, and probes with them (`metrics.endpoint.serving`)."""
     figures = QueryMetrics(lost)
-    with serving(address, Health(figures.not_ready, alive)), figures.looking():
+    with serving(address, Health(figures.not_ready, alive)), figures.exporting():
         yield figures

@@ -18,8 +18,7 @@ from jetspark.errors import ConfigError, UnsupportedByServerError, named
 from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.nearest import meant
 from jetspark.spark import option_values as values
-from jetspark.spark.checkpoints import read_checkpoint
-from jetspark.spark.local_folders import canonical_path
+from jetspark.spark.checkpoints import query_name, read_checkpoint
 from jetspark.spark.option_scopes import CONNECTION, StreamSinkScope, connection_options, readers
 from jetspark.spark.option_values import refuse, select
 from jetspark.spark.options import OF_SCHEMA, READING_ONLY, with_lookup
@@ -74,13 +73,8 @@ class SinkOptions:
 
     @property
     def name(self) -> str | None:
-        """The name of a streaming query in the ledger, which survives the loss of its checkpoint.
-
-        None if the checkpoint comes from a Spark setting, which sinks do not see.
-        """
-        if self.writer_name is not None or self.checkpoint is None:
-            return self.writer_name
-        return f"the query with the checkpoint {canonical_path(self.checkpoint)}"
+        """See `query_name`."""
+        return query_name(self.writer_name, self.checkpoint)
 
     def for_batch(self) -> SinkOptions:
         """Check the options for df.write. Raises ConfigError."""
@@ -161,7 +155,7 @@ class SinkTarget:
         return self.largest - _ROOM_FOR_PACKING
 
 
-def look_at(options: SinkOptions) -> SinkTarget:
+def inspect_target(options: SinkOptions) -> SinkTarget:
     """Check the stream without changing it.
 
     Raises StreamNotFoundError, UnsupportedByServerError, ConfigError for a stream with which the
@@ -177,7 +171,7 @@ def look_at(options: SinkOptions) -> SinkTarget:
 
 
 def prepare(options: SinkOptions) -> SinkTarget:
-    """`look_at`; for exactly-once, also adds what the stream lacks, and creates its ledger."""
+    """Inspect the target; for exactly-once, add what the stream lacks, and create its ledger."""
 
     def question(api: StreamAPI) -> tuple[dict[str, Any], SinkTarget]:
         config = _suitable(options, api)
@@ -309,8 +303,8 @@ def _check(options: SinkOptions, config: dict[str, Any]) -> None:
 
 
 def _changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
-    """Changes of the stream's configuration for exactly-once, which `look_at` reports and `prepare`
-    makes. Raises ConfigError, also if the user has not permitted them."""
+    """Changes of the stream's configuration for exactly-once, which `inspect_target` reports and
+    `prepare` makes. Raises ConfigError, also if the user has not permitted them."""
     if options.guarantee is not Guarantee.EXACTLY_ONCE:
         return {}
     if config.get("persist_mode") == "async":

@@ -30,12 +30,12 @@ from jetspark.lakehouse.table_templates import TableTemplate
 from jetspark.lakehouse.upserts import RowCondition, Upsert
 from jetspark.nearest import meant
 from jetspark.spark import option_values as values
+from jetspark.spark.checkpoints import query_name
 from jetspark.spark.lakehouse.dead_letter_sink import (
     CONNECTION_PREFIX,
     STREAM_PREFIX,
     DeadLetterSink,
 )
-from jetspark.spark.local_folders import canonical_path
 from jetspark.spark.option_names import spark_name
 from jetspark.spark.option_scopes import TableReadScope, TableScope, readers
 from jetspark.spark.versions import in_arrow
@@ -140,13 +140,8 @@ class LakehouseOptions:
 
     @property
     def query_name(self) -> str | None:
-        """The name of a streaming query in the table, which survives the loss of its checkpoint.
-
-        None if the checkpoint comes from a Spark setting, which sinks do not see.
-        """
-        if self.writer_name is not None or self.checkpoint is None:
-            return self.writer_name
-        return f"the query with the checkpoint {canonical_path(self.checkpoint)}"
+        """See `checkpoints.query_name`."""
+        return query_name(self.writer_name, self.checkpoint)
 
     @property
     def partitions(self) -> tuple[PartitionBy, ...]:
