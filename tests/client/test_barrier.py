@@ -201,10 +201,10 @@ def test_blocking_barrier_waits_for_callbacks_in_threads(
 async def test_a_call_that_takes_many_counts_as_many() -> None:
     barriers = Barriers()
     waiting = barriers.add(10)
-    barriers.begun()
+    barriers.begin_call()
     barriers.took(9)
     assert not waiting.done()
-    barriers.begun()
+    barriers.begin_call()
     assert await waiting
     lost = barriers.add(1)
     barriers.end(handled=False)

@@ -25,7 +25,7 @@ from jetspark.documents.events import ApiAuditEvent, parse_event
 from jetspark.documents.streams import StoredMsg, StreamInfo
 from jetspark.errors import JetsparkError
 from jetspark.groups.documents import GroupLocation
-from jetspark.jetstream.api import shown
+from jetspark.jetstream.api import describe_payload
 from jetspark.jetstream.publish_request import parse_pub_ack
 from jetspark.objects.info import info_of
 from jetspark.services.discovery import parse_latency
@@ -131,7 +131,7 @@ def _of_service(kind: str, document: type[Any], **more: Any) -> tuple[Any, Any]:
 READERS: dict[str, tuple[Any, Callable[[bytes], object]]] = {
     "advisory": (_ADVISORY, _event),
     "audit": (_AUDIT, _event),
-    "trace of the API": (_STREAM, shown),
+    "trace of the API": (_STREAM, describe_payload),
     "stream": (_STREAM, _stream),
     "consumer": (_CONSUMER, _consumer),
     "ack": ({"stream": "S", "seq": 1, "duplicate": True, "domain": "d"}, parse_pub_ack),

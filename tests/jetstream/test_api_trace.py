@@ -102,7 +102,7 @@ def test_the_blocking_context_traces_too(shared_server: NatsServer, lines: Lines
     ],
 )
 def test_secrets_are_masked_at_every_depth(document: dict[str, Any], shown: str) -> None:
-    text = api.shown(json.dumps(document).encode())
+    text = api.describe_payload(json.dumps(document).encode())
     assert shown in text
     assert '"x"' not in text
     assert ":x@" not in text
@@ -128,15 +128,15 @@ def test_no_secret_field_keeps_its_value(value: Any) -> None:
             for one in part:
                 check(one)
 
-    text = api.shown(json.dumps({"a": value}).encode())
+    text = api.describe_payload(json.dumps({"a": value}).encode())
     if not text.endswith("bytes)"):
         check(json.loads(text))
 
 
 def test_long_documents_are_truncated_and_other_bytes_counted() -> None:
     long = json.dumps({"a": "x" * 10_000}).encode()
-    assert len(api.shown(long)) < api.MOST + 30
-    assert api.shown(long).endswith(f"({len(long)} bytes)")
-    assert api.shown(b"plain") == "(5 bytes)"
-    assert api.shown(b"[1]") == "(3 bytes)"
-    assert api.shown(b"") == ""
+    assert len(api.describe_payload(long)) < api.MAX_TRACED_CHARS + 30
+    assert api.describe_payload(long).endswith(f"({len(long)} bytes)")
+    assert api.describe_payload(b"plain") == "(5 bytes)"
+    assert api.describe_payload(b"[1]") == "(3 bytes)"
+    assert api.describe_payload(b"") == ""

@@ -164,7 +164,7 @@ def test_the_buffer_never_exceeds_its_limit_and_is_always_refilled(
         assert here + owed <= limits.full
         if here + owed <= limits.threshold and here + owed < limits.full:
             assert peer.timers, "nothing asks for more"
-        assert not owed or max(left for left, _ in peer.pulls) <= limits.most
+        assert not owed or max(left for left, _ in peer.pulls) <= limits.max_request
     # Whatever happened, a server that works and a user who takes see every message.
     peer.time_passes()
     for _ in range(36):

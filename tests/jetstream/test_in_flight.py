@@ -133,7 +133,7 @@ class RetryMachine(InFlightMachine):
     def a_message_is_refused(self, data: st.DataObject) -> None:
         index = data.draw(st.sampled_from(sorted(self.waits & set(self.pending()))))
         self.waits.discard(index)
-        if self.window.refused(index, self.now):
+        if self.window.retry_later(index, self.now):
             self.refused.add(index)
         else:
             self.window.answered(index)
@@ -166,13 +166,13 @@ class RetryMachine(InFlightMachine):
         assert not refused or due
         assert paused or refused <= set(due)
         for index in due[:most]:
-            entry = self.window.again(index)
+            entry = self.window.take_due(index)
             assert entry is not None
             assert index in refused or entry[2] is WITH_ID, "it may be stored twice"
             self.refused.discard(index)
             self.waits.add(index)
             self.window.resume_if_done()
-        assert all(self.window.again(index) is None for index in due[:most])
+        assert all(self.window.take_due(index) is None for index in due[:most])
 
     @invariant()
     def new_ones_wait_only_for_a_reason(self) -> None:
@@ -432,7 +432,7 @@ def answer(window: RetryWindow, index: int) -> None:
 def test_a_refusal_pauses_senders_until_one_message_has_another_answer() -> None:
     window = opened()
     first, second = (window.reserve("s") for _ in range(2))
-    assert window.refused(first, 1.0)
+    assert window.retry_later(first, 1.0)
     assert window.limit == 0
     # An ack of what was sent before says nothing about now.
     answer(window, second)
@@ -445,7 +445,7 @@ def test_a_refusal_pauses_senders_until_one_message_has_another_answer() -> None
     assert window.resuming
     assert window.limit == 0
     assert window.due(1.0) == [first]
-    assert window.again(first) is not None
+    assert window.take_due(first) is not None
     assert window.limit == 0, "it is not sent yet"
     window.resume_if_done()
     assert window.limit == 10
@@ -454,12 +454,12 @@ def test_a_refusal_pauses_senders_until_one_message_has_another_answer() -> None
 def test_a_message_that_is_refused_again_pauses_nobody() -> None:
     window = opened()
     nowhere = window.reserve("nowhere")
-    assert window.refused(nowhere, 1.0)
+    assert window.retry_later(nowhere, 1.0)
     assert window.due(1.0) == [nowhere]
     answer(window, window.reserve("s"))
-    assert window.again(nowhere) is not None
+    assert window.take_due(nowhere) is not None
     window.resume_if_done()
-    assert window.refused(nowhere, 1.25)
+    assert window.retry_later(nowhere, 1.25)
     assert window.limit == 10
 
 
@@ -468,9 +468,9 @@ def test_a_message_that_may_be_stored_is_sent_again_for_a_time() -> None:
     index = window.reserve("s")
     assert window.outcome_unknown(1.0, link_lost) == 0
     assert not window.withdraw(index), "it is sent again, whatever its sender has done"
-    assert window.again(index) is not None
+    assert window.take_due(index) is not None
     assert window.outcome_unknown(30.0, link_lost) == 0
-    assert window.again(index) is not None
+    assert window.take_due(index) is not None
     assert window.outcome_unknown(31.0, link_lost) == 1
 
 
@@ -479,13 +479,13 @@ def test_a_window_has_waited_for_those_behind_it_until_a_message_is_acknowledged
 
     def refused(now: float) -> bool:
         index = window.reserve("s")
-        if not (again := window.refused(index, now)):
+        if not (again := window.retry_later(index, now)):
             window.answered(index)
             window.fail(index, REFUSED)
         return again
 
     assert refused(1.0)
-    assert not window.refused(0, 31.0)
+    assert not window.retry_later(0, 31.0)
     window.answered(0)
     window.fail(0, REFUSED)
     assert not refused(31.1)
@@ -516,11 +516,11 @@ def test_only_the_first_of_a_subject_finds_out_whether_there_is_a_leader() -> No
     window = opened()
     sent = [window.reserve(subject) for subject in "aabab"]
     for index in sent:
-        assert window.refused(index, 1.0)
+        assert window.retry_later(index, 1.0)
     assert window.due(1.0) == [0, 2]
     assert window.due(31.0) == sent  # for the last time
-    window.again(0)
-    window.again(2)
+    window.take_due(0)
+    window.take_due(2)
     answer(window, 2)
     assert window.due(2.0) == [1, 3, 4]
 

@@ -11,7 +11,7 @@ from tests.jetstream.eventually import eventually
 
 from jetspark import errors
 from jetspark.full_client import Client, JetStream, connect
-from jetspark.jetstream.publisher import Retry
+from jetspark.jetstream.publisher import MessageRetry
 from jetspark.server import NatsServer
 
 PATIENCE = 600
@@ -117,7 +117,7 @@ async def test_a_refused_message_may_be_stored_by_an_earlier_attempt(some: Clien
     with pytest.raises(errors.PublishFailedError, match=r"\(1 may be stored\)") as raised:
         async with some.jetstream().publisher(timeout=PATIENCE) as publisher:
             index = await publisher.send("s.no")
-            publisher._sender.window.retrying[index] = Retry(PATIENCE, since=0.0)
+            publisher._sender.window.retrying[index] = MessageRetry(PATIENCE, since=0.0)
     assert isinstance(raised.value.failures[0].error.__cause__, errors.PermissionsError)
 
 

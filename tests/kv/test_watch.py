@@ -206,7 +206,7 @@ async def test_a_consumer_lost_during_the_initial_data_repeats_no_entry(
 ) -> None:
     """With a history, nor one that was no key's last; every later one comes."""
     monkeypatch.setattr(watch_module, "PULL_AHEAD", 10)
-    monkeypatch.setattr(watching, "LOT", 1)
+    monkeypatch.setattr(watching, "MAX_ENTRIES_AT_ONCE", 1)
     for turn in range(2):
         for number in range(100):
             await bucket.put(f"k{number}", b"%d" % turn)
@@ -466,7 +466,7 @@ async def test_purge_deletes_removes_old_markers(filled: Bucket) -> None:
 async def test_a_listing_that_the_client_ends_early_raises(
     shared_server: NatsServer, filled: Bucket, monkeypatch: pytest.MonkeyPatch, call: str, end: str
 ) -> None:
-    monkeypatch.setattr(watching, "LOT", 0)
+    monkeypatch.setattr(watching, "MAX_ENTRIES_AT_ONCE", 0)
     monkeypatch.setattr(watch_module, "PULL_AHEAD", 1)
     async with connect(shared_server.url) as nc:
         bucket = await nc.jetstream().bucket(filled.name)

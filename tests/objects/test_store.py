@@ -236,9 +236,9 @@ async def test_leaving_the_iteration_deletes_the_consumer(store: ObjectStore) ->
     async for _ in await store.get("a"):
         break
     reader = await store.get("a")
-    await reader.next_lot()
+    await reader.next_chunks()
     reader.stop()
-    assert await reader.next_lot() == []
+    assert await reader.next_chunks() == []
     await has_consumers(store._js, store.stream)  # tasks delete them
 
 
@@ -358,7 +358,7 @@ async def test_an_object_replaced_while_read_raises_or_is_read_again(store: Obje
     content = os.urandom(30_000_000)  # more than is pulled ahead
     await store.put("a", content)
     reader = await store.get("a")
-    await reader.next_lot()
+    await reader.next_chunks()
     await store.put("a", b"new")
     with pytest.raises(errors.ObjectDamagedError, match="replaced"):
         async for _ in reader:
@@ -373,7 +373,7 @@ async def test_an_object_replaced_while_read_raises_or_is_read_again(store: Obje
         return await late.all()  # type: ignore[attr-defined,no-any-return]
 
     uses: list[object] = []
-    assert await store._whole("a", use) == b"newer"
+    assert await store._read_with_retries("a", use) == b"newer"
     assert len(uses) == 2
 
 

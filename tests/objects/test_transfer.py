@@ -110,7 +110,7 @@ async def test_deleting_the_store_ends_both(nc: Client, store: ObjectStore, js: 
     store = await nc.jetstream(timeout=3).object_store(store.name)  # for a chunk without ack
     await store.put("b", BIG * 4)
     reader = await store.get("b")
-    await reader.next_lot()
+    await reader.next_chunks()
     source = Stopper()
     putting = await half(store, source)
     await js.delete_object_store(store.name)
@@ -118,7 +118,7 @@ async def test_deleting_the_store_ends_both(nc: Client, store: ObjectStore, js: 
     with pytest.raises(Exception, match=f'Object store "{store.name}" not found'):
         await putting
     with pytest.raises(Exception, match=f'Object store "{store.name}" not found'):
-        while await reader.next_lot():
+        while await reader.next_chunks():
             pass
 
 
@@ -146,7 +146,7 @@ async def test_both_survive_a_lost_link(nats_server: NatsServer, how: str, tmp_p
         assert await messages(store) == 401
         await store.put("b", BIG * 4)
         reader = await store.get("b")
-        content = b"".join(await reader.next_lot())
+        content = b"".join(await reader.next_chunks())
         await disturb()
         async for chunk in reader:
             content += chunk
@@ -173,7 +173,7 @@ async def test_put_and_get_survive_leader_changes(nats_cluster: Cluster, unique:
         info = await store.put("a", pieces(), chunk_size=10_000)
         assert await messages(store) == info.chunks + 1
         reader = await store.get("a")
-        content = b"".join(await reader.next_lot())
+        content = b"".join(await reader.next_chunks())
         changes.append(asyncio.create_task(change()))
         content += await reader.all()
         assert content == BIG

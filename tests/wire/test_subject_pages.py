@@ -34,7 +34,7 @@ def test_no_subject_is_left_out_that_is_there_all_the_time(
             there = (there - removed) | added
             always -= removed
             ever |= added
-    assert always <= pages.found.keys() <= ever
+    assert always <= pages.counts.keys() <= ever
 
 
 def test_subjects_that_move_to_an_earlier_page_are_found() -> None:
@@ -42,7 +42,7 @@ def test_subjects_that_move_to_an_earlier_page_are_found() -> None:
     assert not pages.add(_page(set("abcdefgh"), pages.offset, 4))
     while not pages.add(_page(set("defgh"), pages.offset, 4)):
         pass
-    assert set("defgh") <= pages.found.keys()
+    assert set("defgh") <= pages.counts.keys()
 
 
 def test_a_stream_without_subjects_has_one_page() -> None:

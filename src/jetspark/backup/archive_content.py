@@ -13,7 +13,7 @@ from typing import BinaryIO
 from jetspark.errors import BackupError
 from jetspark.wire.kernel import (
     S2Decoder,
-    look,
+    kernel_view,
     require_archives,
 )
 
@@ -51,7 +51,7 @@ class Content:
         """
         size_before = len(self.data)
         while True:
-            end, need = self._decoder.decode(look(self._raw), 0, self.data)
+            end, need = self._decoder.decode(kernel_view(self._raw), 0, self.data)
             self._raw = self._raw[end:]
             if len(self.data) > size_before:
                 self._fills.append((self._offset, self._unpacked))
@@ -121,7 +121,7 @@ class ArchiveScan:
         need = 0
         while not need:
             unpacked = bytearray()
-            end, need = self._decoder.decode(look(self._rest), 0, unpacked)
+            end, need = self._decoder.decode(kernel_view(self._rest), 0, unpacked)
             self._rest = self._rest[end:]
             if not self.content:
                 self.is_message_list = unpacked.startswith(LIST_MAGIC)

@@ -55,6 +55,8 @@ def connect(
     both in a thread of their own. Raises ConfigError for an unknown option or a wrong value, and
     the errors of `Client.connect`.
     """
-    made = make_options(servers, **options)
-    client = Client(made, hooks=hooks, event_callback=event_callback, error_callback=error_callback)
+    connect_options = make_options(servers, **options)
+    client = Client(
+        connect_options, hooks=hooks, event_callback=event_callback, error_callback=error_callback
+    )
     return client.__enter__()

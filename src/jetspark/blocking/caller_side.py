@@ -45,7 +45,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class CallerSide:
-    """What the parts of a blocking client share: the loop's thread, the asyncio client, sending."""
+    """The parts of a blocking client meet here: the loop's thread, the asyncio client, sending."""
 
     def __init__(self, thread: LoopThread, inner: AsyncClient, buffer: PublishBuffer) -> None:
         self.thread = thread
@@ -96,22 +96,22 @@ class CallerSide:
             reply = self.thread.run(plain_request, inner, subject, payload, timeout, headers)
             return frame_of(reply)
         requests, seconds = inner.requests, seconds_of(timeout, inner.options)
-        asked = _Asked(
+        request = _ThreadRequest(
             self.thread,
             requests,
             lambda answer: requests.ask(answer, subject, payload, headers, seconds),
         )
         self.thread.check_may_wait()
         put = self.buffer.put_here
-        own = requests.ask_here(asked, self.publishing, put, subject, payload, headers, seconds)
+        own = requests.ask_here(request, self.publishing, put, subject, payload, headers, seconds)
         frame: MessageFrame = (
-            self.thread.wait(asked) if own is None else asked.wait_here(own, subject, seconds)
+            self.thread.wait(request) if own is None else request.wait_here(own, subject, seconds)
         )
         requests.check_responders(frame, subject)
         return frame
 
 
-class _Asked(Wait):
+class _ThreadRequest(Wait):
     """A waiting request: the read loop wakes the thread with the reply, without a task."""
 
     __slots__ = ("_ask", "_reply", "_requests")

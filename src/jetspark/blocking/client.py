@@ -90,11 +90,13 @@ class Subscription(MessageIterator[Message], Block):
 
     @property
     def pending_bytes(self) -> int:
-        return self._inner.pending_bytes + sum(len(frame.payload) for frame in self._taken.copy())
+        return self._inner.pending_bytes + sum(
+            len(frame.payload) for frame in self._buffered.copy()
+        )
 
     @property
     def delivered(self) -> int:
-        return self._inner.delivered - len(self._taken)
+        return self._inner.delivered - len(self._buffered)
 
     def __iter__(self) -> Self:
         self._inner.__aiter__()  # raises for a subscription with a callback
@@ -102,7 +104,7 @@ class Subscription(MessageIterator[Message], Block):
 
     def __next__(self) -> Message:
         try:
-            return Message(self._caller, self._taken.popleft())
+            return Message(self._caller, self._buffered.popleft())
         except IndexError:
             pass  # not in the handler, where an interrupt would show this IndexError too
         return super().__next__()
@@ -110,12 +112,12 @@ class Subscription(MessageIterator[Message], Block):
     def unsubscribe(self, max_msgs: int = 0) -> None:
         self._thread.call(self._inner.unsubscribe, max_msgs)
         if not max_msgs:
-            self._taken.clear()
+            self._buffered.clear()
 
     async def _leave(self, *error: Any) -> None:
         if self._inner.active:
             await super()._leave(*error)
-            self._taken.clear()
+            self._buffered.clear()
 
 
 @twin_of(AsyncReplies)
@@ -224,13 +226,13 @@ class Client(Block):
         def runner(*, quiet: bool) -> HookRunner:
             return HookRunner(hooks, self._caller.report, self.options.api_prefix, quiet=quiet)
 
-        self._inner.hooks, self._caller.hooks = in_loop, here = (
+        self._inner.hooks, self._caller.hooks = in_loop, in_caller = (
             runner(quiet=True),
             runner(quiet=False),
         )
         self._inner.publishing.hook(in_loop)
-        self._caller.publishing.hook(here)
-        self._event_callback = here.event_callback(self._event_callback)
+        self._caller.publishing.hook(in_caller)
+        self._event_callback = in_caller.event_callback(self._event_callback)
 
     def _make_in_loop(self, dial: Dial | None) -> None:
         self._inner = AsyncClient(

@@ -107,7 +107,7 @@ class ConsumerMessages(MessageIterator[JsMsg], LoopIterator[JsMsg]):
 
     def __next__(self) -> JsMsg:
         try:
-            return JsMsg(self._caller, self._taken.popleft())
+            return JsMsg(self._caller, self._buffered.popleft())
         except IndexError:
             pass  # not in the handler, where an interrupt would show this IndexError too
         return super().__next__()

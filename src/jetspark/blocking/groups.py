@@ -61,9 +61,9 @@ class GroupMember(CallbackTwin[GroupMsg], SingleIterator[GroupMsg], AsyncBlock):
         return self._handed_out(self._thread.run(self._inner.next, timeout))
 
     def _handed_out(self, message: AsyncGroupMsg | GroupMsg) -> GroupMsg:
-        ours = GroupMsg(self._caller, frame_of(message))
-        self._caller.hooks.handed_out((ours,))
-        return ours
+        group_message = GroupMsg(self._caller, frame_of(message))
+        self._caller.hooks.handed_out((group_message,))
+        return group_message
 
     def __exit__(self, *_: object) -> None:
         self.stop()

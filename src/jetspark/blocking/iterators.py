@@ -1,8 +1,8 @@
 """Iterators of the blocking client, which bring the event loop's items to other threads.
 
 Contract
-- One thread switch brings up to LOT items from the asyncio queue into a buffer here, where they
-  still count as pending. Several threads may iterate: each item goes to one.
+- One thread switch brings up to BATCH_SIZE items from the asyncio queue into a buffer here, where
+  they still count as pending. Several threads may iterate: each item goes to one.
 - A callback runs in a thread of its own, for one item after the other, so it may block and use the
   blocking client. Its exceptions are reported, and the next item follows. Closing the connection
   lets a running callback finish. `drain` waits for it, unless it is called in the callback itself.
@@ -31,7 +31,7 @@ from jetspark.errors import BadTimeoutError, JetsparkError, RequestTimeoutError,
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.kernel import MessageFrame, frame_of
 
-LOT = 1000
+BATCH_SIZE = 1000
 """Most items of a thread switch: enough to make its cost negligible."""
 
 ItemT = TypeVar("ItemT")
@@ -117,14 +117,14 @@ class SingleIterator(Twin, Generic[ItemT]):
 
 
 class LotIterator(Twin, Generic[ItemT]):
-    """Iterates over the asyncio object, with one thread switch for up to LOT items."""
+    """Iterates over the asyncio object, with one thread switch for up to BATCH_SIZE items."""
 
     _callback: Callable[..., object] | None = None
 
     def __init__(self, caller: CallerSide, inner: Any) -> None:
         super().__init__(caller, inner)
         self._turn = threading.RLock()
-        self._taken = self._queue()
+        self._buffered = self._queue()
         """Items not returned to the user yet."""
 
     def _queue(self) -> deque[Any]:
@@ -132,7 +132,7 @@ class LotIterator(Twin, Generic[ItemT]):
 
     def _pop(self) -> ItemT:
         """A buffered item. Raises IndexError if there is none."""
-        item: ItemT = self._taken.popleft()
+        item: ItemT = self._buffered.popleft()
         return item
 
     def _take(self, first: Any) -> None:
@@ -248,11 +248,11 @@ class LoopIterator(LotIterator[ItemT], AsyncBlock):
         A running callback finishes.
         """
         self._thread.leave(None, self._inner.stop)
-        self._taken.clear()
+        self._buffered.clear()
 
     async def _leave(self, *error: Any) -> None:
         await super()._leave(*error)
-        self._taken.clear()
+        self._buffered.clear()
 
 
 class CallbackIterator(CallbackTwin[ItemT], LotIterator[ItemT]):
@@ -264,11 +264,11 @@ class CallbackIterator(CallbackTwin[ItemT], LotIterator[ItemT]):
         try:
             await self._worker.run(self._thread, self._call_back)
         except asyncio.CancelledError:
-            self._taken.clear()  # the connection was closed
+            self._buffered.clear()  # the connection was closed
             raise
 
     def _call_back(self) -> None:
-        """In the worker's thread: call the callback for each item, until `stop`."""
+        """Call the callback for each item, in the worker's thread, until `stop`."""
         callback: Any = self._callback
         while True:
             try:
@@ -292,17 +292,17 @@ class MessageIterator(CallbackIterator[MessageT], MessageSource[MessageT]):
     def pending_msgs(self) -> int:
         """Messages received and not taken yet."""
         count: int = self._inner.pending_msgs
-        return count + len(self._taken)
+        return count + len(self._buffered)
 
     def _queue(self) -> deque[Any]:
         return self._caller.hooks.queue(self._caller, self._callback)
 
     def _pop(self) -> MessageT:
-        return self._message(self._caller, self._taken.popleft())
+        return self._message(self._caller, self._buffered.popleft())
 
     def _take(self, first: AsyncMessage) -> None:
-        self._taken.append(frame_of(first))
-        self._taken.extend(self._inner.take_queued(LOT - 1))
+        self._buffered.append(frame_of(first))
+        self._buffered.extend(self._inner.take_queued(BATCH_SIZE - 1))
 
 
 class EntryIterator(LoopIterator[EntryT | None], Generic[EntryT]):
@@ -313,19 +313,19 @@ class EntryIterator(LoopIterator[EntryT | None], Generic[EntryT]):
     error = Read[JetsparkError | None]()
 
     def _take(self, first: EntryT | None) -> None:
-        self._taken.append(first)
-        self._taken.extend(self._inner.take_ready(LOT - 1))
+        self._buffered.append(first)
+        self._buffered.extend(self._inner.take_ready(BATCH_SIZE - 1))
 
 
 class Listing(Twin, Generic[ItemT]):
     """Iterate it, or `listing.all()` for a list.
 
     Requests nothing before the first item; each iteration starts anew. Items reach the caller's
-    thread in lots.
+    thread in batches.
     """
 
     _inner: AsyncListing[ItemT]
-    _lot = LOT
+    _batch_size = BATCH_SIZE
 
     def __init__(self, caller: CallerSide, inner: AsyncListing[ItemT]) -> None:
         super().__init__(caller, inner)
@@ -333,8 +333,8 @@ class Listing(Twin, Generic[ItemT]):
     def __iter__(self) -> Iterator[ItemT]:
         items = self._inner.__aiter__()
         try:
-            while lot := self._thread.run(take_lot, items, self._lot):
-                yield from lot
+            while batch := self._thread.run(take_batch, items, self._batch_size):
+                yield from batch
         finally:
             # Without waiting: after an interrupt it may still be running, and ends itself.
             close = getattr(items, "aclose", None)
@@ -346,11 +346,11 @@ class Listing(Twin, Generic[ItemT]):
         return self._thread.run(self._inner.all)
 
 
-async def take_lot(items: AsyncIterator[ItemT], limit: int) -> list[ItemT]:
+async def take_batch(items: AsyncIterator[ItemT], limit: int) -> list[ItemT]:
     """The next items; none at the end."""
-    lot: list[ItemT] = []
+    batch: list[ItemT] = []
     async for item in items:
-        lot.append(item)
-        if len(lot) == limit:
+        batch.append(item)
+        if len(batch) == limit:
             break
-    return lot
+    return batch

@@ -120,7 +120,7 @@ class Events(MessageSource[Event], SingleIterator[Event], AsyncBlock):
 class Paged(Listing[ItemT]):
     """Iterate it, or `paged.all()` for a list."""
 
-    _lot = 256  # at most the server's smallest page, so that no page is requested early
+    _batch_size = 256  # at most the server's smallest page, so that no page is requested early
     missing = Read[list[str]]()
     offline = Read[dict[str, str]]()
 
@@ -146,19 +146,19 @@ class _Transfer(Generic[T]):
     def __init__(self, call: Callable[..., Coroutine[Any, Any, T]]) -> None:
         self._step: BackupProgress | None = None
         self._news = asyncio.Event()
-        self._taken = asyncio.Event()
+        self._step_taken = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(call(progress=self._on_step))
         self._task.add_done_callback(lambda _: self._news.set())
 
     async def _on_step(self, step: BackupProgress) -> None:
         self._step = step
-        self._taken.clear()
+        self._step_taken.clear()
         self._news.set()
-        await self._taken.wait()
+        await self._step_taken.wait()
 
     async def next(self) -> BackupProgress | None:
         """The next progress; None at the end of the transfer."""
-        self._taken.set()
+        self._step_taken.set()
         await self._news.wait()
         if self._task.done():
             return None
@@ -274,7 +274,7 @@ class JetStream(Twin):
     ) -> PubAck:
         if codec is not None:
             payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
-        whole = publish_headers(self._inner.api.server, **options) if options else None
+        all_headers = publish_headers(self._inner.api.server, **options) if options else None
         tries = PublishTries(
             subject, self._inner.timeout if timeout is None else in_seconds(timeout)
         )
@@ -283,7 +283,7 @@ class JetStream(Twin):
             try:
                 with tries:
                     return parse_pub_ack(
-                        self._caller.ask(subject, payload, tries.left, whole).payload
+                        self._caller.ask(subject, payload, tries.left, all_headers).payload
                     )
             except NoRespondersError:
                 pause = tries.pause()

@@ -94,20 +94,20 @@ class Wait:
 class _Call(Wait):
     """A coroutine function that runs as a task."""
 
-    __slots__ = ("_begun", "_function", "_task")
+    __slots__ = ("_function", "_has_begun", "_task")
 
     def __init__(self, thread: LoopThread, function: Callable[[], Awaitable[Any]]) -> None:
         super().__init__(thread)
         self._function = function
         self._task: asyncio.Task[None] | None = None
-        self._begun = False
+        self._has_begun = False
 
     def start(self) -> None:
         self._task = self._thread.loop.create_task(self._run())
         self._thread.calls.add(self)  # the loop itself keeps only a weak reference to a task
 
     async def _run(self) -> None:
-        self._begun = True
+        self._has_begun = True
         try:
             self.value = await self._function()
         except asyncio.CancelledError:
@@ -126,7 +126,7 @@ class _Call(Wait):
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            if not self._begun:  # otherwise `_run` never will
+            if not self._has_begun:  # otherwise `_run` never will
                 self._thread.calls.discard(self)
 
 
@@ -187,7 +187,7 @@ class _Leaving(_Call):
 
 
 async def _result(function: Callable[[], object]) -> Any:
-    """Of a plain function, or of a coroutine function."""
+    """The result of a plain function, or of a coroutine function."""
     result = function()
     return await result if isinstance(result, Awaitable) else result
 
@@ -282,17 +282,17 @@ class LoopThread:
 
     def opened(self, close: Callable[[T], object], open: Callable[[], Awaitable[T]]) -> T:
         """`run` for a function that returns what `close` closes after an interrupt."""
-        made: list[T] = []
+        opened: list[T] = []
 
         async def make() -> None:
-            made.append(await open())
+            opened.append(await open())
 
         async def unmake() -> None:
-            for one in made:
-                await _result(partial(close, one))
+            for result in opened:
+                await _result(partial(close, result))
 
         self.enter(make, unmake)
-        return made[0]
+        return opened[0]
 
     def leave(
         self,
@@ -360,7 +360,7 @@ class LoopThread:
     # -- the end -------------------------------------------------------------------------------
 
     def sleep_in_daemons(self) -> None:
-        """In a daemon thread at interpreter exit: never return."""
+        """Never return in a daemon thread at interpreter exit."""
         if self.exiting and threading.current_thread().daemon and not self.is_current:
             asleep = threading.Lock()
             asleep.acquire()

@@ -18,8 +18,8 @@ from jetspark.blocking.twin import Read, Twin, awaits, makes
 from jetspark.errors import ObjectDamagedError
 from jetspark.objects.info import ObjectInfo
 from jetspark.objects.reader import (
+    AtomicFile,
     Bytes,
-    NewFile,
     ObjectTarget,
     Readable,
     Writable,
@@ -49,12 +49,12 @@ class ObjectReader(Twin):
 
     info = Read[ObjectInfo]()
     all = awaits(AsyncObjectReader.all)
-    next_lot = awaits(AsyncObjectReader.next_lot)
+    next_chunks = awaits(AsyncObjectReader.next_chunks)
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            while lot := self.next_lot():
-                yield from lot
+            while chunks := self.next_chunks():
+                yield from chunks
         finally:
             # Without waiting: the garbage collector may call this.
             if not self._thread.is_over:
@@ -113,7 +113,7 @@ class ObjectStore(Twin):
         See `jetspark.objects.ObjectStore.get_into`.
         """
         if isinstance(target, str | os.PathLike):
-            return self._whole(name, partial(_save, target))
+            return self._read_with_retries(name, partial(_save, target))
         reader = self._reader(name)
         _write_to(target, reader)
         return reader.info
@@ -121,7 +121,7 @@ class ObjectStore(Twin):
     def _reader(self, name: str) -> ObjectReader:
         return ObjectReader(self._caller, self._thread.run(self._inner.get, name))
 
-    def _whole(self, name: str, use: Callable[[ObjectReader], T]) -> T:
+    def _read_with_retries(self, name: str, use: Callable[[ObjectReader], T]) -> T:
         """Read the object; retry if it was replaced meanwhile, since nothing was returned yet."""
         tries = 0
         while True:
@@ -136,14 +136,14 @@ class ObjectStore(Twin):
 
 def _write_to(file: Writable, reader: ObjectReader) -> None:
     try:
-        while lot := reader.next_lot():
-            write_all(file, lot)
+        while chunks := reader.next_chunks():
+            write_all(file, chunks)
     finally:
         reader.stop()
 
 
 def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInfo:
-    file = NewFile(path)
+    file = AtomicFile(path)
     try:
         _write_to(file, reader)
         file.keep()

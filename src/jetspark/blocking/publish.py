@@ -120,12 +120,12 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
             payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
-        kept = self._sender.headers(**options) if options else None
+        publish_headers = self._sender.headers(**options) if options else None
         window = self._window
         with self._turn:
             if window.count() >= window.limit or self._buffer.crowded:
                 self._wait_for_space()
-            return self._sender.put(subject, payload, kept, None)
+            return self._sender.put(subject, payload, publish_headers, None)
 
     def submit(
         self,
@@ -139,11 +139,11 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
             payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
-        kept = self._sender.headers(**options) if options else None
+        publish_headers = self._sender.headers(**options) if options else None
         future: Future[PubAck] = Future()
         with self._turn:
             self._wait_for_space()
-            self._sender.put(subject, payload, kept, partial(_resolve, future))
+            self._sender.put(subject, payload, publish_headers, partial(_resolve, future))
         return future
 
     def flush(self) -> None:
@@ -178,12 +178,12 @@ class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
     ) -> int:
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, before waiting for space
-        kept = self._sender.headers(**options) if options else None
+        publish_headers = self._sender.headers(**options) if options else None
         window = self._window
         with self._turn:
             if window.count() >= window.limit or self._buffer.crowded:
                 self._wait_for_space()
-            return self._sender.put(subject, payload, kept, None)
+            return self._sender.put(subject, payload, publish_headers, None)
 
     def commit(self) -> PubAck | None:
         self._thread.check_may_wait()
@@ -216,11 +216,11 @@ class AtomicBatch(BasePublisher[AtomicSender]):
     ) -> int:
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since a later call sends it
-        kept = self._sender.headers(**options) if options else None
+        publish_headers = self._sender.headers(**options) if options else None
         window = self._window
         is_first = options.get("expect_last_seq") is not None
         with self._turn:
-            message = self._sender.message(subject, payload, kept, is_first=is_first)
+            message = self._sender.message(subject, payload, publish_headers, is_first=is_first)
             if window.count() >= window.limit or self._buffer.crowded:
                 self._wait_for_space()
             return self._sender.add(message)

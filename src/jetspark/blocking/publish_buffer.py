@@ -58,7 +58,7 @@ class PublishBuffer:
         with self._lock:
             size = self._size + len(frame)
             if size > CROWDED or self._link.status is not _CONNECTED:
-                self._look(size, len(frame))
+                self._check_limits(size, len(frame))
             self._frames.append(frame)
             self._size = size
             self.published += 1
@@ -77,7 +77,7 @@ class PublishBuffer:
         self.published += 1
         return True
 
-    def _look(self, size: int, added: int) -> None:
+    def _check_limits(self, size: int, added: int) -> None:
         """Handle the rare cases: much is buffered, or there is no link."""
         self._thread.sleep_in_daemons()
         self._link.require_open()
@@ -147,8 +147,8 @@ class PublishBuffer:
                     unsent = size
             self.crowded = False
         self._room.ring()
-        for each in dropped:  # after releasing the lock: an error callback may publish
-            self._link.routes.drop(each)
+        for publish in dropped:  # after releasing the lock: an error callback may publish
+            self._link.routes.drop(publish)
         report_unsent(unsent, self._link.on_error)
 
     def _sendable(
@@ -167,7 +167,7 @@ class PublishBuffer:
     def withdraw(self, replies: Container[bytes]) -> None:
         """Drop the publishes with these reply subjects that are not written yet."""
         with self._lock:
-            self._frames = [one for one in self._frames if reply_of(one) not in replies]
+            self._frames = [frame for frame in self._frames if reply_of(frame) not in replies]
             self._size = sum(map(len, self._frames))
         self._outbox.withdraw(replies)
 

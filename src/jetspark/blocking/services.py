@@ -83,7 +83,7 @@ class Request(Sends, RequestView):
 
 Handler: TypeAlias = Callable[[Request], None]
 HandlerT = TypeVar("HandlerT", bound=Handler)
-_here = threading.local()
+_current = threading.local()
 
 
 class HandlingInThreads:
@@ -115,14 +115,14 @@ class HandlingInThreads:
         """Runs in the worker's thread. `handled`: the current request."""
         endpoint, answering, handler = self._endpoint, self.answering, self._handler
         frames, tally = endpoint.frames, answering.tally
-        _here.endpoint = endpoint
+        _current.endpoint = endpoint
         while True:
             try:
                 frame = frames.popleft()
             except IndexError:
                 return
             handled.append(frame)
-            tally.begun(len(frame.payload))
+            tally.count_request(len(frame.payload))
             start = perf_counter_ns()
             try:
                 if (result := handler(Request(answering, frame))) is not None:
@@ -144,7 +144,7 @@ class HandlingInThreads:
 
 @twin_of(AsyncEndpointCalls)
 class EndpointCalls(Twin):
-    """What services and groups share: adding endpoints and groups."""
+    """The calls of services and groups: adding endpoints and groups."""
 
     _inner: AsyncEndpointCalls
     prefix = Read[str]()
@@ -200,7 +200,7 @@ class Service(EndpointCalls, Block):
         RequestTimeoutError. In a handler, which would wait for itself, it returns at once and
         continues in the background; its errors are reported. See `jetspark.services.Service.stop`.
         """
-        if getattr(_here, "endpoint", None) in self._inner.running.endpoints:
+        if getattr(_current, "endpoint", None) in self._inner.running.endpoints:
             report = self._caller.inner.report
             self._thread.spawn(lambda: reported(self._inner.stop(timeout), report))
         else:

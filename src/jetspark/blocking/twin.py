@@ -29,7 +29,7 @@ class Twin:
         self._inner = inner
 
     async def _leave(self, *error: Any) -> None:
-        """In the loop's thread; may be called again, and before the block was entered."""
+        """Leave the block, in the loop's thread; may be called again, and before it was entered."""
         await self._inner.__aexit__(*(error or (None, None, None)))
 
     def __repr__(self) -> str:

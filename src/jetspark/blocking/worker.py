@@ -52,12 +52,12 @@ def plain_callback(callback: Callable[..., T]) -> Callable[..., T]:
 _NOT_PLAIN = "The blocking client calls plain functions, not async ones or generators."
 
 
-_here = threading.local()
+_current = threading.local()
 
 
 def in_callback_of(client: object) -> bool:
     """Whether the calling thread runs a callback of this (asyncio) client."""
-    return getattr(_here, "client", None) is client
+    return getattr(_current, "client", None) is client
 
 
 class Worker:
@@ -90,7 +90,7 @@ class Worker:
 
     async def run(self, thread: LoopThread, call: Callable[[], object]) -> None:
         """`post` in `thread`'s loop, and wait until the call ended; raises its exception."""
-        done: asyncio.Future[Exception | None] = thread.loop.create_future()
+        ended: asyncio.Future[Exception | None] = thread.loop.create_future()
 
         def call_and_tell() -> None:
             raised: Exception | None = None
@@ -102,11 +102,11 @@ class Worker:
                 raised = RuntimeError(f"{type(error).__name__} {error}".rstrip())
                 raised.__cause__ = error
             finally:
-                thread.post(partial(_set, done, raised))
+                thread.post(partial(_set, ended, raised))
 
         self.post(call_and_tell)
         # A future's exception cannot be a StopIteration.
-        if (error := await done) is not None:
+        if (error := await ended) is not None:
             raise error
 
     def stop(self) -> None:
@@ -114,7 +114,7 @@ class Worker:
         self._calls.put(None)
 
     def _main(self) -> None:
-        _here.client = self._client or self
+        _current.client = self._client or self
         while (call := self._calls.get()) is not None:
             try:
                 call()
@@ -125,7 +125,7 @@ class Worker:
 
 
 class WorkerPool:
-    """As many workers as calls run at once; for the event loop's thread."""
+    """Workers for calls that run at once, used in the event loop's thread."""
 
     def __init__(self, name: str, client: object) -> None:
         self._name = name
@@ -153,6 +153,6 @@ class WorkerPool:
             worker.stop()
 
 
-def _set(done: asyncio.Future[Exception | None], raised: Exception | None) -> None:
-    if not done.done():
-        done.set_result(raised)
+def _set(future: asyncio.Future[Exception | None], raised: Exception | None) -> None:
+    if not future.done():
+        future.set_result(raised)

@@ -265,7 +265,7 @@ class StreamAPI:
         while not complete:
             request = {"subjects_filter": subject, "offset": pages.offset}
             complete = pages.add(self.call(js_api.STREAM_INFO, request, stream=stream))
-        return set(pages.found)
+        return set(pages.counts)
 
     def purge(self, stream: str, before: int, subjects: Sequence[str] = ()) -> None:
         """Remove the messages before a sequence, under one of the subjects if given.

@@ -44,12 +44,12 @@ class Callback(Generic[T]):
     def __init__(
         self,
         function: Callable[[T], Awaitable[None] | None],
-        what: str,
+        source: str,
         report: Callable[[JetsparkError], None],
     ) -> None:
         """`what`: the beginning of the report, such as "The callback of …"."""
         self._function = function
-        self._what = what
+        self._source = source
         self._report = report
 
     def call(self, value: T) -> Awaitable[None] | None:
@@ -95,7 +95,7 @@ class Callback(Generic[T]):
             self._raised(error)
 
     def _raised(self, error: BaseException) -> None:
-        self._report(user_error(self._what, error))
+        self._report(user_error(self._source, error))
         if isinstance(error, SystemExit | KeyboardInterrupt):
             raise error
 
@@ -107,7 +107,7 @@ logger = logging.getLogger("jetspark")
 ErrorCallback: TypeAlias = Callable[[JetsparkError], Awaitable[None] | None]
 EventCallback: TypeAlias = Callable[[ConnectionEvent], Awaitable[None] | None]
 
-EVENTS_KEPT = 1000
+MAX_BUFFERED_EVENTS = 1000
 """Events that an iterator buffers; the oldest are dropped first."""
 
 
@@ -179,7 +179,7 @@ class EventStream:
         self._loop = loop
         self._registry = registry
         self._waiting = waiting
-        self._events: deque[ConnectionEvent] = deque(maxlen=EVENTS_KEPT)
+        self._events: deque[ConnectionEvent] = deque(maxlen=MAX_BUFFERED_EVENTS)
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
 
@@ -228,7 +228,7 @@ class Barriers:
     """
 
     def __init__(self) -> None:
-        self._taken = 0
+        self._items_begun = 0
         # For each barrier, oldest first: how many items must be taken, and then handled.
         self._waiting: deque[tuple[int, asyncio.Future[bool]]] = deque()
 
@@ -238,18 +238,18 @@ class Barriers:
     def add(self, queued: int) -> asyncio.Future[bool]:
         """A future: True when these and the present items are handled, False if never."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append((self._taken + queued, future))
+        self._waiting.append((self._items_begun + queued, future))
         return future
 
-    def begun(self) -> None:
+    def begin_call(self) -> None:
         """A call begins: all calls before it have ended."""
-        while self._waiting and self._waiting[0][0] <= self._taken:
+        while self._waiting and self._waiting[0][0] <= self._items_begun:
             _set(self._waiting.popleft()[1], True)
-        self._taken += 1
+        self._items_begun += 1
 
     def took(self, count: int) -> None:
         """The present call also handles so many more items."""
-        self._taken += count
+        self._items_begun += count
 
     def end(self, *, handled: bool) -> None:
         """Nothing is queued any more."""

@@ -91,7 +91,7 @@ class Client:
         )
         self._subscriptions: set[MessageSource] = set()
         self._iterated: dict[ref[MessageSource], Callable[[], None]] = {}
-        """What ends sources that nothing refers to any more."""
+        """Functions that end sources to which nothing refers any more."""
         self._draining: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None  # of the first drain
 
@@ -151,7 +151,7 @@ class Client:
             out_bytes=link.outbox.bytes_out,
             reconnects=link.traffic.reconnects,
             slow_consumers=link.traffic.slow_consumers,
-            pending_msgs=sum(getattr(one, "pending_msgs", 0) for one in self._sources()),
+            pending_msgs=sum(getattr(source, "pending_msgs", 0) for source in self._sources()),
         )
 
     def events(self) -> EventStream:
@@ -245,11 +245,11 @@ class Client:
         self.check_loop()
         self.require_open()
         seconds = seconds_of(timeout, self.options)
-        readers = [each for each in self._subscriptions if isinstance(each, FrameReader)]
+        readers = [source for source in self._subscriptions if isinstance(source, FrameReader)]
         task = asyncio.current_task()
         if task is not None and any(reader.callback_task is task for reader in readers):
             raise in_its_own_callback()
-        waiting = [handled for each in readers if (handled := each.handled()) is not None]
+        waiting = [handled for reader in readers if (handled := reader.handled()) is not None]
         if not waiting:
             return
         done, late = await asyncio.wait(waiting, timeout=seconds)
@@ -257,7 +257,7 @@ class Client:
             raise errors.RequestTimeoutError(
                 f"{len(late)} callbacks had not handled their messages after {seconds:g} s."
             )
-        if not all(each.result() for each in done):
+        if not all(future.result() for future in done):
             raise errors.ConnectionClosedError(
                 "The connection was closed before the callbacks were done."
             )
@@ -347,10 +347,10 @@ class Client:
         """
         await self._close(CLOSE_TIMEOUT)
 
-    async def _close(self, within: float) -> None:
+    async def _close(self, timeout: float) -> None:
         self._check_ending()
         try:
-            await self._link.close(within)
+            await self._link.close(timeout)
         finally:
             # No await before this: it completes even when it is cancelled here.
             ended = [sub.abandon() for sub in self._sources()]
@@ -445,7 +445,7 @@ class Client:
         Raises the errors of `request`.
         """
         return await request_and_read(
-            self, subject, payload, _as_it_is, timeout=timeout, headers=headers, again=True
+            self, subject, payload, _as_it_is, timeout=timeout, headers=headers, resend=True
         )
 
     async def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
@@ -514,8 +514,8 @@ class Client:
         deadline = self.loop.time() + timeout
         if self.publishing.outbox.crowded:
             await room_within(self.publishing.outbox, subject, timeout)
-        first = again = True
-        while first and again:
+        first = ask_again = True
+        while first and ask_again:
             with self.requests.reply_queue(
                 subject, deadline, max_msgs, stall, question=question
             ) as (replies, inbox):
@@ -527,7 +527,7 @@ class Client:
                         return
                     first = False
                     yield message
-                again = replies.was_cut
+                ask_again = replies.was_cut
         if first:
             raise no_reply(subject, timeout)
 
@@ -657,9 +657,9 @@ async def plain_request(
     timeout: Seconds | None,
     headers: HeadersLike | None,
     *,
-    again: bool = False,
+    resend: bool = False,
 ) -> Message:
-    """`Client.request`, or `ask` if `again`, without hooks."""
+    """`Client.request`, or `ask` if `resend`, without hooks."""
     client.check_loop()
     requests, outbox = client.requests, client.publishing.outbox
     seconds, spent = seconds_of(timeout, client.options), 0.0
@@ -668,7 +668,7 @@ async def plain_request(
         spent = await room_within(outbox, subject, seconds)
     answer: asyncio.Future[MessageFrame] = client.loop.create_future()
     try:
-        reply = requests.ask(answer, subject, payload, headers, seconds, again=again, spent=spent)
+        reply = requests.ask(answer, subject, payload, headers, seconds, resend=resend, spent=spent)
     except errors.ConnectionClosedError:
         await asyncio.sleep(0)  # a caller who asks again and again must not freeze the loop
         raise
@@ -721,15 +721,15 @@ async def request_and_read(
     *,
     timeout: Seconds | None,
     headers: HeadersLike | None,
-    again: bool = False,
+    resend: bool = False,
 ) -> T:
     """The result of `read` for the reply of `Client.request`; raises the errors of both.
 
-    It reads inside the hook, which thus sees its errors. `again`: as for `Client.ask`.
+    It reads inside the hook, which thus sees its errors. `resend`: as for `Client.ask`.
     """
 
     hooked = client.publishing.asking
     if hooked is None:
-        return read(await plain_request(client, subject, payload, timeout, headers, again=again))
-    ask = partial(plain_request, client, subject, payload, timeout, again=again)
+        return read(await plain_request(client, subject, payload, timeout, headers, resend=resend))
+    ask = partial(plain_request, client, subject, payload, timeout, resend=resend)
     return await hooked.request(subject, payload, headers, ask, read)

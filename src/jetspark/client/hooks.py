@@ -102,7 +102,7 @@ class Hooks:
         """Around an acknowledgement; around `ack_sync` until the server has confirmed it."""
         return None
 
-    def measured(self, what: Measured, seconds: float, error: BaseException | None) -> None:
+    def measured(self, kind: Measured, seconds: float, error: BaseException | None) -> None:
         """A "request" has ended, or a callback or handler had to "process" a message."""
 
     def event(self, event: ConnectionEvent) -> None:
@@ -110,7 +110,7 @@ class Hooks:
 
 
 HooksLike: TypeAlias = Hooks | Sequence[Hooks]
-"""What `connect` takes: of several, the first one is the outermost."""
+"""Hooks as `connect` takes them: of several, the first is the outermost."""
 
 
 class _Together(Hooks):
@@ -121,43 +121,43 @@ class _Together(Hooks):
         self._takers: dict[int, list[Hooks]] = {}
         """Whose `deliver` is called next, by the messages' ids."""
         for name in ("publish", "request", "deliver", "given", "ack", "measured", "event"):
-            if not any(overrides(one, name) for one in every):
+            if not any(overrides(hook, name) for hook in every):
                 setattr(self, name, MethodType(getattr(Hooks, name), self))
 
     def publish(self, message: PreparedMessage) -> Around:
-        return _all(one.publish(message) for one in self._every)
+        return _all(hook.publish(message) for hook in self._every)
 
     def request(self, message: PreparedMessage) -> Around:
-        return _all(one.request(message) for one in self._every)
+        return _all(hook.request(message) for hook in self._every)
 
     def deliver(self, message: MessageView, *, handled: bool) -> Around:
         takers = self._every if handled else self._takers.pop(id(message), ())
-        return _all(one.deliver(message, handled=handled) for one in takers)
+        return _all(hook.deliver(message, handled=handled) for hook in takers)
 
     def given(self, messages: Sequence[MessageView]) -> Iterable[MessageView]:
-        for one in self._every:
-            for message in one.given(messages):
-                self._takers.setdefault(id(message), []).append(one)
+        for hook in self._every:
+            for message in hook.given(messages):
+                self._takers.setdefault(id(message), []).append(hook)
         return [message for message in messages if id(message) in self._takers]
 
     def ack(self, ack: Acknowledgement) -> Around:
-        return _all(one.ack(ack) for one in self._every)
+        return _all(hook.ack(ack) for hook in self._every)
 
-    def measured(self, what: Measured, seconds: float, error: BaseException | None) -> None:
-        for one in self._every:
-            one.measured(what, seconds, error)
+    def measured(self, kind: Measured, seconds: float, error: BaseException | None) -> None:
+        for hook in self._every:
+            hook.measured(kind, seconds, error)
 
     def event(self, event: ConnectionEvent) -> None:
-        for one in self._every:
-            one.event(event)
+        for hook in self._every:
+            hook.event(event)
 
 
 @contextmanager
 def _all(arounds: Iterable[Around]) -> Iterator[None]:
     with ExitStack() as stack:
-        for one in arounds:
-            if one is not None:
-                stack.enter_context(one)
+        for manager in arounds:
+            if manager is not None:
+                stack.enter_context(manager)
         yield
 
 
@@ -170,8 +170,8 @@ def bound(hooks: HooksLike, client: HookedClient) -> Hooks:
     """The hooks of a new client."""
     if isinstance(hooks, Hooks):
         return hooks.bind(client)
-    what = "a jetspark.Hooks, or several"
-    return _Together([check_kind("hooks", one, Hooks, what).bind(client) for one in hooks])
+    expectation = "a jetspark.Hooks, or several"
+    return _Together([check_kind("hooks", hook, Hooks, expectation).bind(client) for hook in hooks])
 
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -281,7 +281,7 @@ class HookRunner:
         message = PreparedMessage(subject, payload_bytes(payload), reply=reply, headers=own or ())
         before = message.headers.to_dict()
         name, hook = ("request", self.hooks.request) if asking else ("publish", self.hooks.publish)
-        with self._around(name, lambda: hook(message)):
+        with self._guarded(name, lambda: hook(message)):
             yield own, self._changed_headers(message, before)
 
     def _changed_headers(
@@ -304,7 +304,7 @@ class HookRunner:
         except errors.NotJetStreamMessageError:
             return nullcontext()
         ack = Acknowledgement("ack_sync" if asking else _kind(payload_bytes(payload)), metadata)
-        return self._around("ack", lambda: self.hooks.ack(ack))
+        return self._guarded("ack", lambda: self.hooks.ack(ack))
 
     # -- receiving -----------------------------------------------------------------------------
 
@@ -342,10 +342,10 @@ class HookRunner:
     def _delivery(self, message: MessageView, failed: Failed | None) -> Iterator[None]:
         deliver = partial(self.hooks.deliver, message, handled=True)
         if failed is None:
-            with self._around("deliver", deliver):
+            with self._guarded("deliver", deliver):
                 yield
             return
-        with suppress(Exception), self._around("deliver", deliver):
+        with suppress(Exception), self._guarded("deliver", deliver):
             try:
                 yield
             except Exception as error:
@@ -363,11 +363,11 @@ class HookRunner:
         """The user gets these messages, other than in a callback."""
         if self._quiet or not self._delivers or not messages:
             return
-        told: list[MessageView] = []
-        with self._around("given", lambda: told.extend(self.hooks.given(messages))):
+        selected: list[MessageView] = []
+        with self._guarded("given", lambda: selected.extend(self.hooks.given(messages))):
             pass
-        for message in told:
-            with self._around("deliver", partial(self.hooks.deliver, message, handled=False)):
+        for message in selected:
+            with self._guarded("deliver", partial(self.hooks.deliver, message, handled=False)):
                 pass
 
     @contextmanager
@@ -387,7 +387,7 @@ class HookRunner:
         """An event callback that also calls the hook."""
 
         def call(event: ConnectionEvent) -> T | None:
-            with self._around("event", lambda: self.hooks.event(event)):
+            with self._guarded("event", lambda: self.hooks.event(event)):
                 pass
             return None if callback is None else callback(event)
 
@@ -396,13 +396,13 @@ class HookRunner:
     # -- safely --------------------------------------------------------------------------------
 
     @contextmanager
-    def _around(self, name: str, make: Callable[[], Around]) -> Iterator[None]:
+    def _guarded(self, name: str, make: Callable[[], Around]) -> Iterator[None]:
         """A hook's context manager, which can neither raise nor suppress an error here."""
         manager: Around = None
         try:
-            if (made := make()) is not None:
-                made.__enter__()
-                manager = made
+            if (candidate := make()) is not None:
+                candidate.__enter__()
+                manager = candidate
         except BaseException as error:
             self._raised(name, error)
         try:
@@ -425,12 +425,12 @@ class HookRunner:
                 self._raised(name, raised)
 
     def ended(
-        self, what: Measured, begin: float, error: BaseException | None, subject: str
+        self, kind: Measured, begin: float, error: BaseException | None, subject: str
     ) -> None:
         """Call the hook `measured` for what began at that `perf_counter()`."""
         try:
             if not subject.startswith(self._protocol):
-                self.hooks.measured(what, perf_counter() - begin, error)
+                self.hooks.measured(kind, perf_counter() - begin, error)
         except BaseException as raised:
             self._raised("measured", raised)
 
@@ -465,17 +465,17 @@ async def _rest(result: Awaitable[Any], stack: ExitStack) -> Any:
 class _Clock:
     """Around what `measured` is told of; a `@contextmanager` would cost three times."""
 
-    __slots__ = ("_begin", "_runner", "_subject", "_what")
+    __slots__ = ("_begin", "_kind", "_runner", "_subject")
 
-    def __init__(self, runner: HookRunner, what: Measured, subject: str = "") -> None:
-        self._runner, self._what, self._subject = runner, what, subject
+    def __init__(self, runner: HookRunner, kind: Measured, subject: str = "") -> None:
+        self._runner, self._kind, self._subject = runner, kind, subject
         self._begin = perf_counter()
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._runner.ended(self._what, self._begin, error, self._subject)
+        self._runner.ended(self._kind, self._begin, error, self._subject)
 
 
 def _kind(payload: bytes) -> AckKind:

@@ -29,8 +29,9 @@ class Reporter(Protocol):
 
 
 class Sender(Reporter, Protocol):
-    """What a message needs to respond: the asyncio client, or a thread's `CallerSide`, whose
-    coroutines block the thread and never suspend.
+    """Publishes a message's response: the asyncio client, or a thread's `CallerSide`.
+
+    The coroutines of a `CallerSide` block the thread and never suspend.
     """
 
     @property
@@ -128,8 +129,10 @@ class MessageView(Delivered):
 
     def __repr__(self) -> str:
         status = self.status
-        shown = f", status={status.code}" if status else ""
-        return f"{type(self).__name__}(subject={self.subject!r}, {len(self.data)} bytes{shown})"
+        status_text = f", status={status.code}" if status else ""
+        return (
+            f"{type(self).__name__}(subject={self.subject!r}, {len(self.data)} bytes{status_text})"
+        )
 
 
 class Message(MessageView):
@@ -151,7 +154,7 @@ class Message(MessageView):
 
 
 class Sendable(Protocol):
-    """What can be published: PreparedMessage, Message, and objects with these attributes."""
+    """A message that can be published: PreparedMessage, Message, or an object like them."""
 
     @property
     def subject(self) -> str:

@@ -21,7 +21,7 @@ from jetspark.subjects import check_publish_subject
 from jetspark.wire import frames
 from jetspark.wire.headers import Headers, HeadersLike, encode_headers
 
-_SUBJECTS_KEPT: Final = 4096
+_MAX_CACHED_SUBJECTS: Final = 4096
 
 
 class FrameOutbox(Protocol):
@@ -57,7 +57,7 @@ class Publishing:
         self._subjects: dict[str, bytes] = {}  # valid subjects, encoded
 
     def into(self, outbox: FrameOutbox) -> Publishing:
-        """The same connection with another outbox, without hooks."""
+        """Publish over the same connection through another outbox, without hooks."""
         return Publishing(self.link, self._options, outbox)
 
     def hook(self, runner: HookRunner) -> None:
@@ -140,12 +140,12 @@ class Publishing:
 
     def encode_subject(self, subject: str) -> bytes:
         """The encoded subject of a publish. Raises BadSubjectError."""
-        if (known := self._subjects.get(subject)) is not None:
-            return known
+        if (encoded := self._subjects.get(subject)) is not None:
+            return encoded
         check_publish_subject(subject, strict=self._options.check_subjects)
         encoded = subject.encode()
         self.check_line(subject, encoded)
-        if len(self._subjects) >= _SUBJECTS_KEPT:
+        if len(self._subjects) >= _MAX_CACHED_SUBJECTS:
             self._subjects.clear()
         self._subjects[subject] = encoded
         return encoded
@@ -205,7 +205,7 @@ class NumberedPublishes:
     def _head(self, subject: str) -> bytes:
         head = b"%b %b" % (self._publishing.encode_subject(subject), self._reply)
         self._publishing.check_line(subject, head)
-        if len(self._heads) >= _SUBJECTS_KEPT:
+        if len(self._heads) >= _MAX_CACHED_SUBJECTS:
             self._heads.clear()
         self._heads[subject] = head
         return head

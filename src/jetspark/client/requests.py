@@ -67,7 +67,7 @@ class _Request(NamedTuple):
     deadline: float
     subject: str
     timeout: float
-    again: bytes | None
+    resend_frame: bytes | None
     """The frame to send again after a lost link."""
 
 
@@ -93,7 +93,7 @@ class RequestMux:
         self._queues: dict[bytes, ReplyQueue] = {}
         self._abandoned: set[bytes] = set()
         """Requests that lost their caller, perhaps before they were sent."""
-        self._numbers = itertools.count(1)
+        self._counter = itertools.count(1)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
 
@@ -116,7 +116,7 @@ class RequestMux:
         return self._next_reply()
 
     def _next_reply(self) -> bytes:
-        return b"%b%x" % (self._prefix, next(self._numbers))
+        return b"%b%x" % (self._prefix, next(self._counter))
 
     def ask(
         self,
@@ -126,12 +126,12 @@ class RequestMux:
         headers: HeadersLike | None,
         timeout: float,
         *,
-        again: bool = False,
+        resend: bool = False,
         spent: float = 0.0,
     ) -> bytes:
         """Publish a request; returns its reply subject, for `close` when its caller stops waiting.
 
-        `again`: if the link is lost before the reply, send it on the next one, too. `spent`: the
+        `resend`: if the link is lost before the reply, send it on the next one, too. `spent`: the
         part of the timeout that its caller has waited already.
 
         The answer gets the reply's frame, RequestTimeoutError, ConnectionClosedError,
@@ -141,7 +141,7 @@ class RequestMux:
         reply = self._new_reply()
         deadline = self._loop.time() + timeout - spent
         frame = self._publishing.frame_replying(subject, payload, reply, headers)
-        self._open[reply] = _Request(answer, deadline, subject, timeout, frame if again else None)
+        self._open[reply] = _Request(answer, deadline, subject, timeout, frame if resend else None)
         if deadline < self._timer_at:
             self._set_timer(deadline)
         try:
@@ -257,11 +257,15 @@ class RequestMux:
     def _on_disconnect(self) -> None:
         for queue in self._queues.values():
             queue.cut()
-        again = {reply: one.again for reply, one in self._open.copy().items() if one.again}
-        unsent = self._outbox.withdraw(again)  # each error once; the position keeps the first
-        for reply in sorted(again, key=lambda reply: reply not in unsent):
+        frames = {
+            reply: request.resend_frame
+            for reply, request in self._open.copy().items()
+            if request.resend_frame
+        }
+        unsent = self._outbox.withdraw(frames)  # each error once; the position keeps the first
+        for reply in sorted(frames, key=lambda reply: reply not in unsent):
             try:
-                self._outbox.put(again[reply])
+                self._outbox.put(frames[reply])
             except errors.JetsparkError:
                 return  # the buffer is full, or the connection ends
 
@@ -289,14 +293,18 @@ class RequestMux:
         self._timer = None
         self._timer_at = math.inf
         now = self._loop.time()
-        late = {reply: one for reply, one in self._open.copy().items() if one.deadline <= now}
+        late = {
+            reply: request
+            for reply, request in self._open.copy().items()
+            if request.deadline <= now
+        }
         unsent = self._outbox.withdraw(late) if late else ()
         for reply, request in late.items():
             if self._open.pop(reply, None) is not None and not request.answer.done():
                 sent = reply not in unsent
                 request.answer.set_exception(no_reply(request.subject, request.timeout, sent=sent))
-        if others := self._open.copy():
-            earliest = min(request.deadline for request in others.values())
+        if open_requests := self._open.copy():
+            earliest = min(request.deadline for request in open_requests.values())
             self._set_timer(max(earliest, now + _TICK))
 
 
@@ -315,10 +323,10 @@ def no_reply(subject: str, timeout: float, *, sent: bool = True) -> errors.Reque
 async def room_within(outbox: FrameOutbox, subject: str, timeout: float) -> float:
     """Wait until a request may be sent; returns the seconds spent. Raises as a late reply does."""
     clock = asyncio.get_running_loop().time
-    begun = clock()
+    start = clock()
     async with move_on_after(timeout):
         await outbox.wait()
-        if (spent := clock() - begun) < timeout:
+        if (spent := clock() - start) < timeout:
             return spent
     raise no_reply(subject, timeout, sent=False)
 
@@ -334,9 +342,9 @@ def _for_caller(
             own.args = (f"{own} The request to {subject!r} was not sent, and will not be.",)
         own.__cause__ = error.__cause__ if error is not None else None
         return own
-    other = copy(error)
-    other.args = (f"No replies can be received: {error}",)
-    return other
+    copied = copy(error)
+    copied.args = (f"No replies can be received: {error}",)
+    return copied
 
 
 class ReplyQueue:

@@ -43,7 +43,10 @@ class MessageSource(Protocol):
         """Stop the deliveries, and receive all messages in flight."""
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """This task drains the client, so it takes no messages. True: it is the callback's."""
+        """Note that this task drains the client, so it takes no messages.
+
+        Returns whether it is the callback's.
+        """
 
     def abandon(self) -> asyncio.Task[None] | None:
         """The connection closed: a callback gets no more items, and is cancelled if it runs.
@@ -251,9 +254,9 @@ class FrameQueue:
     def take(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` queued frames."""
         frames = self.frames
-        taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
-        self.pending_bytes -= sum(len(frame.payload) for frame in taken)
-        return taken
+        batch = [frames.popleft() for _ in range(min(limit, len(frames)))]
+        self.pending_bytes -= sum(len(frame.payload) for frame in batch)
+        return batch
 
     def _drop(self) -> None:
         self.dropped += 1
@@ -308,7 +311,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         return not self._ended
 
     def _begin_reading(self, task: str, end: Callable[[], None] | None = None) -> None:
-        """From now on the client drains and closes it. `task`: the name of the callback's task.
+        """Let the client drain and close it from now on. `task`: the name of the callback's task.
 
         `end`: as for `Client.adopt`.
         """
@@ -322,7 +325,7 @@ class FrameReader(Scoped, Generic[ItemT]):
                 f"Reading {self.source}",
                 self._broken,
                 name=task,
-                wanted=lambda: not self._ended,
+                should_run=lambda: not self._ended,
             )
             self._task.add_done_callback(self._no_more_calls)
 
@@ -447,7 +450,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         """A call begins; returns whether to report the next one."""
         if (barriers := self._barriers) is None:
             return False
-        barriers.begun()
+        barriers.begin_call()
         if not barriers:
             self._barriers = None
         return self._barriers is not None
@@ -488,7 +491,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         ends nevertheless); ConfigError in another event loop.
         """
         seconds = in_seconds(timeout)
-        begun = asyncio.get_running_loop().time()
+        start = asyncio.get_running_loop().time()
         if not self._ended:
             self._client.check_loop()
             try:
@@ -496,7 +499,7 @@ class FrameReader(Scoped, Generic[ItemT]):
             finally:
                 self._end(None)
         if seconds is not None:
-            seconds = max(begun + seconds - asyncio.get_running_loop().time(), 0)
+            seconds = max(start + seconds - asyncio.get_running_loop().time(), 0)
         if self._waits_for_reader and self._task is None:
             await self._emptied_by_reader(seconds)
         else:
@@ -531,7 +534,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         return self._task
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """For the client's drain: this task drains, so it no longer takes messages.
+        """Note for the client's drain that this task drains, so it no longer takes messages.
 
         Returns whether it is the callback's.
         """
@@ -540,7 +543,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         return task is not None and self._task is task
 
     def abandon(self) -> asyncio.Task[None] | None:
-        """For the client's close: the callback gets no more items, and is cancelled if it runs."""
+        """Close: the callback gets no more items, and is cancelled if it runs."""
         if self._task is not None:
             self._discard()
         if self._barriers is not None:
@@ -589,9 +592,9 @@ class MessageReader(QueueReader[ItemT]):
 
         For callers that create messages of another class from many frames.
         """
-        taken = self._incoming.take(limit)
-        self._took(len(taken))
-        return taken
+        frames = self._incoming.take(limit)
+        self._took(len(frames))
+        return frames
 
 
 def _nothing() -> None:
@@ -645,7 +648,7 @@ class Subscription(MessageReader[Message]):
         )
         link.add_route(self._route)
         self._unread = callback is None
-        """Whether it was never read, and stays when nothing refers to it any more."""
+        """True until it is read: it stays, even when nothing refers to it any more."""
         keep_interest = partial(_keep_interest, self._route, self._frames)
         self._begin_reading(f"jetspark-sub-{subject}", keep_interest)
 

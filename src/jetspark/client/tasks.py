@@ -82,7 +82,7 @@ async def reported(work: Awaitable[None], report: Callable[[JetsparkError], None
 
 
 async def seen_through(
-    work: Coroutine[Any, Any, T], what: str, on_error: Callable[[JetsparkError], None]
+    work: Coroutine[Any, Any, T], label: str, on_error: Callable[[JetsparkError], None]
 ) -> T:
     """Await work that goes on when the caller is cancelled: what is being left is left.
 
@@ -92,7 +92,7 @@ async def seen_through(
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
-        background(_end_of(task), what, on_error)
+        background(_end_of(task), label, on_error)
         raise
     return task.result()
 
@@ -118,30 +118,30 @@ def _without_stop_iteration(function: Callable[..., T], *args: Any) -> T:
 
 def background(
     work: Coroutine[Any, Any, None],
-    what: str,
+    label: str,
     on_error: Callable[[JetsparkError], None],
     *,
     name: str | None = None,
-    wanted: Callable[[], bool] | None = None,
+    should_run: Callable[[], bool] | None = None,
 ) -> asyncio.Task[None]:
-    """Start the task. `what`: the beginning of the error, such as "An ordered consumer of …".
+    """Start the task. `label`: the beginning of the error, such as "An ordered consumer of …".
 
-    `wanted`: whether it should still run. If so, its cancellation is an error, too: user code that
-    ran in it may have cancelled it.
+    `should_run`: whether it should still run. If so, its cancellation is an error, too: user code
+    that ran in it may have cancelled it.
     """
     loop = asyncio.get_running_loop()
 
-    def done(task: asyncio.Task[None]) -> None:
+    def on_done(task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            if wanted is not None and wanted():
+            if should_run is not None and should_run():
                 loop.call_later(_LOOP_ENDS_WITHIN, was_cancelled)
         elif isinstance(error := task.exception(), Exception):
-            on_error(error if isinstance(error, JetsparkError) else user_error(what, error))
+            on_error(error if isinstance(error, JetsparkError) else user_error(label, error))
 
     def was_cancelled() -> None:
-        if wanted is not None and wanted():
-            on_error(user_error(what, asyncio.CancelledError("its task was cancelled")))
+        if should_run is not None and should_run():
+            on_error(user_error(label, asyncio.CancelledError("its task was cancelled")))
 
     task = start_task(work, name=name)
-    task.add_done_callback(done)
+    task.add_done_callback(on_done)
     return task

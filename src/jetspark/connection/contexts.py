@@ -86,14 +86,14 @@ def from_context(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
 def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """The options in the environment; empty if it has none. Raises ConfigError."""
     fields = {field: environ[name] for name, field in _VARIABLES.items() if environ.get(name)}
-    where = "The environment"
+    source = "The environment"
     if name := environ.get("NATS_CONTEXT"):
-        where = f"The environment with the context {name!r}"
+        source = f"The environment with the context {name!r}"
         context = _fields(name, environ)
         if fields.keys() & _SECRETS:
             context = {field: text for field, text in context.items() if field not in _SECRETS}
         fields = context | fields
-    return _options(fields, where, environ)
+    return _options(fields, source, environ)
 
 
 def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -104,9 +104,9 @@ def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
     try:
         document = decode_document(read_small(file), "context")
     except FileNotFoundError:
-        known = ", ".join(sorted(path.stem for path in file.parent.glob("*.json"))) or "none"
+        contexts = ", ".join(sorted(path.stem for path in file.parent.glob("*.json"))) or "none"
         raise ConfigError(
-            f"There is no context {shown(name)} in {file.parent}; known: {known}."
+            f"There is no context {shown(name)} in {file.parent}; known: {contexts}."
         ) from None
     except OSError as error:
         raise ConfigError(
@@ -133,48 +133,48 @@ def _folder(environ: Mapping[str, str]) -> Path:
     return (Path(root) if root else Path.home() / ".config") / "nats"
 
 
-def _options(fields: dict[str, Any], where: str, environ: Mapping[str, str]) -> dict[str, Any]:
+def _options(fields: dict[str, Any], source: str, environ: Mapping[str, str]) -> dict[str, Any]:
     for field, reason in _REFUSED.items():
         if field in fields:
-            raise ConfigError(f"{where} sets {field}, which cannot be honoured: {reason}.")
+            raise ConfigError(f"{source} sets {field}, which cannot be honoured: {reason}.")
     options: dict[str, Any] = {}
     for field, value in fields.items():
         if field == "socks_proxy":
-            options["proxy"] = _socks_proxy(value, where)
+            options["proxy"] = _socks_proxy(value, source)
         elif field == "tls_first" and isinstance(value, bool):
             options["tls_first"] = value
         elif (field in _TEXTS or field in _FILES) and not isinstance(value, str):
-            raise ConfigError(f"{where}: {field} must be a text.")
+            raise ConfigError(f"{source}: {field} must be a text.")
         elif field in _TEXTS or field in _FILES:
             if value.startswith(_URI_SCHEMES):
                 scheme = value.partition(":")[0]
-                raise ConfigError(f"{where}: {field} by {scheme}: URI is not supported.")
+                raise ConfigError(f"{source}: {field} by {scheme}: URI is not supported.")
             if field in _TEXTS:
                 options[_TEXTS[field]] = value
             else:
                 options[_FILES[field]] = _path(value, environ)
         elif field not in _IGNORED:
-            logger.warning("%s sets %s, which is not known here and is ignored", where, field)
+            logger.warning("%s sets %s, which is not known here and is ignored", source, field)
     if "user" in options and "password" not in options:
         options["token"] = options.pop("user")
     return options
 
 
-def _socks_proxy(value: object, where: str) -> str:
+def _socks_proxy(value: object, source: str) -> str:
     """The option `proxy`; the `nats` command does not write the scheme."""
     text = str(value)
     url = text if "://" in text else f"socks5://{text}"
     try:
         parse_proxy(url)
     except ConfigError:
-        raise ConfigError(f"{where}: socks_proxy must be socks5://host:port.") from None
+        raise ConfigError(f"{source}: socks_proxy must be socks5://host:port.") from None
     return url
 
 
 def _path(text: str, environ: Mapping[str, str]) -> str:
     """The path without `file://`, with $VARIABLES and ~ expanded."""
     text = _VARIABLE.sub(
-        lambda found: environ.get(found[1] or found[2], found[0]), text.removeprefix("file://")
+        lambda match: environ.get(match[1] or match[2], match[0]), text.removeprefix("file://")
     )
     if text.startswith("~"):
         text = f"{Path.home()}{text[1:]}"

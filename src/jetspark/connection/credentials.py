@@ -51,12 +51,12 @@ class Identity:
         return named | {"sig": _signature(self.sign, nonce)}
 
 
-def text_of(option: str, given: Credential) -> str:
+def text_of(option: str, value: Credential) -> str:
     """The text of an option that may be a callable. Raises ConfigError when that fails."""
-    if isinstance(given, str):
-        return given
+    if isinstance(value, str):
+        return value
     try:
-        text = given()
+        text = value()
     except Exception as error:
         # Without the error's text, which may hold secrets.
         raise ConfigError(f"The callable {option} raised {type(error).__name__}.") from error
@@ -67,37 +67,37 @@ def text_of(option: str, given: Credential) -> str:
     return text
 
 
-def identity_of_creds(text: str, where: str) -> Identity:
+def identity_of_creds(text: str, source: str) -> Identity:
     """The JWT and, unless it is a bearer JWT, the seed in the text of a `.creds` file.
 
-    `where` names the text in errors. Raises ConfigError.
+    `source` names the text in errors. Raises ConfigError.
     """
     blocks = [match[1].strip() for match in _BLOCK.finditer(text)]
     jwt = "".join((blocks[0] if blocks else text).split())
     if jwt.count(".") != 2 or not jwt.isascii():
-        raise ConfigError(f"{where} holds no user JWT.")
+        raise ConfigError(f"{source} holds no user JWT.")
     if len(blocks) < 2 and text.count("-BEGIN ") < 2:
         return Identity(jwt=jwt)
-    return Identity(jwt=jwt, sign=open_seed("".join(blocks[1:2]), where)[1])
+    return Identity(jwt=jwt, sign=open_seed("".join(blocks[1:2]), source)[1])
 
 
-def find_seed(text: str, where: str) -> str:
+def find_seed(text: str, source: str) -> str:
     """The seed in the text of a seed file: a line of its own, or in a block as in `.creds`."""
-    if found := _SEED_LINE.search(text):
-        return found[1]
-    raise ConfigError(f"{where} holds no NKey seed.")
+    if match := _SEED_LINE.search(text):
+        return match[1]
+    raise ConfigError(f"{source} holds no NKey seed.")
 
 
-def open_seed(seed: str, where: str) -> tuple[str, Sign]:
+def open_seed(seed: str, source: str) -> tuple[str, Sign]:
     """The public key and the signer of a user's seed. Raises ConfigError without the seed."""
     try:
         kind, raw = decode_seed(seed)
     except NKeyError:
         raise ConfigError(
-            f"{where} holds no valid NKey seed (a text of 58 characters, SU…)."
+            f"{source} holds no valid NKey seed (a text of 58 characters, SU…)."
         ) from None
     if kind is not KeyKind.USER:
-        raise ConfigError(f"{where} holds an NKey seed that is not a user's (SU…).")
+        raise ConfigError(f"{source} holds an NKey seed that is not a user's (SU…).")
     pair = KeyPair(kind, raw)
     return pair.public, pair.sign
 

@@ -69,9 +69,9 @@ def identity_of(options: ConnectOptions) -> Identity | None:
         )
     jwt = "" if options.jwt is None else text_of(errors.named("jwt"), options.jwt)
     if options.nkey_seed_file is not None:
-        where = f"{errors.named('nkey_seed_file')} {options.nkey_seed_file!r}"
+        source = f"{errors.named('nkey_seed_file')} {options.nkey_seed_file!r}"
         text = read_credentials(errors.named("nkey_seed_file"), options.nkey_seed_file)
-        public, sign = open_seed(find_seed(text, where), where)
+        public, sign = open_seed(find_seed(text, source), source)
         return Identity(jwt, public, sign)
     if options.nkey_seed is not None:
         public, sign = open_seed(
@@ -83,7 +83,7 @@ def identity_of(options: ConnectOptions) -> Identity | None:
     return None
 
 
-def refusal(error: errors.JetsparkError, given: Mapping[str, str]) -> errors.JetsparkError:
+def refusal(error: errors.JetsparkError, credentials: Mapping[str, str]) -> errors.JetsparkError:
     """The exception for a refused CONNECT with these credentials.
 
     The server does not say that a JWT has expired. This machine's clock decides, which is safe,
@@ -91,13 +91,13 @@ def refusal(error: errors.JetsparkError, given: Mapping[str, str]) -> errors.Jet
     """
     if not isinstance(error, errors.AuthorizationError):
         return error
-    if not given:
+    if not credentials:
         return errors.AuthorizationError(
             f"{error.server} wants credentials, and none were given (authorization violation): put "
             "user and password or a token into the URL, or name a context or a creds file.",
             server=error.server,
         )
-    expires = jwt_expiry(given.get("jwt", ""))
+    expires = jwt_expiry(credentials.get("jwt", ""))
     if expires is not None and expires <= time.time():
         return errors.AuthExpiredError(
             f"{error.server} refused the user's JWT, which has expired.", server=error.server
@@ -180,7 +180,7 @@ def handshake(
     Raises SecureConnectionWantedError, AuthError, ServerError, ConnectionFailure, ProtocolError;
     ConfigError for credentials that cannot be read or signed with.
     """
-    wanted = options.wants_tls(server)
+    wants_tls = options.wants_tls(server)
     below = server.websocket  # its TLS, if any, is there before the first byte
     if options.tls_first and not below:
         yield StartTLS(options.tls_hostname_of(server))
@@ -193,12 +193,12 @@ def handshake(
         raise errors.ProtocolError("it did not begin with INFO")
     info = parse_info(first.document)
 
-    if not below and wanted and not (info.tls_required or info.tls_available):
+    if not below and wants_tls and not (info.tls_required or info.tls_available):
         options.make_ssl_context()  # an unreadable file is the likelier mistake
         raise errors.SecureConnectionWantedError(
             f"{server} does not offer TLS, and the options require it.", server=str(server)
         )
-    secure = wanted or (info.tls_required and not below)
+    secure = wants_tls or (info.tls_required and not below)
     if secure and not below:
         yield StartTLS(options.tls_hostname_of(server))
 

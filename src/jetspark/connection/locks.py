@@ -25,13 +25,13 @@ def locked(lock: Any, work: Callable[..., T], *args: object, missed: T, timeout:
 
     `missed`: the result if other threads have it for `timeout` seconds; -1: wait for ever.
     """
-    taken: list[bool] = []
+    acquired: list[bool] = []
     try:
         # One call in C takes the lock and notes it: no interrupt comes in between.
-        taken.extend(filter(None, map(lock.acquire, (True,), (timeout,))))
-        return work(*args) if taken else missed
+        acquired.extend(filter(None, map(lock.acquire, (True,), (timeout,))))
+        return work(*args) if acquired else missed
     finally:
-        if taken:
+        if acquired:
             lock.release()
 
 
@@ -45,17 +45,17 @@ class Bell:
         """Wait until `is_so`, at most `timeout` seconds; returns whether it is."""
         end = time.monotonic() + timeout
         asleep = threading.Lock()
-        listed = False
+        is_listed = False
         while not is_so():
-            if not listed:
+            if not is_listed:
                 asleep.acquire(blocking=False)
                 self._sleepers.append(asleep)
-                listed = True
+                is_listed = True
                 continue  # it may have become so before the thread was on the list
             left = end - time.monotonic()
             if left <= 0:
                 return False
-            listed = not asleep.acquire(timeout=min(left, LOOK_EVERY))
+            is_listed = not asleep.acquire(timeout=min(left, LOOK_EVERY))
         return True
 
     def ring(self) -> None:

@@ -127,9 +127,9 @@ class CurveKeyPair:
 
     def _with(self, public: str) -> Any:
         box = _box()
-        other = box.PublicKey(decode_key(public, KeyKind.CURVE))
+        peer = box.PublicKey(decode_key(public, KeyKind.CURVE))
         try:
-            return box.Box(box.PrivateKey(self._raw), other)
+            return box.Box(box.PrivateKey(self._raw), peer)
         except _crypto_error():
             raise NKeyError("The public key is not one of X25519.") from None
 
@@ -168,8 +168,8 @@ def encode_seed(kind: KeyKind, raw: bytes) -> str:
 
 def decode_key(public: str, kind: KeyKind) -> bytes:
     """The 32 bytes of a public key of this kind. Raises NKeyError."""
-    found, raw = decode_any_key(public)
-    if found is not kind:
+    actual_kind, raw = decode_any_key(public)
+    if actual_kind is not kind:
         raise NKeyError(f"The key is not a public {kind.name.lower()} key ({kind.letter}…).")
     return raw
 
@@ -226,7 +226,7 @@ def _checked_bytes(text: str) -> bytes:
 
 
 def _signer(raw: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
-    """What signs with these secret bytes, and their public ones."""
+    """The function that signs with these secret bytes, and the public key's bytes."""
     try:
         from nacl.signing import SigningKey
     except ImportError:

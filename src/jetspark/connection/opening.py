@@ -1,4 +1,4 @@
-"""What asyncio and blocking links share when they open a socket: addresses, the user's dialer."""
+"""Opening a socket, for asyncio and blocking links: addresses, and the user's dialer."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ class Attempts:
     so a silent one cannot use it up.
     """
 
-    def __init__(self, options: ConnectOptions, found: list[Any]) -> None:
+    def __init__(self, options: ConnectOptions, addresses: list[Any]) -> None:
         """`found`: the result of getaddrinfo."""
         if options.randomize:
-            random.shuffle(found)
-        self._found = found
+            random.shuffle(addresses)
+        self._addresses = addresses
         self._end = time.monotonic() + options.connect_timeout
         self.failure = OSError("the name has no address")
         """Why the last attempt failed."""
 
     def __iter__(self) -> Iterator[tuple[socket.socket, Any, float]]:
-        for done, (family, kind, protocol, _, address) in enumerate(self._found):
-            seconds = max(0.001, self._end - time.monotonic()) / (len(self._found) - done)
+        for tried, (family, kind, protocol, _, address) in enumerate(self._addresses):
+            seconds = max(0.001, self._end - time.monotonic()) / (len(self._addresses) - tried)
             yield socket.socket(family, kind, protocol), address, seconds
 
     @contextmanager
@@ -92,17 +92,17 @@ def reason_of(error: BaseException) -> str:
 
 def tls_failure(server: str, error: OSError | ValueError, options: ConnectOptions) -> TLSError:
     """The error for TLS that failed, with the option that may help."""
-    why = getattr(error, "reason", None) or ""
+    reason = getattr(error, "reason", None) or ""
     code = getattr(error, "verify_code", 0)
     if code in _UNTRUSTED:
         advice = f"; name its authority with {named('tls_ca_file')}"
     elif code in _ANOTHER_NAME:
         advice = f"; connect to a name of the certificate, or set {named('tls_hostname')} to one"
-    elif "CERTIFICATE_REQUIRED" in why or "HANDSHAKE_FAILURE" in why:
+    elif "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
         advice = (
             f"; if the server wants a client's certificate, name it with {named('tls_cert_file')}"
         )
-    elif "ALERT" not in why and not code:
+    elif "ALERT" not in reason and not code:
         advice = _not_first(options)
     else:
         advice = ""

@@ -53,10 +53,12 @@ def client_context(
             hint = " (the key is encrypted: it needs the right tls_key_password)"
         raise ConfigError(f"The TLS files cannot be used: {_words(error)}{hint}.") from error
     except OSError as error:
-        given = (ca_file, cert_file, key_file)  # OpenSSL's errors name none
-        missing = (os.fspath(one) for one in given if one is not None and not os.path.exists(one))
-        which = error.filename or next(missing, "")
-        named = f"{which}: " if which else ""
+        files = (ca_file, cert_file, key_file)  # OpenSSL's errors name none
+        missing = (
+            os.fspath(path) for path in files if path is not None and not os.path.exists(path)
+        )
+        file = error.filename or next(missing, "")
+        named = f"{file}: " if file else ""
         reason = error.strerror or str(error)
         raise ConfigError(f"The TLS files cannot be used: {named}{reason}.") from error
     return context
@@ -64,11 +66,13 @@ def client_context(
 
 def _trust_folder(context: ssl.SSLContext, folder: str | os.PathLike[str]) -> None:
     """Trust the files of a folder: OpenSSL itself finds only those named by hash (c_rehash)."""
-    found = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in _PEM_FILES)
-    for path in found:
+    certificates = sorted(
+        path for path in Path(folder).iterdir() if path.suffix.lower() in _PEM_FILES
+    )
+    for path in certificates:
         context.load_verify_locations(cafile=path)
     hashed = any(path.suffix[1:].isdecimal() for path in Path(folder).iterdir())
-    if not found and not hashed:
+    if not certificates and not hashed:
         raise ConfigError(f"The TLS files cannot be used: no certificates in {folder!r}.")
 
 
@@ -85,7 +89,7 @@ FirstConnect: TypeAlias = Literal["once", "wait", "background"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConnectOptions:
-    """How to connect and stay connected. Times in seconds, sizes in bytes.
+    """Options of connecting and staying connected. Times in seconds, sizes in bytes.
 
     Raises ConfigError for a value that cannot work. Credentials are in no repr.
     """
@@ -201,8 +205,8 @@ class ConnectOptions:
     def __post_init__(self) -> None:
         for option in _TIMES:
             object.__setattr__(self, option, in_seconds(getattr(self, option)))
-        for option, least in _NUMBERS.items():
-            check_whole(option, getattr(self, option), least)
+        for option, minimum in _NUMBERS.items():
+            check_whole(option, getattr(self, option), minimum)
         for option in _SWITCHES:
             if not isinstance(value := getattr(self, option), bool):  # "no" would be true
                 hint = (
@@ -237,14 +241,15 @@ class ConnectOptions:
             raise ConfigError(
                 f"Give one kind of credentials, not {named('user')} and {named('token')} together."
             )
-        given = [name for name in _IDENTITIES if getattr(self, name) is not None]
-        if len(given) > 1 and not (len(given) == 2 and given[0] == "jwt" and given[1] in _SIGNERS):
-            raise ConfigError(
-                f"Give one kind of credentials, not {' and '.join(map(named, given))} together."
-            )
-        if given == ["sign"] and self.nkey is None:
+        identities = [name for name in _IDENTITIES if getattr(self, name) is not None]
+        if len(identities) > 1 and not (
+            len(identities) == 2 and identities[0] == "jwt" and identities[1] in _SIGNERS
+        ):
+            names = " and ".join(map(named, identities))
+            raise ConfigError(f"Give one kind of credentials, not {names} together.")
+        if identities == ["sign"] and self.nkey is None:
             raise ConfigError("sign needs jwt, or the public key as nkey.")
-        if self.nkey is not None and given != ["sign"]:
+        if self.nkey is not None and identities != ["sign"]:
             raise ConfigError("nkey is the public key for sign; no other key or JWT goes with it.")
 
     @property
@@ -287,7 +292,7 @@ class ConnectOptions:
         )
 
     def with_contents(self) -> ConnectOptions:
-        """The same options with the contents of credentials' files, for another machine.
+        """A copy with the contents of credentials' files in their place, for another machine.
 
         Raises ConfigError.
         """
@@ -430,14 +435,16 @@ def make_options(
     if isinstance(several := options.get("servers"), Iterable) and not isinstance(several, str):
         options["servers"] = tuple(texts_of("servers", several))
     environ = os.environ if environ is None else environ
-    found: dict[str, Any] = {}
+    from_context: dict[str, Any] = {}
     if context is not None:
-        found = contexts.from_context(context, environ)
+        from_context = contexts.from_context(context, environ)
     elif "servers" not in options:
-        found = contexts.from_environment(environ)
+        from_context = contexts.from_environment(environ)
     if options.keys() & CREDENTIALS:
-        found = {name: value for name, value in found.items() if name not in CREDENTIALS}
-    return ConnectOptions(**(found | options))
+        from_context = {
+            name: value for name, value in from_context.items() if name not in CREDENTIALS
+        }
+    return ConnectOptions(**(from_context | options))
 
 
 def _header_pairs(

@@ -40,7 +40,10 @@ class _Control(bytes):
 
 
 def report_unsent(size: int, on_error: Callable[[JetsparkError], None]) -> None:
-    """For the log and the error callback, not for last_error, which says why the client closed."""
+    """Log bytes that were never sent, and report them to the error callback.
+
+    They do not become last_error, which says why the client closed.
+    """
     if size:
         lost = ConnectionClosedError(
             f"{size} bytes were never sent: the client was closed while there was no link."
@@ -207,15 +210,15 @@ class Outbox:
     def withdraw(self, replies: Container[bytes]) -> set[bytes]:
         """Drop the publishes with these reply subjects that still wait here; return them."""
         withdrawn: set[bytes] = set()
-        kept = []
+        remaining = []
         for frame in self._frames:
             if type(frame) is bytes and (reply := reply_of(frame)) in replies:
                 withdrawn.add(reply)
             else:
-                kept.append(frame)
+                remaining.append(frame)
         if withdrawn:
-            self._frames = kept
-            self._size = sum(map(len, kept))
+            self._frames = remaining
+            self._size = sum(map(len, remaining))
         return withdrawn
 
     # -- emptying ------------------------------------------------------------------------------

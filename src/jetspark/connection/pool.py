@@ -85,10 +85,10 @@ class ServerPool:
 
     def replace(self, urls: Iterable[ServerURL]) -> None:
         """Use these servers instead, shuffled if randomizing. Known ones keep their history."""
-        known, self._servers = self._servers, {}
+        previous, self._servers = self._servers, {}
         for url in urls:
             new = PooledServer(url)
-            if (old := known.get(new.key)) is not None:
+            if (old := previous.get(new.key)) is not None:
                 old.url, old.gossiped = url, False
             self._add(old or new)
         if self._randomize:
@@ -120,9 +120,12 @@ class ServerPool:
         now = self._clock()
         offered = tuple(
             PoolServer(
-                str(each.url), each.gossiped, each.reconnects, max(0.0, each.not_before - now)
+                str(server.url),
+                server.gossiped,
+                server.reconnects,
+                max(0.0, server.not_before - now),
             )
-            for each in candidates
+            for server in candidates
         )
         chosen = self._choose(offered)
         return candidates[offered.index(chosen)] if chosen in offered else candidates[0]
@@ -139,8 +142,8 @@ class ServerPool:
         if self._delay is not None:
             server.not_before = self._clock() + max(0.0, self._delay(server.reconnects))
         exhausted = 0 <= self._max_attempts < server.reconnects
-        refused = self._same_auth_error(server, error) and not self._retry_auth_errors
-        if refused or exhausted:
+        auth_failed = self._same_auth_error(server, error) and not self._retry_auth_errors
+        if auth_failed or exhausted:
             if self._servers.get(server.key) is server:
                 del self._servers[server.key]
             return True
@@ -211,8 +214,8 @@ class ServerPool:
         }
         if not in_clear:  # some may have been named before TLS
             for server in named:
-                if (known := self._servers.get(server.key)) is not None and known.gossiped:
-                    known.url = server.url
+                if (gossiped := self._servers.get(server.key)) is not None and gossiped.gossiped:
+                    gossiped.url = server.url
         if self._randomize:
             self._rng.shuffle(named)
         return [str(server.url) for server in named if self._add(server)]

@@ -93,7 +93,7 @@ def following(steps: Steps, received: bytes | None = None) -> bytes | int | None
         return None
 
 
-def _refused(proxy: Proxy, server: ServerURL, reason: str) -> ServerRefusedError:
+def _refusal(proxy: Proxy, server: ServerURL, reason: str) -> ServerRefusedError:
     return ServerRefusedError(
         f"The proxy {proxy} did not connect to {server}: {reason}.", server=str(server)
     )
@@ -103,7 +103,7 @@ def _exactly(proxy: Proxy, server: ServerURL, count: int) -> _Receiving:
     data = b""
     while len(data) < count:
         if not (more := (yield count - len(data))):
-            raise _refused(proxy, server, "it closed the connection")
+            raise _refusal(proxy, server, "it closed the connection")
         data += more
     return data
 
@@ -119,30 +119,30 @@ def _connect(proxy: Proxy, server: ServerURL) -> Steps:
     answer = b""
     while not answer.endswith(b"\r\n\r\n"):
         if len(answer) > _LONGEST_ANSWER or not answer.startswith(b"HTTP/"[: len(answer)]):
-            raise _refused(proxy, server, "it is not an HTTP proxy")
+            raise _refusal(proxy, server, "it is not an HTTP proxy")
         answer += yield from _exactly(proxy, server, 1)
     status = answer.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")[2]
     if not status.startswith("2"):
-        raise _refused(proxy, server, status.strip() or "it is not an HTTP proxy")
+        raise _refusal(proxy, server, status.strip() or "it is not an HTTP proxy")
 
 
 def _socks5(proxy: Proxy, server: ServerURL) -> Steps:
     yield b"\x05\x01\x00" if proxy.user is None else b"\x05\x02\x00\x02"
     version, method = yield from _exactly(proxy, server, 2)
     if version != 5:
-        raise _refused(proxy, server, "it is not a SOCKS5 proxy")
+        raise _refusal(proxy, server, "it is not a SOCKS5 proxy")
     if method == 2 and proxy.user is not None:
         user, password = proxy.user.encode(), proxy.password.encode()
         yield b"\x01" + _counted(user) + _counted(password)
         if (yield from _exactly(proxy, server, 2))[1] != 0:
-            raise _refused(proxy, server, "it refused the user or password")
+            raise _refusal(proxy, server, "it refused the user or password")
     elif method != 0:
-        asked = "" if proxy.user is not None else "; write socks5://user:password@host:port"
-        raise _refused(proxy, server, f"it requires another login{asked}")
+        advice = "" if proxy.user is not None else "; write socks5://user:password@host:port"
+        raise _refusal(proxy, server, f"it requires another login{advice}")
     yield b"\x05\x01\x00" + _address(server.host) + server.port.to_bytes(2)
     version, status, _, kind = yield from _exactly(proxy, server, 4)
     if version != 5 or status:
-        raise _refused(proxy, server, _REFUSALS.get(status, f"SOCKS error {status}"))
+        raise _refusal(proxy, server, _REFUSALS.get(status, f"SOCKS error {status}"))
     size = _ADDRESS_BYTES.get(kind) or (yield from _exactly(proxy, server, 1))[0]
     yield from _exactly(proxy, server, size + 2)
 

@@ -1,4 +1,4 @@
-"""Where each subscription's messages go, and the frames that restore it on a new link.
+"""Routes of subscriptions: their handlers, and the frames that restore them on a new link.
 
 A route is the connection's side of a subscription. It outlives links: `received` counts over all
 links, so a replayed SUB requests only the remaining messages.
@@ -41,7 +41,7 @@ class Route:
     on_disconnect: Callable[[], None] | None = None
     on_reconnect: Callable[[], None] | None = None
     on_refused: OnRefused | None = None
-    """For routes of replies: called when a request was refused and gets none."""
+    """Called when a request was refused and gets no reply, on routes of replies."""
     on_end: Callable[[errors.JetsparkError | None], None] | None = None
     sid: int = 0
     received: int = 0
@@ -74,7 +74,7 @@ class RouteTable:
     def __contains__(self, route: Route) -> bool:
         return self.by_sid.get(route.sid) is route
 
-    def refused(self, error: errors.JetsparkError) -> Route | None:
+    def find_refused(self, error: errors.JetsparkError) -> Route | None:
         """The route whose subscription the server has refused with this error; None: none.
 
         Some errors do not name the subscription. When there are too many, it is the newest: a

@@ -1,4 +1,4 @@
-"""What each -ERR of a nats-server means: which exception, and whether the link ends.
+"""The meaning of each -ERR of a nats-server: its exception, and whether the link ends.
 
 Contract: `ERRORS` has every text that nats-server's source sends to a client, old servers included.
 The link ends only after errors for which the server closes it. A refused subscription or publish
@@ -113,9 +113,9 @@ _LINK_STAYS: Final[Mapping[str, Ends]] = {
 def meaning_of(text: str, server: str) -> tuple[errors.JetsparkError, Ends | None]:
     """The exception for an -ERR text, and what it ends. `server`: its URL, without credentials."""
     folded = text.casefold()
-    for known, make in ERRORS.items():
-        if known in folded:
-            return make(text, server), _LINK_STAYS.get(known, "link")
+    for text_of_error, make in ERRORS.items():
+        if text_of_error in folded:
+            return make(text, server), _LINK_STAYS.get(text_of_error, "link")
     return errors.ServerError(text), None
 
 
@@ -167,13 +167,13 @@ class Dropped(NamedTuple):
 
 def sendable(frames: list[bytes], info: ServerInfo) -> tuple[list[bytes], list[Dropped]]:
     """The publishes that a server accepts, and those that it does not."""
-    kept, dropped = [], []
+    accepted, dropped = [], []
     for frame in frames:
-        if (refused := _refusal(frame, info)) is None:
-            kept.append(frame)
+        if (refusal := _refusal(frame, info)) is None:
+            accepted.append(frame)
         else:
-            dropped.append(refused)
-    return kept, dropped
+            dropped.append(refusal)
+    return accepted, dropped
 
 
 def _refusal(frame: bytes, info: ServerInfo) -> Dropped | None:

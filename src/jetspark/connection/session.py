@@ -44,7 +44,7 @@ from jetspark.wire.trace import received_lines, sent_lines
 
 
 class SessionOwner(Protocol):
-    """What a session calls: the supervisor. No method may raise."""
+    """The supervisor, as its sessions call it. No method may raise."""
 
     def enqueue(self, session: Session, frame: bytes) -> None:
         """Send a control frame after the buffered ones."""
@@ -67,7 +67,7 @@ class SessionOwner(Protocol):
 
 tracer = logging.getLogger("jetspark.trace")
 
-FAREWELL = 0.25
+CLOSE_GRACE_SECONDS = 0.25
 """Seconds for a server to close a link after we closed our end; a frozen server does not."""
 
 
@@ -98,7 +98,11 @@ class Statistics:
 
 
 class Session:
-    """`routes` is the live table: sid to route. `known`: servers have accepted these options."""
+    """One link to a server, from dialing to its end.
+
+    `routes` is the live table: sid to route. `accepted_before`: a server has accepted these
+    options before.
+    """
 
     def __init__(
         self,
@@ -107,7 +111,7 @@ class Session:
         routes: Mapping[int, Route],
         owner: SessionOwner,
         traffic: Traffic,
-        known: bool,
+        accepted_before: bool,
     ) -> None:
         self.server = server
         self.info = ServerInfo()
@@ -125,7 +129,7 @@ class Session:
         self._transport: Transport | None = None
         self._started = False
         self._greeted = False
-        self._may_be_silent = not known and may_be_silent(server, options)
+        self._may_be_silent = not accepted_before and may_be_silent(server, options)
         # Before `start`: events for the handshake, and the future of whoever waits for one.
         self._early: deque[Event] = deque()
         self._arrival: asyncio.Future[None] | None = None
@@ -272,11 +276,11 @@ class Session:
                 self._one_by_one(sid, messages)
                 continue
             try:
-                taken = route.on_run(messages, size)
+                accepted = route.on_run(messages, size)
             except Exception as error:
                 self._report(route, error)
-                taken = True  # it may have taken some, which must not be delivered twice
-            if taken:
+                accepted = True  # it may have taken some, which must not be delivered twice
+            if accepted:
                 route.received += len(messages)
             else:
                 self._one_by_one(sid, messages)
@@ -438,9 +442,9 @@ class Session:
         self._ended = asyncio.get_running_loop().create_future()
         try:
             transport.close()
-            done, _ = await asyncio.wait({self._ended}, timeout=min(FAREWELL, timeout))
+            done, _ = await asyncio.wait({self._ended}, timeout=min(CLOSE_GRACE_SECONDS, timeout))
             if not done and transport.unsent:
-                done, _ = await asyncio.wait({self._ended}, timeout=timeout - FAREWELL)
+                done, _ = await asyncio.wait({self._ended}, timeout=timeout - CLOSE_GRACE_SECONDS)
             complete = bool(done) or not transport.unsent
         finally:
             self._end(errors.ConnectionClosedError(server=str(self.server)))

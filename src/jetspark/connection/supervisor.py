@@ -194,10 +194,10 @@ class Connector:
             return self._options.reconnect_wait
 
 
-def _none(what: str, last: errors.JetsparkError | None) -> errors.NoServersError:
+def _none(problem: str, last: errors.JetsparkError | None) -> errors.NoServersError:
     """The error with the reason in its text: events and the log show no `__cause__`."""
     error = errors.NoServersError(
-        f"{what}." if last is None else f"{what}; the last one failed: {last}"
+        f"{problem}." if last is None else f"{problem}; the last one failed: {last}"
     )
     error.__cause__ = last
     return error
@@ -232,7 +232,12 @@ class Supervisor:
             options,
             dialing(options, dial),
             lambda url: Session(
-                url, options, self.routes.by_sid, self, self.traffic, known=self.info is not None
+                url,
+                options,
+                self.routes.by_sid,
+                self,
+                self.traffic,
+                accepted_before=self.info is not None,
             ),
             self.report,
             clock,
@@ -358,8 +363,8 @@ class Supervisor:
         session.start()
         if not first:
             self.routes.tell_reconnect()
-        for each in dropped:
-            self.routes.drop(each)
+        for publish in dropped:
+            self.routes.drop(publish)
 
     # -- leaving a server ----------------------------------------------------------------------
 
@@ -368,7 +373,7 @@ class Supervisor:
         old = self._link
         if old is None:
             return
-        untried = [each for each in self.pool.servers if each is not old.server]
+        untried = [server for server in self.pool.servers if server is not old.server]
         while untried:
             candidate = self.pool.choose(untried)
             untried.remove(candidate)
@@ -456,7 +461,7 @@ class Supervisor:
 
     def error_reported(self, error: errors.JetsparkError) -> None:
         """An error that ends one subscription at most, not the link."""
-        if (route := self.routes.refused(error)) is not None:
+        if (route := self.routes.find_refused(error)) is not None:
             self.routes.refuse(route, error)
         elif isinstance(error, errors.PermissionsError):
             self.routes.tell_refused(error.subject, error)
@@ -475,8 +480,8 @@ class Supervisor:
         self._detach()
         # Would a replayed SUB end the next link too? The first time, it may have been a publish,
         # which is gone with the link.
-        again = isinstance(error, errors.ControlLineError) and not session.proven
-        if again and (route := self.routes.longest()) is not None:
+        would_repeat = isinstance(error, errors.ControlLineError) and not session.proven
+        if would_repeat and (route := self.routes.longest()) is not None:
             self.routes.end(route, error)
         self.report(error)
         self._on_event(events.Disconnected(str(session.server), error))
@@ -517,21 +522,21 @@ class Supervisor:
     # -- ending --------------------------------------------------------------------------------
 
     def begin_drain(self) -> None:
-        """From here on, new subscriptions are refused, and a lost link is the end."""
+        """Refuse new subscriptions, and end with the link, from here on."""
         self._enter(ConnectionStatus.DRAINING)
         self._on_event(events.Draining())
 
-    async def close(self, within: float = CLOSE_TIMEOUT) -> None:
+    async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Send buffered publishes, end the link, fail pending calls. May be called again.
 
-        `within`: seconds for what is buffered. Completes even when the caller is cancelled.
+        `timeout`: seconds for what is buffered. Completes even when the caller is cancelled.
         """
         if self._closing is None or self._closing.cancelled():
-            closing = self._close(max(min(within, CLOSE_TIMEOUT), 0))
+            closing = self._close(max(min(timeout, CLOSE_TIMEOUT), 0))
             self._closing = start_task(closing, name="jetspark-close")
         await asyncio.shield(self._closing)
 
-    async def _close(self, within: float) -> None:
+    async def _close(self, timeout: float) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -539,10 +544,10 @@ class Supervisor:
             self.outbox.flush(anyway=True)
         self._shut(None)
         if session:
-            await self._hang_up(session, within)
+            await self._hang_up(session, timeout)
 
-    async def _hang_up(self, session: Session, within: float = CLOSE_TIMEOUT) -> None:
-        if not await session.close(within):
+    async def _hang_up(self, session: Session, timeout: float = CLOSE_TIMEOUT) -> None:
+        if not await session.close(timeout):
             logger.warning("Some published messages could not be sent to %s", session.server)
 
     @staticmethod

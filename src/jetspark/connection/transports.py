@@ -28,7 +28,7 @@ class TLSState:
     """The TLS of a link, as agreed in the handshake."""
 
     version: str
-    """Such as "TLSv1.3"."""
+    """The protocol's version, such as "TLSv1.3"."""
     cipher: str
     """The cipher suite, such as "TLS_AES_256_GCM_SHA384"."""
     certificate: bytes
@@ -50,7 +50,7 @@ def tls_state_of(tls: ssl.SSLObject) -> TLSState:
 
 
 class Receiver(Protocol):
-    """What a transport calls, always in the event loop. No method may raise."""
+    """A session, as its transport calls it in the event loop. No method may raise."""
 
     def bytes_received(self, chunk: memoryview) -> None:
         """Bytes of the server, valid during this call only."""
@@ -62,11 +62,11 @@ class Receiver(Protocol):
         """Too much is buffered: hold back."""
 
     def resume_writing(self) -> None:
-        """There is room again."""
+        """Go on writing: there is room again."""
 
 
 class Transport(Protocol):
-    """What a session calls."""
+    """A link's transport, as a session calls it."""
 
     def write(self, data: bytes) -> None:
         """Send, and buffer what the network does not take. Does nothing after the end."""
@@ -134,11 +134,13 @@ async def _connected(options: ConnectOptions, host: str, port: int) -> socket.so
     loop = asyncio.get_running_loop()
     try:
         # An address needs no look-up, so no thread.
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        addresses = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )
     except socket.gaierror:
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        found = await loop.run_in_executor(None, look_up)
-    attempts = Attempts(options, found)
+        addresses = await loop.run_in_executor(None, look_up)
+    attempts = Attempts(options, addresses)
     for sock, address, seconds in attempts:
         with attempts.connecting(sock):
             sock.setblocking(False)

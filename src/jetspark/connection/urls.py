@@ -61,20 +61,20 @@ class ServerURL:
         return f"{self.scheme}://{self.address}{self.path}"
 
 
-def _unescaped(shown: str) -> ConfigError:
+def _unescaped(safe_text: str) -> ConfigError:
     return ConfigError(
-        f"Bad server URL {shown!r}: percent-encode what its user and password have of / ? # [ ] @ "
-        ": % and commas, such as %2F for / and %23 for #; or give them as the options user and "
-        "password."
+        f"Bad server URL {safe_text!r}: percent-encode what its user and password have of / ? "
+        "# [ ] @ : % and commas, such as %2F for / and %23 for #; or give them as the options "
+        "user and password."
     )
 
 
 def parse_url(text: str) -> ServerURL:
     """Raises ConfigError, without the credentials."""
-    shown = text.rpartition("@")[2]
+    safe_text = text.rpartition("@")[2]
     bare = text.strip()
     if NO_TEXT.search(text) or not bare.replace(" ", "").isprintable():
-        raise ConfigError(f"Bad server URL {shown!r}: it is not valid text.")
+        raise ConfigError(f"Bad server URL {safe_text!r}: it is not valid text.")
     if "://" not in bare:
         bare = f"nats://{bare}"
     try:
@@ -85,25 +85,25 @@ def parse_url(text: str) -> ServerURL:
     except ValueError:
         login, at, _ = bare.partition("://")[2].rpartition("@")
         if at and set(login) & set("/?#[]"):
-            raise _unescaped(shown) from None
+            raise _unescaped(safe_text) from None
         raise ConfigError(
-            f"Bad server URL {shown!r}: write nats://host:port, with a port of 1 to 65535."
+            f"Bad server URL {safe_text!r}: write nats://host:port, with a port of 1 to 65535."
         ) from None
     if parts.scheme not in _PORTS:
-        known = ", ".join(_PORTS)
-        raise ConfigError(f"Bad server URL {shown!r}: the scheme must be one of {known}.")
+        schemes = ", ".join(_PORTS)
+        raise ConfigError(f"Bad server URL {safe_text!r}: the scheme must be one of {schemes}.")
     if not parts.hostname or any(c.isspace() for c in parts.hostname):
-        raise ConfigError(f"Bad server URL {shown!r}: it has no host; write nats://host:port.")
+        raise ConfigError(f"Bad server URL {safe_text!r}: it has no host; write nats://host:port.")
     path = "" if parts.path == "/" else parts.path
     if parts.scheme in ("nats", "tls") and "@" in path + parts.query + parts.fragment:
-        raise _unescaped(shown)
+        raise _unescaped(safe_text)
     if parts.query or parts.fragment or (path and parts.scheme not in ("ws", "wss")):
         raise ConfigError(
-            f"Bad server URL {shown!r}: nothing may follow the port"
+            f"Bad server URL {safe_text!r}: nothing may follow the port"
             f"{' but a path' if parts.scheme in ('ws', 'wss') else ''}."
         )
     if any(c.isspace() or not c.isascii() for c in path):
-        raise ConfigError(f"Bad server URL {shown!r}: percent-encode the path.")
+        raise ConfigError(f"Bad server URL {safe_text!r}: percent-encode the path.")
     user = password = token = None
     if parts.username is not None:
         if parts.password is None:

@@ -62,7 +62,7 @@ class Room:
     def __init__(self, full: Callable[[], bool]) -> None:
         self._full = full
         self._queue: list[tuple[int, asyncio.Future[None]]] = []
-        self._places = count()
+        self._tickets = count()
 
     def __len__(self) -> int:
         """Number of tasks that wait."""
@@ -70,32 +70,32 @@ class Room:
 
     async def wait(self) -> None:
         """Return when there is room, at once or after those who came before."""
-        place = next(self._places)
+        ticket = next(self._tickets)
         while self._full():
             waiter = asyncio.get_running_loop().create_future()
-            heappush(self._queue, (place, waiter))
+            heappush(self._queue, (ticket, waiter))
             try:
                 await waiter
             except BaseException:
-                if (place, waiter) in self._queue:
-                    self._queue.remove((place, waiter))
+                if (ticket, waiter) in self._queue:
+                    self._queue.remove((ticket, waiter))
                     heapify(self._queue)
                 elif not self._full():
                     self.wake(1)  # the room may have been for somebody else
                 raise
 
-    def wake(self, most: float) -> None:
+    def wake(self, max_tasks: float) -> None:
         """Let tasks look for room, at most so many; a few at once, as the first may take it all."""
         queue = self._queue
         woken = 0
-        while queue and woken < min(most, AT_ONCE):
+        while queue and woken < min(max_tasks, AT_ONCE):
             waiter = heappop(queue)[1]
             if not waiter.done():
                 waiter.set_result(None)
                 woken += 1
-        if queue and most > woken:
-            asyncio.get_running_loop().call_soon(self._wake_more, most - woken)
+        if queue and max_tasks > woken:
+            asyncio.get_running_loop().call_soon(self._wake_more, max_tasks - woken)
 
-    def _wake_more(self, most: float) -> None:
+    def _wake_more(self, max_tasks: float) -> None:
         if not self._full():
-            self.wake(most)
+            self.wake(max_tasks)

@@ -97,11 +97,11 @@ class WebSocketCodec:
                 payloads.append(bytes(event.data))
             elif event.opcode is self._close:
                 self.closed = True
-        refused = self._protocol.handshake_exc
+        handshake_error = self._protocol.handshake_exc
         broken = self._protocol.parser_exc
-        if refused is not None:
-            response = getattr(refused, "response", None)
-            reason = refused if response is None else f"HTTP {response.status_code}"
+        if handshake_error is not None:
+            response = getattr(handshake_error, "response", None)
+            reason = handshake_error if response is None else f"HTTP {response.status_code}"
             self.failure = f"it did not open a WebSocket ({reason})"
         elif broken is not None:
             self.failure = f"it sent bytes that are not WebSocket ({broken})"
@@ -123,5 +123,5 @@ class WebSocketCodec:
         return self.replies()
 
     def replies(self) -> bytes:
-        """What the protocol itself has to send: PONGs, the reply to a close frame."""
+        """Bytes that the protocol itself has to send: PONGs, the reply to a close frame."""
         return b"".join(self._protocol.data_to_send())

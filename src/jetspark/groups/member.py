@@ -394,7 +394,7 @@ class GroupMember:
             task_name = f"Calling back for member {self._member!r}"
             calling = self._call_back(self._callback)
             wanted = self._goes_on
-            self._tasks.append(background(calling, task_name, self._end, wanted=wanted))
+            self._tasks.append(background(calling, task_name, self._end, should_run=wanted))
         return self
 
     async def __aexit__(self, *_: object) -> None:

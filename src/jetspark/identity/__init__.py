@@ -1,4 +1,4 @@
-"""Who is who: NKeys, JWTs of users (ADR-14), and authorization callouts (ADR-26)."""
+"""Identities: NKeys, JWTs of users (ADR-14), and authorization callouts (ADR-26)."""
 
 from jetspark.connection.nkeys import CurveKeyPair as CurveKeyPair
 from jetspark.connection.nkeys import KeyKind as KeyKind

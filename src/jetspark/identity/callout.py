@@ -42,7 +42,7 @@ _LONGEST_REASON: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a callout's handler returns: this user may log in.
+    """The permission to log in, which a callout's handler returns.
 
     `account`: the name of the user's account; with an operator, its public key (A…). `may`: what
     the user may do, as claims or as the permissions of roles; None: everything. Servers enforce the
@@ -146,7 +146,7 @@ class Exchange:
         )
         return self._answer(request, jwt=jwt)
 
-    def refused(self, request: AuthRequest, reason: str) -> bytes:
+    def refusal_of(self, request: AuthRequest, reason: str) -> bytes:
         """The answer that refuses a user; the server logs the reason."""
         return self._answer(request, error=reason[:_LONGEST_REASON] or "refused")
 
@@ -168,7 +168,7 @@ CONCURRENCY: Final = 20
 
 @dataclass(slots=True)
 class CalloutStats:
-    """What a callout service did so far."""
+    """Counts of the logins that a callout service has decided."""
 
     granted: int = 0
     refused: int = 0
@@ -205,10 +205,10 @@ class AuthCallout:
         concurrency: int = CONCURRENCY,
     ) -> None:
         check_whole("concurrency", concurrency)
-        known = None if servers is None else frozenset(servers)
+        server_ids = None if servers is None else frozenset(servers)
         self._client = client
         self._handler = handler
-        self._exchange = Exchange(signer=signer, account=account, xkey=xkey, servers=known)
+        self._exchange = Exchange(signer=signer, account=account, xkey=xkey, servers=server_ids)
         self._slots = asyncio.Semaphore(concurrency)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stats = CalloutStats()
@@ -220,7 +220,7 @@ class AuthCallout:
 
     @property
     def stats(self) -> CalloutStats:
-        """What it did so far."""
+        """Counts of the logins decided so far."""
         return self._stats
 
     async def begin(self) -> None:
@@ -238,9 +238,9 @@ class AuthCallout:
             await self._slots.acquire()
             task = start_task(self._handle(msg), name="jetspark-callout")
             self._tasks.add(task)
-            task.add_done_callback(self._done)
+            task.add_done_callback(self._on_task_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._slots.release()
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -275,12 +275,12 @@ class AuthCallout:
             answer = self._exchange.granted(request, grant)
         except errors.CalloutRefusal as refusal:
             self._stats.refused += 1
-            return self._exchange.refused(request, refusal.reason)
+            return self._exchange.refusal_of(request, refusal.reason)
         except Exception as error:
             # Without the error's text, which may hold secrets of the login.
             self._stats.failed += 1
             self._client.report(errors.user_error("The handler of an authorization callout", error))
-            return self._exchange.refused(request, "the login could not be decided")
+            return self._exchange.refusal_of(request, "the login could not be decided")
         self._stats.granted += 1
         return answer
 

@@ -47,9 +47,9 @@ def checked_claims(claims: UserClaims) -> dict[str, Any]:
         for time in (hours["start"], hours["end"]):
             if not _TIME.fullmatch(time):
                 raise ConfigError(f'times must be such as "08:00:00", not {shown(time)}.')
-    for name, ours in (("type", KIND), ("version", VERSION)):
-        if wire.get(name, ours) != ours:
-            raise ConfigError(f"{name} is {ours!r} in a user's JWT: leave it out.")
+    for name, fixed in (("type", KIND), ("version", VERSION)):
+        if wire.get(name, fixed) != fixed:
+            raise ConfigError(f"{name} is {fixed!r} in a user's JWT: leave it out.")
     return wire
 
 
@@ -106,7 +106,7 @@ class AllowedResponses(Document, frozen=True, kw_only=True):
     max: int = 1
     """Publishes for each message; -1: no limit."""
     ttl: Span | None = None
-    """How long after the message."""
+    """Time after the message in which they may be published."""
 
 
 class HoursOfDay(Document, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class HoursOfDay(Document, frozen=True, kw_only=True):
 
 
 class UserClaims(Document, frozen=True, kw_only=True):
-    """What a user may do. A limit defaults to -1: none.
+    """The claims of a user's JWT: what the user may do. A limit defaults to -1: none.
 
     For a user of a scoped signing key give nothing: the server uses the key's template.
     """
@@ -201,7 +201,7 @@ class ServerIdentity(Document, frozen=True, kw_only=True):
 
 
 class ClientIdentity(Document, frozen=True, kw_only=True):
-    """What the server knows of a client that logs in. Its repr does not show `user`."""
+    """A client that logs in, as the server knows it. Its repr does not show `user`."""
 
     host: str = ""
     id: int = 0
@@ -222,7 +222,7 @@ class ClientIdentity(Document, frozen=True, kw_only=True):
 
 
 class ConnectOpts(Document, frozen=True, kw_only=True):
-    """What the client has sent to log in. Its repr shows no secrets."""
+    """The fields of CONNECT with which a client logs in. The repr shows no secrets."""
 
     user: str = ""
     auth_token: str = ""

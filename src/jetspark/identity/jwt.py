@@ -140,7 +140,7 @@ def encode_jwt(
             body[field] = value
     digest = hashlib.sha256(msgspec.json.encode(body)).digest()
     body["jti"] = base64.b32encode(digest).decode().rstrip("=")
-    signed = ".".join(part_of_bytes(msgspec.json.encode(one)) for one in (_HEADER, body))
+    signed = ".".join(part_of_bytes(msgspec.json.encode(document)) for document in (_HEADER, body))
     return f"{signed}.{part_of_bytes(signer.sign(signed.encode()))}"
 
 
@@ -179,8 +179,8 @@ def read_jwt(text: str) -> Claims:
 
 def user_claims(claims: Claims) -> UserClaims:
     """The claims of a user's JWT. Raises JWTError for a JWT of another kind."""
-    found: UserClaims = body_of(claims, KIND, UserClaims)
-    return found
+    user: UserClaims = body_of(claims, KIND, UserClaims)
+    return user
 
 
 def body_of(claims: Claims, kind: str, cls: type[Any]) -> Any:
@@ -201,8 +201,8 @@ def check_times(claims: Claims, *, leeway: float = 0.0) -> None:
         raise JWTError("The JWT is not valid yet.")
 
 
-def _object(part: str, what: str) -> dict[str, Any]:
+def _object(part: str, part_name: str) -> dict[str, Any]:
     try:
         return object_of_part(part)
     except ValueError:
-        raise JWTError(f"The {what} of the JWT is not a JSON object.") from None
+        raise JWTError(f"The {part_name} of the JWT is not a JSON object.") from None

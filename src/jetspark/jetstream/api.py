@@ -29,12 +29,12 @@ from jetspark.wire.js_api import DEFAULT_PREFIX, Call, api_prefix_of, parse_answ
 
 # -------------------------------------------------------------------------------------------------
 # API requests and answers in the log: one line each to "jetspark.trace" at level DEBUG, with at
-# most `MOST` characters of JSON. Payloads and headers of messages are not shown. Values of fields
-# whose name suggests a secret, at any depth, and the user part of URLs are masked. Bytes that are
-# not a JSON object are only counted.
+# most `MAX_TRACED_CHARS` characters of JSON. Payloads and headers of messages are not shown.
+# Values of fields whose name suggests a secret, at any depth, and the user part of URLs are masked.
+# Bytes that are not a JSON object are only counted.
 
 MASK: Final = "***"
-MOST: Final = 2000
+MAX_TRACED_CHARS: Final = 2000
 """Characters shown of a request or answer."""
 
 tracer = logging.getLogger("jetspark.trace")
@@ -45,8 +45,8 @@ _UNKNOWN = re.compile(r'unknown field "(.+)"')  # of Go's JSON
 _IN_URL = re.compile(r"(?<=://)[^\s/@\"]+(?=@)")
 
 
-def shown(payload: bytes) -> str:
-    """A payload as text, without messages and secrets, at most MOST characters."""
+def describe_payload(payload: bytes) -> str:
+    """A payload as text, without messages and secrets, at most MAX_TRACED_CHARS characters."""
     if not payload:
         return ""
     try:
@@ -54,7 +54,11 @@ def shown(payload: bytes) -> str:
     except errors.DocumentError:
         return _size(payload)
     text = msgspec.json.encode(_masked(document)).decode()
-    return text if len(text) <= MOST else f"{text[:MOST]}… ({len(payload)} bytes)"
+    return (
+        text
+        if len(text) <= MAX_TRACED_CHARS
+        else f"{text[:MAX_TRACED_CHARS]}… ({len(payload)} bytes)"
+    )
 
 
 def _size(payload: bytes) -> str:
@@ -66,11 +70,11 @@ def _masked(value: Any, name: str = "") -> Any:
         return {
             key: MASK
             if (name == "message" and key in _MESSAGE) or _SECRET.search(key)
-            else _masked(one, key)
-            for key, one in value.items()
+            else _masked(item, key)
+            for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_masked(one, name) for one in value]
+        return [_masked(item, name) for item in value]
     return _IN_URL.sub(MASK, value) if isinstance(value, str) else value
 
 
@@ -87,7 +91,7 @@ class ContextOptions(TypedDict, total=False):
 
 
 class Api:
-    """Where API calls go, and how long they may take. Created by JetStream."""
+    """The client, prefix, domain and timeout of JetStream API calls. Created by JetStream."""
 
     def __init__(
         self,
@@ -172,22 +176,24 @@ class Api:
     def note_request(self, subject: str, payload: bytes) -> None:
         """Log a request that bypasses `call`, if this context traces."""
         if self.trace:
-            tracer.debug(">>> %s %s", subject, shown(payload))
+            tracer.debug(">>> %s %s", subject, describe_payload(payload))
 
     def note_answer(self, subject: str, payload: bytes) -> None:
         """Log an answer, if this context traces."""
         if self.trace:  # a message may happen to be JSON
             is_message = ".DIRECT.GET." in subject
-            tracer.debug("<<< %s %s", subject, _size(payload) if is_message else shown(payload))
+            tracer.debug(
+                "<<< %s %s", subject, _size(payload) if is_message else describe_payload(payload)
+            )
 
     def _no_jetstream(self) -> errors.JetStreamNotEnabledError:
-        where = "this server"
+        responder = "this server"
         if self.domain is not None:
-            where = f"the domain {self.domain!r}"
+            responder = f"the domain {self.domain!r}"
         elif self.prefix != DEFAULT_PREFIX:
-            where = f"the API prefix {self.prefix!r}"
+            responder = f"the API prefix {self.prefix!r}"
         sentence = (
-            f"JetStream does not respond on {where}: it is not enabled there, or not reachable."
+            f"JetStream does not respond on {responder}: it is not enabled there, or not reachable."
         )
         return errors.JetStreamNotEnabledError(503, NOT_ENABLED, "JetStream not enabled", sentence)
 

@@ -74,7 +74,7 @@ class AtomicWindow(InFlight):
         super().__init__()
         self.held: BatchMessage | None = None
         """The newest message, until it is sent."""
-        self.kept = False
+        self.first_confirmed = False
         """Whether the server confirmed the first message."""
         self.committing = False
         """Whether the commit was sent, so that all or nothing may be stored."""
@@ -87,9 +87,9 @@ class AtomicWindow(InFlight):
         super().open()
         self.limit = 1
 
-    def keep(self) -> None:
+    def confirm_first(self) -> None:
         """The server keeps the first message: take the others."""
-        self.kept = True
+        self.first_confirmed = True
         self.limit = math.inf
 
     def hold(self, message: BatchMessage) -> int:
@@ -139,10 +139,10 @@ class AtomicWindow(InFlight):
     def expired(self, timeout: float) -> errors.RequestTimeoutError:
         """The meaning of no answer within `timeout` seconds."""
         if self.committing:
-            what = "the commit of the batch, which may be stored or not"
+            part = "the commit of the batch, which may be stored or not"
         else:
-            what = "a message of the batch, which is not stored"
-        return errors.RequestTimeoutError(f"No answer within {timeout:g} s to {what}.")
+            part = "a message of the batch, which is not stored"
+        return errors.RequestTimeoutError(f"No answer within {timeout:g} s to {part}.")
 
 
 class _Question(NamedTuple):
@@ -163,7 +163,7 @@ class AtomicSender(Sender):
     """
 
     window: AtomicWindow
-    what = "batch"
+    kind = "batch"
     raise_failures = False
 
     def __init__(self, api: Api, timeout: Seconds | None) -> None:
@@ -278,7 +278,7 @@ class AtomicSender(Sender):
     def close(self) -> None:
         window = self.window
         window.close()
-        if window.kept and not window.committing and self.client.is_connected:
+        if window.first_confirmed and not window.committing and self.client.is_connected:
             self._abandon()
         super().close()
 
@@ -310,13 +310,13 @@ class AtomicSender(Sender):
         index = self.index_of(frame.subject[self.tail_at :])
         if index is None or self.window.ended is not None:
             return
-        asked = question if question is not None and index + 1 == question.number else None
+        answered = question if question is not None and index + 1 == question.number else None
         try:
             ack = _ack_in(frame, self.window.subject)
-            if asked is not None:
-                self._on_answer(asked, ack)
+            if answered is not None:
+                self._on_answer(answered, ack)
         except errors.NoStreamResponseError as error:
-            self._on_no_responders(asked, error)
+            self._on_no_responders(answered, error)
         except errors.JetsparkError as error:
             self.end(error)
 
@@ -329,7 +329,7 @@ class AtomicSender(Sender):
             # A server that does not know batches stores each message as an ordinary one.
             raise stored_as_ordinary("atomic batches", ack)
         else:
-            self.window.keep()
+            self.window.confirm_first()
         self._question = None
         self.changed()
 
@@ -385,9 +385,9 @@ class AtomicBatch(BasePublisher[AtomicSender]):
         """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since a later call sends it
-        kept = self._sender.headers(**options) if options else None
+        publish_headers = self._sender.headers(**options) if options else None
         is_first = options.get("expect_last_seq") is not None
-        message = self._sender.message(subject, payload, kept, is_first=is_first)
+        message = self._sender.message(subject, payload, publish_headers, is_first=is_first)
         window = self._window
         while window.count() >= window.limit or self._outbox.crowded or self._turn.locked():
             await self._wait_for_space()

@@ -20,7 +20,7 @@ class BackedConfig(Document, frozen=True, kw_only=True):
 
     description: str | None = None
     ttl: Span | None = None
-    """How long an entry or object is kept; 0 (the default): for ever."""
+    """Maximum age of an entry or object; 0 (the default): kept for ever."""
     storage: Annotated[str, StorageType] | None = None
     """A StorageType: "file" (default) or "memory"."""
     replicas: int | None = None
@@ -72,9 +72,11 @@ STREAM_FIELDS: Final[Mapping[str, str]] = {
 
 def _names(cls: type[BackedConfig], names: Mapping[str, str]) -> dict[str, str]:
     """The fields of a configuration that are options of the stream, with their names there."""
-    theirs = {own: name for name, own in names.items()}
-    found = {field: theirs.get(field, field) for field in field_names(cls)}
-    return {field: name for field, name in found.items() if name in field_names(StreamConfig)}
+    fields_by_option = {own: name for name, own in names.items()}
+    option_names = {field: fields_by_option.get(field, field) for field in field_names(cls)}
+    return {
+        field: name for field, name in option_names.items() if name in field_names(StreamConfig)
+    }
 
 
 def stream_options_of(config: BackedConfig, names: Mapping[str, str]) -> dict[str, Any]:
@@ -96,11 +98,11 @@ def stream_options_of(config: BackedConfig, names: Mapping[str, str]) -> dict[st
 
 
 def config_of(
-    cls: type[BackedT], stream: StreamConfig, names: Mapping[str, str], **others: Any
+    cls: type[BackedT], stream: StreamConfig, names: Mapping[str, str], **derived: Any
 ) -> BackedT:
     """The configuration that a stream has. `names`: such as STREAM_FIELDS."""
     options = {field: getattr(stream, name) for field, name in _names(cls, names).items()}
-    return cls(**options | {"compression": is_compressed(stream)} | others)
+    return cls(**options | {"compression": is_compressed(stream)} | derived)
 
 
 def takes_in(stream: StreamConfig, subjects: str) -> bool:
@@ -128,12 +130,12 @@ class BackedStatus:
 
     @property
     def bucket(self) -> str:
-        """Its name."""
+        """The name of the bucket or store."""
         return self.stream_info.name.removeprefix(self._PREFIX)
 
     @property
     def ttl(self) -> timedelta:
-        """How long entries are kept; 0 for ever."""
+        """Maximum age of an entry; 0: kept for ever."""
         return self.stream_info.config.max_age or timedelta(0)
 
     @property

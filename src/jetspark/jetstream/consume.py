@@ -43,10 +43,10 @@ from jetspark.connection.waiting import Waiters
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.fetch import (
-    LOOKS,
+    CHECKS_PER_HEARTBEAT,
     GapDetector,
     Priority,
-    not_come,
+    missing_deliveries_error,
     silence_error,
     wait_for_leader,
 )
@@ -136,22 +136,22 @@ class ConsumeOptions:
     """Whether `full` adapts to the reader, because nobody has set it."""
 
     @property
-    def most(self) -> int:
+    def max_request(self) -> int:
         """Most for one request."""
         return min(self.full, self.cap)
 
     def resized(self, full: int) -> ConsumeOptions:
-        """The same options for another buffer size, within the limits of adapting."""
+        """A copy with another buffer size, within the limits of adapting."""
         full = max(MAX_MESSAGES, min(full, MOST_AHEAD))
         return replace(self, full=full, threshold=full // 2)
 
-    def within(self, limit: PullLimit) -> ConsumeOptions:
-        """The same options with requests within a limit of the consumer."""
-        most = limit.max_bytes if self.in_bytes else limit.batch
+    def limited_by(self, limit: PullLimit) -> ConsumeOptions:
+        """A copy whose requests stay within a limit of the consumer."""
+        max_amount = limit.max_bytes if self.in_bytes else limit.batch
         expires = min(self.expires, limit.expires or self.expires)
         return replace(
             self,
-            cap=min(self.cap, most or self.cap),
+            cap=min(self.cap, max_amount or self.cap),
             batch=min(self.batch, limit.batch or self.batch),
             expires=expires,
             heartbeat=min(self.heartbeat, expires / 2),
@@ -291,7 +291,7 @@ class ContinuousPull:
         self._told.clear()
         self._listen()
         if self._client.is_connected:
-            self._pending = self._here()
+            self._pending = self._buffered_amount()
             self._requesting = True
             self._heard = self._silent = 0
             self._fill_buffer()
@@ -339,12 +339,12 @@ class ContinuousPull:
         """Up to `limit` buffered frames, but no more than one request brings."""
         limits = self._limits
         room = max(limits.full - limits.threshold, 1)
-        taken: list[MessageFrame] = []
-        while self.frames and room > 0 and len(taken) < limit:
+        frames: list[MessageFrame] = []
+        while self.frames and room > 0 and len(frames) < limit:
             frame = self.take()
-            taken.append(frame)
+            frames.append(frame)
             room -= self._amount(frame) if limits.in_bytes else 1
-        return taken
+        return frames
 
     @property
     def consumer(self) -> str:
@@ -383,7 +383,7 @@ class ContinuousPull:
         """Request as much as fits into the buffer."""
         limits = self._limits
         while self._requesting and (missing := limits.full - self._pending) > 0:
-            amount = min(missing, limits.most)
+            amount = min(missing, limits.max_request)
             self._request(amount)
             self._pending += amount
 
@@ -405,9 +405,9 @@ class ContinuousPull:
         except errors.ConnectionClosedError:
             self._requesting = False  # `_on_end` comes, or came
         except errors.JetsparkError as error:
-            self._refused(error)
+            self._report_refusal(error)
 
-    def _refused(self, error: errors.JetsparkError) -> None:
+    def _report_refusal(self, error: errors.JetsparkError) -> None:
         """Report the refusal, once, and request again later."""
         if str(error) not in self._told:
             self._told.add(str(error))
@@ -435,7 +435,7 @@ class ContinuousPull:
             size -= self._priority.added(frame)
         return size
 
-    def _here(self) -> int:
+    def _buffered_amount(self) -> int:
         """The part of `_pending` that has arrived."""
         return sum(map(self._amount, self.frames)) if self._limits.in_bytes else len(self.frames)
 
@@ -444,7 +444,7 @@ class ContinuousPull:
     def _on_frame(self, frame: MessageFrame) -> None:
         # Deliveries have a reply subject to ack to, statuses have none.
         if frame.reply is None:
-            self._gaps.others += 1
+            self._gaps.non_deliveries += 1
             status = status_of(frame.headers)
             if status is not None and status.code == CONTROL:
                 self._on_heartbeat(frame)
@@ -480,8 +480,11 @@ class ContinuousPull:
         if missing and self._on_missing is not None:
             gaps.doubt(missing, received)
         elif missing:
-            again = "the consumer is recreated after the last one received"
-            self._stop_for(StopReason.GAP, not_come(f"consumer {self.consumer!r}", missing, again))
+            consequence = "the consumer is recreated after the last one received"
+            self._stop_for(
+                StopReason.GAP,
+                missing_deliveries_error(f"consumer {self.consumer!r}", missing, consequence),
+            )
 
     def _on_status(self, status: Status, frame: MessageFrame) -> None:
         self._gaps.ended(frame.subject)
@@ -496,28 +499,34 @@ class ContinuousPull:
                 self._on_stop(StopReason.NO_LEADER, pull_error(status))
             return
         token = frame.subject.rpartition(b".")[2].partition(b"-")[0]
-        asked = int(token) if token.isdigit() else 0  # anyone may publish to an inbox
+        requested = int(token) if token.isdigit() else 0  # anyone may publish to an inbox
         limits = self._limits
         left = number_in(frame.headers, PENDING_BYTES if limits.in_bytes else PENDING_MESSAGES)
         # At least what is buffered, whatever the status says.
-        self._pending = max(self._pending - (asked if left is None else left), self._here())
+        self._pending = max(
+            self._pending - (requested if left is None else left), self._buffered_amount()
+        )
         if (limit := limit_of(status)) is not None:
-            self._limits = limits.within(limit)
+            self._limits = limits.limited_by(limit)
         # The next message is larger than any request.
-        never_fits = end is PullEnd.TOO_LARGE and asked == limits.most and left in (None, asked)
+        never_fits = (
+            end is PullEnd.TOO_LARGE
+            and requested == limits.max_request
+            and left in (None, requested)
+        )
         if never_fits and self._on_missing is None:  # nobody else takes it
             self._stop_for(StopReason.INVALID, pull_error(status))
-        elif limit is not None and (self._limits != limits or asked > limits.most):
+        elif limit is not None and (self._limits != limits or requested > limits.max_request):
             self._fill_if_low()
         elif end in (PullEnd.REFUSED, PullEnd.LIMITED) or never_fits:
-            self._refused(pull_error(status))
+            self._report_refusal(pull_error(status))
         else:
-            self._request_rest(end, known=left is not None)
+            self._request_rest(end, counted=left is not None)
 
-    def _request_rest(self, end: PullEnd, *, known: bool) -> None:
+    def _request_rest(self, end: PullEnd, *, counted: bool) -> None:
         if end is PullEnd.PIN_LOST and self._priority is not None:
             self._priority.lost()
-        elif not known:
+        elif not counted:
             self._pause()  # an unknown status, which the server may send each time
         if end is not PullEnd.TOO_LARGE or not self.frames:
             # A message too large for the rest of the buffer waits until something is taken.
@@ -530,18 +539,20 @@ class ContinuousPull:
     # -- time and the link ---------------------------------------------------------------------
 
     def _set_clock(self) -> None:
-        self._clock = self._client.loop.call_later(self._limits.heartbeat / LOOKS, self._on_clock)
+        self._clock = self._client.loop.call_later(
+            self._limits.heartbeat / CHECKS_PER_HEARTBEAT, self._on_clock
+        )
 
     def _on_clock(self) -> None:
         assert self._listener is not None  # noqa: S101
         received = self._listener.received
         # Count checks, not seconds: a loop blocked by user code received nothing either.
-        quiet = received == self._heard and self._pending > self._here()
+        quiet = received == self._heard and self._pending > self._buffered_amount()
         self._silent = self._silent + 1 if quiet else 0
         self._heard = received
-        if (missing := self._gaps.look(received)) and self._on_missing is not None:
+        if (missing := self._gaps.check(received)) and self._on_missing is not None:
             self._on_missing(missing)
-        if self._silent < 2 * LOOKS:
+        if self._silent < 2 * CHECKS_PER_HEARTBEAT:
             self._set_clock()
             return
         silent = silence_error(
@@ -566,7 +577,7 @@ class ContinuousPull:
         self._stop_for(StopReason.CLOSED, error)
 
 
-_LOOKS_FOR_OTHERS = 4
+_CHECKS_FOR_OTHER_CLIENTS = 4
 """Checks, one in each heartbeat interval: others who wait each time may have the messages."""
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
@@ -607,7 +618,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
         self._acks = acks
         self._heartbeat = limits.heartbeat
         self._missing = 0
-        self._look: asyncio.Task[None] | None = None
+        self._missing_check: asyncio.Task[None] | None = None
         super().__init__(client, callback, self._pull.frames, self._pull.waiters)
         self._draining = False
         self._told = ""
@@ -632,10 +643,10 @@ class ConsumerMessages(FrameReader[JsMsg]):
         self._pull.start(self._names["stream"], self._names["consumer"])
 
     def _ending(self) -> Callable[[], None]:
-        """What ends it when nothing refers to it any more."""
+        """The function that ends it when nothing refers to it any more."""
         return self._pull.stop
 
-    def _behind(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return background(work, f"Consuming of {self.source}", self._end)
 
     # -- failures, in the read loop ------------------------------------------------------------
@@ -648,7 +659,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
             self._end(error)
         elif reason is StopReason.NO_LEADER:
             status = error.status if isinstance(error, errors.PullError) else None
-            self._retry = self._behind(self._start_when_led(status))
+            self._retry = self._run_in_background(self._start_when_led(status))
         else:
             if error is not None:
                 self._client.report(error)
@@ -666,15 +677,15 @@ class ConsumerMessages(FrameReader[JsMsg]):
 
     def _on_missing(self, missing: int) -> None:
         self._missing += missing
-        if self._look is None or self._look.done():
-            self._look = self._behind(self._tell_missing())
+        if self._missing_check is None or self._missing_check.done():
+            self._missing_check = self._run_in_background(self._report_missing())
 
-    async def _tell_missing(self) -> None:
+    async def _report_missing(self) -> None:
         """Report missing deliveries, unless other waiting clients may have got them.
 
         Our own abandoned requests also wait at the consumer for a while, so it checks again.
         """
-        for attempt in range(_LOOKS_FOR_OTHERS):
+        for attempt in range(_CHECKS_FOR_OTHER_CLIENTS):
             if attempt:
                 await asyncio.sleep(self._heartbeat)
             try:
@@ -687,9 +698,15 @@ class ConsumerMessages(FrameReader[JsMsg]):
             self._missing = 0
             return
         missing, self._missing = self._missing, 0
-        then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
-        what = f"consumer {self._names['consumer']!r}"
-        self._client.report(not_come(what, missing, f"unless another client took them, {then}"))
+        consequence = (
+            "they are delivered again after its ack_wait" if self._acks else "they are lost"
+        )
+        source = f"consumer {self._names['consumer']!r}"
+        self._client.report(
+            missing_deliveries_error(
+                source, missing, f"unless another client took them, {consequence}"
+            )
+        )
 
     async def _start_when_led(self, status: int | None) -> None:
         """Wait for a leader and start again; end when the consumer no longer exists."""
@@ -720,8 +737,8 @@ class ConsumerMessages(FrameReader[JsMsg]):
         if not self._draining:  # otherwise the end of the messages stops it
             self._pull.stop()
         self._cancel_retry()
-        if self._look is not None:
-            self._look.cancel()
+        if self._missing_check is not None:
+            self._missing_check.cancel()
         self._end_reading(None if closed_on_purpose(error) else error)
 
     # -- taking messages -----------------------------------------------------------------------
@@ -758,9 +775,9 @@ class ConsumerMessages(FrameReader[JsMsg]):
 
         For callers that create messages of another class from many frames.
         """
-        taken = self._pull.take_many(limit)
-        self._took(len(taken))
-        return taken
+        frames = self._pull.take_many(limit)
+        self._took(len(frames))
+        return frames
 
     async def take_last(self) -> list[MessageFrame]:
         """Stop the deliveries, and take the buffered frames and those on their way.
@@ -769,9 +786,9 @@ class ConsumerMessages(FrameReader[JsMsg]):
         """
         with suppress(errors.ConnectionClosedError, errors.RequestTimeoutError):
             await self._stop_deliveries(None)
-        taken = self.take_queued(self.pending_msgs)
+        frames = self.take_queued(self.pending_msgs)
         self.stop()
-        return taken
+        return frames
 
     def _callback_ended(self, error: errors.JetsparkError) -> None:
         self._client.report(error)

@@ -33,14 +33,14 @@ from jetspark.jetstream.consume import (
     make_consume_options,
 )
 from jetspark.jetstream.fetch import (
+    CHECKS_PER_HEARTBEAT,
     GROUPS_SINCE,
-    LOOKS,
     FetchResult,
     GapDetector,
     Priority,
     Pull,
     make_priority,
-    not_come,
+    missing_deliveries_error,
     silence_error,
 )
 from jetspark.jetstream.message import JsMsg
@@ -366,7 +366,7 @@ class PushMessages(MessageReader[JsMsg]):
     # -- control messages ----------------------------------------------------------------------
 
     def _is_control(self, frame: MessageFrame) -> bool:
-        """Whether it is a control message; answers it if necessary."""
+        """Tell whether a frame is a control message, and answer it if necessary."""
         self._handled += 1
         block = frame.headers
         status = None if block is None or frame.payload else status_of(block)
@@ -374,7 +374,7 @@ class PushMessages(MessageReader[JsMsg]):
             if self._gaps.before is None:
                 self._gaps.first(frame.reply, self._handled - 1)
             return False
-        self._gaps.others += 1
+        self._gaps.non_deliveries += 1
         message = Message(self._client, frame)
         if status.is_flow_control:
             self._answer(message.reply)
@@ -401,7 +401,7 @@ class PushMessages(MessageReader[JsMsg]):
     # -- time ----------------------------------------------------------------------------------
 
     def _set_clock(self) -> None:
-        pause = (self._heartbeat or QUIET / 2) / LOOKS
+        pause = (self._heartbeat or QUIET / 2) / CHECKS_PER_HEARTBEAT
         self._clock = self._client.loop.call_later(pause, weakly(self._on_clock))
 
     def _on_clock(self) -> None:
@@ -413,14 +413,18 @@ class PushMessages(MessageReader[JsMsg]):
         self._heard = received
         if not self._client.is_connected:
             self._silent = 0
-        if missing := self._gaps.look(self._handled + self.pending_msgs):
-            then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
-            self._client.report(not_come(f"push consumer {self._name!r}", missing, then))
-        if self._silent == 2 * LOOKS and self._heartbeat:
+        if missing := self._gaps.check(self._handled + self.pending_msgs):
+            consequence = (
+                "they are delivered again after its ack_wait" if self._acks else "they are lost"
+            )
+            self._client.report(
+                missing_deliveries_error(f"push consumer {self._name!r}", missing, consequence)
+            )
+        if self._silent == 2 * CHECKS_PER_HEARTBEAT and self._heartbeat:
             self._client.report(silence_error(f"Push consumer {self._name!r}", self._heartbeat))
-        if self._silent and self._silent % (2 * LOOKS) == 0:
-            what = f"Looking for push consumer {self._name!r}"
-            self._asking = background(self._look_for_it(), what, self._client.report)
+        if self._silent and self._silent % (2 * CHECKS_PER_HEARTBEAT) == 0:
+            work = f"Looking for push consumer {self._name!r}"
+            self._asking = background(self._look_for_it(), work, self._client.report)
         self._set_clock()
 
     async def _look_for_it(self) -> None:
@@ -480,7 +484,7 @@ class PushConsumer(Consumer):
         pending_msgs_limit: int = PENDING_MSGS_LIMIT,
         pending_bytes_limit: int = PENDING_BYTES_LIMIT,
     ) -> PushMessages:
-        """Its messages: iterate the result, or give a callback (plain or async).
+        """Receive the messages: iterate the result, or give a callback (plain or async).
 
         It answers flow control requests and watches heartbeats. Members of a `deliver_group` share
         the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
@@ -686,8 +690,11 @@ class ConsumerCalls:
             return await self._send(stream, wire, "create")
         except errors.NameInUseError as error:
             with suppress(errors.JetsparkError):  # not permitted to look it up
-                if name is not None and (there := await self._existing(stream, name)) is not None:
-                    different = differing(ConsumerConfig, there["config"], wire)
+                if (
+                    name is not None
+                    and (existing := await self._existing(stream, name)) is not None
+                ):
+                    different = differing(ConsumerConfig, existing["config"], wire)
                     error = with_differences(error, different)
             raise error from None
 
@@ -751,9 +758,9 @@ def _checked(
     name, durable = wire.get("name"), wire.get("durable_name")
     if name and durable and name != durable:
         raise errors.ConfigError(f"name {name!r} and durable_name {durable!r} must be equal.")
-    for one in (name, durable):
-        if one is not None:
-            check_name("consumer", one)
+    for given_name in (name, durable):
+        if given_name is not None:
+            check_name("consumer", given_name)
     if wire.get("filter_subject") and wire.get("filter_subjects"):
         raise errors.ConfigError("Give either filter_subject or filter_subjects, not both.")
     for subject in (wire.get("filter_subject"), *(wire.get("filter_subjects") or [])):

@@ -38,7 +38,7 @@ class JetStreamContext(
 
     @property
     def api(self) -> Api:
-        """How its calls reach the server, for classes built on JetStream."""
+        """The JetStream API as its calls reach it, for classes built on JetStream."""
         return self._api
 
     @property
@@ -65,7 +65,7 @@ class JetStreamContext(
         return self._api.server
 
     async def account_info(self) -> AccountInfo:
-        """What the account uses and may use."""
+        """The account's use of JetStream, and its limits."""
         return from_wire(AccountInfo, await self._api.call(js_api.ACCOUNT_INFO))
 
     async def api_request(

@@ -1,4 +1,4 @@
-"""How long a stream recognises a Nats-Msg-Id: what a publisher asks before it sends again.
+"""Streams' duplicate windows: a publisher reads them before it sends a message again.
 
 Contract: a window is read from the stream in each round of retries, since it may be changed; the
 smallest one read so far counts, as a stream has forgotten the ids that it once left out.
@@ -24,11 +24,14 @@ class DuplicateWindow(NamedTuple):
 
 
 class DuplicateWindows:
-    """The windows of the streams that subjects belong to. `given`: seconds, for all of them."""
+    """Duplicate windows of the streams that subjects belong to.
 
-    def __init__(self, api: Api, given: float | None) -> None:
+    `fixed_seconds`: one window for all of them, which is then not read from the streams.
+    """
+
+    def __init__(self, api: Api, fixed_seconds: float | None) -> None:
         self._api = api
-        self._given = given
+        self._fixed_seconds = fixed_seconds
         self._smallest: dict[str, float] = {}
         self._round: list[tuple[Sequence[str], DuplicateWindow]] = []
         self._failed: errors.JetsparkError | None = None
@@ -44,8 +47,8 @@ class DuplicateWindows:
         Raises JetStreamError when no stream of the account has the subject, and the errors of every
         API call, in the same round again without another one.
         """
-        if self._given is not None:
-            return DuplicateWindow(None, self._given)
+        if self._fixed_seconds is not None:
+            return DuplicateWindow(None, self._fixed_seconds)
         for subjects, window in self._round:
             if any(subject_matches(pattern, subject) for pattern in subjects):
                 return window

@@ -39,7 +39,7 @@ class Events(QueueReader[Event]):
         self,
         client: Client,
         subjects: list[str],
-        wanted: Callable[[Event], bool],
+        is_wanted: Callable[[Event], bool],
         *,
         callback: EventCallback | None,
         pending_msgs_limit: int,
@@ -57,7 +57,7 @@ class Events(QueueReader[Event]):
         incoming = self._incoming
         self._parse = parse
         self._subjects = subjects
-        self._wanted = wanted
+        self._is_wanted = is_wanted
         on_end = weakly(self._end)
         self._listeners = listeners = [
             client.listen(subject, incoming.on_frame, on_run=incoming.on_run, on_end=on_end)
@@ -96,7 +96,7 @@ class Events(QueueReader[Event]):
             subject = frame.subject.decode("utf-8", "replace")
             self._client.report(JetStreamError(f"{error} It came on {subject!r}."))
             return None
-        return event if self._wanted(event) else None
+        return event if self._is_wanted(event) else None
 
     async def _begin_block(self) -> None:
         """Wait until the server has the subscriptions; without a link it gets them with the next.
@@ -161,12 +161,12 @@ class EventCalls:
         Raises ConfigError for an unknown kind, or for a kind without a stream or consumer when one
         is given; BadNameError, BadSubjectError, ConnectionClosedError.
         """
-        wanted = None if kinds is None else event_kinds(kinds)
+        selected_kinds = None if kinds is None else event_kinds(kinds)
         domain = self._api.domain
 
         def is_wanted(event: Event) -> bool:
             return (
-                (wanted is None or event.kind in wanted)
+                (selected_kinds is None or event.kind in selected_kinds)
                 and (domain is None or event.domain == domain)
                 and _names(event, "stream", stream)
                 and _names(event, "consumer", consumer)
@@ -174,7 +174,7 @@ class EventCalls:
 
         return Events(
             self._api.client,
-            event_subjects(wanted, stream, consumer, prefix=prefix),
+            event_subjects(selected_kinds, stream, consumer, prefix=prefix),
             is_wanted,
             callback=callback,
             pending_msgs_limit=pending_msgs_limit,
@@ -182,6 +182,6 @@ class EventCalls:
         )
 
 
-def _names(event: Event, what: str, name: str | None) -> bool:
+def _names(event: Event, field: str, name: str | None) -> bool:
     """Whether an event is about this name; one of an unknown type was filtered by its subject."""
-    return name is None or getattr(event, what, name) == name
+    return name is None or getattr(event, field, name) == name

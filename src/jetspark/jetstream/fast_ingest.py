@@ -138,9 +138,9 @@ class IngestWindow(InFlight):
         self._flow = flow
         self._outstanding = outstanding
         self._acked_to = 0  # all messages before this index have ended
-        self.known = ""
+        self.stream_subject = ""
         """A subject of the batch's stream: the first, then the last one acknowledged."""
-        self._refused: set[str] = set()  # subjects without permission to publish
+        self._denied_subjects: set[str] = set()  # subjects without permission to publish
 
     def open(self) -> None:
         """Allow one message, until the server says how many may be in flight."""
@@ -159,7 +159,7 @@ class IngestWindow(InFlight):
         ended = [entry for entry in map(self.take, indexes, repeat(None)) if entry is not None]
         if ended:
             self.acked += len(ended)
-            self.known = ended[-1][0]
+            self.stream_subject = ended[-1][0]
         self.admit()
 
     def admit(self) -> None:
@@ -169,17 +169,17 @@ class IngestWindow(InFlight):
 
     def refuse(self, subject: str) -> bool:
         """No permission to publish to this subject. True: questions may have used it."""
-        ours = subject == self.known or bool(self.with_subject(subject))
-        if not ours or subject in self._refused:
+        is_used = subject == self.stream_subject or bool(self.with_subject(subject))
+        if not is_used or subject in self._denied_subjects:
             return False
-        self._refused.add(subject)
+        self._denied_subjects.add(subject)
         return True
 
     def open_subject(self) -> str | None:
         """A subject for questions to the stream; None without a permitted one."""
         newest = [entry[0] for _, entry in reversed(self.entries())]
-        subjects = (each for each in (self.known, *newest) if each)
-        return next((each for each in subjects if each not in self._refused), None)
+        subjects = (subject for subject in (self.stream_subject, *newest) if subject)
+        return next((subject for subject in subjects if subject not in self._denied_subjects), None)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class IngestSender(Sender):
     """Takes the options of `JetStream.fast_ingest`. Raises ConfigError for unusable ones."""
 
     window: IngestWindow
-    what = "batch"
+    kind = "batch"
 
     def __init__(
         self,
@@ -220,10 +220,10 @@ class IngestSender(Sender):
 
     def _start(self, number: int, subject: str, payload: bytes, headers: Headers | None) -> None:
         """Send the first message; the others are sent with less effort."""
-        self.window.known = subject
+        self.window.stream_subject = subject
         self._tries = PublishTries(subject, self.timeout)
         self._first = partial(self._control, _START, number, subject, payload, headers)
-        self.send = self._numbered.send
+        self.send = self._publishes.send
         try:
             self._first()
         except errors.JetsparkError:
@@ -231,7 +231,7 @@ class IngestSender(Sender):
             raise
 
     def may_be_sent(self, number: int) -> bool:
-        return number == 1 or number <= self._numbered.newest
+        return number == 1 or number <= self._publishes.newest
 
     def check_open(self) -> None:
         super().check_open()
@@ -242,7 +242,7 @@ class IngestSender(Sender):
 
     def begin(self) -> None:
         self.inbox += self._agreed
-        self._numbered = NumberedPublishes(self.publishing, self.inbox.encode(), _APPENDED)
+        self._publishes = NumberedPublishes(self.publishing, self.inbox.encode(), _APPENDED)
         self.send = self._start
         self._heard = self.clock()
 
@@ -447,11 +447,11 @@ class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
         """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it is sent when there is room
-        kept = self._sender.headers(**options) if options else None
+        publish_headers = self._sender.headers(**options) if options else None
         window = self._window
         while window.count() >= window.limit or self._outbox.crowded:
             await self._wait_for_space()
-        return self._sender.put(subject, payload, kept, None)
+        return self._sender.put(subject, payload, publish_headers, None)
 
     async def commit(self) -> PubAck | None:
         """End the batch and wait until the fate of every message is known.

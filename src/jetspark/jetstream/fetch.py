@@ -67,44 +67,45 @@ from jetspark.wire.status import NO_RESPONDERS, Status, status_of
 # but not a heartbeat, so a delivery counts as missing only a while later.
 
 
-LOOKS = 4
-"""How often the received messages are checked within one heartbeat interval."""
+CHECKS_PER_HEARTBEAT = 4
+"""Checks of the received messages within one heartbeat interval."""
 
 
 class GapDetector:
-    """For one subscription. `before`: the consumer sequence before the first delivery.
+    """Finds deliveries that are missing on one subscription.
 
-    None means unknown. `received`: the number of frames so far, of any kind.
+    `before`: the consumer sequence before the first delivery; None: unknown. `received`: the
+    number of frames so far, of any kind.
     """
 
     def __init__(self, before: int | None) -> None:
         self.before = before
-        self.others = 0
+        self.non_deliveries = 0
         """Frames that are not deliveries."""
         self._doubted = 0
-        self._looks_left = self._looks = 0
+        self._checks_left = self._checks = 0
         self._heard: set[bytes] = set()
         self._heard_before: set[bytes] = set()
 
     def first(self, reply: bytes | None, received: int) -> None:
         """Take `before` from a delivery; `received` does not count that one."""
         try:
-            self.before = reply_fields(reply)[4] - 1 - (received - self.others)
+            self.before = reply_fields(reply)[4] - 1 - (received - self.non_deliveries)
         except errors.NotJetStreamMessageError:
             pass  # anyone may publish to an inbox
 
     def last(self, received: int) -> int | None:
         """The sequence up to which all deliveries came or were given up; None: unknown."""
-        return None if self.before is None else self.before + received - self.others
+        return None if self.before is None else self.before + received - self.non_deliveries
 
     def missing(self, heartbeat: bytes | None, received: int) -> int:
-        """How many deliveries from before this heartbeat are missing."""
+        """The number of deliveries missing from before this heartbeat."""
         sent = number_in(heartbeat, LAST_CONSUMER)
         if sent is None:
             return 0
         last = self.last(received)
         if last is None or self.before is None:
-            self.before = sent - (received - self.others)
+            self.before = sent - (received - self.non_deliveries)
             return 0
         if sent < last:  # the consumer was reset, or a frame came twice
             self.before -= last - sent
@@ -115,19 +116,22 @@ class GapDetector:
     def doubt(self, missing: int, received: int) -> None:
         """Note missing deliveries; they count if they do not come within half an interval."""
         last = self.last(received)
-        if not self._looks_left and last is not None:
-            self._doubted, self._looks_left = last + missing, LOOKS // 2
+        if not self._checks_left and last is not None:
+            self._doubted, self._checks_left = last + missing, CHECKS_PER_HEARTBEAT // 2
 
-    def look(self, received: int) -> int:
-        """Called LOOKS times in an interval: how many are newly missing for certain."""
-        self._looks += 1
-        if self._looks % LOOKS == 0:
+    def check(self, received: int) -> int:
+        """Count the deliveries that are now missing for certain.
+
+        Call it CHECKS_PER_HEARTBEAT times in an interval.
+        """
+        self._checks += 1
+        if self._checks % CHECKS_PER_HEARTBEAT == 0:
             self._heard_before, self._heard = self._heard, set()
         last = self.last(received)
-        if not self._looks_left or last is None or self.before is None:
+        if not self._checks_left or last is None or self.before is None:
             return 0
-        self._looks_left -= 1
-        if self._looks_left or last >= self._doubted:
+        self._checks_left -= 1
+        if self._checks_left or last >= self._doubted:
             return 0
         self.before += self._doubted - last
         return self._doubted - last
@@ -147,11 +151,13 @@ class GapDetector:
         return len(self._heard | self._heard_before)
 
 
-def not_come(what: str, missing: int, then: str) -> errors.SequenceMismatchError:
-    """The error for missing deliveries; `then`: what happens to them."""
+def missing_deliveries_error(
+    source: str, missing: int, consequence: str
+) -> errors.SequenceMismatchError:
+    """The error for missing deliveries; `consequence`: what happens to them."""
     messages = "message" if missing == 1 else "messages"
     return errors.SequenceMismatchError(
-        f"{missing} {messages} sent by {what} did not come: {then}."
+        f"{missing} {messages} sent by {source} did not come: {consequence}."
     )
 
 
@@ -162,7 +168,7 @@ _ONE_ANSWER = (
 
 
 def silence_error(
-    who: str, heartbeat: float, *, one_answer: bool = False
+    source: str, heartbeat: float, *, one_answer: bool = False
 ) -> errors.MissedHeartbeatError:
     """The error for a consumer that was silent for two heartbeat intervals (seconds).
 
@@ -170,7 +176,7 @@ def silence_error(
     another account after the first answer, unless the export says otherwise.
     """
     return errors.MissedHeartbeatError(
-        f"{who} sent nothing for {2 * heartbeat:g} s, twice the heartbeat interval."
+        f"{source} sent nothing for {2 * heartbeat:g} s, twice the heartbeat interval."
         f"{_ONE_ANSWER if one_answer else ''}"
     )
 
@@ -183,7 +189,7 @@ MessageT = TypeVar("MessageT")
 
 
 class Fetched(list[MessageT]):
-    """What the asyncio and the blocking result share."""
+    """Messages of one fetch: the base of the asyncio and the blocking result."""
 
     __slots__ = ("error",)
 
@@ -273,13 +279,17 @@ def make_priority(
     if priority is not None:
         check_feature("a pull's priority", _PRIORITIZED_SINCE, server)
     groups, policy = config.priority_groups or [], config.priority_policy
-    known = ", ".join(map(repr, groups))
+    existing = ", ".join(map(repr, groups))
     if group is None and groups:
-        raise errors.ConfigError(f"The consumer has priority groups; name one as group: {known}.")
+        raise errors.ConfigError(
+            f"The consumer has priority groups; name one as group: {existing}."
+        )
     if group is not None and not groups:
         raise errors.ConfigError("group: the consumer has no priority groups.")
     if group is not None and group not in groups:
-        raise errors.ConfigError(f"The consumer has no priority group {group!r}; it has {known}.")
+        raise errors.ConfigError(
+            f"The consumer has no priority group {group!r}; it has {existing}."
+        )
     for name, value in (("min_pending", min_pending), ("min_ack_pending", min_ack_pending)):
         if value is not None and policy != PriorityPolicy.OVERFLOW:
             raise errors.ConfigError(f"{name} needs a consumer with priority_policy 'overflow'.")
@@ -291,9 +301,15 @@ def make_priority(
         check_whole("priority", priority, 0, _HIGHEST)
     if group is None:
         return None
-    given = {"min_pending": min_pending, "min_ack_pending": min_ack_pending, "priority": priority}
-    said = {name: value for name, value in given.items() if value is not None}
-    return Priority({"group": group, **said}, pins, pinned=policy == PriorityPolicy.PINNED_CLIENT)
+    conditions = {
+        "min_pending": min_pending,
+        "min_ack_pending": min_ack_pending,
+        "priority": priority,
+    }
+    request_fields = {name: value for name, value in conditions.items() if value is not None}
+    return Priority(
+        {"group": group, **request_fields}, pins, pinned=policy == PriorityPolicy.PINNED_CLIENT
+    )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -390,7 +406,7 @@ class Pull:
         self._requested = False
         self._listener: Listener | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._look: asyncio.Task[None] | None = None
+        self._consumer_check: asyncio.Task[None] | None = None
         self._clock: asyncio.TimerHandle | None = None
 
     async def run(self) -> FetchResult:
@@ -421,8 +437,8 @@ class Pull:
             self._stop_listening()
             if self._clock is not None:
                 self._clock.cancel()
-            if self._look is not None:
-                self._look.cancel()
+            if self._consumer_check is not None:
+                self._consumer_check.cancel()
         return self._result()
 
     def _result(self) -> FetchResult:
@@ -537,8 +553,10 @@ class Pull:
         missing = 0 if left is None else self._batch - len(self._messages) - left
         if missing > 0 and end in (PullEnd.ORDINARY, PullEnd.TOO_LARGE):
             redelivered = "they are delivered again after its ack_wait"
-            then = redelivered if self._acks else "they are lost"
-            self._finish(not_come(f"consumer {self._consumer!r}", missing, then))
+            consequence = redelivered if self._acks else "they are lost"
+            self._finish(
+                missing_deliveries_error(f"consumer {self._consumer!r}", missing, consequence)
+            )
         elif end is PullEnd.ORDINARY or (end is PullEnd.TOO_LARGE and self._messages):
             self._finish(None)
         elif end is PullEnd.PIN_LOST and self._priority is not None:
@@ -583,21 +601,21 @@ class Pull:
         if now >= self._deadline + grace:
             # Without a link no more could come: this is an ordinary partial batch.
             partial = self._messages and not self._client.is_connected
-            said = f"consumer {self._consumer!r} within {self._timeout:g} s."
+            source = f"consumer {self._consumer!r} within {self._timeout:g} s."
             hint = _ONE_ANSWER if len(self._messages) == 1 else ""
-            late = errors.RequestTimeoutError(f"No answer to a fetch from {said}{hint}")
+            late = errors.RequestTimeoutError(f"No answer to a fetch from {source}{hint}")
             self._finish(None if partial else late)
             return
         if self._quiet is not None and now >= self._heard + self._quiet:
             if self._heartbeat is not None:
-                who, one = f"Consumer {self._consumer!r}", len(self._messages) == 1
-                self._finish(silence_error(who, self._heartbeat, one_answer=one))
+                source, one_answer = f"Consumer {self._consumer!r}", len(self._messages) == 1
+                self._finish(silence_error(source, self._heartbeat, one_answer=one_answer))
                 return
             self._heard = now
-            if self._look is None or self._look.done():
-                what = f"A fetch from consumer {self._consumer!r}"
+            if self._consumer_check is None or self._consumer_check.done():
+                work = f"A fetch from consumer {self._consumer!r}"
                 looking = self._look_at_consumer(len(self._messages))
-                self._look = background(looking, what, self._finish)
+                self._consumer_check = background(looking, work, self._finish)
         self._set_clock()
 
     async def _look_at_consumer(self, frames: int) -> None:

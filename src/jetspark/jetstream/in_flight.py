@@ -165,9 +165,9 @@ class InFlight:
 
 def own(error: errors.JetsparkError) -> errors.JetsparkError:
     """A copy for one message: tasks that raised the same instance would mix their tracebacks."""
-    one = copy(error)
-    one.__cause__ = error.__cause__
-    return one
+    own_error = copy(error)
+    own_error.__cause__ = error.__cause__
+    return own_error
 
 
 def link_lost(index: int, subject: str) -> errors.BrokenSocketError:
@@ -181,9 +181,9 @@ def link_lost(index: int, subject: str) -> errors.BrokenSocketError:
 def no_more_acks(cause: errors.JetsparkError | None) -> errors.JetsparkError:
     """The error when the subscription for acks ends: with the connection, or refused."""
     if cause is not None and not isinstance(cause, errors.ConnectionClosedError):
-        refused = copy(cause)
-        refused.args = (f"No ack can be received, so nobody knows what was stored: {cause}",)
-        return refused
+        refusal = copy(cause)
+        refusal.args = (f"No ack can be received, so nobody knows what was stored: {cause}",)
+        return refusal
     error = errors.ConnectionClosedError("The connection was closed before the ack came.")
     error.__cause__ = cause
     return error
@@ -201,8 +201,8 @@ class Sender:
     """
 
     window: InFlight
-    what = "publisher"
-    """Its name in error messages."""
+    kind = "publisher"
+    """The sender's kind in error messages."""
     raise_failures = True
     """Whether the end of the block raises PublishFailedError."""
     send: Callable[[int, str, bytes, Headers | None], None]
@@ -235,7 +235,7 @@ class Sender:
         self.check_every = min(self.timeout / checks, longest_check)
         """Seconds between two checks of the deadlines."""
         self.inbox = ""
-        """What all reply subjects begin with."""
+        """The beginning of all reply subjects."""
         self.tail_at = 0
         """Bytes of that; the end of a reply subject is the message's."""
         self.published = 0
@@ -310,7 +310,7 @@ class Sender:
     def check_open(self) -> None:
         """Raise why no message can be taken: ConfigError, or the error that ended it."""
         if self._listener is None:
-            raise errors.ConfigError(f"The {self.what} is not open: use it inside its with block.")
+            raise errors.ConfigError(f"The {self.kind} is not open: use it inside its with block.")
         if self.window.ended is not None:
             raise own(self.window.ended)
 
@@ -367,7 +367,7 @@ class Sender:
         for timer in (self._timer, self._repeat):
             if timer is not None:
                 timer.cancel()
-        self.end(errors.JetStreamError(f"The {self.what}'s block ended before the ack arrived."))
+        self.end(errors.JetStreamError(f"The {self.kind}'s block ended before the ack arrived."))
 
     def end(self, error: errors.JetsparkError) -> None:
         """No more results can arrive: messages in flight fail for this reason."""
@@ -480,7 +480,7 @@ SenderT = TypeVar("SenderT", bound=Sender)
 
 
 class Results(Generic[SenderT]):
-    """What publishers and fast ingest report about their messages, with async and without."""
+    """Counts and failures of the messages of a publisher or fast ingest, with async and without."""
 
     _sender: SenderT
 
@@ -506,12 +506,12 @@ class Results(Generic[SenderT]):
 
 
 def sender_of(publisher: BasePublisher[SenderT]) -> SenderT:
-    """Its sender, for the blocking twin."""
+    """The sender of a publisher, for the blocking twin."""
     return publisher._sender
 
 
 class BasePublisher(Generic[SenderT]):
-    """For one event loop, and any number of its tasks."""
+    """A publisher of one event loop, for any number of its tasks."""
 
     def __init__(self, sender: SenderT) -> None:
         self._sender = sender

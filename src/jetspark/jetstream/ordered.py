@@ -61,7 +61,7 @@ _EVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class StreamOrigin(NamedTuple):
-    """What is known about the stream."""
+    """When a stream was created, and a sequence that it has reached."""
 
     created: datetime
     last_seq: int
@@ -76,7 +76,7 @@ class Reached(NamedTuple):
 
 
 class SameStream:
-    """What is known of a stream, and the check."""
+    """Checks that a stream is still the one read so far, with all of its messages."""
 
     def __init__(self, api: Api, stream: str) -> None:
         self._api = api
@@ -88,7 +88,7 @@ class SameStream:
         """When the first consumer was created."""
         self._behind_since = math.inf
 
-    async def look(self) -> int:
+    async def expected_last_seq(self) -> int:
         """The stream's last sequence, from now on expected; 0 if that may not be asked.
 
         Raises StreamNotFoundError and the errors of every API call.
@@ -112,17 +112,18 @@ class SameStream:
         if info.created > self.began if expected is None else info.created != expected:
             before = f"or before {self.began}" if expected is None else str(expected)
             raise errors.StreamRecreatedError(self._stream, before, str(info.created))
-        had = max(self.reached.seq, self.origin.last_seq if self.origin else 0)
-        self.origin = StreamOrigin(info.created, max(had, info.state.last_seq))
-        if info.state.last_seq < had:
+        expected_seq = max(self.reached.seq, self.origin.last_seq if self.origin else 0)
+        self.origin = StreamOrigin(info.created, max(expected_seq, info.state.last_seq))
+        if info.state.last_seq < expected_seq:
             alone = info.config.num_replicas == 1
             self._behind_since = -math.inf if alone else min(self._behind_since, time.monotonic())
             raise errors.DataLossError(
                 self._stream,
                 info.state.last_seq + 1,
-                had,
-                f"Stream {self._stream!r} ends at sequence {info.state.last_seq}, but had {had} "
-                "before: the server has lost stored messages, or has an older copy of them.",
+                expected_seq,
+                f"Stream {self._stream!r} ends at sequence {info.state.last_seq}, but had "
+                f"{expected_seq} before: the server has lost stored messages, or has an older "
+                "copy of them.",
             )
         self._behind_since = math.inf
         if self.reached.time_ns and info.state.first_seq <= self.reached.seq:
@@ -208,7 +209,7 @@ class OrderedMessages(ConsumerMessages):
         self._config = dict(config)
         self._name_prefix = "" if name_prefix is None else f"{name_prefix}_"
         self._order = ConsumerOrder()
-        self._same = SameStream(api, stream)
+        self._same_stream = SameStream(api, stream)
         self._checks = False
         """Whether to check the next consumer's stream."""
         self._last_error: errors.JetsparkError | None = None
@@ -261,7 +262,7 @@ class OrderedMessages(ConsumerMessages):
         )
 
     async def _make_consumer(self, *, first: bool) -> None:
-        behind = False
+        is_behind = False
         timeout = self._api.timeout if first else min(_FIRST_TIMEOUT, self._api.timeout)
         for attempts in count(1):
             # Named here, so that it can be deleted even when the answer is lost.
@@ -277,12 +278,12 @@ class OrderedMessages(ConsumerMessages):
                 self._end(error)
                 return
             except errors.DataLossError as error:
-                if self._same.never_again:
+                if self._same_stream.never_again:
                     self._end(error)
                     return
-                if not behind:  # report it once, since each attempt finds it again
+                if not is_behind:  # report it once, since each attempt finds it again
                     self._tell(error)
-                behind = True
+                is_behind = True
             except errors.JetsparkError as error:
                 if not isinstance(error, errors.RequestTimeoutError):
                     self._names["consumer"] = ""  # refused, so there is nothing to delete
@@ -295,7 +296,7 @@ class OrderedMessages(ConsumerMessages):
             await asyncio.sleep(RECREATING.pause(attempts))
         self._names["consumer"] = info.name
         if first:
-            self._same.began, self._checks = info.created, True
+            self._same_stream.began, self._checks = info.created, True
             if self._config["deliver_policy"] in _DECIDED_ONCE:
                 self._start_from(info.delivered.stream_seq + 1)
         self._retry = None
@@ -305,10 +306,10 @@ class OrderedMessages(ConsumerMessages):
         """Make a consumer of the same stream. A server that shuts down may drop the request."""
         async with move_on_after(timeout):
             if first and self._config["deliver_policy"] == DeliverPolicy.LAST_PER_SUBJECT:
-                self._order.snapshot_end = await self._same.look()
+                self._order.snapshot_end = await self._same_stream.expected_last_seq()
             info = await self._created()
             if self._checks:
-                await self._same.check()
+                await self._same_stream.check()
             return info
         raise errors.RequestTimeoutError(f"No consumer was made within {timeout:g} s.")
 
@@ -374,7 +375,7 @@ class OrderedMessages(ConsumerMessages):
         while len(frames) > good:
             frames.pop()
         if order.stream_seq:
-            self._same.reached = Reached(order.stream_seq, order.time_ns)
+            self._same_stream.reached = Reached(order.stream_seq, order.time_ns)
             if not order.is_amid_snapshot:
                 self._start_from(order.stream_seq + 1)
         elif order.snapshot_end:
@@ -455,14 +456,14 @@ class OrderedMessages(ConsumerMessages):
 
         For callers that create messages of another class from many frames.
         """
-        taken = []
+        accepted = []
         for frame in super().take_queued(limit):
             if self._order.follows(frame.reply):
-                taken.append(frame)
+                accepted.append(frame)
             elif not self._order.is_repeated:
                 self._on_refused()
                 break
-        return taken
+        return accepted
 
     def __repr__(self) -> str:
         state = "active" if self.active else "ended"
@@ -471,10 +472,10 @@ class OrderedMessages(ConsumerMessages):
 
 def _delete(api: Api, names: dict[str, str]) -> None:
     """Delete without waiting for the answer: if it fails, the server removes the consumer later."""
-    gone, names["consumer"] = dict(names), ""
+    replaced_names, names["consumer"] = dict(names), ""
     client = api.client
-    if gone["consumer"] and client.is_connected:
-        subject = js_api.subject_of(api.prefix, js_api.CONSUMER_DELETE, gone)
+    if replaced_names["consumer"] and client.is_connected:
+        subject = js_api.subject_of(api.prefix, js_api.CONSUMER_DELETE, replaced_names)
         try:
             client.publish_nowait(subject, reply=client.new_inbox())
         except errors.JetsparkError as error:
@@ -500,8 +501,8 @@ def expect(
     messages: OrderedMessages, origin: StreamOrigin, reached: Reached, *, at_once: bool
 ) -> None:
     """Read only this stream, from after `reached`. `at_once`: check the first consumer's, too."""
-    messages._same.origin = origin
-    messages._same.reached = reached
+    messages._same_stream.origin = origin
+    messages._same_stream.reached = reached
     messages._checks = at_once
 
 

@@ -181,8 +181,8 @@ class PublishCalls(StoredCalls):
         by = check_whole("by", by, -_MAX_INCREMENT, _MAX_INCREMENT)
         check_feature("increment", (2, 12), self._api.server)
         with_id = publish_headers(self._api.server, headers, msg_id=msg_id)
-        whole = merged(with_id, [(INCREMENT, f"{by:+d}")])
-        ack = await acknowledged(self._api, subject, b"", whole, timeout)
+        all_headers = merged(with_id, [(INCREMENT, f"{by:+d}")])
+        ack = await acknowledged(self._api, subject, b"", all_headers, timeout)
         if ack.duplicate:
             return (await self.get_counter(ack.stream, subject)).value
         if ack.val is None:
@@ -256,7 +256,7 @@ class PublishCalls(StoredCalls):
             raise errors.ConfigError("subject, target and source must be different subjects.")
         if time_zone is not None and cron is None:
             raise errors.ConfigError("time_zone goes with cron only.")
-        ours = [
+        schedule_headers = [
             (SCHEDULE, _pattern(at, every, cron)),
             (TARGET, target),
             (SOURCE, source),
@@ -265,7 +265,9 @@ class PublishCalls(StoredCalls):
             (ROLLUP, "sub" if rollup else None),
         ]
         own = publish_headers(self._api.server, headers, msg_id=msg_id, ttl=ttl)
-        return await acknowledged(self._api, subject, payload, merged(own, ours), timeout)
+        return await acknowledged(
+            self._api, subject, payload, merged(own, schedule_headers), timeout
+        )
 
     async def cancel_schedule(self, stream: str, subject: str) -> bool:
         """Delete a schedule; False when there is none.
@@ -316,8 +318,10 @@ class PublishCalls(StoredCalls):
             expect_last_subject_seq=schedule_seq,
             expect_last_subject_seq_of=None if schedule_seq is None else schedule,
         )
-        ours: list[tuple[str, str | None]] = [(NEXT, "purge"), (SCHEDULER, schedule)]
-        return await acknowledged(self._api, subject, payload, merged(own, ours), timeout)
+        schedule_headers: list[tuple[str, str | None]] = [(NEXT, "purge"), (SCHEDULER, schedule)]
+        return await acknowledged(
+            self._api, subject, payload, merged(own, schedule_headers), timeout
+        )
 
 
 async def acknowledged(

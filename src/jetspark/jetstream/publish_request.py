@@ -142,13 +142,15 @@ def ttl_text(ttl: TimeToLive, option: str = "ttl") -> str:
     return str(seconds)
 
 
-def merged(headers: HeadersLike | None, ours: list[tuple[str, str | None]]) -> Headers | None:
+def merged(
+    headers: HeadersLike | None, replacements: list[tuple[str, str | None]]
+) -> Headers | None:
     """A copy of the headers with each of ours that is not None in place of theirs."""
-    wanted = [(name, value) for name, value in ours if value is not None]
-    if headers is None and not wanted:
+    pairs = [(name, value) for name, value in replacements if value is not None]
+    if headers is None and not pairs:
         return None
     both = Headers(() if headers is None else headers)
-    for name, value in wanted:
+    for name, value in pairs:
         both.set(name, value)
     return both
 
@@ -162,8 +164,8 @@ def headers_of(message: Sendable) -> Headers | None:
     headers = message.headers or None
     if headers is None or not isinstance(message, MessageView):
         return headers
-    kept = [item for item in headers.items() if not item[0].startswith(_OF_ITS_OWN_PUBLISH)]
-    return Headers(kept) if kept else None
+    pairs = [item for item in headers.items() if not item[0].startswith(_OF_ITS_OWN_PUBLISH)]
+    return Headers(pairs) if pairs else None
 
 
 # -- the ack ---------------------------------------------------------------------------------------
@@ -222,11 +224,14 @@ def ack_timeout(message: str, subject: str, timeout: float) -> errors.RequestTim
     )
 
 
-def stored_as_ordinary(what: str, ack: PubAck) -> errors.JetStreamError:
-    """The error when a server without `what`, such as "fast ingest", stored its first message."""
+def stored_as_ordinary(feature: str, ack: PubAck) -> errors.JetStreamError:
+    """The error when a server stored the first message of a `feature` that it does not have.
+
+    `feature`: such as "fast ingest".
+    """
     return errors.JetStreamError(
-        f"The server does not support {what}: it stored the first message as an ordinary one, in "
-        f"{ack.stream} at sequence {ack.seq}. The others were not sent."
+        f"The server does not support {feature}: it stored the first message as an ordinary one, "
+        f"in {ack.stream} at sequence {ack.seq}. The others were not sent."
     )
 
 

@@ -74,13 +74,13 @@ _REPORT_EVERY: Final = 30.0  # seconds between two reports that a publisher retr
 
 
 @dataclass(slots=True)
-class Retry:
+class MessageRetry:
     """The retry of a message with a failed attempt."""
 
     until: float
     """When to give up."""
-    refused: bool = False
-    """Whether it keeps new messages out."""
+    blocks_senders: bool = False
+    """Whether new messages wait until it has a reply."""
     since: float = math.inf
     """When the first attempt that may be stored was overdue, by the event loop's clock; infinite:
     it is certainly not stored."""
@@ -89,7 +89,7 @@ class Retry:
 class RetryWindow(InFlight):
     """At most `size` messages; those not stored are sent again. No I/O and no clock.
 
-    A message that was `refused` temporarily keeps its place, and new ones pause: each round retries
+    A message that was refused temporarily keeps its place, and new ones pause: each round retries
     one message of each subject, and admits one new message, which shows whether only some subjects
     are refused. When one gets a reply, the others are sent again in order, then new ones.
 
@@ -103,8 +103,8 @@ class RetryWindow(InFlight):
         self.paused = False
         """Whether messages were refused, and no other one got a reply since."""
         self.resuming = False
-        """Whether that is over, so that the refused ones can be sent `again` at once."""
-        self.retrying: dict[int, Retry] = {}
+        """Whether that is over, so that the refused ones can be sent again at once."""
+        self.retrying: dict[int, MessageRetry] = {}
         """Messages with a failed attempt."""
         self._due: set[int] = set()  # those of them to be sent again
         self._on_disconnect = on_disconnect
@@ -139,7 +139,7 @@ class RetryWindow(InFlight):
         self._due.discard(index)
         return self.retrying.pop(index, None) is not None
 
-    def refused(
+    def retry_later(
         self, index: int, now: float, *, may_be_stored: bool = False, away: float = 0.0
     ) -> bool:
         """It was not stored and waits to be sent again. False: its time is over, so it fails.
@@ -150,14 +150,14 @@ class RetryWindow(InFlight):
         if self._refused_since is None or now - self._refused_at > self._retry_for:
             self._refused_since = now
         self._refused_at = now
-        retry = self.retrying.setdefault(index, Retry(self._refused_since + self._retry_for))
+        retry = self.retrying.setdefault(index, MessageRetry(self._refused_since + self._retry_for))
         if retry.until <= now:
             return False
         if may_be_stored:
             retry.since = min(retry.since, self._entries[index][3] + away)
         self._due.add(index)
-        if not retry.refused:
-            retry.refused = True
+        if not retry.blocks_senders:
+            retry.blocks_senders = True
             self.pause_senders()
         return True
 
@@ -196,13 +196,13 @@ class RetryWindow(InFlight):
         """Messages on their way may be stored or not; returns how many of them fail.
 
         Where that is safe, they are sent again later instead. `overdue_only`: only late ones.
-        `reason` is called with index and subject. `away`: as for `refused`.
+        `reason` is called with index and subject. `away`: as for `retry_later`.
         """
         failed: list[tuple[int, str]] = []
         for index, entry in self.entries():
             if index in self._due or (overdue_only and entry[3] > now):
                 continue
-            retry = self.retrying.get(index) or Retry(now + self._retry_for)
+            retry = self.retrying.get(index) or MessageRetry(now + self._retry_for)
             if retry.until <= now or not self._is_safe_to_resend(entry):
                 failed.append((index, entry[0]))
                 continue
@@ -221,7 +221,7 @@ class RetryWindow(InFlight):
         return self._on_disconnect == "resend"
 
     def due(self, now: float) -> list[int]:
-        """Start a round; returns the indexes to send `again` now, in order."""
+        """Start a round; returns the indexes to `take_due` now, in order."""
         indexes = sorted(self._due)
         if not self.paused or self.closed:
             return indexes
@@ -236,7 +236,7 @@ class RetryWindow(InFlight):
                 due.append(index)
         return due
 
-    def again(self, index: int) -> Entry | None:
+    def take_due(self, index: int) -> Entry | None:
         """The entry of a `due` message, for sending now; None: no longer needed.
 
         `resume_if_done` when it is sent."""
@@ -309,11 +309,11 @@ class PublisherSender(Sender):
         self._plain_ack = b"{}"
 
     def begin(self) -> None:
-        self._numbered = NumberedPublishes(self.publishing, self.inbox.encode())
-        self.send = self._numbered.send
+        self._publishes = NumberedPublishes(self.publishing, self.inbox.encode())
+        self.send = self._publishes.send
 
     def may_be_sent(self, number: int) -> bool:
-        return number <= self._numbered.newest
+        return number <= self._publishes.newest
 
     def close(self) -> None:
         self._stop_resending()
@@ -375,11 +375,11 @@ class PublisherSender(Sender):
     def _on_refusal(self, index: int, subject: str, error: JetsparkError) -> None:
         """A stream without a leader refuses, which passes; other refusals are final."""
         window, now = self.window, self.clock()
-        refused = isinstance(error, APIError | NoStreamResponseError)
-        if refused and is_transient(error, but=FULL):
+        by_stream = isinstance(error, APIError | NoStreamResponseError)
+        if by_stream and is_transient(error, but=FULL):
             # A message with this Nats-Msg-Id is already on its way into the stream.
             in_process = isinstance(error, APIError) and error.err_code == ID_IN_PROCESS
-            if window.refused(index, now, may_be_stored=in_process, away=self.away):
+            if window.retry_later(index, now, may_be_stored=in_process, away=self.away):
                 if now > self._reported_at + _REPORT_EVERY:
                     self._reported_at = now
                     self.client.report(error)
@@ -435,7 +435,7 @@ class PublisherSender(Sender):
                 continue
             if window.paused and not paused:
                 break  # still no leader, which would refuse the others too
-            if (entry := window.again(index)) is not None:
+            if (entry := window.take_due(index)) is not None:
                 try:
                     self.send(index + 1, *entry[:3])
                     window.resume_if_done()
@@ -453,7 +453,7 @@ class PublisherSender(Sender):
         if entry is None:
             return False
         try:
-            known = await self._duplicates.of(entry[0])
+            window_of_stream = await self._duplicates.of(entry[0])
         except JetsparkError as error:
             retry = window.retrying.get(index)
             if retry is not None and retry.until > self.clock() and is_transient(error):
@@ -468,20 +468,22 @@ class PublisherSender(Sender):
         if since is None:
             return window.find(index) is not None
         first = since - self.timeout - self.check_every
-        if self.client.loop.time() + self.timeout < first + known.seconds:
+        if self.client.loop.time() + self.timeout < first + window_of_stream.seconds:
             return True
-        self._give_up(index, known, f"its duplicate window is {known.seconds:g} s")
+        self._give_up(
+            index, window_of_stream, f"its duplicate window is {window_of_stream.seconds:g} s"
+        )
         return False
 
-    def _give_up(self, index: int, known: DuplicateWindow | None, why: str) -> None:
+    def _give_up(self, index: int, duplicate_window: DuplicateWindow | None, reason: str) -> None:
         if (entry := self.window.find(index)) is None:
             return
         # An earlier attempt may still wait in our own buffer.
         self.outbox.withdraw({b"%b%d" % (self.inbox.encode(), index + 1)})
         headers = entry[2]
         msg_id = None if headers is None else headers.get(MSG_ID)
-        stream, seconds = (None, None) if known is None else known
-        self.window.fail(index, MayBeStoredError(entry[0], msg_id, stream, seconds, why))
+        stream, seconds = (None, None) if duplicate_window is None else duplicate_window
+        self.window.fail(index, MayBeStoredError(entry[0], msg_id, stream, seconds, reason))
         self.changed()
 
     def _stop_resending(self) -> None:
@@ -528,11 +530,11 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
             payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
-        kept = self._sender.headers(**options) if options else None
+        publish_headers = self._sender.headers(**options) if options else None
         window = self._window
         while window.count() >= window.limit or self._outbox.crowded:
             await self._wait_for_space()
-        return self._sender.put(subject, payload, kept, None)
+        return self._sender.put(subject, payload, publish_headers, None)
 
     async def submit(
         self,
@@ -550,11 +552,11 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
             payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
-        kept = self._sender.headers(**options) if options else None
+        publish_headers = self._sender.headers(**options) if options else None
         while self._window.full or self._outbox.crowded:
             await self._wait_for_space()
         future: asyncio.Future[PubAck] = self._loop.create_future()
-        self._sender.put(subject, payload, kept, partial(_resolve, future))
+        self._sender.put(subject, payload, publish_headers, partial(_resolve, future))
         return future
 
     async def flush(self) -> None:

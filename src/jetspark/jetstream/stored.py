@@ -42,7 +42,7 @@ TOGETHER = 1024
 TOGETHER_BYTES = 32 * 1024 * 1024
 """Half of what a server buffers for one client by default."""
 
-_GONE = "Message Not Found"
+_NOT_FOUND = "Message Not Found"
 """A batch of last messages ends where one was replaced while the server made it."""
 
 _ATTEMPTS = 3
@@ -67,20 +67,20 @@ async def direct_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMs
     if last is not None and not any(wildcard in last for wildcard in "*>"):
         # With the subject in the request's subject, permissions can be by subject.
         call, names, payload = js_api.DIRECT_GET_LAST, {**names, "subject": last}, b""
-    where = js_api.subject_of(api.prefix, call, names)
-    api.note_request(where, payload)
-    reply = await api.client.ask(where, payload, timeout=api.timeout)
-    api.note_answer(where, reply.data)
-    found = parse_direct_reply(frame_of(reply).headers)
-    if found is None:
+    request_subject = js_api.subject_of(api.prefix, call, names)
+    api.note_request(request_subject, payload)
+    reply = await api.client.ask(request_subject, payload, timeout=api.timeout)
+    api.note_answer(request_subject, reply.data)
+    stored = parse_direct_reply(frame_of(reply).headers)
+    if stored is None:
         raise _refusal(stream, reply.status)
-    return _stored(found, reply.data)
+    return _stored(stored, reply.data)
 
 
 async def read_range(
     api: Api,
     stream: str,
-    where: Mapping[str, Any],
+    position: Mapping[str, Any],
     subject: str | None,
     up_to_seq: int | None,
     max_msgs: int | None,
@@ -93,24 +93,24 @@ async def read_range(
     left = sys.maxsize if max_msgs is None else max_msgs
     last = sys.maxsize if up_to_seq is None else up_to_seq
     while True:
-        size = min(batch, left, last - where.get("seq", 1) + 1)
-        request = {**where, **only, "batch": size, "max_bytes": max_bytes}
+        size = min(batch, left, last - position.get("seq", 1) + 1)
+        request = {**position, **only, "batch": size, "max_bytes": max_bytes}
         page = await _request_batch(api, stream, request)
         if page.messages:
-            where = {"seq": page.messages[-1].seq + 1}
+            position = {"seq": page.messages[-1].seq + 1}
         left -= len(page.messages)
-        if confirm and not page.more and left and where.get("seq", 1) <= last:
+        if confirm and not page.more and left and position.get("seq", 1) <= last:
             with suppress(errors.MessageNotFoundError):
-                late = await leader_get(api, stream, {"next_by_subj": ">", **where, **only})
+                late = await leader_get(api, stream, {"next_by_subj": ">", **position, **only})
                 page.messages.append(late)
                 page.more = True
-                where = {"seq": late.seq + 1}
+                position = {"seq": late.seq + 1}
                 left -= 1
         for message in page.messages:
             if message.seq > last:
                 return
             yield message
-        if not page.more or not left or where.get("seq", 1) > last:
+        if not page.more or not left or position.get("seq", 1) > last:
             return
 
 
@@ -154,7 +154,7 @@ class LastMsgs(NamedTuple):
     """The last messages of some subjects, as of one sequence of the stream."""
 
     messages: list[StoredMsg]
-    """In sequence order; none for a subject without a message."""
+    """Messages in sequence order; none for a subject without a message."""
     up_to_seq: int
     """The stream's last sequence at that moment; 0 without messages."""
 
@@ -186,9 +186,9 @@ async def read_together(api: Api, stream: str, subjects: list[str]) -> LastMsgs:
         if page.nothing:
             return LastMsgs([], 0)
         if attempts >= _ATTEMPTS and api.client.loop.time() >= end:
-            why = "did not come whole" if page.lost else "were replaced while they were read"
+            problem = "did not come whole" if page.lost else "were replaced while they were read"
             raise errors.RequestTimeoutError(
-                f'The last messages of stream "{stream}" {why}, again and again for '
+                f'The last messages of stream "{stream}" {problem}, again and again for '
                 f"{api.timeout:g} s."
             )
 
@@ -223,19 +223,19 @@ async def _request_batch(api: Api, stream: str, request: Mapping[str, Any]) -> _
     try:
         async with api.client.ask_many(subject, payload, timeout=api.timeout) as replies:
             async for reply in replies:
-                found = parse_direct_reply(frame_of(reply).headers)
-                if found is None:
+                stored = parse_direct_reply(frame_of(reply).headers)
+                if stored is None:
                     _end(page, stream, reply)
                     break
-                if found.pending is None:  # servers before 2.11 answer with one message
+                if stored.pending is None:  # servers before 2.11 answer with one message
                     raise errors.UnsupportedByServerError(BATCHES, "2.11", "older")
-                if found.seq <= last:
+                if stored.seq <= last:
                     continue  # it came twice
-                if found.before != last:
+                if stored.before != last:
                     break  # one was lost
-                last = found.seq
-                page.messages.append(_stored(found, reply.data))
-                page.pending = found.pending
+                last = stored.seq
+                page.messages.append(_stored(stored, reply.data))
+                page.pending = stored.pending
     except errors.NoRespondersError:
         raise await no_direct_gets(api, stream) from None
     return page
@@ -246,7 +246,7 @@ def _end(page: _Page, stream: str, reply: Message) -> None:
     if status is None or status.code not in (END_OF_BATCH, NOT_FOUND):
         raise _refusal(stream, status)
     page.more = page.lost = False
-    page.nothing = status.code == NOT_FOUND and status.description != _GONE
+    page.nothing = status.code == NOT_FOUND and status.description != _NOT_FOUND
     if status.code == END_OF_BATCH:
         end = parse_end_of_batch(frame_of(reply).headers or b"")
         last = page.messages[-1].seq if page.messages else 0
@@ -294,13 +294,13 @@ def _refusal(stream: str, status: Status | None) -> errors.JetStreamError:
     return errors.DirectGetError(code, description)
 
 
-def _stored(found: DirectReply, data: bytes) -> StoredMsg:
+def _stored(stored: DirectReply, data: bytes) -> StoredMsg:
     return StoredMsg(
-        subject=found.subject,
-        seq=found.seq,
-        time=timestamp_of_text(found.time),
+        subject=stored.subject,
+        seq=stored.seq,
+        time=timestamp_of_text(stored.time),
         data=data,
-        hdrs=found.hdrs,
+        hdrs=stored.hdrs,
     )
 
 
@@ -399,12 +399,12 @@ class StoredCalls:
             raise errors.ConfigError("up_to_seq is before seq.")
         if subject is not None:
             check_subscribe_subject(subject)
-        where: dict[str, Any] = {"seq": first}
+        position: dict[str, Any] = {"seq": first}
         if start_time is not None:
-            where = {"start_time": text_of_time(check_moment("start_time", start_time))}
+            position = {"start_time": text_of_time(check_moment("start_time", start_time))}
         self._check_batches(stream, batch, max_bytes)
-        wanted = (stream, where, subject, up_to_seq, max_msgs, batch, max_bytes, confirm)
-        return StoredMsgs(partial(read_range, self._api, *wanted))
+        arguments = (stream, position, subject, up_to_seq, max_msgs, batch, max_bytes, confirm)
+        return StoredMsgs(partial(read_range, self._api, *arguments))
 
     def get_last_msgs(
         self,
@@ -422,7 +422,7 @@ class StoredCalls:
         one is now), if the stream still has those messages. Beyond 1,024 subjects the server
         refuses: DirectGetError, status 413. `batch`, `max_bytes` and other errors: see `get_msgs`.
         """
-        wanted = _checked_subjects(subjects)
+        checked = _checked_subjects(subjects)
         if up_to_seq is not None and up_to_time is not None:
             raise errors.ConfigError("Give either up_to_seq or up_to_time, not both.")
         if up_to_seq is not None:
@@ -431,7 +431,7 @@ class StoredCalls:
             check_moment("up_to_time", up_to_time)
         self._check_batches(stream, batch, max_bytes)
         body = given(
-            multi_last=wanted,
+            multi_last=checked,
             up_to_seq=up_to_seq,
             up_to_time=None if up_to_time is None else text_of_time(up_to_time),
             batch=batch,
@@ -447,9 +447,9 @@ class StoredCalls:
         answers may lag behind the last ack. Raises RequestTimeoutError when messages were replaced
         again and again, and the errors of `get_msgs`.
         """
-        wanted = _checked_subjects(subjects)
+        checked = _checked_subjects(subjects)
         self._check_batches(stream, 1, 1)
-        return await read_together(self._api, stream, wanted)
+        return await read_together(self._api, stream, checked)
 
     async def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
         """Delete one message; `erase` overwrites it with random bytes first (slower).
@@ -479,9 +479,9 @@ class StoredCalls:
 
 
 def _checked_subjects(subjects: str | Sequence[str]) -> list[str]:
-    wanted = texts_of("subjects", subjects)
-    if not wanted:
+    checked = texts_of("subjects", subjects)
+    if not checked:
         raise errors.ConfigError("subjects is empty.")
-    for subject in wanted:
+    for subject in checked:
         check_subscribe_subject(subject)
-    return wanted
+    return checked

@@ -55,22 +55,25 @@ _COMPUTED: Final = frozenset(
 
 
 def differing(
-    cls: type[Document], existing: Mapping[str, Any], wanted: Mapping[str, Any]
+    cls: type[Document], existing: Mapping[str, Any], requested: Mapping[str, Any]
 ) -> dict[str, tuple[Any, Any]]:
     """The fields in which two wire documents surely differ: existing and wanted values.
 
     `cls`: the class of both.
     """
-    theirs, ours = comparable(cls, existing), comparable(cls, wanted)
-    found = {}
-    for name in dict.fromkeys([*wanted, *existing]):
-        there, here = _plain(name, theirs.get(name)), _plain(name, ours.get(name))
-        if name == "name" or there == here or (here is None and name in _COMPUTED):
+    existing_fields, requested_fields = comparable(cls, existing), comparable(cls, requested)
+    differences = {}
+    for name in dict.fromkeys([*requested, *existing]):
+        actual, expected = (
+            _plain(name, existing_fields.get(name)),
+            _plain(name, requested_fields.get(name)),
+        )
+        if name == "name" or actual == expected or (expected is None and name in _COMPUTED):
             continue
-        if here is not None and _holds(there, here):  # with the server's defaults
+        if expected is not None and _holds(actual, expected):  # with the server's defaults
             continue
-        found[name] = existing.get(name), wanted.get(name)
-    return found
+        differences[name] = existing.get(name), requested.get(name)
+    return differences
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -80,12 +83,12 @@ def _plain(name: str, value: Any) -> Any:
     return None if not value or value == -1 or value == _FILLED.get(name) else value
 
 
-def _holds(there: Any, here: Any) -> bool:
-    if isinstance(there, dict) and isinstance(here, dict):
-        return all(_holds(there.get(name), value) for name, value in here.items())
-    if isinstance(there, list) and isinstance(here, list):
-        return len(there) == len(here) and all(map(_holds, there, here))
-    return bool(there == here)
+def _holds(actual: Any, expected: Any) -> bool:
+    if isinstance(actual, dict) and isinstance(expected, dict):
+        return all(_holds(actual.get(name), value) for name, value in expected.items())
+    if isinstance(actual, list) and isinstance(expected, list):
+        return len(actual) == len(expected) and all(map(_holds, actual, expected))
+    return bool(actual == expected)
 
 
 def with_differences(
@@ -96,15 +99,15 @@ def with_differences(
 
 
 def known_as(
-    error: errors.NameInUseError, what: str, names: Mapping[str, str]
+    error: errors.NameInUseError, label: str, names: Mapping[str, str]
 ) -> errors.NameInUseError:
     """The error about a stream in terms of what it is to the caller, such as a bucket.
 
     `names`: the fields' names there; "" for fields that do not exist there.
     """
-    told = {name: pair for name, pair in error.differences.items() if names.get(name, name)}
-    sentence = f"{what} exists with {_ANOTHER}: {js_api.UPDATE}."
-    return _error(error, sentence, told, names)
+    differences = {name: pair for name, pair in error.differences.items() if names.get(name, name)}
+    sentence = f"{label} exists with {_ANOTHER}: {js_api.UPDATE}."
+    return _error(error, sentence, differences, names)
 
 
 def _error(
@@ -113,19 +116,19 @@ def _error(
     differences: Mapping[str, tuple[Any, Any]],
     names: Mapping[str, str],
 ) -> errors.NameInUseError:
-    listed = "; ".join(
-        f"{names.get(name, name)} is {_said(name, there)}, "
-        + (f"not {_said(name, here)}" if here is not None else "and was not given")
-        for name, (there, here) in differences.items()
+    description = "; ".join(
+        f"{names.get(name, name)} is {_display_value(name, actual)}, "
+        + (f"not {_display_value(name, expected)}" if expected is not None else "and was not given")
+        for name, (actual, expected) in differences.items()
     )
-    if listed:
-        sentence = sentence.replace(_ANOTHER, f"{_ANOTHER} ({listed})", 1)
-    found = errors.NameInUseError(error.code, error.err_code, error.description, sentence)
-    found.differences = {names.get(name, name): pair for name, pair in differences.items()}
-    return found
+    if description:
+        sentence = sentence.replace(_ANOTHER, f"{_ANOTHER} ({description})", 1)
+    named = errors.NameInUseError(error.code, error.err_code, error.description, sentence)
+    named.differences = {names.get(name, name): pair for name, pair in differences.items()}
+    return named
 
 
-def _said(name: str, value: Any) -> str:
+def _display_value(name: str, value: Any) -> str:
     if name in _TIMES and isinstance(value, int):
         return str(timedelta(microseconds=value // 1000))
     if isinstance(value, dict):
@@ -147,9 +150,9 @@ async def naming_the_other(
         with suppress(errors.JetsparkError):  # not permitted to look it up
             for subject in wire.get("subjects") or [wire["name"]]:
                 answer = await api.call(js_api.STREAM_NAMES, {"subject": subject})
-                for other in answer.get("streams") or ():
-                    if other != wire["name"]:
-                        sentence = f'{subject!r} overlaps with a subject of stream "{other}".'
+                for stream in answer.get("streams") or ():
+                    if stream != wire["name"]:
+                        sentence = f'{subject!r} overlaps with a subject of stream "{stream}".'
                         return errors.APIError(
                             error.code, error.err_code, error.description, sentence
                         )
@@ -217,10 +220,10 @@ class StreamCalls:
             return await self._send_config(js_api.STREAM_CREATE, name, wire)
         except errors.NameInUseError as error:
             with suppress(errors.JetsparkError):  # not permitted to look it up
-                there = await self._api.call(js_api.STREAM_INFO, stream=name)
+                existing = await self._api.call(js_api.STREAM_INFO, stream=name)
                 # The server's default.
                 own = {} if wire.get("mirror") or wire.get("sources") else {"subjects": [name]}
-                different = differing(StreamConfig, there["config"], own | wire)
+                different = differing(StreamConfig, existing["config"], own | wire)
                 error = with_differences(error, different)
             raise error from None
 
@@ -309,8 +312,8 @@ class StreamCalls:
             page = await self._api.call(
                 js_api.STREAM_INFO, {**request, "offset": pages.offset}, stream=name
             )
-        if pages.found:
-            answer["state"]["subjects"] = pages.found
+        if pages.counts:
+            answer["state"]["subjects"] = pages.counts
         return _stream_info(answer)
 
     def stream_names(self, subject: str | None = None) -> Paged[str]:

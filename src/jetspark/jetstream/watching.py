@@ -45,9 +45,9 @@ LOOK_AFTER = 0.25
 """Seconds without an entry of the initial data until the leader is asked again."""
 
 _QUICK_CHECKS = 2
-"""How often the leader's last message must have been a newer one before it lists its subjects."""
+"""Checks that may find a newer last message at the leader before it lists its subjects."""
 
-LOT = 500
+MAX_ENTRIES_AT_ONCE = 500
 """Most entries created at once."""
 
 EntryT = TypeVar("EntryT")
@@ -81,7 +81,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         self._reading = reading
         self._messages: OrderedMessages | None = None
         self._opening = asyncio.Lock()
-        self._begun = False
+        self._had_consumer = False
         """Whether there was a consumer."""
         self._ready: deque[EntryT | None] = deque()
         self._complete = False
@@ -90,15 +90,15 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         self._last = 0
         """Sequence of the last message seen."""
         self._last_time = 0
-        """Its time in ns; 0: unknown."""
+        """Time of the last message in ns; 0: unknown."""
         self._until = 0
         """Sequence of the leader's last message when it was asked."""
         self._needed = 0
-        """What `_last` must reach before only subjects are compared."""
+        """Sequence that `_last` must reach before only subjects are compared."""
         self._to_confirm = False
         """Whether the initial data may be complete, so that the leader is asked."""
         self._checks = 0
-        """How often it was, in vain."""
+        """Times that the leader was asked in vain."""
         self._asked_at = 0.0
         self._seen: set[bytes] = set()
         """Subjects in the initial data so far."""
@@ -139,7 +139,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         """Append the entries of the `_fresh` frames to `_ready`."""
         raise NotImplementedError
 
-    def _gone(self) -> errors.JetsparkError:
+    def _missing_stream_error(self) -> errors.JetsparkError:
         """The error for a missing stream."""
         raise NotImplementedError
 
@@ -151,7 +151,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
             await self._find_start()
         assert self._messages is not None  # noqa: S101
         await self._messages._begin_block()
-        self._begun = True
+        self._had_consumer = True
         if self._until <= self._last:
             self._end_of_initial_data()
 
@@ -254,7 +254,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
 
     async def _begin_block(self) -> None:
         try:
-            while not self._begun:
+            while not self._had_consumer:
                 await self._fill()
         except StopAsyncIteration:
             raise self._over() from None
@@ -270,9 +270,9 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         if self._error is not None:
             raise self._error
         try:
-            if self._messages is None or not self._begun:
+            if self._messages is None or not self._had_consumer:
                 async with self._opening:
-                    if not self._begun:
+                    if not self._had_consumer:
                         await self._open()
             elif self._complete:
                 self._take(await anext(self._messages))
@@ -281,7 +281,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         except StopAsyncIteration:
             self._end()
         except errors.StreamNotFoundError:
-            self._error = self._gone()
+            self._error = self._missing_stream_error()
             raise self._error from None
         except errors.JetsparkError as error:
             if self._stopped or (self._messages is not None and closed_on_purpose(error)):
@@ -324,12 +324,12 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         """Ask the leader whether every subject that has a message has had an entry."""
         try:
             self._until = await self._last_message()
-            if behind := self._until > self._last:
+            if is_incomplete := self._until > self._last:
                 self._checks += 1
                 if self._checks > _QUICK_CHECKS and self._last >= self._needed:
                     # A resumed watch has had older entries elsewhere.
                     self._missing = set() if self._resume_from else await self._unseen()
-                    behind = bool(self._missing)
+                    is_incomplete = bool(self._missing)
         except (errors.StreamNotFoundError, errors.ConnectionClosedError):
             raise
         except errors.JetsparkError:
@@ -337,7 +337,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
             return
         self._to_confirm = False
         self._asked_at = self._js.client.loop.time()
-        if not behind:
+        if not is_incomplete:
             self._end_of_initial_data()
 
     async def _unseen(self) -> set[bytes]:
@@ -351,7 +351,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
 
     def _take(self, message: JsMsg) -> None:
         assert self._messages is not None  # noqa: S101
-        self._entries([frame_of(message), *self._messages.take_queued(LOT)])
+        self._entries([frame_of(message), *self._messages.take_queued(MAX_ENTRIES_AT_ONCE)])
 
     def _fresh(self, frames: Iterable[MessageFrame]) -> Iterator[Fresh]:
         """Frames not given out yet; marks the end of the initial data after the last of it."""

@@ -47,7 +47,7 @@ from jetspark.kv.watch import (
     ChangeCallback,
     EntryCallback,
     LiveBucket,
-    Wanted,
+    Selection,
     Watcher,
     WatchOptions,
 )
@@ -92,7 +92,7 @@ class ReadOnlyBucket:
     def with_codecs(
         self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
     ) -> Self:
-        """The same bucket, with keys and values encoded when written and decoded when read.
+        """This bucket with keys and values encoded when written and decoded when read.
 
         `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None: unchanged.
         """
@@ -138,23 +138,23 @@ class ReadOnlyBucket:
 
         Raises ConfigError for filters that overlap.
         """
-        wanted = Wanted(self._subjects(keys), meta_only=True, ignore_deletes=True)
-        return Listing(partial(self._keys, wanted))
+        selection = Selection(self._subjects(keys), meta_only=True, ignore_deletes=True)
+        return Listing(partial(self._keys, selection))
 
-    async def _keys(self, wanted: Wanted) -> AsyncIterator[str]:
-        listed: set[str] = set()
-        async for entry in self._initial_data(wanted):
-            if entry.key not in listed:  # it may be written meanwhile
-                listed.add(entry.key)
+    async def _keys(self, selection: Selection) -> AsyncIterator[str]:
+        keys: set[str] = set()
+        async for entry in self._initial_data(selection):
+            if entry.key not in keys:  # it may be written meanwhile
+                keys.add(entry.key)
                 yield entry.key
 
     def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
         """All entries of a key, or of the keys that match, oldest first. Raises as `keys`."""
-        wanted = Wanted(self._subjects(keys), include_history=True)
-        return Listing(partial(self._initial_data, wanted))
+        selection = Selection(self._subjects(keys), include_history=True)
+        return Listing(partial(self._initial_data, selection))
 
-    async def _initial_data(self, wanted: Wanted) -> AsyncIterator[Entry]:
-        async with Watcher(self._stored, wanted) as watcher:
+    async def _initial_data(self, selection: Selection) -> AsyncIterator[Entry]:
+        async with Watcher(self._stored, selection) as watcher:
             async for entry in watcher:
                 if entry is None:
                     return
@@ -175,15 +175,21 @@ class ReadOnlyBucket:
         between the server's heartbeats, 0.5 to 15, default 2; after twice as long without one, the
         consumer is recreated. `jetspark.kv.watch` says what it survives and how it ends.
         """
-        wanted = Wanted(self._subjects(keys), **options)
-        begins = (wanted.include_history, wanted.updates_only, wanted.resume_from is not None)
+        selection = Selection(self._subjects(keys), **options)
+        begins = (
+            selection.include_history,
+            selection.updates_only,
+            selection.resume_from is not None,
+        )
         if begins.count(True) > 1:
             raise errors.ConfigError("Give one of include_history, updates_only and resume_from.")
-        if wanted.resume_from is not None:
-            check_sequence("resume_from", wanted.resume_from)
-        if not 0.5 <= in_seconds(wanted.heartbeat) <= 15:  # at most half of a pull request's 30 s
+        if selection.resume_from is not None:
+            check_sequence("resume_from", selection.resume_from)
+        if (
+            not 0.5 <= in_seconds(selection.heartbeat) <= 15
+        ):  # at most half of a pull request's 30 s
             raise errors.ConfigError("heartbeat must be from 0.5 to 15 seconds.")
-        return Watcher(self._stored, wanted, callback)
+        return Watcher(self._stored, selection, callback)
 
     def live(
         self,
@@ -201,17 +207,17 @@ class ReadOnlyBucket:
         resync = in_seconds(resync)
         if not resync > 0:
             raise errors.ConfigError("resync must be more than 0 seconds.")
-        wanted = Wanted(self._subjects(keys))
-        return LiveBucket(self._stored, wanted, on_change, resync)
+        selection = Selection(self._subjects(keys))
+        return LiveBucket(self._stored, selection, on_change, resync)
 
     def _subjects(self, keys: str | Iterable[str]) -> list[str]:
         subjects = self._encoding.filters(keys)
         if len(subjects) > 1:
             check_feature("several filters", (2, 10), self._js.server_info)
-        for one, other in combinations(subjects, 2):
-            if subjects_overlap(one, other):
+        for first, second in combinations(subjects, 2):
+            if subjects_overlap(first, second):
                 raise errors.ConfigError(
-                    f"The filters for {one!r} and {other!r} overlap: give only one of them."
+                    f"The filters for {first!r} and {second!r} overlap: give only one of them."
                 )
         return subjects
 
@@ -230,7 +236,7 @@ class Bucket(ReadOnlyBucket):
     """
 
     def read_only(self) -> ReadOnlyBucket:
-        """The same bucket without the calls that write."""
+        """This bucket without the calls that write."""
         return ReadOnlyBucket(self._stored)
 
     # -- locks ---------------------------------------------------------------------------------
@@ -331,9 +337,9 @@ class Bucket(ReadOnlyBucket):
         if (age := duration_to_ns(in_seconds(older_than))) < 0:
             raise errors.ConfigError("older_than cannot be negative: 0 removes every marker.")
         before = time.time_ns() - age
-        wanted = Wanted(self._subjects(keys), meta_only=True)
+        selection = Selection(self._subjects(keys), meta_only=True)
         markers: dict[str, Entry] = {}
-        async for entry in self._initial_data(wanted):
+        async for entry in self._initial_data(selection):
             markers.pop(entry.key, None)  # it may be written meanwhile
             if entry.is_deleted:
                 markers[entry.key] = entry
@@ -374,8 +380,8 @@ class BucketCalls(JetStreamContext):
         Options are the fields of BucketConfig. Raises NameInUseError when it exists with another
         configuration, UnsupportedByServerError, and as every API call (see `JetStream`).
         """
-        wanted, name = bucket_config(config, options), check_bucket(name)
-        info = await self._make_bucket(name, wanted, _where(name, wanted))
+        bucket, name = bucket_config(config, options), check_bucket(name)
+        info = await self._make_bucket(name, bucket, _origin_options(name, bucket))
         return self._bound(info)
 
     async def update_bucket(
@@ -386,29 +392,29 @@ class BucketCalls(JetStreamContext):
         Raises BucketNotFoundError, UnsupportedByServerError, and as every API call (see
         `JetStream`).
         """
-        wanted = bucket_config(config, options)
-        if wanted.mirror_name is not None:
+        bucket = bucket_config(config, options)
+        if bucket.mirror_name is not None:
             raise errors.ConfigError("A bucket that exists cannot become a mirror.")
-        await self._check_markers(wanted)
+        await self._check_markers(bucket)
         with about_bucket(name):
             stream = (await self._bucket_info(name)).name
-            return self._bound(await self.update_stream(name=stream, **stream_options(wanted)))
+            return self._bound(await self.update_stream(name=stream, **stream_options(bucket)))
 
     async def create_or_update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
     ) -> Bucket:
         """Update a bucket, or create it. Raises as `update_bucket` and `create_bucket`."""
-        wanted = bucket_config(config, options)
-        if wanted.mirror_name is None:
+        bucket = bucket_config(config, options)
+        if bucket.mirror_name is None:
             try:
-                return await self.update_bucket(name, wanted)
+                return await self.update_bucket(name, bucket)
             except errors.BucketNotFoundError:
                 pass
         try:
-            return await self.create_bucket(name, wanted)
+            return await self.create_bucket(name, bucket)
         except errors.NameInUseError as error:
             try:
-                return await self.update_bucket(name, wanted)  # created in between
+                return await self.update_bucket(name, bucket)  # created in between
             except errors.BucketNotFoundError:
                 raise error from None  # another stream has its name
 
@@ -428,16 +434,16 @@ class BucketCalls(JetStreamContext):
         transforms: any stream. `writable`: whether it also takes writes of its own. Options are the
         fields of BucketConfig without mirror_name. Raises as `create_bucket`.
         """
-        wanted, name = bucket_config(config, options), check_bucket(name)
+        bucket, name = bucket_config(config, options), check_bucket(name)
         sources = [_source(_checked(origin), name) for origin in origins]
         if not sources:
             raise errors.ConfigError("An aggregate needs at least one origin.")
-        _no_mirror(wanted)
-        where: dict[str, Any] = {"sources": sources}
+        _no_mirror(bucket)
+        origin_options: dict[str, Any] = {"sources": sources}
         if writable:
             # Allows removing an origin's entries here one by one.
-            where.update(subjects=[f"$KV.{name}.>"], deny_delete=False)
-        return self._bound(await self._make_bucket(name, wanted, where))
+            origin_options.update(subjects=[f"$KV.{name}.>"], deny_delete=False)
+        return self._bound(await self._make_bucket(name, bucket, origin_options))
 
     async def create_bucket_mirror(
         self,
@@ -453,13 +459,13 @@ class BucketCalls(JetStreamContext):
         deletes it. Options are the fields of BucketConfig without mirror_name. Filters of keys need
         server 2.10. Raises as `create_bucket`.
         """
-        wanted = bucket_config(config, options)
-        _no_mirror(wanted)
+        bucket = bucket_config(config, options)
+        _no_mirror(bucket)
         name = check_name("stream", name)
         if name.startswith(STREAM_PREFIX):
             raise errors.ConfigError(f'The name of a mirror cannot begin with "{STREAM_PREFIX}".')
-        where = {"mirror": _checked(origin).mirror(), "mirror_direct": True}
-        return await self._make_bucket(name, wanted, where, stream=name)
+        origin_options = {"mirror": _checked(origin).mirror(), "mirror_direct": True}
+        return await self._make_bucket(name, bucket, origin_options, stream=name)
 
     async def bucket(self, name: str) -> Bucket:
         """Bind to an existing bucket.
@@ -512,18 +518,23 @@ class BucketCalls(JetStreamContext):
         return Bucket(BucketStream(self, BucketEncoding(info.config, self.api_prefix)))
 
     async def _make_bucket(
-        self, name: str, wanted: BucketConfig, where: dict[str, Any], *, stream: str | None = None
+        self,
+        name: str,
+        bucket: BucketConfig,
+        origin_options: dict[str, Any],
+        *,
+        stream: str | None = None,
     ) -> StreamInfo:
-        await self._check_markers(wanted)
-        options = {**NEW_BUCKET, **stream_options(wanted), **where}
+        await self._check_markers(bucket)
+        options = {**NEW_BUCKET, **stream_options(bucket), **origin_options}
         try:
             return await self.create_stream(name=stream or STREAM_PREFIX + name, **options)
         except errors.NameInUseError as error:
             raise known_as(error, f'Bucket "{name}"', BUCKET_OPTIONS) from None
 
-    async def _check_markers(self, wanted: BucketConfig) -> None:
+    async def _check_markers(self, bucket: BucketConfig) -> None:
         """Check the server that would answer: behind a domain it is not the connected one."""
-        if wanted.limit_marker_ttl is None:
+        if bucket.limit_marker_ttl is None:
             return
         stats = (await self.account_info()).api
         if stats is None or stats.level < 1:
@@ -532,11 +543,11 @@ class BucketCalls(JetStreamContext):
             raise errors.UnsupportedByServerError("limit_marker_ttl", "2.11", version)
 
 
-def _where(name: str, wanted: BucketConfig) -> dict[str, Any]:
-    if wanted.mirror_name is None:
+def _origin_options(name: str, bucket: BucketConfig) -> dict[str, Any]:
+    if bucket.mirror_name is None:
         return {"subjects": [f"$KV.{name}.>"]}
-    external = None if wanted.mirror_domain is None else External.of_domain(wanted.mirror_domain)
-    mirror = Source(name=STREAM_PREFIX + wanted.mirror_name, external=external)
+    external = None if bucket.mirror_domain is None else External.of_domain(bucket.mirror_domain)
+    mirror = Source(name=STREAM_PREFIX + bucket.mirror_name, external=external)
     return {"mirror": mirror, "mirror_direct": True}
 
 
@@ -558,6 +569,6 @@ def _source(origin: Origin | Source, bucket: str) -> Source:
     return origin
 
 
-def _no_mirror(wanted: BucketConfig) -> None:
-    if wanted.mirror_name is not None:
+def _no_mirror(bucket: BucketConfig) -> None:
+    if bucket.mirror_name is not None:
         raise errors.ConfigError("mirror_name goes with create_bucket only.")

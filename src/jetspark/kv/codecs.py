@@ -45,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):  # no gc, since there may be
     created_ns: int
     """When the server stored it, in nanoseconds since the epoch."""
     delta: int = 0
-    """In a watch or history: how many entries were pending after it when it was sent."""
+    """Entries of a watch or history that were pending after it when it was sent."""
     operation: Operation = Operation.PUT
 
     @property
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):  # no gc, since there may be
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it deletes the key."""
+        """True for an entry that deletes the key."""
         return self.operation is not Operation.PUT
 
 
@@ -319,12 +319,12 @@ class BucketEncoding:
         self._writes = before + self._at if mirror is not None or config.subjects else None
 
     def with_codecs(self, keys: KeyCodec | None, values: ValueCodec | None) -> BucketEncoding:
-        what = "a codec of jetspark.kv, or an object with its methods"
-        check_kind("keys", keys, KeyCodec | None, what)
-        check_kind("values", values, ValueCodec | None, what)
-        other = copy(self)
-        other.keys, other.values = keys, values
-        return other
+        expectation = "a codec of jetspark.kv, or an object with its methods"
+        check_kind("keys", keys, KeyCodec | None, expectation)
+        check_kind("values", values, ValueCodec | None, expectation)
+        encoding = copy(self)
+        encoding.keys, encoding.values = keys, values
+        return encoding
 
     @property
     def cut(self) -> int:
@@ -350,13 +350,13 @@ class BucketEncoding:
         return self._writes + stored
 
     def filters(self, keys: str | Iterable[str]) -> list[str]:
-        wanted = texts_of("keys", keys)
-        if not wanted:
+        texts = texts_of("keys", keys)
+        if not texts:
             raise ConfigError("keys is empty; '>' means all of them.")
-        coded = wanted
+        coded = texts
         if self.keys is not None:
-            coded = [_coded(partial(encode_filter, self.keys), text) for text in wanted]
-        return [self._at + check_filter(*pair) for pair in zip(coded, wanted, strict=True)]
+            coded = [_coded(partial(encode_filter, self.keys), text) for text in texts]
+        return [self._at + check_filter(*pair) for pair in zip(coded, texts, strict=True)]
 
     def key_of(self, subject: bytes) -> str:
         stored = subject[self.cut :].decode()

@@ -157,29 +157,29 @@ def _destination(text: str) -> str:
 
 
 def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> BucketConfig:
-    wanted = document_of(BucketConfig, config, options)
-    if wanted.history is not None and not 1 <= wanted.history <= MAX_HISTORY:
+    bucket = document_of(BucketConfig, config, options)
+    if bucket.history is not None and not 1 <= bucket.history <= MAX_HISTORY:
         raise ConfigError(f"history must be from 1 to {MAX_HISTORY}.")
-    check_backed(wanted)
-    if wanted.limit_marker_ttl is not None:
-        if wanted.limit_marker_ttl < timedelta(seconds=1):
+    check_backed(bucket)
+    if bucket.limit_marker_ttl is not None:
+        if bucket.limit_marker_ttl < timedelta(seconds=1):
             raise ConfigError("limit_marker_ttl must be at least one second.")
-        ns_from_now("limit_marker_ttl", wanted.limit_marker_ttl)
+        ns_from_now("limit_marker_ttl", bucket.limit_marker_ttl)
     for name in ("max_value_size", "max_bucket_size"):
-        check_limit(name, getattr(wanted, name))
-    if wanted.mirror_domain is not None and wanted.mirror_name is None:
+        check_limit(name, getattr(bucket, name))
+    if bucket.mirror_domain is not None and bucket.mirror_name is None:
         raise ConfigError("mirror_domain needs mirror_name.")
-    if wanted.mirror_name is not None:
-        check_bucket(wanted.mirror_name)
-    return wanted
+    if bucket.mirror_name is not None:
+        check_bucket(bucket.mirror_name)
+    return bucket
 
 
-def stream_options(wanted: BucketConfig) -> dict[str, Any]:
+def stream_options(bucket: BucketConfig) -> dict[str, Any]:
     options = {
         name: NEW_BUCKET.get(name) if value is None else value
-        for name, value in stream_options_of(wanted, BUCKET_OPTIONS).items()
+        for name, value in stream_options_of(bucket, BUCKET_OPTIONS).items()
     }
-    if wanted.limit_marker_ttl is not None:
+    if bucket.limit_marker_ttl is not None:
         options["allow_msg_ttl"] = True
     return options
 
@@ -188,10 +188,10 @@ def is_bucket(stream: StreamConfig) -> bool:
     """Whether a stream with a bucket's name is a bucket."""
     name = stream.name or ""
     # A promoted mirror may have only the server's default.
-    ours = stream.subjects == [name] or takes_in(
+    takes_keys = stream.subjects == [name] or takes_in(
         stream, f"$KV.{name.removeprefix(STREAM_PREFIX)}.>"
     )
-    return ours and (stream.max_msgs_per_subject or 0) > 0
+    return takes_keys and (stream.max_msgs_per_subject or 0) > 0
 
 
 class BucketStatus(BackedStatus):
@@ -201,7 +201,7 @@ class BucketStatus(BackedStatus):
 
     @property
     def config(self) -> BucketConfig:
-        """Its options, as `create_bucket` takes them."""
+        """The bucket's options, as `create_bucket` takes them."""
         return config_of(
             BucketConfig,
             self.stream_info.config,
@@ -227,7 +227,7 @@ class BucketStatus(BackedStatus):
 
     @property
     def limit_marker_ttl(self) -> timedelta:
-        """How long markers of limits stay; 0 without markers."""
+        """Time that markers of limits stay; 0 without markers."""
         return self.stream_info.config.subject_delete_marker_ttl or timedelta(0)
 
     @property

@@ -46,7 +46,7 @@ from jetspark.client.tasks import (
 )
 from jetspark.kv.codecs import Entry
 from jetspark.kv.stored import BucketStream
-from jetspark.kv.watch import Wanted, Watcher
+from jetspark.kv.watch import Selection, Watcher
 from jetspark.kv_rules import Operation
 from jetspark.retries import PAUSE, is_transient_for_client
 from jetspark.timestamps import Seconds, in_seconds, uptime
@@ -67,7 +67,7 @@ class LockRecord(msgspec.Struct, frozen=True):
     id: str
     """Different for every `Lock`."""
     holder: str
-    """As given to `Bucket.lock`."""
+    """The holder's name, as given to `Bucket.lock`."""
     lease: float
     """Seconds."""
 
@@ -97,7 +97,7 @@ class LockKey:
         self._ttl = math.ceil(lease) if stored.encoding.ttl else None
 
     def watch(self) -> Watcher:
-        return Watcher(self._stored, Wanted(self._stored.encoding.filters(self._key)))
+        return Watcher(self._stored, Selection(self._stored.encoding.filters(self._key)))
 
     async def read(self) -> Seen:
         try:
@@ -184,7 +184,7 @@ class Lock:
 
     @property
     def lost(self) -> bool:
-        """Whether it was held, but its lease is over or another client holds it."""
+        """Whether this object held it, but its lease is over or another client holds it."""
         return self._token is not None and not self.held
 
     @property
@@ -316,8 +316,8 @@ class Lock:
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
-            what = f"Withdrawing from lock {self._key!r}"
-            background(self._withdraw(writing), what, self._client.report)
+            work = f"Withdrawing from lock {self._key!r}"
+            background(self._withdraw(writing), work, self._client.report)
             raise
 
     async def _withdraw(self, writing: asyncio.Task[int]) -> None:
@@ -359,8 +359,8 @@ class Lock:
         self._changed.clear()
         self._renewed(revision, began)
         self._leave_client = self._client.adopt(_WithClient(self))
-        what = f"Renewing lock {self._key!r}"
-        self._task = background(self._renew(began), what, self.lose, name=f"jetspark-{what}")
+        work = f"Renewing lock {self._key!r}"
+        self._task = background(self._renew(began), work, self.lose, name=f"jetspark-{work}")
 
     def _renewed(self, revision: int, began: float) -> None:
         self._revision = revision
@@ -488,8 +488,8 @@ class Election:
     def __init__(self, client: Client, lock: Lock, callback: StateCallback | None) -> None:
         self._client = client
         self._lock = lock
-        what = f"The callback of election {lock.key!r}"
-        self._callback = None if callback is None else Callback(callback, what, client.report)
+        source = f"The callback of election {lock.key!r}"
+        self._callback = None if callback is None else Callback(callback, source, client.report)
         self._states: deque[ElectionState] = deque()
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -575,7 +575,7 @@ class Election:
             f"Election {self.key!r}",
             self._broken,
             name=f"jetspark-election-{self.key}",
-            wanted=lambda: not self._left and self._client.status != "closed",
+            should_run=lambda: not self._left and self._client.status != "closed",
         )
         return self
 

@@ -80,27 +80,29 @@ class BucketStream:
     async def read_together(self, subjects: list[str], *, leader: bool) -> Snapshot:
         """See `Bucket.get_many`."""
         js, encoding = self.js, self.encoding
-        least = (await self.info()).state.last_seq if leader else 0
+        min_revision = (await self.info()).state.last_seq if leader else 0
         end = js.client.loop.time() + js.api.timeout
         while True:
             try:
                 with about_bucket(encoding.name):
-                    found = await js.get_last_msgs_together(encoding.stream, subjects)
+                    last_msgs = await js.get_last_msgs_together(encoding.stream, subjects)
             except errors.DirectGetError as error:
                 raise self._explained(error) from None
-            if found.up_to_seq >= least or (not found.messages and await self._has_none(subjects)):
+            if last_msgs.up_to_seq >= min_revision or (
+                not last_msgs.messages and await self._has_none(subjects)
+            ):
                 break
             if js.client.loop.time() >= end:
                 raise errors.RequestTimeoutError(
-                    f'No replica of bucket "{encoding.name}" that answers had revision {least} '
-                    f"within {js.api.timeout:g} s."
+                    f'No replica of bucket "{encoding.name}" that answers had revision '
+                    f"{min_revision} within {js.api.timeout:g} s."
                 )
         entries = {}
-        for message in found.messages:
+        for message in last_msgs.messages:
             entry = encoding.entry_of(message, encoding.key_of(message.subject.encode()))
             if not entry.is_deleted:
                 entries[entry.key] = entry
-        return Snapshot(entries, max(found.up_to_seq, least))
+        return Snapshot(entries, max(last_msgs.up_to_seq, min_revision))
 
     async def _has_none(self, subjects: list[str]) -> bool:
         """Whether the leader has no entry of any key, since an empty answer names no sequence."""
@@ -139,9 +141,9 @@ class BucketStream:
             await self._check_exists()
             raise  # it has no leader at the moment
         except errors.APIError as error:
-            if (why := _REFUSALS.get(error.err_code)) is None:
+            if (reason := _REFUSALS.get(error.err_code)) is None:
                 raise
-            text = f'Bucket "{self.encoding.name}" refuses the value of key "{key}": {why}.'
+            text = f'Bucket "{self.encoding.name}" refuses the value of key "{key}": {reason}.'
             raise type(error)(error.code, error.err_code, error.description, text) from None
         return ack.seq
 

@@ -69,7 +69,7 @@ class WatchOptions(TypedDict, total=False):
     heartbeat: Seconds
 
 
-class Wanted(NamedTuple):
+class Selection(NamedTuple):
     """The options of a watch; see `Bucket.watch`."""
 
     subjects: list[str]
@@ -87,7 +87,7 @@ class Watcher(StreamWatcher[Entry]):
     def __init__(
         self,
         stored: BucketStream,
-        wanted: Wanted,
+        selection: Selection,
         callback: EntryCallback | None = None,
         on_unreadable: Callable[[str, errors.CodecError], None] | None = None,
     ) -> None:
@@ -97,16 +97,16 @@ class Watcher(StreamWatcher[Entry]):
             stored.js,
             encoding.name,
             encoding.stream,
-            wanted.subjects,
-            include_history=wanted.include_history,
-            updates_only=wanted.updates_only,
-            resume_from=wanted.resume_from,
-            headers_only=wanted.meta_only,
+            selection.subjects,
+            include_history=selection.include_history,
+            updates_only=selection.updates_only,
+            resume_from=selection.resume_from,
+            headers_only=selection.meta_only,
             max_messages=PULL_AHEAD,
-            heartbeat=in_seconds(wanted.heartbeat),
+            heartbeat=in_seconds(selection.heartbeat),
         )
         self._encoding = encoding
-        self._wanted = wanted
+        self._selection = selection
         self._callback = callback
         self._on_unreadable = on_unreadable
         self._task: asyncio.Task[None] | None = None
@@ -116,12 +116,12 @@ class Watcher(StreamWatcher[Entry]):
                 f"Watching bucket {encoding.name!r}",
                 self._broken,
                 name=f"jetspark-watch-{encoding.name}",
-                wanted=self._goes_on,
+                should_run=self._goes_on,
             )
             release = stored.js.client.adopt(_WithClient(self._task, self._ready))
             self._task.add_done_callback(lambda _: release())
 
-    def _gone(self) -> errors.JetsparkError:
+    def _missing_stream_error(self) -> errors.JetsparkError:
         return errors.BucketNotFoundError(self._name)
 
     @property
@@ -150,7 +150,7 @@ class Watcher(StreamWatcher[Entry]):
         """One loop with few calls, since a large bucket has millions of entries."""
         encoding, ready = self._encoding, self._ready
         name, cut, plain = encoding.name, encoding.cut, encoding.plain
-        meta_only, ignore_deletes = self._wanted.meta_only, self._wanted.ignore_deletes
+        meta_only, ignore_deletes = self._selection.meta_only, self._selection.ignore_deletes
         for frame, revision, created_ns, pending in self._fresh(frames):
             subject, block, data = frame.subject, frame.headers, frame.payload
             operation = operation_in(block)
@@ -231,14 +231,18 @@ class LiveBucket(Mapping[str, bytes]):
     """The result of `Bucket.live`: once entered, it is read like a dict of keys and values."""
 
     def __init__(
-        self, stored: BucketStream, wanted: Wanted, on_change: ChangeCallback | None, resync: float
+        self,
+        stored: BucketStream,
+        selection: Selection,
+        on_change: ChangeCallback | None,
+        resync: float,
     ) -> None:
         self._stored = stored
         self._client = client = stored.js.client
         self._name = stored.encoding.name
-        self._wanted = wanted
-        what = f"The callback of a live mapping on bucket {self._name!r}"
-        self._on_change = None if on_change is None else Callback(on_change, what, client.report)
+        self._selection = selection
+        source = f"The callback of a live mapping on bucket {self._name!r}"
+        self._on_change = None if on_change is None else Callback(on_change, source, client.report)
         self._resync = resync
         # By revision, oldest first. Single operations of a dict are safe between threads.
         self._entries: dict[str, Entry] = {}
@@ -309,7 +313,7 @@ class LiveBucket(Mapping[str, bytes]):
         if self._tasks:
             raise errors.ConfigError("A live bucket can be entered only once.")
         loop = self._client.loop
-        watcher = Watcher(self._stored, self._wanted, on_unreadable=self._forget_unreadable)
+        watcher = Watcher(self._stored, self._selection, on_unreadable=self._forget_unreadable)
         self._open = True  # `on_change` may read it from its first call on
         started: asyncio.Future[None] = loop.create_future()
         name = f"jetspark-live-{self._name}"
@@ -320,8 +324,8 @@ class LiveBucket(Mapping[str, bytes]):
             await self._end()
             raise
         failed = partial(self._fail, report=True)
-        what = f"Following bucket {self._name!r}"
-        self._tasks.append(background(self._resync_forever(), what, failed, name=f"{name}-resync"))
+        work = f"Following bucket {self._name!r}"
+        self._tasks.append(background(self._resync_forever(), work, failed, name=f"{name}-resync"))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -391,12 +395,12 @@ class LiveBucket(Mapping[str, bytes]):
         if first_seq <= self._first_seq:
             return
         self._first_seq = first_seq
-        gone = []
+        expired = []
         for entry in self._entries.values():
             if entry.revision >= first_seq:
                 break
-            gone.append(entry)
-        for entry in gone:
+            expired.append(entry)
+        for entry in expired:
             if self._entries.get(entry.key) is not entry:
                 continue  # written in the meantime
             del self._entries[entry.key]

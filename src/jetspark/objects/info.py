@@ -30,7 +30,7 @@ from jetspark.validation import check_text
 from jetspark.wire.documents import decode_document
 
 STREAM_PREFIX: Final = "OBJ_"
-"""What precedes a store's name in its stream's name."""
+"""The beginning of the name of a store's stream; the store's name follows."""
 
 LONGEST_NAME: Final = 2048
 """Most bytes of an object's name, which is part of a subject of limited length."""
@@ -104,19 +104,19 @@ class ObjectStoreOptions(BackedOptions, total=False):
 
 
 def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -> ObjectStoreConfig:
-    wanted = document_of(ObjectStoreConfig, config, options)
-    check_backed(wanted)
-    check_limit("max_bytes", wanted.max_bytes)
-    return wanted
+    store = document_of(ObjectStoreConfig, config, options)
+    check_backed(store)
+    check_limit("max_bytes", store.max_bytes)
+    return store
 
 
-def new_store(name: str, wanted: ObjectStoreConfig) -> dict[str, Any]:
+def new_store(name: str, config: ObjectStoreConfig) -> dict[str, Any]:
     return {
         "subjects": [f"$O.{name}.C.>", f"$O.{name}.M.>"],
         "discard": "new",
         "allow_rollup_hdrs": True,
         "allow_direct": True,
-        **stream_options_of(wanted, STREAM_FIELDS),
+        **stream_options_of(config, STREAM_FIELDS),
     }
 
 
@@ -128,7 +128,7 @@ class ObjectLink(Document, frozen=True, kw_only=True):
 
 
 class ObjectOptions(Document, frozen=True, kw_only=True):
-    """How an object is stored."""
+    """An object's link or chunk size."""
 
     link: ObjectLink | None = None
     max_chunk_size: int | None = None
@@ -181,8 +181,8 @@ def info_of_stored(stored: StoredMsg) -> ObjectInfo:
     try:
         return info_of(stored.data, stored.time)
     except DocumentError as error:
-        where = f"ObjectInfo on {stored.subject!r}, message {stored.seq} of the store's stream"
-        raise DocumentError(where, f"{error.why}: delete that message") from None
+        source = f"ObjectInfo on {stored.subject!r}, message {stored.seq} of the store's stream"
+        raise DocumentError(source, f"{error.why}: delete that message") from None
 
 
 def to_stored(info: ObjectInfo) -> bytes:
@@ -197,7 +197,7 @@ class ObjectStoreStatus(BackedStatus):
 
     @property
     def config(self) -> ObjectStoreConfig:
-        """Its options, as `create_object_store` takes them."""
+        """The store's options, as `create_object_store` takes them."""
         return config_of(ObjectStoreConfig, self.stream_info.config, STREAM_FIELDS)
 
     @property
@@ -217,7 +217,7 @@ class ObjectStoreStatus(BackedStatus):
 
     @property
     def sealed(self) -> bool:
-        """Whether it allows no more changes."""
+        """True when the store allows no more changes."""
         return bool(self.stream_info.config.sealed)
 
     @property

@@ -76,12 +76,12 @@ from jetspark.validation import check_kind, path_of
 _ROLLUP: Final = {"Nats-Rollup": "sub"}
 _MOST_LINKS: Final = 8
 """Links followed in a row; this client creates no link to a link."""
-_LONGEST: Final = 30.0
+STALL_TIMEOUT: Final = 30.0
 """Seconds without progress after which a transfer fails: a put, and reading the chunks."""
 
 PULL_AHEAD = 8 * 1024 * 1024
 """Bytes of chunks buffered or requested ahead."""
-LOT_BYTES = 1024 * 1024
+MAX_BYTES_AT_ONCE = 1024 * 1024
 """Bytes handled at once."""
 BLOCK = 1024 * 1024
 HEARTBEAT = 2.0
@@ -95,7 +95,7 @@ _IN_A_THREAD = 64 * 1024  # bytes whose digest is worth a change of thread
 class TransferRetry:
     """One for each transfer: `await retry.wait(error)` between two attempts."""
 
-    def __init__(self, limit: float = _LONGEST) -> None:
+    def __init__(self, limit: float = STALL_TIMEOUT) -> None:
         self._limit = limit
         self._since: float | None = None
 
@@ -113,8 +113,8 @@ class TransferRetry:
         await asyncio.sleep(PAUSE)
 
 
-class CallRetry(TransferRetry):
-    """For a call that is no transfer: its time counts from its beginning, or its last progress."""
+class RequestRetry(TransferRetry):
+    """Retries of a call that is no transfer; time counts from its beginning or last progress."""
 
     def __init__(self, limit: float) -> None:
         super().__init__(limit)
@@ -129,7 +129,7 @@ class StoredMeta(NamedTuple):
     seq: int
     data: bytes
     subject: str
-    """Its subject, even when nothing is stored."""
+    """The subject of the info, even when nothing is stored."""
     unreadable: errors.DocumentError | None = None
     """Why the info that is stored cannot be read; it can be replaced and deleted."""
 
@@ -153,7 +153,7 @@ class MetaStore:
         self.stream = STREAM_PREFIX + store
 
     def _retry(self) -> TransferRetry:
-        return TransferRetry() if self._transfer else CallRetry(self.js.timeout)
+        return TransferRetry() if self._transfer else RequestRetry(self.js.timeout)
 
     async def find(self, name: str) -> StoredMeta:
         """The current info of a name, which may be a delete marker.
@@ -169,19 +169,19 @@ class MetaStore:
 
     async def _find(self, name: str) -> StoredMeta:
         """Finds, and so replaces, an object under the JavaScript client's subject there."""
-        found = await self._at(info_subject(self.store, name))
-        if found.unreadable or (found.info is not None and not found.info.deleted):
-            return found
+        stored = await self._at(info_subject(self.store, name))
+        if stored.unreadable or (stored.info is not None and not stored.info.deleted):
+            return stored
         subject = latin_info_subject(self.store, name)
         if subject is None:
-            return found
-        theirs = await self._at(subject)
+            return stored
+        latin_stored = await self._at(subject)
         # The Latin-1 of one name may be the UTF-8 of another.
-        if theirs.info is None or theirs.info.name != name:
-            return found
-        if theirs.info.deleted:
-            return found._replace(info=found.info or theirs.info)
-        return theirs
+        if latin_stored.info is None or latin_stored.info.name != name:
+            return stored
+        if latin_stored.info.deleted:
+            return stored._replace(info=stored.info or latin_stored.info)
+        return latin_stored
 
     async def _at(self, subject: str) -> StoredMeta:
         try:
@@ -213,29 +213,29 @@ class MetaStore:
         while True:
             tried = False
             try:
-                found = await self._find(name)
-                if unsure and found.data == to_stored(unsure[-1][0]):
+                stored = await self._find(name)
+                if unsure and stored.data == to_stored(unsure[-1][0]):
                     return unsure[-1]
-                new = decide(found.info if unreadable_too else found.readable())
+                new = decide(stored.info if unreadable_too else stored.readable())
                 tried = True
                 ack = await self.js.publish(
-                    found.subject,
+                    stored.subject,
                     to_stored(new),
                     headers=_ROLLUP,
                     msg_id=message_id,
-                    expect_last_subject_seq=found.seq,
+                    expect_last_subject_seq=stored.seq,
                 )
             except errors.WrongLastSequenceError:
                 retry.progress()  # another writer was faster
             except errors.JetsparkError as error:
                 if tried:
-                    unsure.append((new, found.info))
+                    unsure.append((new, stored.info))
                 await retry.wait(error)
             else:
                 if ack.duplicate:
                     # An earlier attempt stored it; of several, it is unknown what they replaced.
                     return unsure[0] if len(unsure) == 1 else (new, None)
-                return new.replace(mtime=datetime.now(UTC)), found.info
+                return new.replace(mtime=datetime.now(UTC)), stored.info
 
     async def remove_chunks(self, nuid: str) -> bool:
         """Purge the chunks of an object that no longer exists.
@@ -272,12 +272,14 @@ def about_store(name: str) -> Iterator[None]:
         raise no_store(name) from None
 
 
-def object_not_found(store: str, name: str, why: str | None = None) -> errors.ObjectNotFoundError:
-    """The error for a missing object; `why`: where its link leads instead."""
-    what = f'Object "{name}" not found in store "{store}".'
-    if why is not None:
-        what = f'"{name}" in store "{store}" {why}.'
-    return errors.ObjectNotFoundError(404, MESSAGE_NOT_FOUND, "object not found", what)
+def object_not_found(
+    store: str, name: str, link_problem: str | None = None
+) -> errors.ObjectNotFoundError:
+    """The error for a missing object; `link_problem`: where its link leads instead."""
+    sentence = f'Object "{name}" not found in store "{store}".'
+    if link_problem is not None:
+        sentence = f'"{name}" in store "{store}" {link_problem}.'
+    return errors.ObjectNotFoundError(404, MESSAGE_NOT_FOUND, "object not found", sentence)
 
 
 def link_to(target: ObjectInfo) -> ObjectLink:
@@ -291,28 +293,28 @@ def link_to(target: ObjectInfo) -> ObjectLink:
 
 def info_of_link(store: str, name: str, link: ObjectLink) -> ObjectInfo:
     if link.bucket == store and link.name in (None, "", name):
-        what = "the store that it is in" if not link.name else "itself"
-        raise errors.ConfigError(f"Link {name!r} cannot lead to {what}.")
+        target = "the store that it is in" if not link.name else "itself"
+        raise errors.ConfigError(f"Link {name!r} cannot lead to {target}.")
     return ObjectInfo(name=name, bucket=store, nuid=new_nuid(), options=ObjectOptions(link=link))
 
 
 async def resolve(meta: MetaStore, name: str) -> tuple[MetaStore, ObjectInfo]:
     """The object of a name or its link, and its store. Raises ObjectNotFoundError."""
-    store, wanted = meta, name
+    store, target = meta, name
     for _ in range(_MOST_LINKS):
-        info = (await store.find(wanted)).readable()
+        info = (await store.find(target)).readable()
         if info is None or info.deleted:
-            if store is meta and wanted == name:
+            if store is meta and target == name:
                 raise object_not_found(meta.store, name)
-            why = f'leads to "{wanted}" in store "{store.store}", which does not exist'
-            raise object_not_found(meta.store, name, why)
+            problem = f'leads to "{target}" in store "{store.store}", which does not exist'
+            raise object_not_found(meta.store, name, problem)
         if info.link is None:
             return store, info
         if not info.link.name:
             raise object_not_found(
                 meta.store, name, f'leads to the whole store "{info.link.bucket}"'
             )
-        store, wanted = MetaStore(meta.js, check_store(info.link.bucket)), info.link.name
+        store, target = MetaStore(meta.js, check_store(info.link.bucket)), info.link.name
     raise object_not_found(meta.store, name, "leads from link to link")
 
 
@@ -401,12 +403,12 @@ def pieces(block: Bytes) -> Iterator[bytes]:
             yield bytes(view[begin : begin + BLOCK])
 
 
-def write_all(file: Writable, lot: Iterable[bytes]) -> None:
-    for chunk in lot:
+def write_all(file: Writable, chunks: Iterable[bytes]) -> None:
+    for chunk in chunks:
         file.write(chunk)
 
 
-class NewFile:
+class AtomicFile:
     """A file that gets its name with `keep`, when it is complete; `drop` removes it.
 
     It replaces an existing file, with the same mode; a symlink stays one.
@@ -463,7 +465,7 @@ class ObjectReader:
         """Sequence of the last chunk."""
         self._retry = TransferRetry()
         self._stopped = False
-        self._lot = max(LOT_BYTES * info.chunks // max(info.size, 1), 1)
+        self._max_chunks_at_once = max(MAX_BYTES_AT_ONCE * info.chunks // max(info.size, 1), 1)
 
     @property
     def info(self) -> ObjectInfo:
@@ -476,8 +478,8 @@ class ObjectReader:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            while lot := await self.next_lot():
-                for chunk in lot:
+            while chunks := await self.next_chunks():
+                for chunk in chunks:
                     yield chunk
         finally:
             self.stop()
@@ -488,36 +490,36 @@ class ObjectReader:
         if self._messages is not None:
             self._messages.stop()
 
-    async def next_lot(self) -> list[bytes]:
+    async def next_chunks(self) -> list[bytes]:
         """All chunks that have arrived, at least one; none at the end."""
         if self._stopped:
             return []
         try:
-            lot = await self._next_chunks() if self._chunks < self._info.chunks else []
+            chunks = await self._next_chunks() if self._chunks < self._info.chunks else []
             if self._chunks >= self._info.chunks:
                 self._check()
         except BaseException:
             self.stop()
             raise
-        return lot
+        return chunks
 
     async def _next_chunks(self) -> list[bytes]:
         client = self._meta.js.client
         message, messages = await self._next_chunk()
-        lot = [message.data]
-        for frame in messages.take_queued(self._lot - 1):
+        chunks = [message.data]
+        for frame in messages.take_queued(self._max_chunks_at_once - 1):
             message = JsMsg(client, frame)
-            lot.append(message.data)
+            chunks.append(message.data)
         self._last = message.metadata.stream_seq
-        self._chunks += len(lot)
-        self._size += sum(map(len, lot))
+        self._chunks += len(chunks)
+        self._size += sum(map(len, chunks))
         if self._chunks > self._info.chunks:
             raise self._damaged(f"it has more than {self._info.chunks} chunks")
-        if self._size - len(lot[-1]) >= _IN_A_THREAD:
-            await asyncio.to_thread(self._digest, lot)
+        if self._size - len(chunks[-1]) >= _IN_A_THREAD:
+            await asyncio.to_thread(self._digest, chunks)
         else:
-            self._digest(lot)
-        return lot
+            self._digest(chunks)
+        return chunks
 
     def _begin(self) -> OrderedMessages:
         js = self._meta.js
@@ -558,15 +560,15 @@ class ObjectReader:
                 self._meta.stream, self._last + 1, next_by_subject=self._subject, direct=False
             )
         except errors.MessageNotFoundError:
-            found = (await self._meta.find(self._info.name)).info
-            if found is None or found.nuid != self._info.nuid:
+            current = (await self._meta.find(self._info.name)).info
+            if current is None or current.nuid != self._info.nuid:
                 raise self._damaged("it was replaced or deleted while it was read") from None
             raise self._damaged(
                 f"only {self._chunks} of its {self._info.chunks} chunks are in the store"
             ) from None
 
-    def _digest(self, lot: Sequence[bytes]) -> None:
-        for chunk in lot:
+    def _digest(self, chunks: Sequence[bytes]) -> None:
+        for chunk in chunks:
             self._sha256.update(chunk)
 
     def _check(self) -> None:
@@ -582,9 +584,9 @@ class ObjectReader:
                 f"is not {info.digest}."
             )
 
-    def _damaged(self, what: str) -> errors.ObjectDamagedError:
+    def _damaged(self, problem: str) -> errors.ObjectDamagedError:
         return errors.ObjectDamagedError(
-            f'Object "{self._info.name}" of store "{self._info.bucket}" is damaged: {what}.'
+            f'Object "{self._info.name}" of store "{self._info.bucket}" is damaged: {problem}.'
         )
 
     def __repr__(self) -> str:
@@ -604,7 +606,7 @@ class ObjectWatcher(StreamWatcher[ObjectInfo]):
         )
         self._ignore_deletes = ignore_deletes
 
-    def _gone(self) -> errors.JetsparkError:
+    def _missing_stream_error(self) -> errors.JetsparkError:
         return no_store(self._name)
 
     def __aiter__(self) -> AsyncIterator[ObjectInfo | None]:

@@ -34,8 +34,8 @@ from jetspark.objects.info import (
     store_config,
 )
 from jetspark.objects.reader import (
+    AtomicFile,
     MetaStore,
-    NewFile,
     ObjectData,
     ObjectReader,
     ObjectTarget,
@@ -137,13 +137,13 @@ class ObjectStore:
     ) -> ObjectWriter:
         """The writer of `put`."""
         info_subject(self.name, name)
-        most = self._js.client.max_payload
+        max_payload = self._js.client.max_payload
         if chunk_size is None:
-            chunk_size = min(CHUNK_SIZE, most)
+            chunk_size = min(CHUNK_SIZE, max_payload)
         check_whole("chunk_size", chunk_size)
-        if chunk_size > most:
+        if chunk_size > max_payload:
             raise errors.ConfigError(
-                f"chunk_size must be from 1 to {most:,}, the server's max_payload."
+                f"chunk_size must be from 1 to {max_payload:,}, the server's max_payload."
             )
         info = ObjectInfo(
             name=name,
@@ -171,15 +171,15 @@ class ObjectStore:
         `new_name`: rename it. Raises ObjectNotFoundError, also when it is replaced while it is
         renamed, ObjectExistsError when the new name is taken.
         """
-        given = {
+        options = {
             "description": description,
             "headers": _lists(headers),
             "metadata": None if metadata is None else texts_by_name("metadata", metadata),
         }
-        changes = {option: value for option, value in given.items() if value is not None}
+        changes = {option: value for option, value in options.items() if value is not None}
 
-        def change(there: ObjectInfo | None) -> ObjectInfo:
-            return self._present(name, there).replace(**changes)
+        def change(current: ObjectInfo | None) -> ObjectInfo:
+            return self._present(name, current).replace(**changes)
 
         if new_name is None or new_name == name:
             return (await self._meta.replace(name, change))[0]
@@ -191,11 +191,11 @@ class ObjectStore:
             renamed.name, partial(_unless_taken, renamed, links_too=False)
         )
 
-        def leave(there: ObjectInfo | None) -> ObjectInfo:
-            if there is None or there.deleted or there.nuid != info.nuid:
+        def leave(current: ObjectInfo | None) -> ObjectInfo:
+            if current is None or current.deleted or current.nuid != info.nuid:
                 raise object_not_found(self.name, info.name)
             # With a new id, so that replacing this marker does not remove the object's chunks.
-            return _delete_marker(there).replace(nuid=new_nuid())
+            return _delete_marker(current).replace(nuid=new_nuid())
 
         try:
             await self._meta.replace(info.name, leave)
@@ -214,16 +214,16 @@ class ObjectStore:
         sealed.
         """
         stored = await self._meta.find(name)
-        found = stored.info
+        info = stored.info
         if stored.unreadable is not None:
-            found = ObjectInfo(name=name, bucket=self.name, nuid=new_nuid())
-        if found is None:
+            info = ObjectInfo(name=name, bucket=self.name, nuid=new_nuid())
+        if info is None:
             raise object_not_found(self.name, name)
-        if found.deleted:
+        if info.deleted:
             return
-        marker = found
+        marker = info
         _, old = await self._meta.replace(
-            name, lambda there: _delete_marker(there or marker), unreadable_too=True
+            name, lambda current: _delete_marker(current or marker), unreadable_too=True
         )
         if old is not None and old.chunks:
             await self._meta.remove_chunks(old.nuid)
@@ -268,10 +268,10 @@ class ObjectStore:
 
         Raises ObjectNotFoundError.
         """
-        found = (await self._meta.find(name)).readable()
-        if include_deleted and found is not None:
-            return found
-        return self._present(name, found)
+        info = (await self._meta.find(name)).readable()
+        if include_deleted and info is not None:
+            return info
+        return self._present(name, info)
 
     async def get(self, name: str) -> ObjectReader:
         """Read an object, or a link's target, chunk by chunk.
@@ -283,7 +283,7 @@ class ObjectStore:
 
     async def get_bytes(self, name: str) -> bytes:
         """The whole content of an object. Raises the errors of `get` and of reading."""
-        return await self._whole(name, ObjectReader.all)
+        return await self._read_with_retries(name, ObjectReader.all)
 
     async def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
         """Write an object into a file; returns its info.
@@ -293,12 +293,12 @@ class ObjectStore:
         of `get` and of reading, OSError, and ConfigError for the path of a FIFO or device.
         """
         if isinstance(target, str | os.PathLike):
-            return await self._whole(name, partial(_save, target))
+            return await self._read_with_retries(name, partial(_save, target))
         reader = await self.get(name)
         await _write_to(target, reader)
         return reader.info
 
-    async def _whole(self, name: str, use: Callable[[ObjectReader], Awaitable[T]]) -> T:
+    async def _read_with_retries(self, name: str, use: Callable[[ObjectReader], Awaitable[T]]) -> T:
         tries = 0
         while True:
             reader = await self.get(name)
@@ -315,12 +315,12 @@ class ObjectStore:
 
     async def _objects(self, include_deleted: bool) -> AsyncIterator[ObjectInfo]:
         async with self.watch(ignore_deletes=not include_deleted) as watcher:
-            listed: set[str] = set()
+            names: set[str] = set()
             async for info in watcher:
                 if info is None:
                     return
-                if info.name not in listed:  # it may be written meanwhile
-                    listed.add(info.name)
+                if info.name not in names:  # it may be written meanwhile
+                    names.add(info.name)
                     yield info
 
     def watch(self, *, ignore_deletes: bool = False, updates_only: bool = False) -> ObjectWatcher:
@@ -330,10 +330,10 @@ class ObjectStore:
         """
         return ObjectWatcher(self._meta, ignore_deletes=ignore_deletes, updates_only=updates_only)
 
-    def _present(self, name: str, found: ObjectInfo | None) -> ObjectInfo:
-        if found is None or found.deleted:
+    def _present(self, name: str, info: ObjectInfo | None) -> ObjectInfo:
+        if info is None or info.deleted:
             raise object_not_found(self.name, name)
-        return found
+        return info
 
     def __repr__(self) -> str:
         return f"ObjectStore({self.name!r})"
@@ -342,17 +342,21 @@ class ObjectStore:
 def _lists(headers: HeaderValues | None) -> dict[str, list[str]] | None:
     if headers is None:
         return None
-    given = texts_by_name("headers", headers)
-    return {name: texts_of(f"headers[{name!r}]", values) for name, values in given.items()}
+    values_by_name = texts_by_name("headers", headers)
+    return {name: texts_of(f"headers[{name!r}]", values) for name, values in values_by_name.items()}
 
 
 def _delete_marker(info: ObjectInfo) -> ObjectInfo:
     return info.replace(deleted=True, size=0, chunks=0, digest=None)
 
 
-def _unless_taken(info: ObjectInfo, there: ObjectInfo | None, *, links_too: bool) -> ObjectInfo:
+def _unless_taken(info: ObjectInfo, existing: ObjectInfo | None, *, links_too: bool) -> ObjectInfo:
     """Raise ObjectExistsError when the name is taken; `links_too`: even by a link."""
-    if there is not None and not there.deleted and not (links_too and there.link is not None):
+    if (
+        existing is not None
+        and not existing.deleted
+        and not (links_too and existing.link is not None)
+    ):
         text = f'Object "{info.name}" of store "{info.bucket}" exists already.'
         raise errors.ObjectExistsError(400, 0, "object exists", text)
     return info
@@ -360,14 +364,14 @@ def _unless_taken(info: ObjectInfo, there: ObjectInfo | None, *, links_too: bool
 
 async def _write_to(file: Writable, reader: ObjectReader) -> None:
     try:
-        while lot := await reader.next_lot():
-            await in_thread(write_all, file, lot)
+        while chunks := await reader.next_chunks():
+            await in_thread(write_all, file, chunks)
     finally:
         reader.stop()
 
 
 async def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInfo:
-    file = await in_thread(NewFile, path)
+    file = await in_thread(AtomicFile, path)
     try:
         await _write_to(file, reader)
         await in_thread(file.keep)
@@ -396,10 +400,10 @@ class ObjectStoreCalls(JetStreamContext):
         Options are the fields of ObjectStoreConfig. Raises NameInUseError when it exists with
         another configuration, and as every API call (see `JetStream`).
         """
-        wanted = store_config(config, options)
+        store = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)
         try:
-            await self.create_stream(name=stream, **new_store(name, wanted))
+            await self.create_stream(name=stream, **new_store(name, store))
         except errors.NameInUseError as error:
             raise known_as(error, f'Object store "{name}"', STREAM_FIELDS) from None
         return ObjectStore(self, name)
@@ -415,10 +419,10 @@ class ObjectStoreCalls(JetStreamContext):
 
         Raises ObjectStoreNotFoundError, and as every API call (see `JetStream`).
         """
-        wanted = store_config(config, options)
+        store = store_config(config, options)
         with about_store(name):
             stream = await self._store_stream(name)
-            await self.update_stream(name=stream, **stream_options_of(wanted, STREAM_FIELDS))
+            await self.update_stream(name=stream, **stream_options_of(store, STREAM_FIELDS))
         return ObjectStore(self, name)
 
     async def object_store(self, name: str) -> ObjectStore:

@@ -131,33 +131,33 @@ class ObjectWriter:
 
     async def _remove(self) -> None:
         visible = None if self._commit is not None else False
-        gone = False
+        is_settled = False
         try:
             # First wait for the chunks on their way, which might be stored after the removal.
             await self._publisher.flush()
             visible = await self._is_visible()
-            gone = visible or await self._removed()
+            is_settled = visible or await self._removed()
         except errors.JetsparkError:
             pass
         finally:  # even when the event loop ends and cancels it
-            if self._chunks and not gone:
-                what = "Chunks of an object that was not completed are left"
+            if self._chunks and not is_settled:
+                problem = "Chunks of an object that was not completed are left"
                 if visible is None:
                     name = self._info.name
-                    what = f'Object "{name}" may be complete or not; if not, its chunks are left'
-                self._js.client.report(errors.JetStreamError(f"{what}: {self._subject!r}."))
+                    problem = f'Object "{name}" may be complete or not; if not, its chunks are left'
+                self._js.client.report(errors.JetStreamError(f"{problem}: {self._subject!r}."))
             await self._close()
 
     async def _removed(self) -> bool:
         if not self._chunks:
             return True
         unknown = any(ack.cancelled() or (ack.done() and ack.exception()) for _, ack in self._sent)
-        gone = await self._meta.remove_chunks(self._info.nuid)
-        if gone and unknown:
+        removed = await self._meta.remove_chunks(self._info.nuid)
+        if removed and unknown:
             # A server that was paused may store chunks that waited after the purge.
             await asyncio.sleep(_WORKED_OFF_SECONDS)
-            gone = await self._meta.remove_chunks(self._info.nuid)
-        return gone
+            removed = await self._meta.remove_chunks(self._info.nuid)
+        return removed
 
     async def _is_visible(self) -> bool:
         if self._commit is None:
@@ -166,10 +166,10 @@ class ObjectWriter:
         if self._commit.exception() is None:
             return True
         try:
-            found = (await self._meta.find(self._info.name)).info
+            info = (await self._meta.find(self._info.name)).info
         except errors.ObjectStoreNotFoundError:
             return False
-        return found is not None and found.nuid == self._info.nuid
+        return info is not None and info.nuid == self._info.nuid
 
     async def _close(self) -> None:
         # Like a cancellation, this does not wait.
@@ -185,18 +185,18 @@ class ObjectWriter:
     # -- chunks --------------------------------------------------------------------------------
 
     async def _cut(self, block: bytes) -> None:
-        wanted = self._chunk_size
+        chunk_size = self._chunk_size
         begin = 0
         if self._rest:
-            begin = wanted - self._rest_size
+            begin = chunk_size - self._rest_size
             self._rest.append(block[:begin])
             self._rest_size += len(self._rest[-1])
-            if self._rest_size < wanted:
+            if self._rest_size < chunk_size:
                 return
             await self._send(b"".join(self._rest))
-        while len(block) - begin >= wanted:
-            await self._send(block[begin : begin + wanted])
-            begin += wanted
+        while len(block) - begin >= chunk_size:
+            await self._send(block[begin : begin + chunk_size])
+            begin += chunk_size
         self._rest_size = len(block) - begin
         self._rest = [block[begin:]] if self._rest_size else []
 
@@ -289,10 +289,10 @@ async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
     removed = 0
     with about_store(store):
         # List the chunks first: an object completed from now on has a later info.
-        found = await js.stream_info(stream, subjects_filter=chunk_subject(store, ">"))
-        subjects = set(found.state.subjects or ())
+        info = await js.stream_info(stream, subjects_filter=chunk_subject(store, ">"))
+        subjects = set(info.state.subjects or ())
         if subjects:
-            subjects -= {one async for one in _used(meta, subjects)}
+            subjects -= {subject async for subject in _used(meta, subjects)}
         for subject in sorted(subjects):
             with suppress(errors.MessageNotFoundError):  # removed by its own put
                 last = await js.get_msg(stream, last_by_subject=subject, direct=False)

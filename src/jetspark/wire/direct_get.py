@@ -33,9 +33,9 @@ class DirectReply(NamedTuple):
     hdrs: bytes | None
     """The published header block; None for a message without headers."""
     pending: int | None
-    """In a batch: matching messages after this one. None for a single get."""
+    """Matching messages after this one in a batch; None for a single get."""
     before: int | None
-    """In a batch: the sequence of the message sent before this one, 0 for the first."""
+    """Sequence of the message sent before this one in a batch, 0 for the first."""
 
 
 class EndOfBatch(NamedTuple):

@@ -23,38 +23,38 @@ _DEEPEST: Final = 100
 """Levels of a document; deeper nesting could exhaust the stack of code that walks through it."""
 
 
-def decode_json(data: bytes | bytearray | str, type: type[T], what: str) -> T:
-    """JSON as a type that msgspec knows. Raises DocumentError, which names `what`."""
+def decode_json(data: bytes | bytearray | str, type: type[T], label: str) -> T:
+    """JSON as a type that msgspec knows. Raises DocumentError, which names `label`."""
     try:
         return msgspec.json.decode(data, type=type)
     except (ValueError, RecursionError) as error:  # all of msgspec's errors, and UnicodeError
-        raise _unreadable(what, error) from None
+        raise _unreadable(label, error) from None
 
 
-def decode_msgpack(data: bytes, type: type[T], what: str) -> T:
+def decode_msgpack(data: bytes, type: type[T], label: str) -> T:
     """MessagePack as a type. Raises DocumentError."""
     try:
         return msgspec.msgpack.decode(data, type=type)
     except (ValueError, RecursionError) as error:
-        raise _unreadable(what, error) from None
+        raise _unreadable(label, error) from None
 
 
-def decode_document(data: bytes | str, what: str) -> dict[str, Any]:
+def decode_document(data: bytes | str, label: str) -> dict[str, Any]:
     """A JSON object. Raises DocumentError, also for deep nesting."""
-    document: dict[str, Any] = decode_json(data, dict[str, Any], what)
+    document: dict[str, Any] = decode_json(data, dict[str, Any], label)
     level: list[Any] = [document]
     for _ in range(_DEEPEST):
-        parts = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [one for part in parts for one in part if isinstance(one, dict | list)]
+        parts = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [item for part in parts for item in part if isinstance(item, dict | list)]
         if not level:
             return document
-    raise DocumentError(what, f"it is nested more than {_DEEPEST} levels deep")
+    raise DocumentError(label, f"it is nested more than {_DEEPEST} levels deep")
 
 
 def convert_document(
     raw: Any,
     type: type[T],
-    what: str,
+    label: str,
     *,
     strict: bool = True,
     dec_hook: Callable[[type[Any], Any], Any] | None = None,
@@ -63,15 +63,15 @@ def convert_document(
     try:
         return msgspec.convert(raw, type, strict=strict, dec_hook=dec_hook)
     except (ValueError, OverflowError, RecursionError) as error:
-        raise _unreadable(what, error) from None
+        raise _unreadable(label, error) from None
 
 
-def _unreadable(what: str, error: Exception) -> DocumentError:
+def _unreadable(label: str, error: Exception) -> DocumentError:
     if isinstance(error, RecursionError):
-        return DocumentError(what, "it is nested too deep")
+        return DocumentError(label, "it is nested too deep")
     if isinstance(error, UnicodeEncodeError):
-        return DocumentError(what, "a lone surrogate has no form in UTF-8")
-    return DocumentError(what, str(error))
+        return DocumentError(label, "a lone surrogate has no form in UTF-8")
+    return DocumentError(label, str(error))
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,20 +108,20 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def at_least(self, major: int, minor: int, patch: int = 0) -> bool:
         """Whether the server has this version or a newer one; False for an unreadable version."""
-        numbers = []
+        version = []
         for part in self.version.partition("-")[0].lstrip("v").split("."):
             if not part.isdigit():
                 return False
-            numbers.append(int(part))
-        return tuple(numbers) >= (major, minor, patch)
+            version.append(int(part))
+        return tuple(version) >= (major, minor, patch)
 
 
 def parse_info(document: bytes) -> ServerInfo:
     """Raises ProtocolError for anything but an INFO document."""
     try:
         raw = decode_document(document, "INFO")
-        said = {**{k: v for k, v in raw.items() if v is not None}, "raw": raw}
-        return convert_document(said, ServerInfo, "INFO", strict=False)
+        fields = {**{k: v for k, v in raw.items() if v is not None}, "raw": raw}
+        return convert_document(fields, ServerInfo, "INFO", strict=False)
     except DocumentError as error:
         raise ProtocolError(f"unreadable INFO: {error.why}") from None
 

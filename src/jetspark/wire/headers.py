@@ -47,8 +47,8 @@ class Headers:
                 raise BadHeaderError(
                     f"headers are a mapping, or pairs of a name and a value, not {shown(items)}"
                 ) from None
-            for one in (value,) if isinstance(value, str) else value:
-                self.add(name, one)
+            for single in (value,) if isinstance(value, str) else value:
+                self.add(name, single)
 
     def add(self, name: str, value: str) -> None:
         """Append a value to those that the name already has."""
@@ -157,11 +157,11 @@ class PayloadCodec(Protocol):
         """The value of a payload. Raises CodecError."""
 
 
-def codec_of(given: PayloadCodec) -> PayloadCodec:
+def codec_of(codec: PayloadCodec) -> PayloadCodec:
     """Itself. Raises ConfigError for anything else, such as the name of a format."""
-    if not isinstance(given, PayloadCodec):
-        raise ConfigError(f"codec is a jetspark.codecs.Codec, not {shown(given)}.")
-    return given
+    if not isinstance(codec, PayloadCodec):
+        raise ConfigError(f"codec is a jetspark.codecs.Codec, not {shown(codec)}.")
+    return codec
 
 
 def forwarded(pairs: Iterable[tuple[str, str]]) -> Headers:
@@ -173,11 +173,11 @@ def forwarded(pairs: Iterable[tuple[str, str]]) -> Headers:
 
 def _carried(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """The headers of a message, if its block can have them. Raises BadHeaderError."""
-    kept = list(pairs)
-    for name, value in kept:
+    checked = list(pairs)
+    for name, value in checked:
         if _BREAKS_BLOCK.search(name) or _BAD_VALUE.search(value):
             raise BadHeaderError(f"header {shown(name)} cannot be sent")
-    return kept
+    return checked
 
 
 def encode_headers(headers: Headers) -> bytes:
@@ -221,6 +221,6 @@ MARKS: Final = b"Nats-Batch-Id:%b\r\nNats-Batch-Sequence:%d\r\n%b\r\n"
 STAGED: Final = b""
 """More messages follow."""
 COMMIT: Final = b"Nats-Batch-Commit:1\r\n"
-"""This message is the last one: commit the batch with it."""
+"""Commit the batch with this message, which is the last one."""
 COMMIT_BEFORE: Final = b"Nats-Batch-Commit:eob\r\n"
 """Commit the batch without this message, which is not stored (nats-server 2.14 and later)."""

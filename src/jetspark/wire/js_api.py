@@ -30,7 +30,7 @@ class Call(NamedTuple):
     template: str
     answer: str | None
     question: bool = False
-    """Whether it changes nothing, so that it may be sent twice."""
+    """True for a call that changes nothing, so that it may be sent twice."""
 
 
 ACCOUNT_INFO: Final = Call("INFO", "account_info_response", question=True)
@@ -206,9 +206,9 @@ def consumer_in_use(stream: str | None, consumer: str) -> str:
     )
 
 
-def parse_document(what: str, data: bytes, names: Mapping[str, str]) -> dict[str, Any]:
+def parse_document(request: str, data: bytes, names: Mapping[str, str]) -> dict[str, Any]:
     """A response's fields. Raises its `error`, or DocumentError if it is not a JSON object."""
-    answer = decode_document(data, f"answer to {what}")
+    answer = decode_document(data, f"answer to {request}")
     if error_document := answer.get("error"):
         raise error_of(error_document, names)
     return answer
@@ -217,9 +217,9 @@ def parse_document(what: str, data: bytes, names: Mapping[str, str]) -> dict[str
 def parse_answer(call: Call, data: bytes, names: Mapping[str, str]) -> dict[str, Any]:
     """The fields of a response of the call's type. Raises its `error`, else JetStreamError."""
     answer = parse_document(call.template, data, names)
-    found = answer.pop("type", None)
-    if call.answer is not None and found != _ANSWER_TYPE + call.answer:
-        raise errors.JetStreamError(f"{call.template}: the answer is of type {found!r}.")
+    answer_type = answer.pop("type", None)
+    if call.answer is not None and answer_type != _ANSWER_TYPE + call.answer:
+        raise errors.JetStreamError(f"{call.template}: the answer is of type {answer_type!r}.")
     if call.answer in _NEEDED:
         convert_document(answer, _NEEDED[call.answer], f"answer to {call.template}")
     return answer
@@ -336,7 +336,7 @@ class SubjectPages:
     """Collects the pages of one filter."""
 
     def __init__(self) -> None:
-        self.found: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
         """The messages of each subject; all subjects that had messages all the time."""
         self.offset = 0
         """The offset of the next page to request."""
@@ -351,7 +351,7 @@ class SubjectPages:
             self.offset = max(0, self.offset - self._back)
             self._back *= 2
             return False
-        self.found.update(page)
+        self.counts.update(page)
         if self.offset + len(page) >= total or not page:
             return True
         self._last = max(page)

@@ -26,7 +26,7 @@ from jetspark.wire._python_kernel import HeaderPairs as HeaderPairs
 frame_of: Callable[[Delivered], MessageFrame] = attrgetter("_frame")
 """A message's frame, to create an object of another message class from it."""
 
-Look: TypeAlias = Callable[[bytes | memoryview], bytes]
+KernelView: TypeAlias = Callable[[bytes | memoryview], bytes]
 
 
 class ColumnKind(IntEnum):
@@ -46,14 +46,14 @@ class ColumnKind(IntEnum):
     TIMESTAMP = 10
     """Microseconds since 1970."""
     TIMESTAMP_NTZ = 11
-    """The same without a time zone."""
+    """Microseconds since 1970, without a time zone."""
     DECIMAL = 12
     STRUCT = 13
-    """Its children are its fields."""
+    """A struct; the children are the fields."""
     LIST = 14
-    """Its child is the column of its items."""
+    """A list; the child is the column of the items."""
     MAP = 15
-    """Its child is a STRUCT of keys, which are texts, and values."""
+    """A map; the child is a STRUCT of keys, which are texts, and values."""
     NOTHING = 16
     """Always null."""
 
@@ -196,7 +196,7 @@ if TYPE_CHECKING:
             Leaves out erased records and repeated sequences. Raises BackupError for anything else.
             """
 
-    look: Look
+    kernel_view: KernelView
     """Received bytes in a form that the kernel reads: a view for the C kernel, a copy for Python's.
 
     The result is typed as bytes, but supports only len(), slicing and being passed to the kernel.
@@ -228,7 +228,7 @@ else:
         *("avro_columns", "avro_datums", "json_columns", "protobuf_columns", "protobuf_messages"),
     ):
         globals()[_name] = getattr(_implementation, _name, None)
-    look = memoryview if IMPLEMENTATION == "c" else bytes
+    kernel_view = memoryview if IMPLEMENTATION == "c" else bytes
 
 
 def require_archives() -> None:

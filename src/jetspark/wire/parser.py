@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from jetspark.errors import ProtocolError
 from jetspark.wire.control import ControlEvent
-from jetspark.wire.kernel import MAX_CONTROL_LINE, Event, MessageFrame, look, split_frames
+from jetspark.wire.kernel import MAX_CONTROL_LINE, Event, MessageFrame, kernel_view, split_frames
 
 Frame: TypeAlias = MessageFrame | ControlEvent
 
@@ -74,7 +74,7 @@ class Parser:
 _AT_ONCE = 2 << 20
 """Bytes reserved at once for an announced frame: servers' usual max_payload is 1 MB."""
 
-_LARGEST_KEPT = 4 << 20
+_MAX_IDLE_BYTES = 4 << 20
 """Bytes. A buffer that grew beyond this for a large frame is replaced by a small one."""
 
 
@@ -117,17 +117,17 @@ class ReceiveBuffer:
             waiting = self._pending < self._need
         else:
             # Only the new bytes: the earlier ones have no CRLF.
-            found = self._memory.find(b"\r\n", max(0, before - 1), self._pending)
-            waiting = found < 0 and self._pending <= MAX_CONTROL_LINE
+            line_end = self._memory.find(b"\r\n", max(0, before - 1), self._pending)
+            waiting = line_end < 0 and self._pending <= MAX_CONTROL_LINE
         if waiting:
             return None
-        self._data = look(self._view[: self._pending])
+        self._data = kernel_view(self._view[: self._pending])
         return self._data
 
     def add(self, chunk: bytes | memoryview) -> bytes | None:
         """Bytes received elsewhere. They may be read in place until `consumed`."""
         if not self._pending:
-            self._data = look(chunk)
+            self._data = kernel_view(chunk)
             return self._data
         end = self._pending + len(chunk)
         if end > len(self._memory):
@@ -143,11 +143,11 @@ class ReceiveBuffer:
             self._grow(rest, data[end:])
         elif rest and (end or not self._pending):  # otherwise it is in place
             self._view[:rest] = data[end:]
-        elif not rest and len(self._memory) > _LARGEST_KEPT:
+        elif not rest and len(self._memory) > _MAX_IDLE_BYTES:
             self._make(self._size)
         self._pending = rest
 
-    def _grow(self, wanted: int, kept: bytes | bytearray | memoryview) -> None:
-        most = max(2 * len(self._memory), min(self._need, _AT_ONCE))
-        self._make(max(wanted, min(self._need, most) if self._need else most))
-        self._view[: len(kept)] = kept
+    def _grow(self, min_size: int, unread: bytes | bytearray | memoryview) -> None:
+        next_size = max(2 * len(self._memory), min(self._need, _AT_ONCE))
+        self._make(max(min_size, min(self._need, next_size) if self._need else next_size))
+        self._view[: len(unread)] = unread

@@ -66,7 +66,7 @@ def delivery_size(frame: MessageFrame) -> int:
 PENDING_MESSAGES: Final = "Nats-Pending-Messages"
 PENDING_BYTES: Final = "Nats-Pending-Bytes"
 LAST_CONSUMER: Final = "Nats-Last-Consumer"
-"""In an idle heartbeat: the consumer sequence of the last delivery."""
+"""Consumer sequence of the last delivery, in an idle heartbeat."""
 
 _DELETED, _IS_PUSH = "consumer deleted", "push based"
 
@@ -138,15 +138,15 @@ def limit_of(status: Status) -> PullLimit | None:
     match = _LIMIT.fullmatch(status.description.casefold())
     if match is None:
         return None
-    what, limit = match.groups()
-    if what == "expires":
+    limited, limit = match.groups()
+    if limited == "expires":
         if _DURATION.fullmatch(limit) is None:
             return None
         seconds = sum(float(count) * _SECONDS[unit] for count, unit in _PART.findall(limit))
         return PullLimit(expires=seconds) if seconds > 0 else None
     if not (limit.isascii() and limit.isdigit() and int(limit)):
         return None
-    return PullLimit(batch=int(limit)) if what == "batch" else PullLimit(max_bytes=int(limit))
+    return PullLimit(batch=int(limit)) if limited == "batch" else PullLimit(max_bytes=int(limit))
 
 
 def pull_error(status: Status) -> errors.PullError:
@@ -204,7 +204,7 @@ class ConsumerOrder:
         self._next = 1
         self._last = _NOTHING
         """The sequences of the last delivery in order."""
-        self._again = b""
+        self._replay_prefix = b""
         """The prefix of the consumer that gives the last messages anew; empty: none does."""
         self.snapshot_end = 0
         """The stream's last sequence when the last messages were chosen; 0: they are not wanted."""
@@ -218,14 +218,14 @@ class ConsumerOrder:
         if reply is None or not reply.startswith(self._prefix):
             return self._follows_change(reply)
         # <deliveries>.<stream sequence>.<consumer sequence>.<rest>
-        numbers = reply[self._cut :].split(b".", 3)
+        fields = reply[self._cut :].split(b".", 3)
         try:
-            if int(numbers[2]) != self._next:
+            if int(fields[2]) != self._next:
                 return False
         except (IndexError, ValueError):
             return False
         self._next += 1
-        self._last = numbers
+        self._last = fields
         return True
 
     def _follows_change(self, reply: bytes | None) -> bool:
@@ -234,21 +234,21 @@ class ConsumerOrder:
             prefix, stream_seq, consumer_seq = delivery_parts(reply)
         except errors.NotJetStreamMessageError:
             return False
-        repeats = prefix == self._again
+        repeats = prefix == self._replay_prefix
         if reply is None or consumer_seq != (self._next if repeats else 1):
             return False
-        if repeats or (self.is_amid_snapshot and (self._prefix != _NEVER or self._again)):
+        if repeats or (self.is_amid_snapshot and (self._prefix != _NEVER or self._replay_prefix)):
             return self._follows_snapshot(reply, prefix, stream_seq)
         if stream_seq <= self.stream_seq:
             return False
-        self._prefix, self._cut, self._again = prefix, len(prefix), b""
+        self._prefix, self._cut, self._replay_prefix = prefix, len(prefix), b""
         self._next = 2
         self._last = reply[self._cut :].split(b".", 3)
         return True
 
     def _follows_snapshot(self, reply: bytes, prefix: bytes, stream_seq: int) -> bool:
-        self._next = self._next + 1 if prefix == self._again else 2
-        self._again, self._prefix = prefix, _NEVER
+        self._next = self._next + 1 if prefix == self._replay_prefix else 2
+        self._replay_prefix, self._prefix = prefix, _NEVER
         self.is_past_snapshot = stream_seq > self.snapshot_end
         self.is_repeated = stream_seq <= self.stream_seq
         if self.is_past_snapshot or self.is_repeated:
@@ -263,12 +263,12 @@ class ConsumerOrder:
 
     def replace_first(self) -> None:
         """The first consumer is lost before its first delivery."""
-        self._again = _NEVER
+        self._replay_prefix = _NEVER
 
     def end_snapshot(self) -> None:
         """Move on to `snapshot_end`: the next consumer begins after it."""
         self._last = [b"", b"%d" % self.snapshot_end, b"", b"0"]
-        self._again, self.snapshot_end = b"", 0
+        self._replay_prefix, self.snapshot_end = b"", 0
 
     @property
     def stream_seq(self) -> int:
@@ -290,8 +290,8 @@ class ConsumerOrder:
 
     def copy(self) -> ConsumerOrder:
         """An independent copy at the same position."""
-        other = ConsumerOrder()
-        other._prefix, other._cut = self._prefix, self._cut
-        other._next, other._last = self._next, self._last
-        other._again, other.snapshot_end = self._again, self.snapshot_end
-        return other
+        order = ConsumerOrder()
+        order._prefix, order._cut = self._prefix, self._cut
+        order._next, order._last = self._next, self._last
+        order._replay_prefix, order.snapshot_end = self._replay_prefix, self.snapshot_end
+        return order

@@ -16,7 +16,7 @@ class Metadata(msgspec.Struct, frozen=True):
     stream: str
     consumer: str
     deliveries: int
-    """How often this consumer has delivered the message, including this time."""
+    """Deliveries of the message by this consumer, including this one."""
     stream_seq: int
     consumer_seq: int
     timestamp_ns: int
