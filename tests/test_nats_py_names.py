@@ -37,7 +37,7 @@ from jetspark.blocking import objects as blocking_objects
 from jetspark.blocking import services as blocking_services
 from jetspark.documents import StoredMsg
 from jetspark.kv import Bucket, Entry, Watcher
-from jetspark.nats_py_names import _HERE, migration_hint
+from jetspark.nats_py_names import _REPLACEMENTS, migration_hint
 from jetspark.objects import ObjectReader, ObjectStore, ObjectWatcher
 from jetspark.services import Group, Request, Service
 from jetspark.wire.reply_subject import Metadata
@@ -114,7 +114,7 @@ def test_every_option_of_nats_py_is_there_or_its_error_names_ours() -> None:
 
 def test_errors_that_programs_catch_are_there_or_their_error_names_ours() -> None:
     theirs = {**vars(nats.errors), **vars(nats.js.errors)}
-    for name in _HERE["errors"]:
+    for name in _REPLACEMENTS["errors"]:
         assert inspect.isclass(theirs[name])
         with pytest.raises(AttributeError, match=re.escape(migration_hint("errors", name))):
             getattr(errors, name)
@@ -123,16 +123,16 @@ def test_errors_that_programs_catch_are_there_or_their_error_names_ours() -> Non
 
 
 def test_the_modules_of_nats_py_lead_to_ours() -> None:
-    assert vars(nats).keys() > _HERE["jetspark"].keys() - {"Msg"}
-    for name in _HERE["jetspark"]:
+    assert vars(nats).keys() > _REPLACEMENTS["jetspark"].keys() - {"Msg"}
+    for name in _REPLACEMENTS["jetspark"]:
         with pytest.raises(AttributeError, match=f"'{name}' is nats-py's name"):
             getattr(jetspark, name)
 
 
 def test_what_the_table_names_is_there() -> None:
-    options = {re.split("[=, ]", here)[0] for here in _HERE["connect"].values()}
+    options = {re.split("[=, ]", here)[0] for here in _REPLACEMENTS["connect"].values()}
     assert options <= {"error_callback", "event_callback", "the", *ConnectOptions.__annotations__}
-    for here in _HERE["errors"].values():
+    for here in _REPLACEMENTS["errors"].values():
         for name in re.findall(r"\b[A-Z]\w*Error\b", here):
             assert hasattr(errors, name), here
 

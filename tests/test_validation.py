@@ -10,7 +10,7 @@ import pytest
 
 from jetspark import validation
 from jetspark.errors import ConfigError
-from jetspark.validation import MOST
+from jetspark.validation import MAX_INT64
 
 
 def test_a_whole_number_is_a_plain_int() -> None:
@@ -23,7 +23,7 @@ def test_a_whole_number_is_a_plain_int() -> None:
     [
         (0, 1, "keep must be at least 1."),
         (-1, 0, "keep cannot be negative."),
-        (MOST + 1, 1, f"keep must be at most {MOST}, not {MOST + 1}."),
+        (MAX_INT64 + 1, 1, f"keep must be at most {MAX_INT64}, not {MAX_INT64 + 1}."),
     ],
 )
 def test_a_number_out_of_range_is_refused(number: int, least: int, words: str) -> None:

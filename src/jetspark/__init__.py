@@ -47,22 +47,22 @@ else:
             if public == "__version__" or not public.startswith("_")
         }
         if name == "__all__":
-            found = sorted(names)
+            member = sorted(names)
         elif name in names:
-            found = names[name]
+            member = names[name]
         elif name.startswith("_"):
             raise AttributeError(f"module 'jetspark' has no attribute {name!r}")
         else:
             try:
-                found = import_module(f"jetspark.{name}")
+                member = import_module(f"jetspark.{name}")
             except ModuleNotFoundError as error:
                 if error.name != f"jetspark.{name}":
                     raise
                 hint = import_module("jetspark.nats_py_names").migration_hint("jetspark", name)
                 sentence = hint or f"module 'jetspark' has no attribute {name!r}"
                 raise AttributeError(sentence) from None
-        globals()[name] = found
-        return found
+        globals()[name] = member
+        return member
 
     def __dir__():
         return sorted({*globals(), *__getattr__("__all__")})

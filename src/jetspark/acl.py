@@ -165,11 +165,11 @@ class Roles:
         `stream`: also read its duplicate window, as a `JetStream.publisher` does before it sends a
         message with a msg_id again.
         """
-        found = self._requesting(_subjects(subjects))
+        permissions = self._requesting(_subjects(subjects))
         if stream is not None:
             names = self._requesting((self._api(js_api.STREAM_NAMES),))
-            found |= names | self._about(stream, (js_api.STREAM_INFO,))
-        return found
+            permissions |= names | self._about(stream, (js_api.STREAM_INFO,))
+        return permissions
 
     def pull_reader(
         self,
@@ -249,26 +249,28 @@ class Roles:
         # Without a consumer: on a work queue it would take the messages.
         direct = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET)
         claim = (js_api.CONSUMER_CREATE, js_api.CONSUMER_INFO)
-        found = self._requesting((self._api(js_api.STREAM_NAMES),) if pattern else ())
-        for stream in _several("streams", streams):
+        permissions = self._requesting((self._api(js_api.STREAM_NAMES),) if pattern else ())
+        for stream in _texts_not_empty("streams", streams):
             if sole_reader:
                 calls = (*direct, js_api.STREAM_PURGE, *claim)
-                found |= self._about(stream, calls, "jetspark-sole-reader")
+                permissions |= self._about(stream, calls, "jetspark-sole-reader")
             elif interest_consumer is not None:
                 check_name("consumer", interest_consumer)
                 moved = (js_api.CONSUMER_CREATE, *_MOVED_CONSUMER)
-                found |= self._about(stream, (*direct, *moved), interest_consumer)
-                found |= self._about(stream, claim, f"{interest_consumer}-claim")
+                permissions |= self._about(stream, (*direct, *moved), interest_consumer)
+                permissions |= self._about(stream, claim, f"{interest_consumer}-claim")
             else:
-                found |= self.range_reader(stream)
+                permissions |= self.range_reader(stream)
             if progress_consumer is not None:
                 check_name("consumer", progress_consumer)
-                found |= self._about(stream, _MOVED_CONSUMER, progress_consumer)
+                permissions |= self._about(stream, _MOVED_CONSUMER, progress_consumer)
             if quarantine is not None:
-                kept = (js_api.STREAM_INFO, js_api.STREAM_CREATE, js_api.MSG_GET)
-                letters = subject_of_letter(quarantine, stream, "*", "*")
-                found |= self._about(quarantine, kept) | Permissions(publish=(letters,))
-        return found
+                quarantining = (js_api.STREAM_INFO, js_api.STREAM_CREATE, js_api.MSG_GET)
+                record_subject = subject_of_letter(quarantine, stream, "*", "*")
+                permissions |= self._about(quarantine, quarantining) | Permissions(
+                    publish=(record_subject,)
+                )
+        return permissions
 
     def spark_sink(
         self,
@@ -286,14 +288,16 @@ class Roles:
         """
         if prepare_stream and not exactly_once:
             raise ConfigError("A stream is prepared only for exactly-once: enable that too.")
-        found = self.publisher(subjects) | self._about(stream, (js_api.STREAM_INFO,))
+        permissions = self.publisher(subjects) | self._about(stream, (js_api.STREAM_INFO,))
         if exactly_once:
-            made = (js_api.STREAM_CREATE, js_api.STREAM_PURGE)
+            marking = (js_api.STREAM_CREATE, js_api.STREAM_PURGE)
             update = (js_api.STREAM_UPDATE,) if prepare_stream else ()
-            found |= self._about(stream, (js_api.MSG_GET, *update))
-            found |= self._about(f"{stream}_SPARK", (js_api.STREAM_INFO, js_api.MSG_GET, *made))
-            found |= Permissions(publish=(f"_spark.{stream}.>",))
-        return found
+            permissions |= self._about(stream, (js_api.MSG_GET, *update))
+            permissions |= self._about(
+                f"{stream}_SPARK", (js_api.STREAM_INFO, js_api.MSG_GET, *marking)
+            )
+            permissions |= Permissions(publish=(f"_spark.{stream}.>",))
+        return permissions
 
     def kv_reader(self, bucket: str) -> Permissions:
         """Get and watch keys of a bucket, list keys and history."""
@@ -308,7 +312,7 @@ class Roles:
         `keys`: only keys that match one of these filters. `origin`: the bucket that receives a
         mirror's writes, for a mirror in the same domain and account.
         """
-        filters = _several("keys", keys)
+        filters = _texts_not_empty("keys", keys)
         for key in filters:
             check_subscribe_subject(key)
         return self.kv_reader(bucket) | self._puts(origin or bucket, *filters)
@@ -371,17 +375,17 @@ class Roles:
         replayed or deleted. `remove_originals`: allow that option, and let a replay into a work
         queue delete the original there. Creating dead letters needs `administrator`.
         """
-        found = self.pull_reader(f"{letters}_ADVISORIES", "worker")
+        permissions = self.pull_reader(f"{letters}_ADVISORIES", "worker")
         replaying = () if subjects is None else (js_api.MSG_DELETE,)
-        found |= self._about(f"{letters}_ADVISORIES", (js_api.STREAM_INFO,))
-        found |= self._about(letters, (js_api.STREAM_INFO, js_api.MSG_GET, *replaying))
-        found |= Permissions(publish=(f"_dead.{letters}.>",))
+        permissions |= self._about(f"{letters}_ADVISORIES", (js_api.STREAM_INFO,))
+        permissions |= self._about(letters, (js_api.STREAM_INFO, js_api.MSG_GET, *replaying))
+        permissions |= Permissions(publish=(f"_dead.{letters}.>",))
         if subjects is not None:
-            found |= self.publisher(subjects)
+            permissions |= self.publisher(subjects)
         removing = (js_api.MSG_DELETE,) if remove_originals else ()
-        for stream in _several("streams", streams):
-            found |= self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *removing))
-        return found
+        for stream in _texts_not_empty("streams", streams):
+            permissions |= self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *removing))
+        return permissions
 
     def service(
         self,
@@ -401,9 +405,9 @@ class Roles:
         if queue_group is not None:
             check_queue(queue_group)
         member = f" {queue_group}" if queue_group else ""
-        asked = (subject for verb in Verb for subject in verb_subjects(verb, service))
+        discovery = (subject for verb in Verb for subject in verb_subjects(verb, service))
         endpoints = (f"{subject}{member}" for subject in _subjects(subjects))
-        return Permissions(subscribe=(*asked, *endpoints), responses=responses or Responses())
+        return Permissions(subscribe=(*discovery, *endpoints), responses=responses or Responses())
 
     def service_client(self, subjects: str | Iterable[str]) -> Permissions:
         """Send requests to a service. `subjects`: its endpoints' subjects."""
@@ -472,10 +476,10 @@ class Roles:
         """
         if account is not None:
             check_name("account", account)
-        asked = [f"$SYS.REQ.ACCOUNT.{account or '*'}.{what}" for what in _OF_ACCOUNTS]
+        requests = [f"$SYS.REQ.ACCOUNT.{account or '*'}.{endpoint}" for endpoint in _OF_ACCOUNTS]
         if account is None:
-            asked += [f"$SYS.REQ.SERVER.*.{what}" for what in _OF_SERVERS]
-        return self._requesting(tuple(asked))
+            requests += [f"$SYS.REQ.SERVER.*.{endpoint}" for endpoint in _OF_SERVERS]
+        return self._requesting(tuple(requests))
 
     def doctor(self) -> Permissions:
         """Ask for one's own permissions and the server's time: `jetspark doctor`."""
@@ -498,10 +502,10 @@ class Roles:
         calls = (js_api.CONSUMER_INFO, *calls)
         if may_create:
             calls = (*calls, js_api.CONSUMER_CREATE, js_api.CONSUMER_CREATE_FILTERED)
-        found = self._about(stream, calls, consumer)
+        permissions = self._about(stream, calls, consumer)
         if responses is not None:
-            return found | Permissions(responses=responses)
-        return found | Permissions(publish=_ack_subjects(stream, consumer))
+            return permissions | Permissions(responses=responses)
+        return permissions | Permissions(publish=_ack_subjects(stream, consumer))
 
     def _about(self, stream: str, calls: Iterable[Call], consumer: str = "*") -> Permissions:
         check_name("stream", stream)
@@ -516,18 +520,18 @@ class Roles:
         return Permissions(publish, (self._inbox,))
 
 
-def _several(what: str, words: str | Iterable[str]) -> list[str]:
-    found = texts_of(what, words)
-    if not found:
-        raise ConfigError(f"{what} is empty.")
-    return found
+def _texts_not_empty(option: str, words: str | Iterable[str]) -> list[str]:
+    texts = texts_of(option, words)
+    if not texts:
+        raise ConfigError(f"{option} is empty.")
+    return texts
 
 
 def _subjects(subjects: str | Iterable[str]) -> tuple[str, ...]:
-    found = _several("subjects", subjects)
-    for subject in found:
+    checked = _texts_not_empty("subjects", subjects)
+    for subject in checked:
         check_subscribe_subject(subject)
-    return tuple(found)
+    return tuple(checked)
 
 
 def _ack_subjects(stream: str, consumer: str) -> tuple[str, ...]:

@@ -113,13 +113,13 @@ _SECRETS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)|\bS[UAONCX][A-Z2-7]{20,}")
 """The user and password of a URL, or a seed, even one that was cut off."""
 
 
-def shown(value: object, most: int = 80) -> str:
-    """The repr of a caller's value for a message: at most `most` characters, without secrets."""
+def shown(value: object, max_chars: int = 80) -> str:
+    """The repr of a caller's value for a message: without secrets, and cut at `max_chars`."""
     try:
         text = _SECRETS.sub("***", repr(value))
     except Exception:
         return f"<{type(value).__name__}>"
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
 _MENTION = re.compile("\x02(\\w*)\x03")
@@ -194,8 +194,8 @@ class ConfigError(JetsparkError, ValueError):
 class BadSubjectError(ConfigError):
     """A subject that NATS would refuse. Nothing was sent."""
 
-    def __init__(self, subject: str, reason: str, what: str = "subject") -> None:
-        super().__init__(f"Bad {what} {shown(subject)}: {reason}.")
+    def __init__(self, subject: str, reason: str, label: str = "subject") -> None:
+        super().__init__(f"Bad {label} {shown(subject)}: {reason}.")
         self.subject = subject
         self.reason = reason
 
@@ -532,12 +532,12 @@ class JetStreamError(JetsparkError):
 
 
 class DocumentError(JetStreamError):
-    """Bytes of another party are not the document `what`, because of `why`."""
+    """Bytes of another party are not the `document` that they should be, for this `reason`."""
 
-    def __init__(self, what: str, why: str) -> None:
-        self.what = what
-        self.why = why.removesuffix(".")
-        super().__init__(f"Unreadable {what}: {self.why}.")
+    def __init__(self, document: str, reason: str) -> None:
+        self.document = document
+        self.reason = reason.removesuffix(".")
+        super().__init__(f"Unreadable {document}: {self.reason}.")
 
 
 class APIError(JetStreamError):
@@ -595,13 +595,13 @@ class KeyNotFoundError(MessageNotFoundError):
     def __init__(
         self, bucket: str, key: str, *, revision: int | None = None, operation: str | None = None
     ) -> None:
-        what = f'Key "{key}"'
+        key_text = f'Key "{key}"'
         if operation is not None:
-            text = f'{what} of bucket "{bucket}" was deleted (revision {revision}).'
+            text = f'{key_text} of bucket "{bucket}" was deleted (revision {revision}).'
         elif revision is not None:
-            text = f'{what} has no revision {revision} in bucket "{bucket}".'
+            text = f'{key_text} has no revision {revision} in bucket "{bucket}".'
         else:
-            text = f'{what} not found in bucket "{bucket}".'
+            text = f'{key_text} not found in bucket "{bucket}".'
         super().__init__(404, err_codes.MESSAGE_NOT_FOUND, "key not found", text)
         self.bucket = bucket
         self.key = key
@@ -689,12 +689,12 @@ class MayBeStoredError(JetStreamError):
         msg_id: str | None,
         stream: str | None,
         duplicate_window: float | None,
-        why: str,
+        reason: str,
     ) -> None:
-        where = "the stream" if stream is None else f"stream {stream!r}"
+        stream_label = "the stream" if stream is None else f"stream {stream!r}"
         super().__init__(
             f"The message on {subject!r} may be stored: no ack came, and it is not sent again, as "
-            f"{where} may not recognise its id ({why})."
+            f"{stream_label} may not recognise its id ({reason})."
         )
         self.subject = subject
         self.msg_id = msg_id
@@ -709,9 +709,9 @@ class PublishFailedError(JetStreamError):
     """
 
     def __init__(self, failures: list[Any]) -> None:
-        self.failures = sorted(failures, key=lambda one: one.index)
+        self.failures = sorted(failures, key=lambda failure: failure.index)
         first = self.failures[0]
-        unknown = sum(not _is_refusal(one.error) for one in failures)
+        unknown = sum(not _is_refusal(failure.error) for failure in failures)
         super().__init__(
             f"{len(failures)} message{'s were' if len(failures) > 1 else ' was'} not acknowledged"
             f"{f' ({unknown} may be stored)' if unknown else ''}; the first has index "
@@ -720,7 +720,7 @@ class PublishFailedError(JetStreamError):
 
 
 def _is_refusal(error: JetsparkError) -> bool:
-    """Whether it says that a message is not stored."""
+    """True for an error that says that a message is not stored."""
     if isinstance(error, PermissionsError):  # one for the acks' inbox says nothing of the message
         return error.operation == "publish"
     return isinstance(error, APIError | NoStreamResponseError | NotStoredError)
@@ -840,16 +840,22 @@ class StreamRecreatedError(RangeError):
     """
 
     def __init__(
-        self, stream: str, expected: str, found: str, restored: bool | None = None, advice: str = ""
+        self,
+        stream: str,
+        expected: str,
+        actual: str,
+        restored: bool | None = None,
+        advice: str = "",
     ) -> None:
-        how = {None: "recreated or restored", True: "restored from a backup", False: "recreated"}
+        causes = {None: "recreated or restored", True: "restored from a backup", False: "recreated"}
+        cause = causes[restored]
         super().__init__(
             stream,
-            f"Stream {stream!r} was created at {expected} when this read began and at {found} now: "
-            f"it was {how[restored]}, so its sequences mean other messages. {advice}".strip(),
+            f"Stream {stream!r} was created at {expected} when this read began and at {actual} "
+            f"now: it was {cause}, so its sequences mean other messages. {advice}".strip(),
         )
         self.expected = expected
-        self.found = found
+        self.actual = actual
         self.restored = restored
 
 
@@ -857,9 +863,9 @@ class IncompleteRangeError(RangeError):
     """The range could not be proven complete within the timeout."""
 
 
-def user_error(what: str, error: BaseException) -> JetsparkError:
+def user_error(source: str, error: BaseException) -> JetsparkError:
     """The report of an exception that user code, such as a callback, raised."""
-    report = JetsparkError(f"{what} raised {shown(error, 500)}.")
+    report = JetsparkError(f"{source} raised {shown(error, 500)}.")
     report.__cause__ = error
     return report
 

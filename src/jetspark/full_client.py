@@ -77,7 +77,7 @@ class Connecting(Coroutine[Any, Any, Client]):
         self._client: Client | None = None
 
     @cached_property
-    def _begun(self) -> Coroutine[Any, Any, Client]:
+    def _coroutine(self) -> Coroutine[Any, Any, Client]:
         return self._connect()
 
     def __await__(self) -> Generator[Any, None, Client]:
@@ -85,16 +85,16 @@ class Connecting(Coroutine[Any, Any, Client]):
 
     def send(self, value: Any) -> Any:
         """See `Coroutine.send`."""
-        return self._begun.send(value)
+        return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:
         """See `Coroutine.throw`."""
-        return self._begun.throw(*error)
+        return self._coroutine.throw(*error)
 
     def close(self) -> None:
         """See `Coroutine.close`."""
         if "_begun" in vars(self):
-            self._begun.close()
+            self._coroutine.close()
 
     async def _connect(self) -> Client:
         client = self._make()
@@ -126,9 +126,12 @@ def connect(
     raise; both may be async. Raises ConfigError for an unknown option or a wrong value; connecting
     raises the errors of `Client.connect`.
     """
-    made: ConnectOptions = make_options(servers, **options)
+    connect_options: ConnectOptions = make_options(servers, **options)
     return Connecting(
         lambda: Client(
-            made, hooks=hooks, event_callback=event_callback, error_callback=error_callback
+            connect_options,
+            hooks=hooks,
+            event_callback=event_callback,
+            error_callback=error_callback,
         )
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STREAM_PREFIX: Final = "KV_"
-"""What precedes a bucket's name in its stream's name."""
+"""The beginning of the name of a bucket's stream; the bucket's name follows."""
 
 OPERATION: Final = "KV-Operation"
 MARKER_REASON: Final = "Nats-Marker-Reason"
@@ -35,18 +35,18 @@ def check_bucket(name: str) -> str:
     return plain_text(name)
 
 
-def check_key(key: str, shown: str | None = None) -> str:
-    """The key as a plain str. Raises BadNameError, which shows `shown`, the key before encoding."""
+def check_key(key: str, original: str | None = None) -> str:
+    """The key as a plain str. Raises BadNameError, which shows the `original` before encoding."""
     if _KEY.fullmatch(key) is None:
         _refuse(
-            key, shown, "only letters, digits and - / _ = are allowed, with single dots between"
+            key, original, "only letters, digits and - / _ = are allowed, with single dots between"
         )
     if key.startswith(_RESERVED):
-        _refuse(key, shown, 'it begins with "_kv", which is reserved')
+        _refuse(key, original, 'it begins with "_kv", which is reserved')
     return plain_text(key)
 
 
-def check_filter(text: str, shown: str | None = None) -> str:
+def check_filter(text: str, original: str | None = None) -> str:
     """The filter as a plain str: a key in which * stands for a token, and a last > for the rest.
 
     Raises BadNameError.
@@ -54,24 +54,24 @@ def check_filter(text: str, shown: str | None = None) -> str:
     if _FILTER.fullmatch(text) is None:
         _refuse(
             text,
-            shown,
+            original,
             "only letters, digits, - / _ = and the wildcards * and > are allowed, "
             "with single dots between",
         )
     return plain_text(text)
 
 
-def _refuse(key: str, shown: str | None, reason: str) -> None:
-    if shown is not None and shown != key:
+def _refuse(key: str, original: str | None, reason: str) -> None:
+    if original is not None and original != key:
         reason = f"encoded as {key!r}, {reason}"
-    raise BadNameError("key", key if shown is None else shown, reason)
+    raise BadNameError("key", key if original is None else original, reason)
 
 
 # -- entries ---------------------------------------------------------------------------------
 
 
 class Operation(StrEnum):
-    """What a write did."""
+    """The effect of a write."""
 
     PUT = "PUT"
     DEL = "DEL"
@@ -94,10 +94,10 @@ def operation_in(block: bytes | None) -> Operation:
     # Most have none, and need not be parsed.
     if block is None or not (b"KV-Operation" in block or b"Nats-Marker-Reason" in block):
         return _PUT
-    said: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for line in block.split(b"\r\n"):
         name, _, value = line.decode("utf-8", "replace").partition(":")
-        said.setdefault(name, value.strip())
-    if operation := said.get(OPERATION):
+        headers.setdefault(name, value.strip())
+    if operation := headers.get(OPERATION):
         return _OPERATIONS.get(operation, _PUT)
-    return _REASONS.get(said.get(MARKER_REASON, ""), _PUT)
+    return _REASONS.get(headers.get(MARKER_REASON, ""), _PUT)

@@ -25,11 +25,11 @@ TIME: Final = f"{MARK}Time"
 SUBJECT: Final = f"{MARK}Subject"
 PUBLISHED: Final = f"{MARK}Published"
 MISSING: Final = f"{MARK}Missing"
-_KEPT: Final = f"{MARK}Header-"
+_RENAMED: Final = f"{MARK}Header-"
 
 QUARANTINED: Final = "quarantined"
 """The reason of a record that does not become a row of a table."""
-GONE, TOO_LARGE = "gone", "too large"
+DELETED, TOO_LARGE = "gone", "too large"
 """Why a letter has no payload."""
 OF_SERVER: Final = "nats-"
 """The beginning of names, folded, of headers with a meaning for servers."""
@@ -50,15 +50,15 @@ def one_line(text: str) -> str:
     return " ".join(text.replace("\x00", " ").split())
 
 
-def kept(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def headers_in_letter(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """The headers of a message in its letter."""
     for name, value in headers:
         if not name.startswith(MARK):  # left by an earlier death
-            yield f"{_KEPT}{name}" if name.lower().startswith(OF_SERVER) else name, value
+            yield f"{_RENAMED}{name}" if name.lower().startswith(OF_SERVER) else name, value
 
 
-def original(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def headers_of_original(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """The headers of a letter's message."""
     for name, value in headers:
-        if name.startswith(_KEPT) or not name.startswith((MARK, "Nats-")):
-            yield name.removeprefix(_KEPT), value
+        if name.startswith(_RENAMED) or not name.startswith((MARK, "Nats-")):
+            yield name.removeprefix(_RENAMED), value

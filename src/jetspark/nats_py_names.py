@@ -43,13 +43,17 @@ _TABLE: dict[str, dict[str, str]] = {
         "skip_subject_validation": "check_subjects=False",
     },
 }  # fmt: skip
-_HERE = {
-    owner: {name: here for names, here in table.items() for name in names.split()}
+_REPLACEMENTS = {
+    owner: {name: replacement for names, replacement in table.items() for name in names.split()}
     for owner, table in _TABLE.items()
 }
 
 
 def migration_hint(owner: str, name: str) -> str:
     """Say what a name of nats-py is called here; "" for any other. `owner`: as in the table."""
-    here = _HERE[owner].get(name)
-    return "" if here is None else f"{name!r} is nats-py's name: in jetspark it is {here}."
+    replacement = _REPLACEMENTS[owner].get(name)
+    return (
+        ""
+        if replacement is None
+        else f"{name!r} is nats-py's name: in jetspark it is {replacement}."
+    )

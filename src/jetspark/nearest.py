@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 from jetspark.errors import ConfigError
 
 
-def nearest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+def nearest_name(name: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The known name that a person most likely meant, or None."""
-    by_folded = {_folded(candidate): candidate for candidate in known}
+    by_folded = {_folded(candidate): candidate for candidate in candidates}
     close = difflib.get_close_matches(_folded(name), by_folded, n=1, cutoff=cutoff)
     return by_folded[close[0]] if close else None
 
@@ -19,18 +19,20 @@ def _folded(name: str) -> str:
     return name.casefold().replace("_", "")
 
 
-def meant(name: str, known: Iterable[str], otherwise: str = ".") -> str:
+def did_you_mean(name: str, candidates: Iterable[str], otherwise: str = ".") -> str:
     """The end of a sentence about an unknown name: the known one that a person meant, if any."""
-    near = nearest_name(name, known)
+    near = nearest_name(name, candidates)
     return f"; did you mean {near!r}?" if near else otherwise
 
 
-def instead(name: str, known: Collection[str]) -> str:
-    """The same; without a near one, with all."""
-    return meant(name, known, f"; there are {', '.join(known) or 'none'}.")
+def did_you_mean_or_list(name: str, candidates: Collection[str]) -> str:
+    """The end of a sentence about an unknown name: the near one, or without one all of them."""
+    return did_you_mean(name, candidates, f"; there are {', '.join(candidates) or 'none'}.")
 
 
-def check_column(said: str, name: str, known: Collection[str]) -> None:
-    """Raise ConfigError, which begins with `said`, for a column that there is not."""
-    if name not in known:
-        raise ConfigError(f"{said}: there is no column {name!r}{instead(name, known)}")
+def check_column(prefix: str, name: str, columns: Collection[str]) -> None:
+    """Raise ConfigError, which begins with `prefix`, for a column that there is not."""
+    if name not in columns:
+        raise ConfigError(
+            f"{prefix}: there is no column {name!r}{did_you_mean_or_list(name, columns)}"
+        )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 SAFE_PATH: Final = {"PYTHONSAFEPATH": "1"}
-"""For the environment of processes that start further Pythons."""
+"""Environment variables for processes that start further Pythons."""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a payload may be: any bytes-like object, measured in bytes.
+"""Payloads: any bytes-like object, measured in bytes.
 
 Contract: a call copies its payload into bytes of our own. So `len` is the number of bytes, and
 later changes by the caller do not reach a frame that waits. Text, numbers, None, lists and buffers
@@ -55,8 +55,8 @@ def byte_view(payload: Value) -> memoryview:
         raise BadPayloadError(payload, "its items are addresses in memory; encode it first")
     if _TEXT.search(items):
         raise BadPayloadError(payload, "its buffer is that of text; encode it first")
-    one = view.ndim == 0 and not _STRUCTURE_OR_BYTES.fullmatch(items)
-    if one or _is_of_numpy(payload):
+    is_number = view.ndim == 0 and not _STRUCTURE_OR_BYTES.fullmatch(items)
+    if is_number or _is_of_numpy(payload):
         raise BadPayloadError(payload, "its buffer is that of a number; encode it first")
     try:
         return view.cast("B")
@@ -65,7 +65,7 @@ def byte_view(payload: Value) -> memoryview:
 
 
 def _is_of_numpy(payload: object) -> bool:
-    """Whether it is one of NumPy's values, but not one that is a `bytes`."""
+    """True for one of NumPy's values, but not for one that is a `bytes`."""
     numpy = sys.modules.get("numpy")
     return (
         numpy is not None and isinstance(payload, numpy.generic) and not isinstance(payload, bytes)

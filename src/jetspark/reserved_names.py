@@ -36,8 +36,8 @@ def is_reserved(name: str) -> bool:
     return folded.startswith(PREFIX) or folded in _BAD_RECORDS
 
 
-def check_names(where: str, names: Iterable[str], *, allowed: Iterable[str] = ()) -> None:
-    """Raise ConfigError, which begins with `where`, for a reserved name that a user has chosen.
+def check_names(prefix: str, names: Iterable[str], *, allowed: Iterable[str] = ()) -> None:
+    """Raise ConfigError, which begins with `prefix`, for a reserved name that a user has chosen.
 
     `allowed`: reserved names that are in their place here, such as `_corrupt_record` in the rows of
     a DataFrame.
@@ -46,7 +46,7 @@ def check_names(where: str, names: Iterable[str], *, allowed: Iterable[str] = ()
     for name in names:
         if name not in in_place and is_reserved(name):
             raise ConfigError(
-                f"{where}: the name {name!r} is reserved for jetspark, as are all that begin with "
+                f"{prefix}: the name {name!r} is reserved for jetspark, as are all that begin with "
                 f"{PREFIX}: give this column another name, or leave it out."
             )
 

@@ -29,7 +29,7 @@ import jetspark.errors as errors
 ELECTING: Final = frozenset({err_codes.CLUSTER_NOT_AVAILABLE, err_codes.NOT_LEADER})
 """The stream, or the cluster, has no leader at the moment."""
 NO_JETSTREAM: Final = frozenset({err_codes.NOT_ENABLED})
-"""This server runs without JetStream, or has not started it yet; another server may have it."""
+"""The server runs without JetStream, or has not started it yet; another server may have it."""
 BUSY: Final = frozenset({err_codes.TOO_MANY_REQUESTS})
 """The server's queue is full."""
 FULL: Final = frozenset({err_codes.INSUFFICIENT_RESOURCES})
@@ -42,7 +42,7 @@ TRANSIENT_CODES: Final = ELECTING | NO_JETSTREAM | BUSY | FULL | REPLICATING
 
 
 class TryAnotherLinkError(errors.JetsparkError):
-    """What came over a link is unusable or incomplete: another link, or consumer, may do.
+    """Data that came over a link is unusable or incomplete: another link, or consumer, may do.
 
     It does not leave `bulk`, which raises IncompleteRangeError for it in the end.
     """

@@ -20,13 +20,13 @@ _ASKS_WITH_STARS = ("$SR.v1.GET.", "$SR.v1.UPDATE.", "$SR.v1.REMOVE.")
 _NAME_FORBIDDEN = re.compile(r"[\s.*>/\\\x00-\x1f\x7f]")
 
 
-def check_publish_subject(subject: str, *, strict: bool = True, what: str = "subject") -> None:
+def check_publish_subject(subject: str, *, strict: bool = True, label: str = "subject") -> None:
     """Raise BadSubjectError unless a message may be published to `subject`.
 
-    `strict=False` checks only what the line protocol needs: not empty, no white space. `what`: the
+    `strict=False` checks only what the line protocol needs: not empty, no white space. `label`: the
     caller's name for it.
     """
-    _check(subject, wildcards=False, strict=strict, what=what)
+    _check(subject, wildcards=False, strict=strict, label=label)
 
 
 def check_subscribe_subject(subject: str, *, strict: bool = True) -> None:
@@ -34,24 +34,24 @@ def check_subscribe_subject(subject: str, *, strict: bool = True) -> None:
     _check(subject, wildcards=True, strict=strict)
 
 
-def _check(subject: str, *, wildcards: bool, strict: bool, what: str = "subject") -> None:
+def _check(subject: str, *, wildcards: bool, strict: bool, label: str = "subject") -> None:
     if not subject:
-        raise BadSubjectError(subject, "it is empty", what)
+        raise BadSubjectError(subject, "it is empty", label)
     if _BREAKS_PROTOCOL.search(subject):
-        raise BadSubjectError(subject, _why(subject), what)
+        raise BadSubjectError(subject, _problem_of(subject), label)
     if not strict:
         return
     tokens = subject.split(".")
     if "" in tokens:
-        raise BadSubjectError(subject, "an empty token (a dot at an end, or two in a row)", what)
+        raise BadSubjectError(subject, "an empty token (a dot at an end, or two in a row)", label)
     if wildcards:
         if ">" in tokens[:-1]:
-            raise BadSubjectError(subject, "'>' may only be the last token", what)
+            raise BadSubjectError(subject, "'>' may only be the last token", label)
     elif ("*" in tokens and not subject.startswith(_ASKS_WITH_STARS)) or ">" in tokens:
-        raise BadSubjectError(subject, "it has a wildcard, which cannot be published to", what)
+        raise BadSubjectError(subject, "it has a wildcard, which cannot be published to", label)
 
 
-def _why(text: str) -> str:
+def _problem_of(text: str) -> str:
     if NO_TEXT.search(text):
         return "it has a lone surrogate, which UTF-8 cannot encode"
     return "white space is not allowed"
@@ -60,7 +60,7 @@ def _why(text: str) -> str:
 def check_queue(queue: str) -> None:
     """Raise BadQueueError for a queue group name with white space."""
     if _BREAKS_PROTOCOL.search(queue):
-        raise BadQueueError(queue, _why(queue))
+        raise BadQueueError(queue, _problem_of(queue))
 
 
 def plain_text(text: str) -> str:
@@ -73,7 +73,7 @@ def check_name(kind: str, name: str) -> str:
     if not name:
         raise BadNameError(kind, name, "it is empty")
     if NO_TEXT.search(name):
-        raise BadNameError(kind, name, _why(name))
+        raise BadNameError(kind, name, _problem_of(name))
     if _NAME_FORBIDDEN.search(name):
         raise BadNameError(kind, name, "white space and the characters . * > / \\ are not allowed")
     return plain_text(name)
@@ -81,19 +81,19 @@ def check_name(kind: str, name: str) -> str:
 
 def subject_matches(pattern: str, subject: str) -> bool:
     """Whether a subject without wildcards falls under a pattern with `*` and `>`."""
-    wanted = pattern.split(".")
+    pattern_tokens = pattern.split(".")
     tokens = subject.split(".")
-    for index, token in enumerate(wanted):
+    for index, token in enumerate(pattern_tokens):
         if token == ">":
             return len(tokens) > index
         if index >= len(tokens) or token not in ("*", tokens[index]):
             return False
-    return len(wanted) == len(tokens)
+    return len(pattern_tokens) == len(tokens)
 
 
-def subjects_overlap(one: str, other: str) -> bool:
+def subjects_overlap(pattern: str, other_pattern: str) -> bool:
     """Whether some subject falls under both patterns."""
-    first, second = one.split("."), other.split(".")
+    first, second = pattern.split("."), other_pattern.split(".")
     for a, b in zip(first, second, strict=False):
         if ">" in (a, b):
             return True
@@ -109,12 +109,12 @@ def subject_within(subject: str, pattern: str) -> bool:
     return not endless and subject_matches(pattern, subject)
 
 
-def check_disjoint(what: str, filters: Sequence[str]) -> None:
-    """Raise ConfigError if one message can match two of the filters. `what`: their name."""
-    for one, other in combinations(filters, 2):
-        if subjects_overlap(one, other):
+def check_disjoint(label: str, filters: Sequence[str]) -> None:
+    """Raise ConfigError if one message can match two of the filters. `label`: their name."""
+    for first, second in combinations(filters, 2):
+        if subjects_overlap(first, second):
             raise ConfigError(
-                f"{what}: {one!r} and {other!r} overlap; no message may match two of them."
+                f"{label}: {first!r} and {second!r} overlap; no message may match two of them."
             )
 
 

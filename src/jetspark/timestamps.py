@@ -23,7 +23,7 @@ Seconds: TypeAlias = float | timedelta
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_NS = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1) * NANOSECONDS
 _END_NS = 253_402_300_800 * NANOSECONDS  # the year 10000
-_LAST = 2**63 - 1  # nanoseconds since the epoch
+_MAX_NS = 2**63 - 1  # nanoseconds since the epoch
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?"
     r"(?:([Zz])|([+-])(\d\d):?(\d\d))"
@@ -39,10 +39,10 @@ def parse_isotime(text: str) -> int:
     if match is None:
         raise ValueError(f"not an RFC 3339 time with a zone: {text!r}")
     year, month, day, hour, minute, second, fraction, _, sign, off_h, off_m = match.groups()
-    whole = datetime(
+    moment = datetime(
         int(year), int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC
     )
-    seconds = (whole - _EPOCH) // timedelta(seconds=1)
+    seconds = (moment - _EPOCH) // timedelta(seconds=1)
     if sign is not None:
         offset = int(off_h) * 3600 + int(off_m) * 60
         seconds += offset if sign == "-" else -offset
@@ -55,9 +55,9 @@ def parse_isotime(text: str) -> int:
 def format_isotime(ns: int) -> str:
     """RFC 3339 text in UTC with nine fractional digits (none when the second is whole)."""
     seconds, fraction = divmod(ns, NANOSECONDS)
-    whole = _EPOCH + timedelta(seconds=seconds)
+    moment = _EPOCH + timedelta(seconds=seconds)
     # Not strftime, which does not pad years before 1000 on Linux; Go's zero time is year 1.
-    head = whole.replace(tzinfo=None).isoformat(timespec="seconds")
+    head = moment.replace(tzinfo=None).isoformat(timespec="seconds")
     return f"{head}.{fraction:09d}Z" if fraction else f"{head}Z"
 
 
@@ -66,7 +66,7 @@ def ns_to_datetime(ns: int) -> datetime:
     return _EPOCH + timedelta(microseconds=ns // 1000)
 
 
-LONGEST = 1e9
+MAX_SECONDS = 1e9
 """31 years in seconds: practically for ever, but a number that locks, timers and the server accept.
 """
 
@@ -89,31 +89,31 @@ def in_seconds(value: Seconds) -> float: ...
 @overload
 def in_seconds(value: Seconds | None) -> float | None: ...
 def in_seconds(value: Seconds | None) -> float | None:
-    """The number of seconds, from -LONGEST to LONGEST; None stays None.
+    """The number of seconds, from -MAX_SECONDS to MAX_SECONDS; None stays None.
 
     Raises BadTimeoutError for NaN and ConfigError for a bool.
     """
-    if value is None or (type(value) is float and -LONGEST <= value <= LONGEST):
+    if value is None or (type(value) is float and -MAX_SECONDS <= value <= MAX_SECONDS):
         return value
     seconds = _number_of(value)
     if seconds != seconds:  # NaN
         raise BadTimeoutError(seconds)
-    return max(-LONGEST, min(seconds, LONGEST))
+    return max(-MAX_SECONDS, min(seconds, MAX_SECONDS))
 
 
-def _number_of(value: Seconds, what: str = "A duration") -> float:
+def _number_of(value: Seconds, label: str = "A duration") -> float:
     """Any number of seconds. Raises ConfigError for a bool, which would count as 0 or 1."""
     if isinstance(value, bool):
-        raise ConfigError(f"{what} is seconds or a timedelta, not {value}.")
+        raise ConfigError(f"{label} is seconds or a timedelta, not {value}.")
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
-def duration_to_ns(value: Seconds, what: str = "A duration") -> int:
+def duration_to_ns(value: Seconds, label: str = "A duration") -> int:
     """The duration in nanoseconds. Raises ConfigError for a bool and a number beyond 64 bits."""
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1) * 1000
-    if not -_LAST < _number_of(value, what) * NANOSECONDS < _LAST:  # or NaN
-        raise ConfigError(f"{what} has too many seconds, or is no number: {shown(value)}.")
+    if not -_MAX_NS < _number_of(value, label) * NANOSECONDS < _MAX_NS:  # or NaN
+        raise ConfigError(f"{label} has too many seconds, or is no number: {shown(value)}.")
     return round(float(value) * NANOSECONDS)
 
 
@@ -123,7 +123,7 @@ def ns_from_now(name: str, value: Seconds) -> int:
     Raises ConfigError for a time that would overflow, and so be long past for the server.
     """
     seconds = _number_of(value, name)
-    if not time.time() + min(seconds, _LAST) < _LAST / NANOSECONDS:
+    if not time.time() + min(seconds, _MAX_NS) < _MAX_NS / NANOSECONDS:
         raise ConfigError(f"{name} ends after the year 2262, as far as the server can count.")
     return duration_to_ns(value, name)
 

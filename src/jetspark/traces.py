@@ -104,30 +104,33 @@ class Traces(Hooks):
 
 
 def _is_sampled(message: MessageView) -> bool:
-    """By a look that costs little, since most messages are not. 2 is the flag of a random id."""
+    """Whether the sender sampled the message; 2 is the flag of a random id.
+
+    Only a search in the header block, since most messages are not sampled.
+    """
     block = frame_of(message).headers
     return block is not None and (b"-01\r\n" in block or b"-03\r\n" in block)
 
 
 def _of_message(message: MessageView | PreparedMessage) -> dict[str, Any]:
-    found: dict[str, Any] = {"messaging.message.body.size": byte_view(message.data).nbytes}
+    attributes: dict[str, Any] = {"messaging.message.body.size": byte_view(message.data).nbytes}
     if message.headers and (name := message.headers.get("Nats-Msg-Id")):
-        found["messaging.message.id"] = name
-    return found
+        attributes["messaging.message.id"] = name
+    return attributes
 
 
-def _of_jetstream(one: MessageView | Acknowledgement) -> dict[str, Any]:
+def _of_jetstream(message: MessageView | Acknowledgement) -> dict[str, Any]:
     return {
-        "messaging.consumer.group.name": one.metadata.consumer,
-        "messaging.nats.stream": one.metadata.stream,
-        "messaging.nats.sequence": one.metadata.stream_seq,
+        "messaging.consumer.group.name": message.metadata.consumer,
+        "messaging.nats.stream": message.metadata.stream,
+        "messaging.nats.sequence": message.metadata.stream_seq,
     }
 
 
 def _context(headers: Headers | None) -> Context:
     """The sender's. Names in small letters: clients in Go send `Traceparent`."""
-    found = {} if headers is None else headers.to_dict()
-    return propagate.extract({name.casefold(): values for name, values in found.items()})
+    values_by_name = {} if headers is None else headers.to_dict()
+    return propagate.extract({name.casefold(): values for name, values in values_by_name.items()})
 
 
 def _inject(headers: Headers) -> None:

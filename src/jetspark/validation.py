@@ -14,12 +14,12 @@ from types import UnionType
 from typing import Any, Final, TypeVar
 
 from jetspark.errors import ConfigError, shown
-from jetspark.nearest import meant
+from jetspark.nearest import did_you_mean
 
-MOST: Final = 2**63 - 1
+MAX_INT64: Final = 2**63 - 1
 """The greatest number that the server can hold, where it is not a sequence."""
 
-MOST_SEQUENCE: Final = 2**64 - 1
+MAX_SEQUENCE: Final = 2**64 - 1
 """The greatest sequence of a stream."""
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ _LONGEST_NAME: Final = 255
 _LONGEST_PATH: Final = 4096
 
 
-def check_whole(name: str, value: int, least: int = 1, most: int = MOST) -> int:
+def check_whole(name: str, value: int, minimum: int = 1, maximum: int = MAX_INT64) -> int:
     """The number as a plain int. Raises ConfigError for a bool, a fraction, or one out of range."""
     try:
         number = index(value)
@@ -36,11 +36,11 @@ def check_whole(name: str, value: int, least: int = 1, most: int = MOST) -> int:
         number = None
     if number is None or isinstance(value, bool):
         raise ConfigError(f"{name} is a whole number, not {shown(value)}.")
-    if number < least:
-        what = "cannot be negative" if least == 0 else f"must be at least {shown(least)}"
-        raise ConfigError(f"{name} {what}.")
-    if number > most:
-        raise ConfigError(f"{name} must be at most {shown(most)}, not {shown(number)}.")
+    if number < minimum:
+        problem = "cannot be negative" if minimum == 0 else f"must be at least {shown(minimum)}"
+        raise ConfigError(f"{name} {problem}.")
+    if number > maximum:
+        raise ConfigError(f"{name} must be at most {shown(maximum)}, not {shown(number)}.")
     return number
 
 
@@ -49,7 +49,7 @@ def check_sequence(name: str, value: int) -> int:
 
     The server takes 0 for "not given": every message, or any revision.
     """
-    return check_whole(name, value, 1, MOST_SEQUENCE)
+    return check_whole(name, value, 1, MAX_SEQUENCE)
 
 
 def check_text(name: str, value: str) -> str:
@@ -74,20 +74,20 @@ def list_of(name: str, value: Any) -> list[Any]:
 
 def texts_of(name: str, value: str | Iterable[str]) -> list[str]:
     """One text or several, as a list. Raises ConfigError for what is no text."""
-    return [check_text(f"Each of {name}", one) for one in list_of(name, value)]
+    return [check_text(f"Each of {name}", text) for text in list_of(name, value)]
 
 
 def texts_by_name(name: str, value: Mapping[str, T] | None) -> dict[str, T]:
     """A copy of a mapping of texts, empty for None. Raises ConfigError for what is no mapping."""
     if not isinstance(value, Mapping | None):
         raise ConfigError(f"{name} is a mapping of names to texts, not {shown(value)}.")
-    return {check_text(f"A name in {name}", key): one for key, one in (value or {}).items()}
+    return {check_text(f"A name in {name}", key): item for key, item in (value or {}).items()}
 
 
-def check_kind(name: str, value: T, kind: type | UnionType, what: str) -> T:
+def check_kind(name: str, value: T, kind: type | UnionType, expectation: str) -> T:
     """The object. Raises ConfigError if it is none of this class, or lacks what it asks for."""
     if not isinstance(value, kind):
-        raise ConfigError(f"{name} is {what}, not {shown(value)}.")
+        raise ConfigError(f"{name} is {expectation}, not {shown(value)}.")
     return value
 
 
@@ -95,9 +95,9 @@ def check_word(name: str, value: str, words: Sequence[str]) -> str:
     """One of a few words. Raises ConfigError, which suggests the nearest one."""
     if value in words:
         return value
-    hint = meant(value, words) if isinstance(value, str) else "."
-    *others, last = map(repr, words)
-    raise ConfigError(f"{name} is {', '.join(others)} or {last}, not {shown(value)}{hint}")
+    hint = did_you_mean(value, words) if isinstance(value, str) else "."
+    *earlier, last = map(repr, words)
+    raise ConfigError(f"{name} is {', '.join(earlier)} or {last}, not {shown(value)}{hint}")
 
 
 def check_moment(name: str, value: datetime) -> datetime:

@@ -182,7 +182,7 @@ def test_blocking_election_is_iterated_and_calls_back(bucket: Bucket) -> None:
 def test_a_blocking_listing_that_the_client_ends_early_raises(
     shared_server: NatsServer, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    monkeypatch.setattr(iterators.Listing, "_lot", 1)
+    monkeypatch.setattr(iterators.Listing, "_batch_size", 1)
     monkeypatch.setattr(watching, "MAX_ENTRIES_AT_ONCE", 0)
     monkeypatch.setattr(watch_module, "PULL_AHEAD", 1)
     for key in "abc":

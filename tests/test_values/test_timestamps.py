@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jetspark.errors import ConfigError
 from jetspark.timestamps import (
-    LONGEST,
+    MAX_SECONDS,
     datetime_to_ns,
     duration_to_ns,
     format_isotime,
@@ -81,8 +81,8 @@ def test_a_time_is_no_bool(wrong: bool) -> None:
 
 
 def test_a_time_without_end_is_seconds_but_no_duration() -> None:
-    assert in_seconds(math.inf) == in_seconds(10**400) == LONGEST
-    assert in_seconds(-math.inf) == in_seconds(-(10**400)) == -LONGEST
+    assert in_seconds(math.inf) == in_seconds(10**400) == MAX_SECONDS
+    assert in_seconds(-math.inf) == in_seconds(-(10**400)) == -MAX_SECONDS
     for wrong in (math.inf, -math.inf, 1e300, 10**400):
         with pytest.raises(ConfigError, match=r"^A duration has too many seconds, "):
             duration_to_ns(wrong)

@@ -33,7 +33,7 @@ _BAD = [
 def test_whatever_comes_is_a_document_error(data: bytes) -> None:
     with pytest.raises(DocumentError, match=r"^Unreadable advisory: ") as error:
         decode_document(data, "advisory")
-    assert error.value.what == "advisory"
+    assert error.value.document == "advisory"
     with pytest.raises(DocumentError):
         decode_json(data, dict[str, int], "advisory")
     with pytest.raises(DocumentError):

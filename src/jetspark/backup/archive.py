@@ -85,7 +85,7 @@ def _read_state(content: Content) -> dict[str, object]:
         return decode_document(entry.payload, "state")
     except DocumentError as error:
         raise BackupError(
-            f"The archive is damaged: its state cannot be read ({error.why})."
+            f"The archive is damaged: its state cannot be read ({error.reason})."
         ) from None
 
 

@@ -77,4 +77,4 @@ def parse_metadata(data: bytes) -> tuple[Metadata, dict[str, Any]]:
     try:
         return decode_json(data, Metadata, METADATA), decode_document(data, METADATA)
     except DocumentError as error:
-        raise BackupError(f"{METADATA} is damaged: {error.why}.") from None
+        raise BackupError(f"{METADATA} is damaged: {error.reason}.") from None

@@ -40,9 +40,9 @@ from jetspark.bulk.ranges import ReadLimits
 from jetspark.bulk.stream_facts import StreamFacts, facts_of
 from jetspark.bulk.subject_filter import SubjectFilter
 from jetspark.errors import BackupError, ConfigError, DataLossError, named
-from jetspark.nearest import instead, meant
+from jetspark.nearest import did_you_mean, did_you_mean_or_list
 from jetspark.subjects import check_disjoint, check_subscribe_subject, subjects_overlap
-from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole, texts_of
+from jetspark.validation import MAX_SEQUENCE, check_sequence, check_whole, texts_of
 from jetspark.wire.kernel import Columns, Deliveries
 
 logger = logging.getLogger("jetspark.bulk")
@@ -181,7 +181,7 @@ class Backup:
         """
         first, end_of_range = self.facts.first_seq, self.facts.last_seq + 1
         if start is not None:
-            first = max(first, check_whole("start", start, 0, MOST_SEQUENCE))
+            first = max(first, check_whole("start", start, 0, MAX_SEQUENCE))
         if end is not None:
             end_of_range = min(end_of_range, check_sequence("end", end))
         if first >= end_of_range or not self.facts.messages:
@@ -260,7 +260,7 @@ class Backup:
                 if next(batches, None) is not None:
                     break
             else:
-                hint = meant(subject, stream_subjects)
+                hint = did_you_mean(subject, stream_subjects)
                 raise ConfigError(
                     f"{name}: no message under {subject!r} is in the backup of stream "
                     f"{self.stream!r}, which listened to "
@@ -317,7 +317,7 @@ def check_choice(subjects: Sequence[str], columns: Sequence[str]) -> None:
         raise ConfigError("columns is empty: name one, or leave it out for all.")
     for column in columns:
         if column not in COLUMNS:
-            hint = instead(column, COLUMNS)
+            hint = did_you_mean_or_list(column, COLUMNS)
             raise ConfigError(f"columns: a backup has no column {column!r}{hint}")
 
 

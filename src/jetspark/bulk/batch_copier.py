@@ -309,7 +309,7 @@ class BatchCopier:
             body = decode_json(stored.data, Marker, "marker")
         except errors.DocumentError as error:
             raise errors.LedgerError(
-                f"The marker {subject!r} is unreadable: {error.why}."
+                f"The marker {subject!r} is unreadable: {error.reason}."
             ) from None
         return stored.seq, body, _batch_id(stored.headers)
 

@@ -12,7 +12,7 @@ from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.errors import ConfigError, named
-from jetspark.nearest import meant
+from jetspark.nearest import did_you_mean
 from jetspark.subjects import subjects_overlap
 from jetspark.timestamps import NANOSECONDS, format_isotime
 
@@ -183,7 +183,7 @@ def _check_subjects(
                 subject,
             )
             continue
-        hint = meant(subject, stream_subjects)
+        hint = did_you_mean(subject, stream_subjects)
         raise ConfigError(
             f"{name}: no message under {subject!r} is in {streams}, nor can one come: "
             f"it listens to {', '.join(stream_subjects) or 'nothing'}{hint}"

@@ -157,7 +157,7 @@ class Ledger:
             return stored.seq, decode_decision(stored.data)
         except errors.DocumentError as error:
             raise errors.LedgerError(
-                f'The ledger "{self.stream}" is unreadable: {error.why}.'
+                f'The ledger "{self.stream}" is unreadable: {error.reason}.'
             ) from None
 
     def decide(self, decision: Decision, after: int) -> int:

@@ -10,7 +10,7 @@ from jetspark.acl import Permissions, Responses, Roles
 from jetspark.cli import console
 from jetspark.cli.options import JsonOption, Repeated, Switch
 from jetspark.errors import ConfigError
-from jetspark.nearest import instead
+from jetspark.nearest import did_you_mean_or_list
 
 _ROLES = {
     name.replace("_", "-"): name
@@ -140,7 +140,7 @@ def permissions_of(flags: Mapping[str, Any]) -> Permissions | None:
     for text in roles:
         role, equals, about = text.partition("=")
         if role not in _ROLES:
-            raise ConfigError(f"There is no role {role!r}{instead(role, _ROLES)}")
+            raise ConfigError(f"There is no role {role!r}{did_you_mean_or_list(role, _ROLES)}")
         method = getattr(maker, _ROLES[role])
         names = {name: _OPTIONS.get(name, name.replace("_", "-")) for name in _parameters(method)}
         of_role, of_flags = dict(options), set(names.values())

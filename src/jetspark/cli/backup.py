@@ -23,7 +23,7 @@ from jetspark.cli.options import JsonOption
 from jetspark.errors import BackupError, ConfigError
 from jetspark.files import beginning
 from jetspark.subjects import check_disjoint, check_subscribe_subject
-from jetspark.validation import MOST_SEQUENCE, check_whole, path_of
+from jetspark.validation import MAX_SEQUENCE, check_whole, path_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,7 +136,7 @@ def extract(
     target = _new_file(to)
     for name, sequence in (("--start", start), ("--end", end)):
         if sequence is not None:
-            check_whole(name, sequence, most=MOST_SEQUENCE)
+            check_whole(name, sequence, maximum=MAX_SEQUENCE)
     if start is not None and end is not None and end < start:
         raise ConfigError(f"--end {end} is before --start {start}.")
     opened = open_backup(folder)

@@ -82,7 +82,7 @@ class Publishing:
             payload = payload_bytes(payload)
         target = self._subjects.get(subject) or self.encode_subject(subject)
         if reply is not None:
-            check_publish_subject(reply, strict=False, what="reply subject")
+            check_publish_subject(reply, strict=False, label="reply subject")
             target = b"%b %b" % (target, reply.encode())
             check_line(reply, target, self._options.max_control_line)
         block = b"" if headers is None else self.encode_headers(headers)

@@ -19,9 +19,9 @@ from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import ConfigError, named, shown
 from jetspark.files import read_small
 from jetspark.nats_py_names import migration_hint
-from jetspark.nearest import meant
+from jetspark.nearest import did_you_mean
 from jetspark.subjects import check_publish_subject
-from jetspark.timestamps import LONGEST, Seconds, in_seconds
+from jetspark.timestamps import MAX_SECONDS, Seconds, in_seconds
 from jetspark.validation import check_whole, check_word, texts_of
 from jetspark.wire.js_api import api_prefix_of
 
@@ -221,7 +221,7 @@ class ConnectOptions:
             if not getattr(self, option) > 0:
                 raise ConfigError("must be more than 0 seconds.", option=option)
         for option in ("reconnect_wait", "reconnect_jitter"):
-            if not 0 <= getattr(self, option) < LONGEST:
+            if not 0 <= getattr(self, option) < MAX_SECONDS:
                 raise ConfigError("cannot be negative or infinite.", option=option)
         self._check_credentials()
         _ = self.proxy_server
@@ -231,7 +231,7 @@ class ConnectOptions:
             raise ConfigError("TLS over WebSocket is written wss:// in the URL.")
         _ = self.api_prefix
         object.__setattr__(self, "ws_headers", _header_pairs(self.ws_headers))
-        check_publish_subject(self.inbox_prefix, what=named("inbox_prefix"))
+        check_publish_subject(self.inbox_prefix, label=named("inbox_prefix"))
 
     def _check_credentials(self) -> None:
         """At most one user or token, and one key or JWT. Raises ConfigError without values."""
@@ -426,7 +426,7 @@ def make_options(
         if name not in _NAMES:
             if sentence := migration_hint("connect", name):
                 raise ConfigError(sentence)
-            hint = meant(name, (*_NAMES, "context"), f"; known: {', '.join(_NAMES)}.")
+            hint = did_you_mean(name, (*_NAMES, "context"), f"; known: {', '.join(_NAMES)}.")
             raise ConfigError(f"Unknown connection option {name!r}{hint}")
     if servers is not None:
         if "servers" in options:

@@ -117,7 +117,7 @@ def died_of(death: Death, message: StoredMsg | None, *, complete: bool = True) -
         headers.set(rules.SUBJECT, message.subject)
         headers.set(rules.PUBLISHED, text_of_time(message.time))
     if message is None or not complete:
-        headers.set(rules.MISSING, rules.GONE if message is None else rules.TOO_LARGE)
+        headers.set(rules.MISSING, rules.DELETED if message is None else rules.TOO_LARGE)
     return headers
 
 
@@ -126,7 +126,7 @@ def _headers_of_message(message: StoredMsg) -> Headers:
         headers = message.headers or Headers()
     except BadHeaderError:  # no client can read them
         headers = Headers()
-    return forwarded(rules.kept(headers.items()))
+    return forwarded(rules.headers_in_letter(headers.items()))
 
 
 def read_letter(stored: StoredMsg) -> DeadLetter:
@@ -147,7 +147,7 @@ def read_letter(stored: StoredMsg) -> DeadLetter:
             published=None if published is None else timestamp_of_text(published),
             column=headers.get(rules.COLUMN),
             data=stored.data,
-            headers=forwarded(rules.original(headers.items())),
+            headers=forwarded(rules.headers_of_original(headers.items())),
         )
     except KeyError as error:
         reason = f"it has no header {error.args[0]}"

@@ -25,7 +25,7 @@ from jetspark.documents.events import MaxDeliverEvent, TerminatedEvent, parse_ev
 from jetspark.documents.streams import PubAck, StoredMsg
 from jetspark.retries import REDELIVERY
 from jetspark.subjects import check_name
-from jetspark.validation import MOST_SEQUENCE, check_whole
+from jetspark.validation import MAX_SEQUENCE, check_whole
 from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _death(data: bytes) -> Death:
     if not isinstance(event, MaxDeliverEvent | TerminatedEvent) or not event.id:
         raise errors.JetStreamError(f"An event of type {event.type!r} is about no dead letter.")
     # Anybody may have written it, and its names go into subjects and requests.
-    check_whole("stream_seq", event.stream_seq, most=MOST_SEQUENCE)
+    check_whole("stream_seq", event.stream_seq, maximum=MAX_SEQUENCE)
     for key, name in (("stream", event.stream), ("consumer", event.consumer), ("id", event.id)):
         if len(check_name(key, name)) > _MAX_NAME_LENGTH:
             raise errors.ConfigError(

@@ -32,7 +32,7 @@ from jetspark.documents.document import (
 )
 from jetspark.errors import ConfigError, DocumentError, JetsparkError, JetStreamError, shown
 from jetspark.files import read_small
-from jetspark.nearest import meant, nearest_name
+from jetspark.nearest import did_you_mean, nearest_name
 from jetspark.subjects import plain_text
 from jetspark.timestamps import parse_isotime
 from jetspark.validation import check_text, check_word
@@ -92,7 +92,9 @@ def changes_to_wire(
         wire = _wire_from_mapping(cls, document)
     inner = inner_documents(cls)
     for name in options.keys() - {*cls.__struct_fields__}:
-        raise TypeError(f"{cls.__name__} has no field {name!r}{meant(name, cls.__struct_fields__)}")
+        raise TypeError(
+            f"{cls.__name__} has no field {name!r}{did_you_mean(name, cls.__struct_fields__)}"
+        )
     for name, words in words_of(cls).items():
         if isinstance(word := options.get(name), str):
             check_word(name, word, words)

@@ -20,7 +20,7 @@ import msgspec
 
 from jetspark.errors import ConfigError, shown
 from jetspark.timestamps import (
-    LONGEST,
+    MAX_SECONDS,
     Seconds,
     datetime_to_ns,
     duration_to_ns,
@@ -124,7 +124,7 @@ def to_duration(value: Seconds) -> Duration:
     """Convert to a Duration with its nanoseconds; a number is seconds. Raises ConfigError."""
     if isinstance(value, Duration):
         return value
-    if not isinstance(value, timedelta) and not -LONGEST < value < LONGEST:  # or NaN
+    if not isinstance(value, timedelta) and not -MAX_SECONDS < value < MAX_SECONDS:  # or NaN
         raise ConfigError(
             f"{shown(value)} are too many seconds; nanoseconds are for mappings and JSON"
         )

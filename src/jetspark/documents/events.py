@@ -16,7 +16,7 @@ import msgspec
 from jetspark.documents.document import Document, Moment, Span, from_wire
 from jetspark.documents.streams import ErrorDocument, PeerInfo, StreamState
 from jetspark.errors import ConfigError, DocumentError
-from jetspark.nearest import instead
+from jetspark.nearest import did_you_mean_or_list
 from jetspark.subjects import check_name, check_publish_subject
 from jetspark.validation import texts_of
 from jetspark.wire.documents import decode_document
@@ -427,7 +427,7 @@ def event_kinds(kinds: str | Iterable[str]) -> frozenset[EventKind]:
     for word in words:
         if str(word) not in kinds_by_name:
             raise ConfigError(
-                f"There is no kind of event {word!r}{instead(str(word), kinds_by_name)}"
+                f"There is no kind of event {word!r}{did_you_mean_or_list(str(word), kinds_by_name)}"
             )
     return frozenset(kinds_by_name[str(word)] for word in words)
 

@@ -122,9 +122,9 @@ def checked_config(config: GroupConfig) -> None:
     try:
         decode_json(encode_document(config), type(config), "group")
     except DocumentError as error:
-        raise ConfigError(f"Not a usable group: {error.why}.") from None
+        raise ConfigError(f"Not a usable group: {error.reason}.") from None
     partitions = config.max_members
-    check_whole("max_members", partitions, most=_MOST_PARTITIONS)
+    check_whole("max_members", partitions, maximum=_MOST_PARTITIONS)
     if isinstance(config, ElasticConfig):
         for filter in config.partitioning_filters or []:
             filter.check()

@@ -22,7 +22,7 @@ from jetspark.documents.consumers import ConsumerConfig
 from jetspark.documents.requirements import API_LEVELS, Requirement
 from jetspark.documents.streams import StreamConfig
 from jetspark.err_codes import API_LEVEL_TOO_LOW, NOT_ENABLED
-from jetspark.nearest import meant
+from jetspark.nearest import did_you_mean
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo, decode_document, encode_document
 from jetspark.wire.js_api import DEFAULT_PREFIX, Call, api_prefix_of, parse_answer, subject_of
@@ -141,7 +141,7 @@ class Api:
         except errors.APIError as error:
             if unknown := _UNKNOWN.search(error.description):
                 sentence = f"The server knows no field {unknown[1]!r} of a configuration"
-                sentence += meant(
+                sentence += did_you_mean(
                     unknown[1], nested_names(StreamConfig) | nested_names(ConsumerConfig)
                 )
                 raise type(error)(error.code, error.err_code, error.description, sentence) from None

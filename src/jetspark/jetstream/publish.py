@@ -249,9 +249,9 @@ class PublishCalls(StoredCalls):
         later = (every, cron, time_zone, source, rollup or None)
         first = "schedule" if later == (None,) * len(later) else "schedule other than at a time"
         check_feature(first, (2, 12) if first == "schedule" else (2, 14), self._api.server)
-        check_publish_subject(target, what="target")
+        check_publish_subject(target, label="target")
         if source is not None:
-            check_publish_subject(source, what="source")
+            check_publish_subject(source, label="source")
         if len({subject, target, source}) < 3:
             raise errors.ConfigError("subject, target and source must be different subjects.")
         if time_zone is not None and cron is None:

@@ -21,7 +21,7 @@ from jetspark.documents.streams import PubAck
 from jetspark.retries import PAUSE
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import NANOSECONDS, ns_from_now
-from jetspark.validation import MOST_SEQUENCE, check_whole
+from jetspark.validation import MAX_SEQUENCE, check_whole
 from jetspark.wire.documents import ServerInfo, decode_document, decode_json
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.js_api import error_of
@@ -127,7 +127,7 @@ def publish_headers(
 
 
 def _sequence(option: str, value: int | None) -> str | None:
-    return None if value is None else str(check_whole(option, value, 0, MOST_SEQUENCE))
+    return None if value is None else str(check_whole(option, value, 0, MAX_SEQUENCE))
 
 
 def ttl_text(ttl: TimeToLive, option: str = "ttl") -> str:

@@ -55,7 +55,7 @@ from jetspark.kv_rules import STREAM_PREFIX, Operation, check_bucket
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.subjects import check_name, subjects_overlap
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
-from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole
+from jetspark.validation import MAX_SEQUENCE, check_sequence, check_whole
 
 MARKER_AGE: Final = timedelta(minutes=30)
 _CREATE_TRIES = 10
@@ -306,7 +306,7 @@ class Bucket(ReadOnlyBucket):
         `revision`: 0 for a key without an entry. Raises WrongLastSequenceError when the key has
         changed, and the errors of `put`.
         """
-        check_whole("revision", revision, 0, MOST_SEQUENCE)  # None would mean any
+        check_whole("revision", revision, 0, MAX_SEQUENCE)  # None would mean any
         return await self._stored.write(key, value, last=revision)
 
     async def delete(self, key: str, revision: int | None = None) -> int:

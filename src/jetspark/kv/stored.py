@@ -16,7 +16,7 @@ from jetspark.kv.codecs import BucketEncoding, Entry, Snapshot
 from jetspark.kv_rules import OPERATION, Operation
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
-from jetspark.validation import MOST_SEQUENCE, check_whole
+from jetspark.validation import MAX_SEQUENCE, check_whole
 
 _TOO_MANY = 413
 _UNAVAILABLE = 503
@@ -124,7 +124,7 @@ class BucketStream:
     ) -> int:
         """Write a key, if its last entry has the revision `last`; returns the new revision."""
         if last is not None:
-            check_whole("revision", last, 0, MOST_SEQUENCE)
+            check_whole("revision", last, 0, MAX_SEQUENCE)
         headers = None if operation is None else {OPERATION: str(operation)}
         if headers is not None and operation is Operation.PURGE:
             headers["Nats-Rollup"] = "sub"

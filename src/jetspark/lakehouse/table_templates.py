@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.row_expressions import RowExpression, map_distinct_values
-from jetspark.nearest import instead
+from jetspark.nearest import did_you_mean_or_list
 
 _MAX_VALUE_LENGTH = 120
 """Characters of a value in a name."""
@@ -103,7 +103,7 @@ class TableTemplate:
         """Raise ConfigError for a value of a column that the rows lack."""
         for value in self.values:
             if value.column not in names:
-                hint = instead(value.column, names)
+                hint = did_you_mean_or_list(value.column, names)
                 raise ConfigError(f"{option}: the rows have no column {value.column!r}{hint}")
 
     def check_types(self, option: str, rows: pa.Schema) -> None:

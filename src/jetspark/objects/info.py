@@ -182,7 +182,7 @@ def info_of_stored(stored: StoredMsg) -> ObjectInfo:
         return info_of(stored.data, stored.time)
     except DocumentError as error:
         source = f"ObjectInfo on {stored.subject!r}, message {stored.seq} of the store's stream"
-        raise DocumentError(source, f"{error.why}: delete that message") from None
+        raise DocumentError(source, f"{error.reason}: delete that message") from None
 
 
 def to_stored(info: ObjectInfo) -> bytes:

@@ -291,7 +291,7 @@ def _schema(data: bytes) -> documents.Schema:
     try:
         return from_wire(documents.Schema, decode_document(data, "schema"))
     except errors.DocumentError as error:
-        _refuse(documents.Code.INTERNAL, f"The bucket has what is not a schema ({error.why})")
+        _refuse(documents.Code.INTERNAL, f"The bucket has what is not a schema ({error.reason})")
 
 
 def _place(tail: str, request: documents.UpdateRequest | documents.GetRequest) -> documents.Place:

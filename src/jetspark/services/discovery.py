@@ -56,7 +56,7 @@ class Services:
     """
 
     def __init__(self, client: Client, prefix: str) -> None:
-        check_publish_subject(prefix, what="prefix")
+        check_publish_subject(prefix, label="prefix")
         self._client = client
         self._prefix = prefix
 

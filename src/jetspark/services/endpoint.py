@@ -102,7 +102,7 @@ class RequestView(MessageView):
         try:
             return decode_json(self.data, type, "request")
         except errors.DocumentError as error:
-            raise errors.ServiceError(400, f"The request cannot be read: {error.why}") from None
+            raise errors.ServiceError(400, f"The request cannot be read: {error.reason}") from None
 
 
 class Request(RequestView):

@@ -15,7 +15,7 @@ from jetspark.connection.proxy import parse_proxy
 from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError, named
 from jetspark.kv_rules import check_filter
-from jetspark.nearest import meant
+from jetspark.nearest import did_you_mean
 from jetspark.spark.option_names import spark_name
 from jetspark.subjects import (
     check_disjoint,
@@ -308,7 +308,7 @@ def _unknown(option: str, known_names: list[str], elsewhere: Mapping[str, str]) 
     if folded.startswith("kafka."):
         return f"Option {option!r} is for Kafka; docs/kafka-options.md has the options here."
     names = list(map(spark_name, known_names))
-    hint = meant(option, names, f"; known: {', '.join(names)}.")
+    hint = did_you_mean(option, names, f"; known: {', '.join(names)}.")
     return f"Unknown option {option!r} for format jetstream{hint}"
 
 

@@ -99,7 +99,7 @@ def _parse(
         document = decode_document(bare, name)
     except DocumentError as error:
         raise ConfigError(
-            f'must be JSON such as {{"ORDERS": …}}: {error.why}.', option=name
+            f'must be JSON such as {{"ORDERS": …}}: {error.reason}.', option=name
         ) from None
     if not document:
         raise ConfigError("names no stream.", option=name)

@@ -26,7 +26,7 @@ from jetspark.lakehouse.partitions import PartitionBy, join_partitions
 from jetspark.lakehouse.quarantine import MESSAGE
 from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.lakehouse.table import TableName
-from jetspark.nearest import instead, nearest_name
+from jetspark.nearest import did_you_mean_or_list, nearest_name
 from jetspark.spark import option_values
 from jetspark.spark.derived_columns import DAY, OTHER_FIELDS, day_of, derived_columns
 from jetspark.spark.json_payloads import (
@@ -354,7 +354,7 @@ class _Part:
         """Fail for other keys than these, and for values of another type."""
         for key, value in self.table.items():
             if key not in types:
-                self.fail(key, f"unknown key {key!r}{instead(key, types)}")
+                self.fail(key, f"unknown key {key!r}{did_you_mean_or_list(key, types)}")
             if not isinstance(value, types[key]):
                 word = {dict: "a table", str: "a text", bool: "true or false"}[types[key]]
                 self.fail(key, f"{key} is {word}.")
@@ -368,7 +368,7 @@ class _Part:
         for key, value in self.table.items():
             prefix, dot, name = key.rpartition(".")
             if not dot and key not in option_names:
-                hint = instead(key, dict.fromkeys((*own, *option_names)))
+                hint = did_you_mean_or_list(key, dict.fromkeys((*own, *option_names)))
                 self.fail(key, f"unknown key {key!r}{hint}")
             if key == "keys" and _is_texts(value):
                 value = option_values.join_names(value)
@@ -449,7 +449,9 @@ def _sink(
 ) -> SinkTable:
     rows = part.text("from", tables[-1])
     if rows not in tables:
-        part.fail("from", f"there is no source or view {rows!r}{instead(rows, tables)}")
+        part.fail(
+            "from", f"there is no source or view {rows!r}{did_you_mean_or_list(rows, tables)}"
+        )
     kind = _format_of_sink(part)
     mode = _mode(part, kind)
     columns = _partition_columns(part)

@@ -18,7 +18,7 @@ from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError, named
 from jetspark.lakehouse.formats import Format, format_of, parse_catalog_name
-from jetspark.nearest import meant
+from jetspark.nearest import did_you_mean
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import METADATA_COLUMNS
 from jetspark.spark.lakehouse.options import (
@@ -141,7 +141,7 @@ class Replay:
             table = _resolve("rows", condition, lambda: table.where(condition))
         if self.order_by is not None:
             if self.order_by not in table.columns:
-                hint = meant(self.order_by, table.columns)
+                hint = did_you_mean(self.order_by, table.columns)
                 raise ConfigError(f"The table has no column {self.order_by!r} to order by{hint}")
             # One partition, since there is no order across several.
             table = table.repartition(1).sortWithinPartitions(self.order_by)

@@ -16,7 +16,7 @@ from jetspark.codecs.codec import Codec
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, UnsupportedByServerError, named
 from jetspark.kv_rules import STREAM_PREFIX
-from jetspark.nearest import meant
+from jetspark.nearest import did_you_mean
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import query_name, read_checkpoint
 from jetspark.spark.option_scopes import CONNECTION, StreamSinkScope, connection_options, readers
@@ -38,7 +38,7 @@ def _guarantee(name: str, value: str) -> Guarantee:
     try:
         return Guarantee(folded)
     except ValueError:
-        hint = meant(folded, [guarantee.value for guarantee in Guarantee])
+        hint = did_you_mean(folded, [guarantee.value for guarantee in Guarantee])
         raise ConfigError(
             f"must be {', '.join(Guarantee)}, not {value!r}{hint}", option=name
         ) from None

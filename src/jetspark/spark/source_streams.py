@@ -15,7 +15,7 @@ from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError, named
 from jetspark.kv_rules import STREAM_PREFIX
-from jetspark.nearest import instead
+from jetspark.nearest import did_you_mean_or_list
 from jetspark.spark.claims import SOLE_READER, other_readers_message
 from jetspark.spark.options import SourceOptions
 
@@ -113,7 +113,7 @@ def _bucket_not_found(bucket: str, api: StreamAPI) -> ConfigError:
     ]
     name = bucket.removeprefix(STREAM_PREFIX)
     asked_name = name if name in buckets else bucket
-    return ConfigError(f"Bucket {bucket!r} not found{instead(asked_name, buckets)}")
+    return ConfigError(f"Bucket {bucket!r} not found{did_you_mean_or_list(asked_name, buckets)}")
 
 
 def check_subjects(

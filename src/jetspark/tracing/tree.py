@@ -141,7 +141,9 @@ def parse_report(data: bytes) -> TracedServer:
             raw=raw,
         )
     except DocumentError as error:
-        raise JetsparkError(f"A server's report of a trace cannot be read: {error.why}.") from None
+        raise JetsparkError(
+            f"A server's report of a trace cannot be read: {error.reason}."
+        ) from None
     except (LookupError, TypeError, AttributeError) as error:
         raise JetsparkError(f"A server's report of a trace cannot be read: {error}.") from None
 

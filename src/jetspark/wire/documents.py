@@ -123,7 +123,7 @@ def parse_info(document: bytes) -> ServerInfo:
         fields = {**{k: v for k, v in raw.items() if v is not None}, "raw": raw}
         return convert_document(fields, ServerInfo, "INFO", strict=False)
     except DocumentError as error:
-        raise ProtocolError(f"unreadable INFO: {error.why}") from None
+        raise ProtocolError(f"unreadable INFO: {error.reason}") from None
 
 
 class ConnectDocument(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -194,7 +194,7 @@ class ConsumerOrder:
     """
 
     __slots__ = (
-        *("_again", "_cut", "_last", "_next", "_prefix"),
+        *("_cut", "_last", "_next", "_prefix", "_replay_prefix"),
         *("is_past_snapshot", "is_repeated", "snapshot_end"),
     )
 

@@ -131,7 +131,7 @@ class DeadLetterSink:
             own = list(_headers(writer, row))
             payload = row["data"] or b""
             try:
-                block = header_block([*rules.kept(of_message), *own])
+                block = header_block([*rules.headers_in_letter(of_message), *own])
             except BadHeaderError:
                 block = None
             if block is None or len(block) + len(payload) > max_bytes:

@@ -28,7 +28,7 @@ from jetspark.lakehouse.row_expressions import RowExpression
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.table_templates import TableTemplate
 from jetspark.lakehouse.upserts import RowCondition, Upsert
-from jetspark.nearest import meant
+from jetspark.nearest import did_you_mean
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import query_name
 from jetspark.spark.lakehouse.dead_letter_sink import (
@@ -520,7 +520,7 @@ def _parse_further_table(target: TableName, option: str, table: str) -> str:
 
 def _unknown(format_: Format, option: str, known_names: list[str]) -> str:
     all_ = f"; known: {', '.join(known_names)}, and {STORAGE}… for the storage and the catalog."
-    hint = meant(option, known_names, all_)
+    hint = did_you_mean(option, known_names, all_)
     return f"Unknown option {option!r} for format {PREFIX}{format_}{hint}"
 
 

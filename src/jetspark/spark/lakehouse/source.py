@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from jetspark.errors import ConfigError, named
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import ScanTask, Table
-from jetspark.nearest import instead
+from jetspark.nearest import did_you_mean_or_list
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.lakehouse.dataframe_columns import arrow_schema, written_schemas
 from jetspark.spark.lakehouse.options import PREFIX, LakehouseOptions, parse_lakehouse_options
@@ -52,7 +52,7 @@ class LakehouseReader(DataSourceReader):
         for name in self._columns.names:
             if name not in columns:
                 problem = f"{self._options.name} has no column {name!r}"
-                raise ConfigError(f"{problem}{instead(name, columns)}")
+                raise ConfigError(f"{problem}{did_you_mean_or_list(name, columns)}")
         options = self._options
         scan_tasks = table.scan_tasks(self._columns.names, options.prune, options.min_partitions)
         return [ScanPartition(scan_task) for scan_task in scan_tasks]
