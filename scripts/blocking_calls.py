@@ -27,7 +27,10 @@ class BlockingCalls(griffe.Extension):
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
         if not cls.path.startswith("jetspark.blocking."):
             return
-        running = vars(getattr(import_module(cls.module.path), cls.name))
+        twin = getattr(import_module(cls.module.path), cls.name)
+        if twin.__doc__:
+            cls.docstring = griffe.Docstring(twin.__doc__, parent=cls)
+        running = vars(twin)
         for name, member in list(cls.members.items()):
             value = running.get(name)
             if name.startswith("_") or not isinstance(value, FunctionType | property):

@@ -20,7 +20,6 @@ import jetspark
 from jetspark import blocking, full_client
 from jetspark.blocking import client as blocking_client
 from jetspark.blocking import consumers as blocking_consumers
-from jetspark.blocking.docstrings import without_async
 from jetspark.client import callbacks, subscription
 from jetspark.client.messages import MessageView
 from jetspark.jetstream import JsMsg, consume
@@ -235,7 +234,7 @@ def test_help_says_what_the_asyncio_client_says() -> None:
         function: Any = other.fget if isinstance(other, property) else other
         own = inspect.unwrap(function).__module__.startswith("jetspark.blocking")
         if (hasattr(function, "__wrapped__") and not own) or function.__name__ == "<lambda>":
-            assert doc.split() == without_async(inspect.getdoc(value) or "").split(), call
+            assert doc.split() == (inspect.getdoc(value) or "").split(), call
         else:
             assert doc or not inspect.getdoc(value), call  # its own, where it has one
         assert not ASYNC.search(doc), call
@@ -246,7 +245,7 @@ def test_classes_say_the_same() -> None:
         ours, theirs = (inspect.getdoc(cls) or "" for cls in (twin, one))
         assert ours, one
         if one.__name__ not in OTHER_WORDS:
-            assert ours.split() == without_async(theirs).split(), one
+            assert ours == theirs, one
 
 
 def test_a_result_is_the_twin_of_the_asyncio_result() -> None:

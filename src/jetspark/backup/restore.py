@@ -89,11 +89,10 @@ class RestoreCalls(JetStreamContext):
     ) -> StreamInfo:
         """Restore a stream from a backup, with its messages, sequences, times and consumers.
 
-        `config` and `options` (fields of StreamConfig) override the backup's configuration,
-        and None removes a field:
-        replicas, placement, subjects, limits; the name cannot change. `progress`, a function or
-        coroutine function, is called with a BackupProgress now and then; the restore waits for it,
-        and ends with any exception that it raises. `timeout`: seconds for the server to begin
+        `config` and `options` (fields of StreamConfig) override the backup's configuration, and
+        None removes a field: replicas, placement, subjects, limits; the name cannot change.
+        `progress` is called with a BackupProgress now and then; the restore waits for it, and ends
+        with any exception that it raises. `timeout`: seconds for the server to begin
         (default: 60, or the context's timeout if longer). A warning in the log counts the messages
         that the backup lacks (`StreamBackup.removed`).
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("jetspark")
 
 ProgressCallback: TypeAlias = Callable[[BackupProgress], Awaitable[None] | None]
+"""A function, plain or async, called during a backup or restore."""
 
 MAX_UNWRITTEN_BYTES: Final = 32 << 20
 """Bytes that may wait for the disk before the server has to wait."""
@@ -177,7 +178,7 @@ class BackupCalls(JetStreamContext):
         include them, with their state. `check`: the server first verifies every message's checksum
         (servers before 2.15; newer ones always do). `chunk_size`, `window_size`: bytes of a chunk
         and of all unacknowledged chunks (server's defaults: 128 KiB, 8 MiB; the window from 2.12
-        on). `progress`, a function or coroutine function, is called with a BackupProgress now and
+        on). `progress` is called with a BackupProgress now and
         then; the backup waits for it, and ends with any exception that it raises. `timeout`:
         seconds for the server to begin, which takes long for a large stream (default: 60, with
         `check` 600, or the context's timeout if longer).

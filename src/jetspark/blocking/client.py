@@ -17,11 +17,10 @@ from functools import partial
 from typing import Any, Self, TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import MessageIterator, SingleIterator
 from jetspark.blocking.loop_thread import current
 from jetspark.blocking.publish_buffer import PublishBuffer
-from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives
+from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives, twin_of
 from jetspark.blocking.worker import Worker, in_callback_of, plain_callback
 from jetspark.client.callbacks import EventStream as AsyncEventStream
 from jetspark.client.client import (
@@ -62,8 +61,6 @@ EXIT_FLUSH_TIMEOUT = 1.0
 
 @twin_of(AsyncMessage)
 class Message(Sends, MessageView):
-    """One message."""
-
     __slots__ = ()
 
     _client: CallerSide
@@ -79,8 +76,6 @@ MessageCallback: TypeAlias = Callable[[Message], None]
 
 @twin_of(AsyncSubscription)
 class Subscription(MessageIterator[Message], Block):
-    """The result of `Client.subscribe`: iterate it, or give it a callback."""
-
     _inner: AsyncSubscription
     _message = Message
     active = Read[bool]()
@@ -187,8 +182,6 @@ class EventStream(SingleIterator[ConnectionEvent]):
 
 @twin_of(CoreClient)
 class Client(Block):
-    """One connection to a NATS deployment: created in a running event loop, then connected."""
-
     _inner: CoreClient
     last_error = Read[JetsparkError | None]()
     server_info = Read[ServerInfo | None]()

@@ -16,9 +16,8 @@ from typing import TypeAlias, Unpack
 
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.client import Message
-from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import LoopIterator, MessageIterator
-from jetspark.blocking.twin import Read, Twin, awaits, drives
+from jetspark.blocking.twin import Read, Twin, awaits, drives, twin_of
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.documents.consumers import ConsumerInfo
 from jetspark.errors import JetsparkError
@@ -48,8 +47,6 @@ __all__ = [
 
 @twin_of(AsyncJsMsg)
 class JsMsg(Message):
-    """One delivered message; `metadata` has its stream, consumer and sequences."""
-
     __slots__ = ("_answering",)
     # Created by the first ack: creating a message must stay cheap.
     _answering: AsyncJsMsg
@@ -99,8 +96,6 @@ def fetched(caller: CallerSide, result: AsyncFetchResult) -> FetchResult:
 
 @twin_of(AsyncConsumerMessages)
 class ConsumerMessages(MessageIterator[JsMsg], LoopIterator[JsMsg]):
-    """The result of `PullConsumer.consume`: iterate it, or give it a callback."""
-
     _message = JsMsg
     active = Read[bool]()
     error = Read[JetsparkError | None]()
@@ -115,8 +110,6 @@ class ConsumerMessages(MessageIterator[JsMsg], LoopIterator[JsMsg]):
 
 @twin_of(AsyncPushMessages)
 class PushMessages(MessageIterator[JsMsg], LoopIterator[JsMsg]):
-    """The result of `PushConsumer.subscribe`: iterate it, or give it a callback."""
-
     _message = JsMsg
     active = Read[bool]()
     dropped = Read[int]()
@@ -124,8 +117,6 @@ class PushMessages(MessageIterator[JsMsg], LoopIterator[JsMsg]):
 
 @twin_of(AsyncOrderedMessages)
 class OrderedMessages(ConsumerMessages):
-    """The result of `JetStream.ordered`: iterate it, or give it a callback."""
-
     stream = Read[str]()
     name = Read[str]()
     last_error = Read[JetsparkError | None]()
@@ -134,8 +125,6 @@ class OrderedMessages(ConsumerMessages):
 
 @twin_of(AsyncConsumer)
 class Consumer(Twin):
-    """A consumer of a stream, by name. Its only state is `cached_info`."""
-
     cached_info = Read[ConsumerInfo]()
     stream = Read[str]()
     name = Read[str]()
@@ -148,8 +137,6 @@ class Consumer(Twin):
 
 @twin_of(AsyncPullConsumer)
 class PullConsumer(Consumer):
-    """A consumer that delivers on request."""
-
     _inner: AsyncPullConsumer
     fetch = awaits(AsyncPullConsumer.fetch, fetched)
     next = awaits(AsyncPullConsumer.next, received)
@@ -185,8 +172,6 @@ class PullConsumer(Consumer):
 
 @twin_of(AsyncPushConsumer)
 class PushConsumer(Consumer):
-    """A consumer that delivers to a subject."""
-
     _inner: AsyncPushConsumer
     deliver_subject = Read[str]()
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import Listing
-from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes
+from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes, twin_of
 from jetspark.dead_letters.dead_letters import DeadLetters as AsyncDeadLetters
 from jetspark.dead_letters.worker import DeadLetterWorker as AsyncDeadLetterWorker
 
@@ -13,8 +12,6 @@ __all__ = ["DeadLetterWorker", "DeadLetters"]
 
 @twin_of(AsyncDeadLetterWorker)
 class DeadLetterWorker(AsyncBlock):
-    """The result of `DeadLetters.worker`: it moves messages inside its block."""
-
     moved = Read[int]()
     gone = Read[int]()
     wait = awaits(AsyncDeadLetterWorker.wait)
@@ -22,8 +19,6 @@ class DeadLetterWorker(AsyncBlock):
 
 @twin_of(AsyncDeadLetters)
 class DeadLetters(Twin):
-    """The dead letters of some streams or consumers; see `JetStream.create_dead_letters`."""
-
     name = Read[str]()
     advisories = Read[str]()
     worker = makes(AsyncDeadLetters.worker, DeadLetterWorker)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Unpack
 
 from jetspark.blocking.client import Client as CoreClient
-from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.identity import AuthCallout, CalloutHandler
 from jetspark.blocking.jetstream import JetStream
 from jetspark.blocking.registry import SchemaRegistry
 from jetspark.blocking.services import Service, Services
 from jetspark.blocking.system import System
-from jetspark.blocking.twin import awaits, makes
+from jetspark.blocking.twin import awaits, makes, twin_of
 from jetspark.connection.nkeys import KeyPair
 from jetspark.full_client import Client as AsyncClient
 from jetspark.identity.callout import CalloutOptions
@@ -23,8 +22,6 @@ __all__ = ["Client"]
 
 @twin_of(AsyncClient)
 class Client(CoreClient):
-    """A connection to NATS; see `jetspark.client.client`."""
-
     _inner: AsyncClient
     schema_registry = makes(AsyncClient.schema_registry, SchemaRegistry)
     system = makes(AsyncClient.system, System)

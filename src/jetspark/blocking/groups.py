@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import TypeAlias, Unpack
 
 from jetspark.blocking.consumers import JsMsg
-from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import CallbackTwin, SingleIterator
-from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, calls
+from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, calls, twin_of
 from jetspark.documents.consumers import ConsumerSettings
 from jetspark.errors import JetsparkError
 from jetspark.groups.documents import GroupConfig
@@ -31,8 +30,6 @@ __all__ = ["ConsumerGroup", "ElasticGroup", "GroupMember", "GroupMsg", "StaticGr
 
 @twin_of(AsyncGroupMsg)
 class GroupMsg(PartitionView, JsMsg):
-    """One message of a consumer group; acknowledge it like any other."""
-
     __slots__ = ()
 
 
@@ -41,8 +38,6 @@ GroupCallback: TypeAlias = Callable[[GroupMsg], None]
 
 @twin_of(AsyncGroupMember)
 class GroupMember(CallbackTwin[GroupMsg], SingleIterator[GroupMsg], AsyncBlock):
-    """The result of a group's `consume`: enter it, then iterate it, or give it a callback."""
-
     _inner: AsyncGroupMember
     name = Read[str]()
     config = Read[GroupConfig]()
@@ -77,8 +72,6 @@ class GroupMember(CallbackTwin[GroupMsg], SingleIterator[GroupMsg], AsyncBlock):
 
 @twin_of(AsyncConsumerGroup)
 class ConsumerGroup(Twin):
-    """The base of static and elastic groups."""
-
     _inner: AsyncConsumerGroup
     stream = Read[str]()
     name = Read[str]()
@@ -112,15 +105,11 @@ class ConsumerGroup(Twin):
 
 @twin_of(AsyncStaticGroup)
 class StaticGroup(ConsumerGroup):
-    """A group with fixed members, of a stream whose subjects begin with the partition."""
-
     delete = awaits(AsyncStaticGroup.delete)
 
 
 @twin_of(AsyncElasticGroup)
 class ElasticGroup(ConsumerGroup):
-    """A group whose members may change, of any stream."""
-
     add_members = awaits(AsyncElasticGroup.add_members)
     drop_members = awaits(AsyncElasticGroup.drop_members)
     set_mappings = awaits(AsyncElasticGroup.set_mappings)

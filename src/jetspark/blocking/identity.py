@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.twin import Block, Read, Twin, awaits
+from jetspark.blocking.twin import Block, Read, Twin, awaits, twin_of
 from jetspark.blocking.worker import WorkerPool, plain_callback
 from jetspark.identity.callout import STOP_TIMEOUT, CalloutStats, Grant
 from jetspark.identity.callout import AuthCallout as AsyncAuthCallout
@@ -22,8 +21,6 @@ CalloutHandler: TypeAlias = Callable[[AuthRequest], Grant]
 
 @twin_of(AsyncAuthCallout)
 class AuthCallout(Twin, Block):
-    """The result of `Client.auth_callout`; leaving its block stops it."""
-
     _inner: AsyncAuthCallout
     stats = Read[CalloutStats]()
     wait_stopped = awaits(AsyncAuthCallout.wait_stopped)

@@ -28,7 +28,6 @@ from jetspark.blocking.consumers import (
     PushMessages,
 )
 from jetspark.blocking.dead_letters import DeadLetters
-from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.groups import ElasticGroup, StaticGroup
 from jetspark.blocking.iterators import (
     ItemT,
@@ -39,7 +38,7 @@ from jetspark.blocking.iterators import (
 from jetspark.blocking.kv import Bucket
 from jetspark.blocking.objects import ObjectStore
 from jetspark.blocking.publish import AtomicBatch, FastIngest, Publisher
-from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes
+from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes, twin_of
 from jetspark.blocking.worker import plain_callback
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.messages import Sendable, parts_of
@@ -103,8 +102,6 @@ ProgressCallback: TypeAlias = Callable[[BackupProgress], None]
 
 @twin_of(AsyncEvents)
 class Events(MessageSource[Event], SingleIterator[Event], AsyncBlock):
-    """The result of `JetStream.events`: iterate it, or give it a callback."""
-
     _inner: AsyncEvents
     active = Read[bool]()
     subjects = Read[list[str]]()
@@ -179,8 +176,6 @@ class _Transfer(Generic[T]):
 
 @twin_of(AsyncJetStream)
 class JetStream(Twin):
-    """JetStream of a client, as returned by `Client.jetstream`."""
-
     _inner: AsyncJetStream
     _caller: CallerSide
     create_consumer = awaits(AsyncJetStream.create_consumer, PullConsumer)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import Self, TypeAlias, Unpack
 
-from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import (
     CallbackIterator,
     CallbackTwin,
@@ -17,7 +16,7 @@ from jetspark.blocking.iterators import (
     Listing,
     SingleIterator,
 )
-from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes
+from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes, twin_of
 from jetspark.errors import JetsparkError
 from jetspark.kv.bucket import Bucket as AsyncBucket
 from jetspark.kv.bucket import ReadOnlyBucket as AsyncReadOnlyBucket
@@ -40,13 +39,11 @@ StateCallback: TypeAlias = Callable[[ElectionState], None]
 
 @twin_of(AsyncWatcher)
 class Watcher(CallbackIterator[Entry | None], EntryIterator[Entry]):
-    """The result of `Bucket.watch`: iterate it, or give it a callback."""
+    pass
 
 
 @twin_of(AsyncLiveBucket)
 class LiveBucket(CallbackTwin[Entry], AsyncBlock, Mapping[str, bytes]):
-    """The result of `Bucket.live`: once entered, it is read like a dict of keys and values."""
-
     _inner: AsyncLiveBucket
     # Reading does not switch threads.
     error = Read[JetsparkError | None]()
@@ -81,8 +78,6 @@ class LiveBucket(CallbackTwin[Entry], AsyncBlock, Mapping[str, bytes]):
 
 @twin_of(AsyncElection)
 class Election(CallbackTwin[ElectionState], SingleIterator[ElectionState], AsyncBlock):
-    """A candidate, returned by `Bucket.election`: enter it, then iterate its states."""
-
     key = Read[str]()
     leading = Read[bool]()
     token = Read[int]()
@@ -94,8 +89,6 @@ class Election(CallbackTwin[ElectionState], SingleIterator[ElectionState], Async
 
 @twin_of(AsyncLock)
 class Lock(AsyncBlock):
-    """A lock in a bucket, returned by `Bucket.lock` and held within its block."""
-
     _inner: AsyncLock
     key = Read[str]()
     held = Read[bool]()
@@ -109,8 +102,6 @@ class Lock(AsyncBlock):
 
 @twin_of(AsyncReadOnlyBucket)
 class ReadOnlyBucket(Twin):
-    """A Key-Value bucket that can only be read, returned by `Bucket.read_only`."""
-
     _inner: AsyncReadOnlyBucket
     name = Read[str]()
     stream = Read[str]()
@@ -155,8 +146,6 @@ class ReadOnlyBucket(Twin):
 
 @twin_of(AsyncBucket)
 class Bucket(ReadOnlyBucket):
-    """A Key-Value bucket, as returned by `JetStream.bucket` and `JetStream.create_bucket`."""
-
     _inner: AsyncBucket
     read_only = makes(AsyncBucket.read_only, ReadOnlyBucket)
     lock = makes(AsyncBucket.lock, Lock)

@@ -12,9 +12,8 @@ from contextlib import closing
 from functools import partial
 from typing import TypeAlias, TypeVar, Unpack
 
-from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import EntryIterator, Listing
-from jetspark.blocking.twin import Read, Twin, awaits, makes
+from jetspark.blocking.twin import Read, Twin, awaits, makes, twin_of
 from jetspark.errors import ObjectDamagedError
 from jetspark.objects.info import ObjectInfo
 from jetspark.objects.reader import (
@@ -67,13 +66,11 @@ class ObjectReader(Twin):
 
 @twin_of(AsyncObjectWatcher)
 class ObjectWatcher(EntryIterator[ObjectInfo]):
-    """The result of `ObjectStore.watch`: iterate it."""
+    pass
 
 
 @twin_of(AsyncObjectStore)
 class ObjectStore(Twin):
-    """An object store, returned by `JetStream.object_store` and `JetStream.create_object_store`."""
-
     _inner: AsyncObjectStore
     name = Read[str]()
     stream = Read[str]()

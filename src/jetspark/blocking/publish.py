@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Generic, Self, Unpack
 
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.docstrings import twin_of
+from jetspark.blocking.twin import twin_of
 from jetspark.client.requests import no_reply
 from jetspark.connection.locks import Bell
 from jetspark.documents.streams import PubAck

@@ -18,10 +18,9 @@ from typing import Any, TypeAlias, TypeVar, Unpack
 
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.client import Message
-from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import Listing
 from jetspark.blocking.jetstream import EventCallback, Events
-from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives, makes
+from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives, makes, twin_of
 from jetspark.blocking.worker import WorkerPool, plain_callback
 from jetspark.client.tasks import reported
 from jetspark.payloads import Payload
@@ -51,12 +50,6 @@ __all__ = ["Group", "Listing", "Request", "Service", "Services"]
 
 @twin_of(AsyncRequest)
 class Request(Sends, RequestView):
-    """One request to an endpoint of a service.
-
-    Answering raises ConfigError without a reply subject, ConnectionClosedError, OutboundBufferError
-    during an outage, MaxPayloadError, BadPayloadError, BadHeaderError.
-    """
-
     __slots__ = ()
 
     _client: Answering
@@ -144,8 +137,6 @@ class HandlingInThreads:
 
 @twin_of(AsyncEndpointCalls)
 class EndpointCalls(Twin):
-    """The calls of services and groups: adding endpoints and groups."""
-
     _inner: AsyncEndpointCalls
     prefix = Read[str]()
     queue_group = Read[str]()
@@ -179,8 +170,6 @@ class EndpointCalls(Twin):
 
 @twin_of(AsyncService)
 class Service(EndpointCalls, Block):
-    """One instance of a service, created by `Client.add_service`."""
-
     _inner: AsyncService
     name = Read[str]()
     id = Read[str]()
@@ -209,8 +198,6 @@ class Service(EndpointCalls, Block):
 
 @twin_of(AsyncServices)
 class Services(Twin):
-    """The services within reach of a connection, returned by `Client.services`."""
-
     _inner: AsyncServices
     ping = makes(AsyncServices.ping, Listing)
     info = makes(AsyncServices.info, Listing)
@@ -250,4 +237,4 @@ class Services(Twin):
 
 @twin_of(AsyncGroup)
 class Group(EndpointCalls):
-    """A prefix that endpoints of a service share; created by `add_group`."""
+    pass

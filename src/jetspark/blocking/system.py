@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import Listing
-from jetspark.blocking.twin import Twin, makes
+from jetspark.blocking.twin import Twin, makes, twin_of
 from jetspark.system.system import System as AsyncSystem
 
 __all__ = ["System"]
@@ -12,8 +11,6 @@ __all__ = ["System"]
 
 @twin_of(AsyncSystem)
 class System(Twin):
-    """The servers, seen from the system account; returned by `Client.system`."""
-
     ping = makes(AsyncSystem.ping, Listing)
     varz = makes(AsyncSystem.varz, Listing)
     healthz = makes(AsyncSystem.healthz, Listing)

@@ -7,8 +7,10 @@ call is a method.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine
 from functools import partial, update_wrapper
+from types import FunctionType
 from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, overload
 
 from jetspark.blocking.caller_side import CallerSide, drive
@@ -18,6 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 InnerT = TypeVar("InnerT")
 CallT = TypeVar("CallT", bound=Callable[..., Any])
+TwinT = TypeVar("TwinT", bound=type)
 
 
 class Twin:
@@ -155,10 +158,30 @@ def makes(
 
 
 def like(method: Any) -> Callable[[CallT], CallT]:
-    """Its name and signature; `docstrings.twin_of` adds the docstring."""
+    """Give a call the name, signature and docstring of the asyncio method."""
 
     def decorate(call: CallT) -> CallT:
-        update_wrapper(call, method, assigned=("__name__", "__qualname__", "__annotations__"))
+        assigned = ("__name__", "__qualname__", "__annotations__", "__doc__")
+        update_wrapper(call, method, assigned=assigned)
         return call
+
+    return decorate
+
+
+def twin_of(cls: type) -> Callable[[TwinT], TwinT]:
+    """Give the blocking twin of `cls`, and its members, the docstrings that they lack.
+
+    Docstrings of the asyncio class are written so that they hold for both.
+    """
+
+    def decorate(twin: TwinT) -> TwinT:
+        twin.__doc__ = twin.__doc__ or cls.__doc__
+        for name in dir(cls):
+            own = None if name.startswith("_") else inspect.getattr_static(twin, name, None)
+            if isinstance(own, FunctionType | property):
+                own.__doc__ = own.__doc__ or getattr(cls, name).__doc__
+            if isinstance(own, FunctionType) and name in vars(twin):
+                own.__module__ = twin.__module__
+        return twin
 
     return decorate

@@ -155,7 +155,7 @@ class Client:
         )
 
     def events(self) -> EventStream:
-        """Async iterator over the connection's changes from now on; ends when it is closed."""
+        """An iterator over the connection's changes from now on; ends when it is closed."""
         return self._notices.stream()
 
     def report(self, error: errors.JetsparkError) -> None:
@@ -467,7 +467,7 @@ class Client:
         stall: Seconds | None = None,
         sentinel: bool | Callable[[Message], bool] = False,
     ) -> Replies:
-        """Publish and gather replies: `async for` over the result, or `await` it for a list.
+        """Publish and gather replies: iterate the result.
 
         Sends the request when the first reply is needed. It ends after `max_msgs` replies (0: no
         limit), `stall` seconds without another reply (None: no limit), the sentinel, which is not
@@ -547,7 +547,7 @@ class Client:
         pending_msgs_limit: int = PENDING_MSGS_LIMIT,
         pending_bytes_limit: int = PENDING_BYTES_LIMIT,
     ) -> Subscription:
-        """Subscribe; iterate the result, or give a callback (plain or async).
+        """Subscribe; iterate the result, or give a `callback`.
 
         `queue` joins a queue group; `max_msgs` ends it after so many messages (0: never). At a
         pending limit new messages are dropped, and a SlowConsumerError is reported. Raises

@@ -616,6 +616,7 @@ def _drop_run(_: list[MessageFrame], __: int) -> bool:
 
 
 MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
+"""A function, plain or async, called with each message."""
 
 
 class Subscription(MessageReader[Message]):

@@ -86,7 +86,7 @@ class DeadLetters:
     # -- moving ----------------------------------------------------------------------------------
 
     def worker(self, *, remove_originals: bool = False) -> DeadLetterWorker:
-        """Moves messages inside its block: `async with dead.worker():`.
+        """A worker that moves messages inside its block.
 
         `remove_originals`: delete each message from its stream when its letter is stored; in work
         queues it would stay for ever. Entering raises ConsumerNotFoundError or StreamNotFoundError

@@ -118,9 +118,9 @@ class ConsumerGroup:
         max_ack_pending: int = 1,
         **options: Unpack[ConsumerSettings],
     ) -> GroupMember:
-        """Consume as an instance of `member`, within its `async with` block.
+        """Consume as an instance of `member`, within the block of the result.
 
-        Iterate the result, or give a callback (plain or async), and acknowledge each message.
+        Iterate the result, or give a `callback`, and acknowledge each message.
         `ack_wait`: seconds until a message is delivered again, and until the next instance takes
         over from a silent one. `max_ack_pending`: unacknowledged messages, at least 1; with more
         than one the order of a partition holds only while nothing fails. `options`: other fields of

@@ -243,6 +243,7 @@ class MemberConsumer:
 
 
 GroupCallback: TypeAlias = Callable[[GroupMsg], Awaitable[None] | None]
+"""A function, plain or async, called with each message."""
 
 
 class GroupMember:

@@ -161,6 +161,7 @@ class Exchange:
 
 
 CalloutHandler: TypeAlias = Callable[[AuthRequest], Awaitable[Grant] | Grant]
+"""A function, plain or async, that grants or refuses a login."""
 STOP_TIMEOUT: Final = 30.0
 QUEUE_GROUP: Final = "auth-callout"
 CONCURRENCY: Final = 20
@@ -326,8 +327,8 @@ class CalloutCalls(Client):
     ) -> AuthCallout:
         """Decide who may log in: servers ask, `handler` answers (ADR-26; server 2.10).
 
-        The client is a user of the callout's account (`auth_users`). `handler` (plain or async)
-        gets an AuthRequest and returns a Grant, or raises CalloutRefusal with a reason for the
+        The client is a user of the callout's account (`auth_users`). `handler` gets an
+        AuthRequest and returns a Grant, or raises CalloutRefusal with a reason for the
         server's log. `signer`: the account's keys, of the `issuer` in the server's configuration.
         `account`: the callout account's public key (A…), when `signer` is one of its signing keys.
         `xkey`: the curve keys of the configuration's `xkey`; then only encrypted requests are

@@ -581,6 +581,7 @@ _CHECKS_FOR_OTHER_CLIENTS = 4
 """Checks, one in each heartbeat interval: others who wait each time may have the messages."""
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
+"""A function, plain or async, called with each message."""
 
 
 class ConsumerMessages(FrameReader[JsMsg]):

@@ -236,7 +236,7 @@ class PullConsumer(Consumer):
         threshold_bytes: int | None = None,
         **priority: Unpack[PriorityOptions],
     ) -> ConsumerMessages:
-        """Continuous messages: iterate the result, or give a callback (plain or async).
+        """Continuous messages: iterate the result, or give a `callback`.
 
         It buffers up to `max_messages` messages (default: 500, and up to 8,000 for a reader that
         takes half of them within 5 ms), or `max_bytes` bytes, received or requested. When these
@@ -484,7 +484,7 @@ class PushConsumer(Consumer):
         pending_msgs_limit: int = PENDING_MSGS_LIMIT,
         pending_bytes_limit: int = PENDING_BYTES_LIMIT,
     ) -> PushMessages:
-        """Receive the messages: iterate the result, or give a callback (plain or async).
+        """Receive the messages: iterate the result, or give a `callback`.
 
         It answers flow control requests and watches heartbeats. Members of a `deliver_group` share
         the messages. The limits are those of `Client.subscribe`. Raises ConfigError,

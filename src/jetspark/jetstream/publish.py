@@ -110,7 +110,7 @@ class PublishCalls(StoredCalls):
         raise_failures: bool = True,
         duplicate_window: Seconds | None = None,
     ) -> Publisher:
-        """Publish many without waiting for each ack: `async with js.publisher() as pub`.
+        """Publish many without waiting for each ack, in the block of the publisher that it returns.
 
         `window`: most messages without an ack at any time. `timeout`: seconds of connected time for
         an ack; default: the context's. `on_disconnect`: what to do when a lost link or a late ack
@@ -134,7 +134,7 @@ class PublishCalls(StoredCalls):
         )
 
     def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
-        """Store messages together or not at all: `async with js.atomic_batch() as batch`.
+        """Store messages together or not at all, in the block of the batch that it returns.
 
         The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
         message and to the commit; default: the context's. More in `AtomicBatch`.
@@ -149,7 +149,7 @@ class PublishCalls(StoredCalls):
         outstanding: int = 2,
         timeout: Seconds | None = None,
     ) -> FastIngest:
-        """Publish as fast as the stream takes it: `async with js.fast_ingest() as ingest`.
+        """Publish as fast as the stream takes it, in the block of the ingest that it returns.
 
         The stream needs `allow_batched` (2.14). `gaps`: at a lost or refused message, "fail" (end
         the batch there) or "ok" (continue). `ack_every`: most messages for one ack; the server may

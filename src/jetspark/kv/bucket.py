@@ -198,7 +198,7 @@ class ReadOnlyBucket:
         on_change: ChangeCallback | None = None,
         resync: Seconds = RESYNC,
     ) -> LiveBucket:
-        """A mapping of the bucket's keys and values that follows every change, in its `async with`.
+        """A mapping of the bucket's keys and values that follows every change, in its block.
 
         `on_change` is called with each entry, also with the current ones. `resync`: seconds between
         two checks for entries that the bucket itself removed. `jetspark.kv.watch` says what it
@@ -242,7 +242,7 @@ class Bucket(ReadOnlyBucket):
     # -- locks ---------------------------------------------------------------------------------
 
     def lock(self, key: str, *, lease: Seconds = LEASE, holder: str | None = None) -> Lock:
-        """A lock that one of all clients holds: `async with bucket.lock("job") as lock`.
+        """A lock that one of all clients holds within its block.
 
         `key`: used only for the lock's record. `lease`: seconds, at least 1, after which others
         take over from a silent holder, who renews it every third of that. `holder`: the name that
@@ -260,9 +260,9 @@ class Bucket(ReadOnlyBucket):
         holder: str | None = None,
         callback: StateCallback | None = None,
     ) -> Election:
-        """A candidate for leader within its `async with`: iterate it, or give a callback.
+        """A candidate for leader within its block: iterate it, or give a callback.
 
-        The candidate that holds the lock `key` leads. `callback` (plain or async) is called with
+        The candidate that holds the lock `key` leads. `callback` is called with
         each ElectionState. `lease`, `holder`: as for `lock`. See `Election`.
         """
         return Election(self._js.client, self.lock(key, lease=lease, holder=holder), callback)

@@ -480,6 +480,7 @@ class ElectionState(NamedTuple):
 
 
 StateCallback: TypeAlias = Callable[[ElectionState], Awaitable[None] | None]
+"""A function, plain or async, called with each state of an election."""
 
 
 class Election:

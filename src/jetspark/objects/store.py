@@ -276,7 +276,7 @@ class ObjectStore:
     async def get(self, name: str) -> ObjectReader:
         """Read an object, or a link's target, chunk by chunk.
 
-        `async for chunk in await store.get(name)`. Raises ObjectNotFoundError; reading raises
+        Iterate the result. Raises ObjectNotFoundError; reading raises
         ObjectDamagedError and DigestMismatchError instead of returning the last chunk.
         """
         return ObjectReader(*await resolve(self._meta, name))

@@ -48,9 +48,9 @@ class Services:
     """The services within reach of a connection, returned by `Client.services`.
 
     `ping`, `info` and `stats` list the instances of all services, of those called `name`, or only
-    the one with `name` and `id`: `async for` over the result, or `await` its `all()`. Each `async
-    for` asks anew. It ends `stall` seconds (0.3) after the last answer, after `max_msgs` answers
-    (0: no limit), or after `timeout` seconds (2) in all. Without services the list is empty. An
+    the one with `name` and `id`: iterate the result, or call its `all()`. Each iteration asks anew.
+    It ends `stall` seconds (0.3) after the last answer, after `max_msgs` answers (0: no limit), or
+    after `timeout` seconds (2) in all. Without services the list is empty. An
     unreadable answer is reported and left out. Iterating raises ConnectionClosedError and
     PermissionsError.
     """
@@ -81,8 +81,8 @@ class Services:
     def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
         """The measurements of an export with `latency` (ADR-3), each a ServiceLatency.
 
-        `subject`: where the export sends them. Iterate the result, or give a callback (plain or
-        async). Other messages are reported and left out.
+        `subject`: where the export sends them. Iterate the result, or give a `callback`. Other
+        messages are reported and left out.
         """
         return Events(
             self._client,

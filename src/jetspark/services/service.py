@@ -419,7 +419,7 @@ class ServiceOptions(TypedDict, total=False):
 class Service(EndpointCalls):
     """One instance of a service, created by `Client.add_service`.
 
-    The end of its `async with` block stops it.
+    The end of its block stops it.
     """
 
     def __init__(

@@ -78,8 +78,8 @@ class ServerChoice(TypedDict, total=False):
 class System:
     """The servers, seen from the system account; returned by `Client.system`.
 
-    Each call lists answers, one of each server: `async for` over the result, or `await` its
-    `all()`; each `async for` asks anew. All servers answer, or those that match `only`, or the one
+    Each call lists answers, one of each server: iterate the result, or call its `all()`;
+    each iteration asks anew. All servers answer, or those that match `only`, or the one
     with the id `server`. The other options are those of the server's monitoring, with its defaults.
     A list ends `stall` seconds after the last answer, or after `timeout` seconds in all (see
     `Client.system`).
