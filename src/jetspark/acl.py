@@ -33,7 +33,7 @@ from jetspark.validation import check_whole, texts_of
 from jetspark.wire import js_api
 from jetspark.wire.js_api import Call
 from jetspark.wire.service_api import DEFAULT_PREFIX as DEFAULT_SERVICE_PREFIX
-from jetspark.wire.service_api import Verb, verb_subjects
+from jetspark.wire.service_api import ServiceVerb, verb_subjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +405,7 @@ class Roles:
         if queue_group is not None:
             check_queue(queue_group)
         member = f" {queue_group}" if queue_group else ""
-        discovery = (subject for verb in Verb for subject in verb_subjects(verb, service))
+        discovery = (subject for verb in ServiceVerb for subject in verb_subjects(verb, service))
         endpoints = (f"{subject}{member}" for subject in _subjects(subjects))
         return Permissions(subscribe=(*discovery, *endpoints), responses=responses or Responses())
 
@@ -423,7 +423,9 @@ class Roles:
         check_publish_subject(service_prefix)
         if service is not None:
             check_name("service", service)
-        levels = [verb_subjects(verb, service or "*", prefix=service_prefix) for verb in Verb]
+        levels = [
+            verb_subjects(verb, service or "*", prefix=service_prefix) for verb in ServiceVerb
+        ]
         first = 0 if service is None else 1
         return self._requesting(tuple(subject for level in levels for subject in level[first:]))
 

@@ -19,7 +19,7 @@ from jetspark import errors
 from jetspark.client.messages import Message
 from jetspark.documents.streams import PubAck
 from jetspark.full_client import Client, JetStream, connect
-from jetspark.jetstream.fast_ingest import Flow, Gap, Refusal, parse_reply
+from jetspark.jetstream.fast_ingest import BatchFlow, BatchGap, BatchRefusal, parse_reply
 from jetspark.jetstream.in_flight import sender_of
 from jetspark.wire.documents import ServerInfo
 
@@ -476,11 +476,11 @@ async def test_mistakes_are_found_before_anything_is_sent(
 
 
 def test_replies_of_each_kind() -> None:
-    assert parse_reply(b'{"type":"ack","seq":10,"msgs":15}') == Flow(10, 15)
-    assert parse_reply(b'{"type":"gap","last_seq":10,"seq":15}') == Gap(10, 15)
+    assert parse_reply(b'{"type":"ack","seq":10,"msgs":15}') == BatchFlow(10, 15)
+    assert parse_reply(b'{"type":"gap","last_seq":10,"seq":15}') == BatchGap(10, 15)
     error = {"code": 400, "err_code": 10071, "description": "wrong last sequence: 1"}
     refused = json.dumps({"type": "err", "seq": 4, "error": error})
-    assert parse_reply(refused.encode()) == Refusal(4, error)
+    assert parse_reply(refused.encode()) == BatchRefusal(4, error)
     with pytest.raises(errors.WrongLastSequenceError):
         parse_reply(json.dumps({"stream": "S", "seq": 0, "error": error}).encode())
     last = parse_reply(b'{"stream":"S","seq":9,"batch":"b","count":5}')
@@ -500,4 +500,4 @@ def test_a_reply_that_cannot_be_read_is_a_jetstream_error(payload: bytes) -> Non
     wrong = [b'{"type":"%b","seq":"x"}' % kind for kind in (b"ack", b"gap", b"err")]
     for one in (payload, *wrong):
         with suppress(errors.JetStreamError):
-            assert isinstance(parse_reply(one), Flow | Gap | Refusal | PubAck)
+            assert isinstance(parse_reply(one), BatchFlow | BatchGap | BatchRefusal | PubAck)

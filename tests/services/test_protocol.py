@@ -21,7 +21,7 @@ from jetspark.services.protocol import (
     verb_subject,
 )
 from jetspark.wire.headers import Headers
-from jetspark.wire.service_api import Verb
+from jetspark.wire.service_api import ServiceVerb
 
 VERSIONS = """
 0.0.0 10.20.30 1.0.0-alpha 1.0.0-alpha.1 1.0.0-0.3.7 1.0.0-x-y.z 1.0.0+20130313
@@ -32,19 +32,19 @@ IDENTITY: dict[str, Any] = {"name": "n", "id": "i", "version": "1.0.0"}
 
 
 def test_subjects_of_the_three_levels() -> None:
-    assert verb_subject(Verb.PING) == "$SRV.PING"
-    assert verb_subject(Verb.INFO, "n") == "$SRV.INFO.n"
-    assert verb_subject(Verb.STATS, "n", "i", "acc.$SRV") == "acc.$SRV.STATS.n.i"
+    assert verb_subject(ServiceVerb.PING) == "$SRV.PING"
+    assert verb_subject(ServiceVerb.INFO, "n") == "$SRV.INFO.n"
+    assert verb_subject(ServiceVerb.STATS, "n", "i", "acc.$SRV") == "acc.$SRV.STATS.n.i"
     with pytest.raises(errors.BadNameError, match="service"):
-        verb_subject(Verb.PING, "a.b")
+        verb_subject(ServiceVerb.PING, "a.b")
     with pytest.raises(errors.BadNameError, match="instance"):
-        verb_subject(Verb.PING, "a", ">")
+        verb_subject(ServiceVerb.PING, "a", ">")
 
 
 def test_statistics_have_every_field_and_a_time_with_six_digits() -> None:
     stats = ServiceStats(
         **IDENTITY,
-        type=Verb.STATS.type,
+        type=ServiceVerb.STATS.type,
         started=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         endpoints=[
             EndpointStats(
@@ -79,7 +79,7 @@ def test_statistics_have_every_field_and_a_time_with_six_digits() -> None:
 
 
 def test_answer_of_another_client_may_leave_out_fields_and_say_null() -> None:
-    raw: dict[str, Any] = {**IDENTITY, "type": Verb.STATS.type, "metadata": None, "new": 1}
+    raw: dict[str, Any] = {**IDENTITY, "type": ServiceVerb.STATS.type, "metadata": None, "new": 1}
     raw["started"] = "2026-01-02T03:04:05.123456789Z"
     raw["endpoints"] = [
         {"name": "e", "subject": "s", "average_processing_time": 1500.7, "last_error": None}
@@ -90,7 +90,7 @@ def test_answer_of_another_client_may_leave_out_fields_and_say_null() -> None:
     assert stats.endpoints[0].average_processing_time == Duration.from_ns(1501)
     assert stats.endpoints[0].last_error == ""
     assert stats.started is not None
-    info = {**IDENTITY, "type": Verb.INFO.type, "endpoints": None, "description": None}
+    info = {**IDENTITY, "type": ServiceVerb.INFO.type, "endpoints": None, "description": None}
     assert decode_answer(ServiceInfo, json.dumps(info).encode()).endpoints == []
 
 

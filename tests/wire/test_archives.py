@@ -15,7 +15,7 @@ from tests.support.archives import Message
 from tests.wire.strategies import header_blocks, payloads, subjects
 from tests.wire.test_kernels import rows_of
 
-from jetspark.backup.archive_content import Content
+from jetspark.backup.archive_content import ArchiveContent
 from jetspark.backup.folder import BackupWriter
 from jetspark.backup.message_list import parse_entry
 from jetspark.bulk.ranges import SequenceRange
@@ -250,7 +250,7 @@ def test_an_entry_beside_messages_is_read_when_it_is_whole() -> None:
 def test_without_the_c_kernel_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jetspark.wire.kernel.IMPLEMENTATION", "python")
     for attempt in (
-        lambda: Content(bytes),
+        lambda: ArchiveContent(bytes),
         lambda: BackupWriter("nowhere", "S"),
         lambda: SequenceRange("S", 1, 2, "", snapshot=True),
     ):

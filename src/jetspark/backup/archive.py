@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from jetspark.backup.archive_content import LIST_MAGIC, Content, open_content
+from jetspark.backup.archive_content import LIST_MAGIC, ArchiveContent, open_content
 from jetspark.backup.message_blocks import Block, find_files
 from jetspark.backup.message_list import is_message_list, parse_entry, read_message_list
-from jetspark.backup.metadata import METADATA, Metadata, State
+from jetspark.backup.metadata import METADATA, BackupMetadata, State
 from jetspark.errors import BackupError, DocumentError
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.documents import decode_document
@@ -29,7 +29,7 @@ from jetspark.wire.kernel import (
 _STATE = b"state.json"
 
 
-def find_blocks(file: BinaryIO, metadata: Metadata) -> list[Block] | None:
+def find_blocks(file: BinaryIO, metadata: BackupMetadata) -> list[Block] | None:
     """The message blocks of an archive, each with its state; None for a list of messages.
 
     Raises BackupError for a damaged archive, and for one of another stream than `metadata`.
@@ -58,7 +58,7 @@ def find_blocks(file: BinaryIO, metadata: Metadata) -> list[Block] | None:
     return files.blocks
 
 
-def count_messages(file: BinaryIO, metadata: Metadata) -> int:
+def count_messages(file: BinaryIO, metadata: BackupMetadata) -> int:
     """Count the messages in an archive, up to the last sequence of the state.
 
     Unpacks a list of messages, but reads only the index of blocks. Raises the errors of
@@ -76,7 +76,7 @@ def count_messages(file: BinaryIO, metadata: Metadata) -> int:
     return count
 
 
-def _read_state(content: Content) -> dict[str, object]:
+def _read_state(content: ArchiveContent) -> dict[str, object]:
     while (entry := parse_entry(content.data, 0)) is None:
         content.require()
     if entry.name != _STATE or entry.sequence:

@@ -24,7 +24,7 @@ _HEAD = 4 + 4 + 10  # a frame's kind and length, its checksum, the size of its c
 _COMPRESSED, _UNCOMPRESSED = 0x00, 0x01
 
 
-class Content:
+class ArchiveContent:
     """Unpacks an archive step by step. `more` returns its next bytes, b"" at the end."""
 
     def __init__(self, more: Callable[[], bytes], *, offset: int = 0) -> None:
@@ -136,10 +136,10 @@ class ArchiveScan:
 _CUT_INSIDE = "The archive is not complete: it ends in the middle of a block."
 
 
-def open_content(file: BinaryIO, offset: int = 0, skip: int = 0) -> Content:
+def open_content(file: BinaryIO, offset: int = 0, skip: int = 0) -> ArchiveContent:
     """The content of a file from a frame on, without its first `skip` bytes."""
     file.seek(offset)
-    content = Content(lambda: file.read(_READ), offset=offset)
+    content = ArchiveContent(lambda: file.read(_READ), offset=offset)
     content.skip(skip)
     return content
 

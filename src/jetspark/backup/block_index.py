@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jetspark.backup.archive_content import Content
+from jetspark.backup.archive_content import ArchiveContent
 from jetspark.errors import BackupError
 
 _FULL_STATE, _VERSIONS = 11, (1, 2, 3, 4)
@@ -61,7 +61,7 @@ class BlockState:
 class NumberReader:
     """The numbers in the first `size` bytes of the content."""
 
-    def __init__(self, content: Content, size: int) -> None:
+    def __init__(self, content: ArchiveContent, size: int) -> None:
         self._content = content
         self._left = size
         self._at = 0

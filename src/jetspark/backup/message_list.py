@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from jetspark.backup.archive_content import LIST_MAGIC, Content
+from jetspark.backup.archive_content import LIST_MAGIC, ArchiveContent
 from jetspark.errors import BackupError
 from jetspark.wire.kernel import (
     MAX_MESSAGE,
@@ -16,7 +16,7 @@ from jetspark.wire.kernel import (
 _MAX_NAME_BYTES = 1 << 20
 
 
-def is_message_list(content: Content) -> bool:
+def is_message_list(content: ArchiveContent) -> bool:
     """Whether the content is a list of messages, not a tar. Raises BackupError when it is empty."""
     while len(content.data) < len(LIST_MAGIC):
         content.require()
@@ -24,7 +24,7 @@ def is_message_list(content: Content) -> bool:
 
 
 def read_message_list(
-    content: Content, start: int, end: int, rows: Deliveries, *, to_end: bool = False
+    content: ArchiveContent, start: int, end: int, rows: Deliveries, *, to_end: bool = False
 ) -> Iterator[int]:
     """Append the messages from `start` to before `end` of a list, which begins with an entry.
 
@@ -50,7 +50,7 @@ def read_message_list(
         content.require()
 
 
-class Entry(NamedTuple):
+class ArchiveEntry(NamedTuple):
     """An entry of a list of messages that is not a message, such as the stream's state."""
 
     name: bytes
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
     """The position after it."""
 
 
-def parse_entry(content: bytes | bytearray, pos: int) -> Entry | None:
+def parse_entry(content: bytes | bytearray, pos: int) -> ArchiveEntry | None:
     """The entry at `pos`; None while its bytes are incomplete. Raises BackupError."""
     fields = []
     for _ in range(5):
@@ -84,7 +84,7 @@ def parse_entry(content: bytes | bytearray, pos: int) -> Entry | None:
     end = pos + name + headers + payload
     if end > len(content):
         return None
-    return Entry(
+    return ArchiveEntry(
         bytes(content[pos : pos + name]), sequence, bytes(content[end - payload : end]), end
     )
 

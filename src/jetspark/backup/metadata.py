@@ -49,7 +49,7 @@ class NamedConfig(msgspec.Struct, frozen=True):
     name: Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class Metadata(msgspec.Struct, frozen=True):
+class BackupMetadata(msgspec.Struct, frozen=True):
     """The checked part of `backup.json`."""
 
     config: NamedConfig
@@ -69,12 +69,12 @@ class Metadata(msgspec.Struct, frozen=True):
             )
 
 
-def parse_metadata(data: bytes) -> tuple[Metadata, dict[str, Any]]:
+def parse_metadata(data: bytes) -> tuple[BackupMetadata, dict[str, Any]]:
     """The content of `backup.json`, of which at most `MAX_METADATA` bytes need to be read: what is
     checked, and everything. Raises BackupError."""
     if len(data) >= MAX_METADATA:
         raise BackupError(f"{METADATA} is damaged: it is larger than {MAX_METADATA >> 20} MiB.")
     try:
-        return decode_json(data, Metadata, METADATA), decode_document(data, METADATA)
+        return decode_json(data, BackupMetadata, METADATA), decode_document(data, METADATA)
     except DocumentError as error:
         raise BackupError(f"{METADATA} is damaged: {error.reason}.") from None

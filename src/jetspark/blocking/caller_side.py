@@ -18,7 +18,7 @@ from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.client.client import Client as AsyncClient
 from jetspark.client.client import plain_request, seconds_of
 from jetspark.client.messages import Message
-from jetspark.client.requests import Answer, RequestMux, no_reply
+from jetspark.client.requests import ReplyReceiver, RequestMux, no_reply
 from jetspark.connection.locks import LOOK_EVERY
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
@@ -117,7 +117,7 @@ class _ThreadRequest(Wait):
     __slots__ = ("_ask", "_reply", "_requests")
 
     def __init__(
-        self, thread: LoopThread, requests: RequestMux, ask: Callable[[Answer], bytes]
+        self, thread: LoopThread, requests: RequestMux, ask: Callable[[ReplyReceiver], bytes]
     ) -> None:
         super().__init__(thread)
         self._requests = requests

@@ -31,7 +31,7 @@ from jetspark.backup.folder import (
 )
 from jetspark.backup.message_blocks import Block, read_blocks
 from jetspark.backup.message_list import read_message_list
-from jetspark.backup.metadata import MAX_METADATA, METADATA, Metadata, parse_metadata
+from jetspark.backup.metadata import MAX_METADATA, METADATA, BackupMetadata, parse_metadata
 from jetspark.bulk._backup_files import errors_name_folder, open_file
 from jetspark.bulk.arrow import COLUMNS, batches
 from jetspark.bulk.fixed_range import head
@@ -68,7 +68,7 @@ class Backup:
 
     location: str = field(repr=False)
     """An absolute path, or a URI with its options, which may be secret."""
-    metadata: Metadata
+    metadata: BackupMetadata
     facts: StreamFacts
     """The stream when the backup began; a backup does not have its creation time."""
     size: int

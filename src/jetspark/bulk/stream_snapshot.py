@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from functools import partial
 
 import jetspark.errors as errors
-from jetspark.backup.archive_content import LIST_MAGIC, Content
+from jetspark.backup.archive_content import LIST_MAGIC, ArchiveContent
 from jetspark.backup.message_blocks import find_files, read_blocks
 from jetspark.backup.message_list import is_message_list, read_message_list
 from jetspark.bulk._snapshot_transfer import SnapshotTransfer
@@ -109,7 +109,7 @@ def _steps(
             pieces.append(piece)
         return piece
 
-    content = Content(next_piece)
+    content = ArchiveContent(next_piece)
     keeps_list, keeps_pieces = is_message_list(content), False
     if keeps_list:
         pieces.clear()

@@ -28,7 +28,7 @@ class Reporter(Protocol):
         """Report an error that no call can raise."""
 
 
-class Sender(Reporter, Protocol):
+class MessageSender(Reporter, Protocol):
     """Publishes a message's response: the asyncio client, or a thread's `CallerSide`.
 
     The coroutines of a `CallerSide` block the thread and never suspend.
@@ -140,7 +140,7 @@ class Message(MessageView):
 
     __slots__ = ()
 
-    _client: Sender
+    _client: MessageSender
 
     async def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
         """Publish an answer. Raises ConfigError without a reply subject, and as publish."""

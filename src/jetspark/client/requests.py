@@ -49,7 +49,7 @@ def new_inbox(prefix: str) -> str:
     return f"{prefix}.{secrets.token_urlsafe(16)}"
 
 
-class Answer(Protocol):
+class ReplyReceiver(Protocol):
     """Receives the reply: a future of the loop, or an object that another thread waits for."""
 
     def done(self) -> bool:
@@ -63,7 +63,7 @@ class Answer(Protocol):
 
 
 class _Request(NamedTuple):
-    answer: Answer
+    answer: ReplyReceiver
     deadline: float
     subject: str
     timeout: float
@@ -120,7 +120,7 @@ class RequestMux:
 
     def ask(
         self,
-        answer: Answer,
+        answer: ReplyReceiver,
         subject: str,
         payload: Payload,
         headers: HeadersLike | None,
@@ -157,7 +157,7 @@ class RequestMux:
 
     def ask_here(
         self,
-        answer: Answer,
+        answer: ReplyReceiver,
         publishing: Publishing,
         put: Callable[[bytes], bool],
         subject: str,

@@ -26,7 +26,7 @@ from weakref import WeakMethod
 import jetspark.errors as errors
 from jetspark.client.callbacks import Barriers, Callback, check_no_callback
 from jetspark.client.hooks import HookRunner
-from jetspark.client.messages import Message, Sender
+from jetspark.client.messages import Message, MessageSender
 from jetspark.client.tasks import background, next_within
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
@@ -55,7 +55,7 @@ class MessageSource(Protocol):
         """
 
 
-class ReaderClient(Sender, Protocol):
+class ReaderClient(MessageSender, Protocol):
     """The client, as seen by sources of messages."""
 
     loop: asyncio.AbstractEventLoop

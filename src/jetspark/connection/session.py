@@ -72,7 +72,7 @@ CLOSE_GRACE_SECONDS = 0.25
 
 
 @dataclass(slots=True)
-class Traffic:
+class ConnectionTraffic:
     """Counts over all links of a connection."""
 
     messages: int = 0
@@ -110,7 +110,7 @@ class Session:
         options: ConnectOptions,
         routes: Mapping[int, Route],
         owner: SessionOwner,
-        traffic: Traffic,
+        traffic: ConnectionTraffic,
         accepted_before: bool,
     ) -> None:
         self.server = server

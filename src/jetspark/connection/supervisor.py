@@ -29,7 +29,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.connection.outbox import Outbox, report_unsent
 from jetspark.connection.pool import PooledServer, PoolServer, ServerPool
 from jetspark.connection.routes import Route, RouteTable
-from jetspark.connection.session import Session, Traffic
+from jetspark.connection.session import ConnectionTraffic, Session
 from jetspark.connection.transports import Dial, dialing
 from jetspark.connection.urls import ServerURL
 from jetspark.connection.waiting import start_task
@@ -245,7 +245,7 @@ class Supervisor:
         self.pool = self._connector.pool
         self.outbox = Outbox(options.pending_size, self._loop)
         self.routes = RouteTable(self.outbox.put_control, self.report)
-        self.traffic = Traffic()
+        self.traffic = ConnectionTraffic()
         self.status = ConnectionStatus.CLOSED
         self.last_error: errors.JetsparkError | None = None
         self._log_budget = LogBudget()

@@ -426,9 +426,8 @@ def event_kinds(kinds: str | Iterable[str]) -> frozenset[EventKind]:
         raise ConfigError("kinds is empty; None means all.")
     for word in words:
         if str(word) not in kinds_by_name:
-            raise ConfigError(
-                f"There is no kind of event {word!r}{did_you_mean_or_list(str(word), kinds_by_name)}"
-            )
+            hint = did_you_mean_or_list(str(word), kinds_by_name)
+            raise ConfigError(f"There is no kind of event {word!r}{hint}")
     return frozenset(kinds_by_name[str(word)] for word in words)
 
 

@@ -77,33 +77,33 @@ _APPENDED: Final = b".%d.$FI" % _APPEND
 # The server's replies. Messages have numbers from 1 on the wire, and indexes from 0 here.
 
 
-class Flow(msgspec.Struct, tag="ack", tag_field="type"):
+class BatchFlow(msgspec.Struct, tag="ack", tag_field="type"):
     """All up to number `seq` are stored, except those reported as lost; an ack for `msgs` each."""
 
     seq: int
     msgs: int
 
 
-class Gap(msgspec.Struct, tag="gap", tag_field="type"):
+class BatchGap(msgspec.Struct, tag="gap", tag_field="type"):
     """The numbers from `last_seq` to before `seq` did not arrive."""
 
     last_seq: int
     seq: int
 
 
-class Refusal(msgspec.Struct, tag="err", tag_field="type"):
+class BatchRefusal(msgspec.Struct, tag="err", tag_field="type"):
     """The stream refuses message `seq`; the batch may go on."""
 
     seq: int
     error: Any
 
 
-_REPLIES: Final[msgspec.json.Decoder[Flow | Gap | Refusal]] = msgspec.json.Decoder(
-    Flow | Gap | Refusal
+_REPLIES: Final[msgspec.json.Decoder[BatchFlow | BatchGap | BatchRefusal]] = msgspec.json.Decoder(
+    BatchFlow | BatchGap | BatchRefusal
 )
 
 
-def parse_reply(payload: bytes) -> Flow | Gap | Refusal | PubAck:
+def parse_reply(payload: bytes) -> BatchFlow | BatchGap | BatchRefusal | PubAck:
     """A reply; a PubAck is the last one. Raises the refusal in it, or JetStreamError."""
     try:
         return _REPLIES.decode(payload)
@@ -287,16 +287,16 @@ class IngestSender(Sender):
             self._on_answer(reply)
         self.changed()
 
-    def _on_answer(self, reply: Flow | Gap | Refusal | PubAck) -> None:
+    def _on_answer(self, reply: BatchFlow | BatchGap | BatchRefusal | PubAck) -> None:
         window = self.window
         match reply:
-            case Flow(seq, msgs):
+            case BatchFlow(seq, msgs):
                 window.acked_to(seq, max(1, msgs))
-            case Gap(last_seq, seq):
+            case BatchGap(last_seq, seq):
                 for index in range(last_seq - 1, min(seq - 1, window.sent)):
                     text = f"Message {index} of the batch did not reach the stream."
                     window.fail(index, errors.NotStoredError(text))
-            case Refusal(seq, error):
+            case BatchRefusal(seq, error):
                 self._on_refusal(seq - 1, refusal(error))
             case PubAck(batch=str(), count=int(stored)):
                 self.ack = reply

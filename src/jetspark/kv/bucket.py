@@ -47,9 +47,9 @@ from jetspark.kv.watch import (
     ChangeCallback,
     EntryCallback,
     LiveBucket,
-    Selection,
     Watcher,
     WatchOptions,
+    WatchSelection,
 )
 from jetspark.kv_rules import STREAM_PREFIX, Operation, check_bucket
 from jetspark.payloads import Payload, payload_bytes
@@ -138,10 +138,10 @@ class ReadOnlyBucket:
 
         Raises ConfigError for filters that overlap.
         """
-        selection = Selection(self._subjects(keys), meta_only=True, ignore_deletes=True)
+        selection = WatchSelection(self._subjects(keys), meta_only=True, ignore_deletes=True)
         return Listing(partial(self._keys, selection))
 
-    async def _keys(self, selection: Selection) -> AsyncIterator[str]:
+    async def _keys(self, selection: WatchSelection) -> AsyncIterator[str]:
         keys: set[str] = set()
         async for entry in self._initial_data(selection):
             if entry.key not in keys:  # it may be written meanwhile
@@ -150,10 +150,10 @@ class ReadOnlyBucket:
 
     def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
         """All entries of a key, or of the keys that match, oldest first. Raises as `keys`."""
-        selection = Selection(self._subjects(keys), include_history=True)
+        selection = WatchSelection(self._subjects(keys), include_history=True)
         return Listing(partial(self._initial_data, selection))
 
-    async def _initial_data(self, selection: Selection) -> AsyncIterator[Entry]:
+    async def _initial_data(self, selection: WatchSelection) -> AsyncIterator[Entry]:
         async with Watcher(self._stored, selection) as watcher:
             async for entry in watcher:
                 if entry is None:
@@ -175,7 +175,7 @@ class ReadOnlyBucket:
         between the server's heartbeats, 0.5 to 15, default 2; after twice as long without one, the
         consumer is recreated. `jetspark.kv.watch` says what it survives and how it ends.
         """
-        selection = Selection(self._subjects(keys), **options)
+        selection = WatchSelection(self._subjects(keys), **options)
         begins = (
             selection.include_history,
             selection.updates_only,
@@ -207,7 +207,7 @@ class ReadOnlyBucket:
         resync = in_seconds(resync)
         if not resync > 0:
             raise errors.ConfigError("resync must be more than 0 seconds.")
-        selection = Selection(self._subjects(keys))
+        selection = WatchSelection(self._subjects(keys))
         return LiveBucket(self._stored, selection, on_change, resync)
 
     def _subjects(self, keys: str | Iterable[str]) -> list[str]:
@@ -337,7 +337,7 @@ class Bucket(ReadOnlyBucket):
         if (age := duration_to_ns(in_seconds(older_than))) < 0:
             raise errors.ConfigError("older_than cannot be negative: 0 removes every marker.")
         before = time.time_ns() - age
-        selection = Selection(self._subjects(keys), meta_only=True)
+        selection = WatchSelection(self._subjects(keys), meta_only=True)
         markers: dict[str, Entry] = {}
         async for entry in self._initial_data(selection):
             markers.pop(entry.key, None)  # it may be written meanwhile

@@ -46,7 +46,7 @@ from jetspark.client.tasks import (
 )
 from jetspark.kv.codecs import Entry
 from jetspark.kv.stored import BucketStream
-from jetspark.kv.watch import Selection, Watcher
+from jetspark.kv.watch import Watcher, WatchSelection
 from jetspark.kv_rules import Operation
 from jetspark.retries import PAUSE, is_transient_for_client
 from jetspark.timestamps import Seconds, in_seconds, uptime
@@ -97,7 +97,7 @@ class LockKey:
         self._ttl = math.ceil(lease) if stored.encoding.ttl else None
 
     def watch(self) -> Watcher:
-        return Watcher(self._stored, Selection(self._stored.encoding.filters(self._key)))
+        return Watcher(self._stored, WatchSelection(self._stored.encoding.filters(self._key)))
 
     async def read(self) -> Seen:
         try:
@@ -358,7 +358,7 @@ class Lock:
         self._token = revision
         self._changed.clear()
         self._renewed(revision, began)
-        self._leave_client = self._client.adopt(_WithClient(self))
+        self._leave_client = self._client.adopt(_LockSource(self))
         work = f"Renewing lock {self._key!r}"
         self._task = background(self._renew(began), work, self.lose, name=f"jetspark-{work}")
 
@@ -455,7 +455,7 @@ class Lock:
                 await pause_after(error)
 
 
-class _WithClient:
+class _LockSource:
     """Closing the client loses the lock."""
 
     def __init__(self, lock: Lock) -> None:

@@ -69,7 +69,7 @@ class WatchOptions(TypedDict, total=False):
     heartbeat: Seconds
 
 
-class Selection(NamedTuple):
+class WatchSelection(NamedTuple):
     """The options of a watch; see `Bucket.watch`."""
 
     subjects: list[str]
@@ -87,7 +87,7 @@ class Watcher(StreamWatcher[Entry]):
     def __init__(
         self,
         stored: BucketStream,
-        selection: Selection,
+        selection: WatchSelection,
         callback: EntryCallback | None = None,
         on_unreadable: Callable[[str, errors.CodecError], None] | None = None,
     ) -> None:
@@ -118,7 +118,7 @@ class Watcher(StreamWatcher[Entry]):
                 name=f"jetspark-watch-{encoding.name}",
                 should_run=self._goes_on,
             )
-            release = stored.js.client.adopt(_WithClient(self._task, self._ready))
+            release = stored.js.client.adopt(_WatchSource(self._task, self._ready))
             self._task.add_done_callback(lambda _: release())
 
     def _missing_stream_error(self) -> errors.JetsparkError:
@@ -197,7 +197,7 @@ class Watcher(StreamWatcher[Entry]):
             self.report(error)
 
 
-class _WithClient:
+class _WatchSource:
     """Draining and closing the client end the callback's task; the messages end by themselves."""
 
     def __init__(self, task: asyncio.Task[None], ready: deque[Entry | None]) -> None:
@@ -233,7 +233,7 @@ class LiveBucket(Mapping[str, bytes]):
     def __init__(
         self,
         stored: BucketStream,
-        selection: Selection,
+        selection: WatchSelection,
         on_change: ChangeCallback | None,
         resync: float,
     ) -> None:

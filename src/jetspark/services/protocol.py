@@ -25,7 +25,7 @@ from jetspark.wire.service_api import (
     DEFAULT_PREFIX,
     ERROR_CODE_HEADER,
     ERROR_HEADER,
-    Verb,
+    ServiceVerb,
     verb_subjects,
 )
 
@@ -158,15 +158,15 @@ class ServiceStats(_Instance, frozen=True, kw_only=True):
     endpoints: list[EndpointStats] = msgspec.field(default_factory=list)
 
 
-VERB_OF: Final[dict[type[Document], Verb]] = {
-    ServicePing: Verb.PING,
-    ServiceInfo: Verb.INFO,
-    ServiceStats: Verb.STATS,
+VERB_OF: Final[dict[type[Document], ServiceVerb]] = {
+    ServicePing: ServiceVerb.PING,
+    ServiceInfo: ServiceVerb.INFO,
+    ServiceStats: ServiceVerb.STATS,
 }
 
 
 def verb_subject(
-    verb: Verb, name: str | None = None, id: str | None = None, prefix: str = DEFAULT_PREFIX
+    verb: ServiceVerb, name: str | None = None, id: str | None = None, prefix: str = DEFAULT_PREFIX
 ) -> str:
     """The subject for all services, for those of a name, or for one instance.
 

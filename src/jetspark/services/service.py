@@ -47,7 +47,7 @@ from jetspark.timestamps import Seconds
 from jetspark.validation import check_text, check_whole
 from jetspark.wire.documents import encode_document
 from jetspark.wire.kernel import MessageFrame
-from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
+from jetspark.wire.service_api import DEFAULT_PREFIX, ServiceVerb, verb_subjects
 
 STOP_TIMEOUT: Final = 30.0
 _CLEANING_UP: Final = 1.0
@@ -481,7 +481,7 @@ class Service(EndpointCalls):
     def info(self) -> ServiceInfo:
         """The service's answer to INFO."""
         return ServiceInfo(
-            **self._identity(Verb.INFO),
+            **self._identity(ServiceVerb.INFO),
             description=self._description,
             endpoints=[endpoint.info() for endpoint in self.running.endpoints],
         )
@@ -489,7 +489,7 @@ class Service(EndpointCalls):
     def stats(self) -> ServiceStats:
         """The service's answer to STATS. An exception of the `stats_handler` is reported."""
         return ServiceStats(
-            **self._identity(Verb.STATS),
+            **self._identity(ServiceVerb.STATS),
             started=self._started,
             endpoints=[self._with_data(endpoint.stats()) for endpoint in self.running.endpoints],
         )
@@ -500,7 +500,7 @@ class Service(EndpointCalls):
         for endpoint in self.running.endpoints:
             endpoint.answering.tally.reset()
 
-    def _identity(self, verb: Verb) -> dict[str, Any]:
+    def _identity(self, verb: ServiceVerb) -> dict[str, Any]:
         return {
             "type": verb.type,
             "name": self._name,
@@ -522,10 +522,12 @@ class Service(EndpointCalls):
         return stats.replace(data=data)
 
     async def begin(self) -> None:
-        answers: dict[Verb, Callable[[], bytes]] = {
-            Verb.PING: lambda: encode_answer(ServicePing(**self._identity(Verb.PING))),
-            Verb.INFO: lambda: encode_answer(self.info()),
-            Verb.STATS: lambda: encode_answer(self.stats()),
+        answers: dict[ServiceVerb, Callable[[], bytes]] = {
+            ServiceVerb.PING: lambda: encode_answer(
+                ServicePing(**self._identity(ServiceVerb.PING))
+            ),
+            ServiceVerb.INFO: lambda: encode_answer(self.info()),
+            ServiceVerb.STATS: lambda: encode_answer(self.stats()),
         }
         await self.running.begin(
             {

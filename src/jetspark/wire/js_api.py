@@ -232,7 +232,7 @@ class _Limits(msgspec.Struct):
     inactive_threshold: int = 0
 
 
-class _Config(msgspec.Struct):
+class _ConfigPart(msgspec.Struct):
     num_replicas: int = 1
     max_msgs_per_subject: int = -1
     max_msgs: int = -1
@@ -272,37 +272,37 @@ class _Cluster(msgspec.Struct):
 
 
 class _Stream(msgspec.Struct):
-    config: _Config
+    config: _ConfigPart
     state: _State
     created: str = ""
     total: int = 0
     cluster: _Cluster | None = None
 
 
-class _Place(msgspec.Struct):
+class _Sequences(msgspec.Struct):
     consumer_seq: int
     stream_seq: int
 
 
 class _Consumer(msgspec.Struct):
-    config: _Config
-    delivered: _Place
+    config: _ConfigPart
+    delivered: _Sequences
     num_ack_pending: int = 0
     num_waiting: int = 0
     paused: bool = False
     cluster: _Cluster | None = None
 
 
-class _Stored(msgspec.Struct):
+class _StoredMessage(msgspec.Struct):
     seq: int
     time: str
 
 
 class _Message(msgspec.Struct):
-    message: _Stored
+    message: _StoredMessage
 
 
-class _Page(msgspec.Struct):
+class _ListPage(msgspec.Struct):
     total: int = 0
     streams: list[Any] | None = None
     consumers: list[Any] | None = None
@@ -319,7 +319,7 @@ _PARTS: Final[dict[type[msgspec.Struct], tuple[Call, ...]]] = {
     _Consumer: (CONSUMER_INFO, CONSUMER_CREATE),
     _Message: (MSG_GET,),
     _Purged: (STREAM_PURGE,),
-    _Page: (STREAM_LIST, STREAM_NAMES, CONSUMER_LIST, CONSUMER_NAMES),
+    _ListPage: (STREAM_LIST, STREAM_NAMES, CONSUMER_LIST, CONSUMER_NAMES),
 }
 _NEEDED: Final = {call.answer: part for part, calls in _PARTS.items() for call in calls}
 

@@ -14,7 +14,7 @@ ERROR_HEADER: Final = "Nats-Service-Error"
 ERROR_CODE_HEADER: Final = "Nats-Service-Error-Code"
 
 
-class Verb(StrEnum):
+class ServiceVerb(StrEnum):
     """The questions that services answer."""
 
     PING = "PING"
@@ -28,7 +28,7 @@ class Verb(StrEnum):
 
 
 def verb_subjects(
-    verb: Verb, name: str = "*", id: str = "*", prefix: str = DEFAULT_PREFIX
+    verb: ServiceVerb, name: str = "*", id: str = "*", prefix: str = DEFAULT_PREFIX
 ) -> tuple[str, str, str]:
     """The subjects for all services, for those of a name, and for one instance."""
     return f"{prefix}.{verb}", f"{prefix}.{verb}.{name}", f"{prefix}.{verb}.{name}.{id}"
