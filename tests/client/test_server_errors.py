@@ -10,7 +10,7 @@ from tests.conftest import MakeServer, Unique
 from tests.support.scripted_server import ScriptedServer
 
 from jetspark import Reconnected, blocking, errors
-from jetspark.client.client import Client
+from jetspark.client.client import CoreClient
 from jetspark.connection.options import make_options
 from jetspark.connection.server_errors import ERRORS, meaning_of
 from jetspark.server import NatsServer
@@ -37,7 +37,7 @@ async def test_an_error_ends_what_the_server_ends_and_nothing_else(text: str) ->
     told: asyncio.Queue[errors.JetsparkError] = asyncio.Queue()
     async with ScriptedServer() as server:
         options = make_options(server.url, reconnect_wait=0.01, reconnect_jitter=0.0)
-        client = Client(options, error_callback=told.put_nowait)
+        client = CoreClient(options, error_callback=told.put_nowait)
         connecting = asyncio.create_task(client.connect())
         peer = await server.accept()
         await peer.shake_hands()
@@ -191,7 +191,7 @@ async def test_a_subject_of_too_many_tokens_ends_its_own_subscription(
     assert nc.stats.reconnects == 0
 
 
-async def test_a_line_that_no_server_takes_is_refused_before_it_is_sent(nc: Client) -> None:
+async def test_a_line_that_no_server_takes_is_refused_before_it_is_sent(nc: CoreClient) -> None:
     longest = "a" * 4074
     for send in (
         lambda: nc.publish_nowait(longest + "a"),

@@ -42,7 +42,7 @@ from jetspark.wire import js_api
 from jetspark.wire.status import END_OF_BATCH, status_of
 
 if TYPE_CHECKING:
-    from jetspark.client.client import Client
+    from jetspark.client.client import CoreClient
     from jetspark.wire.kernel import MessageFrame
 
 logger = logging.getLogger("jetspark")
@@ -66,7 +66,7 @@ ANSWER_TIMEOUT: Final = 60.0
 class Transfer:
     """The common part of a backup and a restore: the inbox, the end, waiting for frames."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: CoreClient) -> None:
         self._client = client
         self._news = asyncio.Event()
         self._error: JetsparkError | None = None

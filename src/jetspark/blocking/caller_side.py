@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from jetspark.blocking.loop_thread import LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
-from jetspark.client.client import Client as AsyncClient
+from jetspark.client.client import CoreClient as AsyncClient
 from jetspark.client.client import plain_request, seconds_of
 from jetspark.client.messages import Message
 from jetspark.client.requests import ReplyReceiver, RequestMux, no_reply

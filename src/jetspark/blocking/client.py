@@ -30,7 +30,7 @@ from jetspark.client.client import (
     in_its_own_callback,
     seconds_of,
 )
-from jetspark.client.client import Client as CoreClient
+from jetspark.client.client import CoreClient as AsyncCoreClient
 from jetspark.client.hooks import HookRunner, HooksLike, bound
 from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.messages import MessageView, Sendable, parts_of
@@ -49,7 +49,7 @@ from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import HeadersLike, PayloadCodec, codec_of
 from jetspark.wire.kernel import frame_of
 
-__all__ = ["Client", "Subscription"]
+__all__ = ["CoreClient", "Subscription"]
 
 EXIT_FLUSH_TIMEOUT = 1.0
 """Seconds at interpreter exit for the server to confirm the publishes."""
@@ -180,19 +180,19 @@ class EventStream(SingleIterator[ConnectionEvent]):
 # The client
 
 
-@twin_of(CoreClient)
-class Client(Block):
-    _inner: CoreClient
+@twin_of(AsyncCoreClient)
+class CoreClient(Block):
+    _inner: AsyncCoreClient
     last_error = Read[JetsparkError | None]()
     server_info = Read[ServerInfo | None]()
     current_server = Read[str | None]()
     tls = Read[TLSState | None]()
     servers = Read[list[str]]()
     max_payload = Read[int]()
-    report = calls(CoreClient.report)
-    set_servers = calls(CoreClient.set_servers)
-    force_reconnect = awaits(CoreClient.force_reconnect)
-    rtt = awaits(CoreClient.rtt)
+    report = calls(AsyncCoreClient.report)
+    set_servers = calls(AsyncCoreClient.set_servers)
+    force_reconnect = awaits(AsyncCoreClient.force_reconnect)
+    rtt = awaits(AsyncCoreClient.rtt)
 
     def __init__(
         self,

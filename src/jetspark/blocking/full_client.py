@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from jetspark.blocking.client import Client as CoreClient
+from jetspark.blocking.client import CoreClient
 from jetspark.blocking.identity import AuthCallout, CalloutHandler
 from jetspark.blocking.jetstream import JetStream
 from jetspark.blocking.registry import SchemaRegistry

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 
 from jetspark.backup import BackupProgress, StreamBackup
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.client import Client
+from jetspark.blocking.client import CoreClient
 from jetspark.blocking.consumers import (
     Consumer,
     ConsumerMessages,
@@ -250,12 +250,12 @@ class JetStream(Twin):
     elastic_group_names = makes(AsyncJetStream.elastic_group_names, Listing)
     static_group_names = makes(AsyncJetStream.static_group_names, Listing)
 
-    def __init__(self, client: Client, **options: Unpack[ContextOptions]) -> None:
+    def __init__(self, client: CoreClient, **options: Unpack[ContextOptions]) -> None:
         super().__init__(client._caller, AsyncJetStream(client._caller.inner, **options))
         self._client = client
 
     @property
-    def client(self) -> Client:
+    def client(self) -> CoreClient:
         return self._client
 
     def publish(

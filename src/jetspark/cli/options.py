@@ -28,7 +28,7 @@ from jetspark.validation import check_whole
 from jetspark.wire.headers import Headers
 
 if TYPE_CHECKING:
-    from jetspark.client.client import Client as CoreClient
+    from jetspark.client.client import CoreClient
     from jetspark.client.hooks import HooksLike
     from jetspark.full_client import Client, JetStream
     from jetspark.jetstream.api import Paged

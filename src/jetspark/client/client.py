@@ -60,7 +60,7 @@ PENDING_MSGS_LIMIT = 524_288
 PENDING_BYTES_LIMIT = 128 * 1024 * 1024
 
 
-class Client:
+class CoreClient:
     """One connection to a NATS deployment: created in a running event loop, then connected."""
 
     def __init__(
@@ -651,7 +651,7 @@ class Client:
 
 
 async def plain_request(
-    client: Client,
+    client: CoreClient,
     subject: str,
     payload: Payload,
     timeout: Seconds | None,
@@ -714,7 +714,7 @@ T = TypeVar("T")
 
 
 async def request_and_read(
-    client: Client,
+    client: CoreClient,
     subject: str,
     payload: Payload,
     read: Callable[[Message], T],

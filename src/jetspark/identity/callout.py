@@ -20,7 +20,7 @@ from typing import Any, Final, Self, TypeAlias, TypedDict, Unpack
 
 import jetspark.errors as errors
 from jetspark.acl import Permissions
-from jetspark.client.client import Client
+from jetspark.client.client import CoreClient
 from jetspark.client.messages import Message
 from jetspark.client.tasks import background, start_task
 from jetspark.connection.nkeys import CurveKeyPair, KeyKind, KeyPair, is_key
@@ -195,7 +195,7 @@ class AuthCallout:
 
     def __init__(
         self,
-        client: Client,
+        client: CoreClient,
         handler: Callable[[AuthRequest], Any],
         signer: KeyPair,
         *,
@@ -319,7 +319,7 @@ class AuthCallout:
         return f"AuthCallout({self._exchange.issuer!r}, {self._stats})"
 
 
-class CalloutCalls(Client):
+class CalloutCalls(CoreClient):
     """A client with authorization callouts."""
 
     async def auth_callout(

@@ -15,7 +15,7 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 import jetspark.errors as errors
-from jetspark.client.client import Client
+from jetspark.client.client import CoreClient
 from jetspark.client.listing import ItemT, Listing
 from jetspark.documents.configuration import nested_names
 from jetspark.documents.consumers import ConsumerConfig
@@ -95,7 +95,7 @@ class Api:
 
     def __init__(
         self,
-        client: Client,
+        client: CoreClient,
         *,
         timeout: Seconds = 5.0,
         domain: str | None = None,

@@ -36,7 +36,7 @@ from enum import Enum, auto
 from typing import Any, TypeAlias
 
 import jetspark.errors as errors
-from jetspark.client.client import Client
+from jetspark.client.client import CoreClient
 from jetspark.client.subscription import FrameReader, Listener, closed_on_purpose, weakly
 from jetspark.client.tasks import background
 from jetspark.connection.waiting import Waiters
@@ -587,7 +587,7 @@ JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 class ConsumerMessages(FrameReader[JsMsg]):
     """The result of `PullConsumer.consume`: iterate it, or give it a callback."""
 
-    _client: Client
+    _client: CoreClient
 
     def __init__(
         self,

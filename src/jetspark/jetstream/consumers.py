@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 import jetspark.errors as errors
-from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, CoreClient
 from jetspark.client.messages import Message
 from jetspark.client.subscription import MessageReader, weakly
 from jetspark.client.tasks import background
@@ -311,7 +311,7 @@ class PushMessages(MessageReader[JsMsg]):
     without acks it is gone.
     """
 
-    _client: Client
+    _client: CoreClient
     _waits_for_reader = True
 
     def __init__(

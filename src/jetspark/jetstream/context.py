@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from jetspark.client.client import Client
+from jetspark.client.client import CoreClient
 from jetspark.documents.configuration import Configuration, json_of
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import AccountInfo
@@ -33,7 +33,7 @@ class JetStreamContext(
 ):
     """See `jetspark.JetStream`, which adds buckets and object stores."""
 
-    def __init__(self, client: Client, **options: Unpack[ContextOptions]) -> None:
+    def __init__(self, client: CoreClient, **options: Unpack[ContextOptions]) -> None:
         self._api = Api(client, **options)
 
     @property
@@ -42,7 +42,7 @@ class JetStreamContext(
         return self._api
 
     @property
-    def client(self) -> Client:
+    def client(self) -> CoreClient:
         """The client that it uses."""
         return self._api.client
 

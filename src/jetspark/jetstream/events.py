@@ -15,7 +15,7 @@ from functools import partial
 from typing import Self, TypeAlias
 
 from jetspark.client.callbacks import check_no_callback
-from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, CoreClient
 from jetspark.client.subscription import Listener, QueueReader, weakly
 from jetspark.documents.events import (
     DEFAULT_EVENT_PREFIX,
@@ -33,11 +33,11 @@ EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 class Events(QueueReader[Event]):
     """The result of `JetStream.events`: iterate it, or give it a callback."""
 
-    _client: Client
+    _client: CoreClient
 
     def __init__(
         self,
-        client: Client,
+        client: CoreClient,
         subjects: list[str],
         is_wanted: Callable[[Event], bool],
         *,

@@ -27,7 +27,7 @@ from copy import copy
 from typing import Any, TypeVar
 
 import jetspark.errors as errors
-from jetspark.client.client import Client
+from jetspark.client.client import CoreClient
 from jetspark.client.subscription import Listener
 from jetspark.client.tasks import background, move_on_after, yielding
 from jetspark.connection.waiting import start_task
@@ -645,7 +645,7 @@ class Pull:
             self._finish(copy(error))
 
 
-async def _given_back(client: Client, listener: Listener | None, messages: list[JsMsg]) -> None:
+async def _given_back(client: CoreClient, listener: Listener | None, messages: list[JsMsg]) -> None:
     """Refuse the messages (NAK) after those on their way, which the listener's handler adds.
 
     None: all have come.

@@ -20,7 +20,7 @@ from itertools import combinations
 from typing import Any, Final, Self, TypeVar, Unpack
 
 import jetspark.errors as errors
-from jetspark.client.client import Client
+from jetspark.client.client import CoreClient
 from jetspark.client.listing import Listing
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import External, Source, StreamInfo
@@ -80,7 +80,7 @@ class ReadOnlyBucket:
         return self._encoding.name
 
     @property
-    def client(self) -> Client:
+    def client(self) -> CoreClient:
         """The client that it uses."""
         return self._js.client
 

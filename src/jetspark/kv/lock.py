@@ -35,7 +35,7 @@ import msgspec
 
 import jetspark.errors as errors
 from jetspark.client.callbacks import Callback, check_no_callback
-from jetspark.client.client import Client
+from jetspark.client.client import CoreClient
 from jetspark.client.subscription import cancelled
 from jetspark.client.tasks import (
     background,
@@ -486,7 +486,7 @@ StateCallback: TypeAlias = Callable[[ElectionState], Awaitable[None] | None]
 class Election:
     """A candidate, returned by `Bucket.election`: enter it, then iterate its states."""
 
-    def __init__(self, client: Client, lock: Lock, callback: StateCallback | None) -> None:
+    def __init__(self, client: CoreClient, lock: Lock, callback: StateCallback | None) -> None:
         self._client = client
         self._lock = lock
         source = f"The callback of election {lock.key!r}"

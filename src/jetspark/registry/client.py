@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 import jetspark.registry.documents as documents
-from jetspark.client.client import Client
+from jetspark.client.client import CoreClient
 from jetspark.documents.document import Document, to_wire
 from jetspark.errors import ConfigError, NoRespondersError, ServiceError
 from jetspark.timestamps import Seconds
@@ -26,7 +26,7 @@ class SchemaRegistry:
     DocumentError for an unreadable answer, and the errors of `Client.request`.
     """
 
-    def __init__(self, client: Client, timeout: Seconds | None) -> None:
+    def __init__(self, client: CoreClient, timeout: Seconds | None) -> None:
         self._client = client
         self._timeout = timeout
 
@@ -165,7 +165,7 @@ def _place(
     return documents.Place(documents.check_schema_name(name), format, version, revision)
 
 
-class RegistryCalls(Client):
+class RegistryCalls(CoreClient):
     """A client with a schema registry."""
 
     def schema_registry(self, *, timeout: Seconds | None = None) -> SchemaRegistry:

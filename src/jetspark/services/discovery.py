@@ -7,7 +7,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
-from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client, request_and_read
+from jetspark.client.client import (
+    PENDING_BYTES_LIMIT,
+    PENDING_MSGS_LIMIT,
+    CoreClient,
+    request_and_read,
+)
 from jetspark.client.listing import Listing
 from jetspark.client.messages import Message, MessageView
 from jetspark.documents.document import Moment, Span, from_wire
@@ -55,7 +60,7 @@ class Services:
     PermissionsError.
     """
 
-    def __init__(self, client: Client, prefix: str) -> None:
+    def __init__(self, client: CoreClient, prefix: str) -> None:
         check_publish_subject(prefix, label="prefix")
         self._client = client
         self._prefix = prefix

@@ -23,7 +23,7 @@ from time import perf_counter_ns
 from typing import Any, Final, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 import jetspark.errors as errors
-from jetspark.client.client import PENDING_BYTES_LIMIT, Client
+from jetspark.client.client import PENDING_BYTES_LIMIT, CoreClient
 from jetspark.client.messages import MessageView
 from jetspark.client.publishing import Publishing
 from jetspark.client.tasks import background
@@ -277,7 +277,7 @@ class Endpoint:
 
     def __init__(
         self,
-        client: Client,
+        client: CoreClient,
         options: EndpointOptions,
         label: str,
         handling: Callable[[Endpoint], Handling],

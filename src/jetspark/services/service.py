@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
 import jetspark.errors as errors
-from jetspark.client.client import Client, seconds_of
+from jetspark.client.client import CoreClient, seconds_of
 from jetspark.client.subscription import Listener, closed_on_purpose
 from jetspark.client.tasks import background, start_task
 from jetspark.services.discovery import Services
@@ -181,7 +181,7 @@ class Running:
     service, for messages.
     """
 
-    def __init__(self, client: Client, label: str) -> None:
+    def __init__(self, client: CoreClient, label: str) -> None:
         self.client = client
         self.label = label
         self.endpoints: list[Endpoint] = []
@@ -424,7 +424,7 @@ class Service(EndpointCalls):
 
     def __init__(
         self,
-        client: Client,
+        client: CoreClient,
         name: str,
         version: str,
         *,
@@ -564,7 +564,7 @@ class Service(EndpointCalls):
         return f"Service({self._name!r}, {self._version!r}, id={self._id!r})"
 
 
-class ServiceCalls(Client):
+class ServiceCalls(CoreClient):
     """A client with services."""
 
     async def add_service(

@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from jetspark.client.client import Client
+from jetspark.client.client import CoreClient
 from jetspark.client.listing import Listing
 from jetspark.documents.document import Document, from_wire
 from jetspark.documents.streams import ErrorDocument
@@ -89,7 +89,7 @@ class System:
     ConnectionClosedError.
     """
 
-    def __init__(self, client: Client, timeout: Seconds, stall: Seconds) -> None:
+    def __init__(self, client: CoreClient, timeout: Seconds, stall: Seconds) -> None:
         self._client = client
         self._limits: dict[str, Any] = {"timeout": timeout, "stall": stall}
 
@@ -391,7 +391,7 @@ def _page(offset: int, limit: int | None) -> dict[str, int | None]:
     return {"offset": offset, "limit": limit}
 
 
-class SystemCalls(Client):
+class SystemCalls(CoreClient):
     """A client with its system account."""
 
     def system(self, *, timeout: Seconds = TIMEOUT, stall: Seconds = STALL) -> System:

@@ -6,7 +6,7 @@ from copy import copy
 from typing import Final
 
 import jetspark.errors as errors
-from jetspark.client.client import Client, seconds_of
+from jetspark.client.client import CoreClient, seconds_of
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import Seconds
 from jetspark.tracing.tree import MessageTrace, Reports, parse_report
@@ -18,7 +18,7 @@ _ONLY: Final = "Nats-Trace-Only"
 _TRACE_HEADERS: Final = (_DESTINATION, _ONLY, "Nats-Trace-Hop", "Accept-Encoding")
 
 
-class TraceCalls(Client):
+class TraceCalls(CoreClient):
     """A client with tracing."""
 
     async def trace(
