@@ -305,9 +305,8 @@ class Rows:
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
         heads = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)
         lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-        extent = (
-            "all rows" if table.num_rows < _NOTEBOOK_ROWS else f"the first {_NOTEBOOK_ROWS} rows"
-        )
+        count = table.num_rows
+        extent = f"the first {count} rows" if count == _NOTEBOOK_ROWS else "all rows"
         return (
             f"<table><caption>{escape(repr(self))}: {extent}</caption>"
             f"<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from jetspark.bulk.backup import Backup
 
-_MAX_SUBJECT_ROWS = 20  # subjects
+_MAX_SUBJECTS = 20
 
 backup = group(
     "backup",
@@ -91,12 +91,11 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = Fals
     }
     show_result(facts, document, as_json=json)
     if counts and not json:
-        rows = [(name, f"{count:,}") for name, count in counts.most_common(_MAX_SUBJECT_ROWS)]
+        rows = [(name, f"{count:,}") for name, count in counts.most_common(_MAX_SUBJECTS)]
         show_table("subject", "messages", rows=rows)
-        if len(counts) > _MAX_SUBJECT_ROWS:
-            console.say(
-                f"and {len(counts) - _MAX_SUBJECT_ROWS:,} more subjects (all of them with --json)"
-            )
+        if len(counts) > _MAX_SUBJECTS:
+            more = len(counts) - _MAX_SUBJECTS
+            console.say(f"and {more:,} more subjects (all of them with --json)")
 
 
 @command(

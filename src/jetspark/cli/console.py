@@ -279,7 +279,7 @@ def show_result(result: str | dict[str, object], document: object, *, as_json: b
 
 @contextlib.contextmanager
 def progress_bar(
-    description: str, *columns: ProgressColumn, **task: Any
+    label: str, *columns: ProgressColumn, **task: Any
 ) -> Iterator[Callable[..., None]]:
     """A bar on the terminal; call the yielded function with the changed fields of rich's task."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -293,7 +293,7 @@ def progress_bar(
         transient=True,
         disable=not is_live(),
     ) as display:
-        yield partial(display.update, display.add_task(description, **task))
+        yield partial(display.update, display.add_task(label, **task))
 
 
 def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
@@ -384,12 +384,10 @@ def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None
         say(line, *lines, _payload_text(message, codec, description))
 
 
-def _payload_text(
-    message: Message | StoredMsg, codec: PayloadCodec | None, description: str
-) -> str:
+def _payload_text(message: Message | StoredMsg, codec: PayloadCodec | None, label: str) -> str:
     payload, reason = _payload_of(message, codec)
     if reason:
-        warn(f"{description}: {reason}")
+        warn(f"{label}: {reason}")
     return payload.decode("utf-8", "backslashreplace")
 
 

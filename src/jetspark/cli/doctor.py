@@ -235,7 +235,7 @@ async def _user(nc: Client, roles: Mapping[str, Permissions]) -> list[Finding]:
         Finding("clock", *((_WARNING, f"{clock}: synchronize both.") if off else (_OK, clock))),
     ]
     for text, needed in roles.items():
-        if missing := _missing_permissions(needed, info.data.permissions):
+        if missing := _find_missing(needed, info.data.permissions):
             problem = f"{text}: the user may not {', '.join(missing[:3])} ({len(missing)} in all); "
             problem += f"`jetspark acl {text}` prints what the role needs."
             findings.append(Finding("role", _PROBLEM, problem))
@@ -244,9 +244,7 @@ async def _user(nc: Client, roles: Mapping[str, Permissions]) -> list[Finding]:
     return findings
 
 
-def _missing_permissions(
-    needed: Permissions, granted: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
+def _find_missing(needed: Permissions, granted: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Describe the needed permissions that are not granted, as "publish to SUBJECT"."""
     missing = [
         f"{verb} to {subject}"

@@ -70,9 +70,7 @@ async def _check_names(nc: Client, stream: str | None, consumer: str | None) -> 
         elif stream is not None:
             await js.stream_info(stream)
         elif consumer is not None:
-            names = [
-                name async for owner in js.stream_names() async for name in js.consumer_names(owner)
-            ]
+            names = [n async for s in js.stream_names() async for n in js.consumer_names(s)]
             if consumer not in names:
                 raise errors.ConfigError(not_found(f'Consumer "{consumer}"', nc, consumer, names))
 

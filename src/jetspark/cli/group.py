@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from jetspark.cli import app
@@ -17,14 +18,12 @@ if TYPE_CHECKING:
 
 group = app.group("group", "jetspark group ls ORDERS", "jetspark group info ORDERS workers")
 _COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "group": lambda document: document["group"],
-    "kind": lambda document: document["kind"],
-    "partitions": lambda document: document["partitions"],
+    **{name: itemgetter(name) for name in ("group", "kind", "partitions")},
     "members": lambda document: len(document["members"]),
     "active": lambda document: sum(member["active"] for member in document["members"]),
 }
 _MEMBERS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "member": lambda member: member["member"],
+    "member": itemgetter("member"),
     "active": lambda member: "yes" if member["active"] else "no",
     "partitions": lambda member: ", ".join(map(str, member["partitions"])) or "none",
 }
@@ -62,15 +61,13 @@ def info(
         chosen = [group for group in groups if group.name == name]
         if not chosen:
             described = f'Consumer group "{name}" of stream "{stream}"'
-            raise ConfigError(
-                not_found(described, js.client, name, [group.name for group in groups])
-            )
+            names = [group.name for group in groups]
+            raise ConfigError(not_found(described, js.client, name, names))
         return [await _document(group) for group in chosen]
 
     documents = connection.jetstream(ask, stream=stream)
-    show_infos(
-        documents, _facts, lambda group: group["members"], _MEMBERS, as_json=json, document=dict
-    )
+    members = itemgetter("members")
+    show_infos(documents, _facts, members, _MEMBERS, as_json=json, document=dict)
 
 
 def _facts(document: dict[str, Any]) -> dict[str, object]:

@@ -114,24 +114,18 @@ def _outputs(sinks: Sinks, rows: Mapping[str, int]) -> Iterator[OutputDataset]:
     statistics, schema = facets.output_statistics_output_dataset, facets.schema_dataset
     for name, sink in sinks.items():
         count = statistics.OutputStatisticsOutputDatasetFacet(rows.get(name))
-        output_facets: dict[str, Any] = {"outputFacets": {"outputStatistics": count}}
+        outputs: dict[str, Any] = {"outputFacets": {"outputStatistics": count}}
         if isinstance(sink, SinkOptions):
-            yield OutputDataset(
-                _servers(sink.connection), sink.bucket or sink.stream, **output_facets
-            )
+            yield OutputDataset(_servers(sink.connection), sink.bucket or sink.stream, **outputs)
         elif sink is not None and sink.tables:  # their rows are counted together
-            yield from _outputs(
-                {str(table_sink.options.name): table_sink.options for table_sink in sink.tables}, {}
-            )
+            options = [routed.options for routed in sink.tables]
+            yield from _outputs({str(table.name): table for table in options}, {})
         elif sink is not None:
             table = None if sink.route else find_table(sink.format, sink.name)
             fields = [] if table is None else table.schema
-            columns = [
-                schema.SchemaDatasetFacetFields(table_sink.name, str(table_sink.type))
-                for table_sink in fields
-            ]
-            output_facets["facets"] = {"schema": schema.SchemaDatasetFacet(columns)}
-            yield OutputDataset(*_dataset_name(sink), **output_facets)
+            columns = [schema.SchemaDatasetFacetFields(f.name, str(f.type)) for f in fields]
+            outputs["facets"] = {"schema": schema.SchemaDatasetFacet(columns)}
+            yield OutputDataset(*_dataset_name(sink), **outputs)
 
 
 def _dataset_name(sink: LakehouseOptions) -> tuple[str, str]:

@@ -63,7 +63,7 @@ def run(
     flag_settings = flags.settings()
     settings = {**pipeline.spark, **flag_settings}
 
-    def describe_setting(setting: str) -> str:
+    def name_setting(setting: str) -> str:
         if setting in flag_settings:
             return f"--conf {setting}"
         return pipeline.key_lines.located(("spark", setting), f"[spark] {setting}")
@@ -82,7 +82,7 @@ def run(
             settings,
             messages=None if pipeline.follow else servers.messages,
             keep_nothing=check,
-            describe_setting=describe_setting,
+            name_setting=name_setting,
         ) as spark,
         ExitStack() as locks,
     ):

@@ -202,12 +202,8 @@ def check(
     reasons = violations(policy, latest.payload_schema(), new)
     outcome = "not compatible" if reasons else "compatible"
     sentence = f"{file} is {outcome} ({policy}) with {name} version {latest.version}"
-    document = {
-        "compatible": not reasons,
-        "policy": policy,
-        "version": latest.version,
-        "reasons": reasons,
-    }
+    document = {"compatible": not reasons, "policy": policy, "version": latest.version}
+    document["reasons"] = reasons
     console.show_result("\n".join([sentence, *reasons]), document, as_json=json)
     return FAILED if reasons else SUCCEEDED
 
@@ -256,11 +252,8 @@ def diff(
         console.say_json(document | {"backwards": backwards, "forward": forward}, indent=True)
         return
     for reader, writer, reasons in ((*reversed(titles), backwards), (*titles, forward)):
-        lines += [
-            "",
-            f"{reader} {'does not read' if reasons else 'reads'} what {writer} wrote",
-            *reasons,
-        ]
+        verb = "does not read" if reasons else "reads"
+        lines += ["", f"{reader} {verb} what {writer} wrote", *reasons]
     console.say(*lines)
 
 

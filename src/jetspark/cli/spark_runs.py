@@ -89,12 +89,10 @@ def _check_master(master: str) -> None:
         hosts = [_HOST.fullmatch(part.strip()) for part in standalone[1].split(",")]
         if not all(hosts):
             raise ConfigError(f"--master {master!r}: write spark://host:7077, several with commas.")
-        _check_master_reachable(
-            master, [(host[1].strip("[]"), int(host[2])) for host in hosts if host]
-        )
+        _check_reachable(master, [(host[1].strip("[]"), int(host[2])) for host in hosts if host])
 
 
-def _check_master_reachable(master: str, addresses: list[tuple[str, int]]) -> None:
+def _check_reachable(master: str, addresses: list[tuple[str, int]]) -> None:
     """Raise SparkUnavailableError for an unreachable master; Spark itself takes a minute."""
     for address in addresses:
         try:
@@ -195,18 +193,16 @@ class Losses:
 
 
 def _sentences(losses: Iterable[Loss]) -> list[str]:
-    unnumbered: dict[tuple[str, str], str] = {}
+    without_sequences: dict[tuple[str, str], str] = {}
     ranges: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     for loss in losses:
         if loss.last:
             parts = ranges.setdefault((loss.stream, loss.text, loss.key), [])
             parts.append((loss.first, loss.last))
         else:
-            unnumbered.setdefault((loss.stream, loss.key or loss.text), loss.text)
-    return [
-        *unnumbered.values(),
-        *(_of_sequences(s, verb, p) for (s, verb, _), p in ranges.items()),
-    ]
+            without_sequences.setdefault((loss.stream, loss.key or loss.text), loss.text)
+    with_sequences = (_of_sequences(s, verb, p) for (s, verb, _), p in ranges.items())
+    return [*without_sequences.values(), *with_sequences]
 
 
 def _of_sequences(stream: str, verb: str, parts: list[tuple[int, int]]) -> str:
@@ -249,12 +245,12 @@ def quiet_spark(
     *,
     messages: int | None = None,
     keep_nothing: bool = False,
-    describe_setting: Callable[[str], str] = "--conf {}".format,
+    name_setting: Callable[[str], str] = "--conf {}".format,
 ) -> Iterator[SparkSession]:
     """A session that logs to a file, which stays only when Spark fails, not after a user's mistake.
 
     `messages`: how many go through the JVM at most; None if unknown or endless. `keep_nothing`:
-    leave nothing behind, not even a class archive. `describe_setting`: how errors name a setting.
+    leave nothing behind, not even a class archive. `name_setting`: how errors name a setting.
     """
     with signals_held():
         from py4j.protocol import Py4JError, Py4JNetworkError
@@ -298,9 +294,7 @@ def quiet_spark(
                 if not keep_nothing:
                     _make_class_archive(master, quiet=quiet)
         except WrongSettingError as error:
-            raise SparkUnavailableError(
-                f"{describe_setting(error.setting)}: {error.reason}"
-            ) from error
+            raise SparkUnavailableError(f"{name_setting(error.setting)}: {error.reason}") from error
         except (PipelineError, SparkUnavailableError) as error:
             by_user = isinstance(error.__cause__, AnalysisException | ConfigError)
             if not by_user and not (isinstance(error, PipelineError) and error.is_mistake):
@@ -464,12 +458,8 @@ class Watch:
         """
         lineage = nullcontext() if self.lineage is None else self.lineage(lambda: self.rows)
         with stop.holding(), lineage as report_running:
-            self._run(
-                dict(queries),
-                stop,
-                [action for action in (report_running, meanwhile) if action],
-                restart,
-            )
+            actions = [action for action in (report_running, meanwhile) if action]
+            self._run(dict(queries), stop, actions, restart)
 
     def _run(
         self,

@@ -260,9 +260,8 @@ def purge(
     if before is not None and before > state.last_seq + 1:
         # The server would delete all, and let the stream's sequences go on from there.
         raise ConfigError(f"--before {before:,} is after the last sequence, {state.last_seq:,}.")
-    messages = (
-        f"messages under {subject}" if subject else console.counted(state.messages, "message")
-    )
+    count = console.counted(state.messages, "message")
+    messages = f"messages under {subject}" if subject else count
     part = f" but the last {keep:,}" if keep else f" before sequence {before:,}" if before else ""
     confirm(f"Stream {name}: delete all {messages}{part}?", force)
     purged = connection.jetstream(

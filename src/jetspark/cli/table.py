@@ -146,20 +146,20 @@ def vacuum(
 
     retention = parse_duration("--keep", keep)
     with options.opened(location) as opened:
-        vacuumed = opened.vacuum(retention, dry_run=dry_run)
-    count = counted(len(vacuumed.removed), "file")
-    names = map(one_line, vacuumed.removed)
+        result = opened.vacuum(retention, dry_run=dry_run)
+    count = counted(len(result.removed), "file")
+    names = map(one_line, result.removed)
     lines = [*names, f"{count} would be removed."] if dry_run else [f"{count} removed."]
-    if vacuumed.unproven:
-        more = len(vacuumed.unproven) - _MAX_NAMES
-        names_kept = ", ".join(map(one_line, vacuumed.unproven[:_MAX_NAMES]))
+    if result.unproven:
+        more = len(result.unproven) - _MAX_NAMES
+        names_kept = ", ".join(map(one_line, result.unproven[:_MAX_NAMES]))
         lines.append(
             f"Kept, since it may not be this table's: {names_kept}"
             f"{f' and {more:,} more (all with --json)' if more > 0 else ''}"
         )
     document = {
-        "files": list(vacuumed.removed),
-        "kept": list(vacuumed.unproven),
+        "files": list(result.removed),
+        "kept": list(result.unproven),
         "removed": not dry_run,
     }
     show_result("\n".join(lines), document, as_json=json)

@@ -403,13 +403,11 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     return read
 
 
-def _framing(payload_options: Mapping[str, Any]) -> Framing | None:
+def _framing(options: Mapping[str, Any]) -> Framing | None:
     """The frame of payloads that are not decoded."""
-    if "decode" in payload_options or not payload_options:
+    if "decode" in options or not options:
         return None
-    return Framing(
-        payload_options.get("framing", "none"), payload_options.get("compression", "header")
-    ).checked()
+    return Framing(options.get("framing", "none"), options.get("compression", "header")).checked()
 
 
 def _decoding(payload_options: dict[str, Any], connection: ConnectOptions) -> Decoding | None:

@@ -445,15 +445,15 @@ def _parse_table_list(
 ) -> tuple[RoutedTable, ...]:
     tables = []
     for subjects, ddl, own, texts, renamed in json.loads(table_list):
-        table_options = parse_lakehouse_options(format_, of_one(options, own))
+        parsed = parse_lakehouse_options(format_, of_one(options, own))
         if ddl is None:  # each payload is a row
-            table_options = replace(table_options, quarantine=None, on_bad_record=None)
+            parsed = replace(parsed, quarantine=None, on_bad_record=None)
         derived = {name: RowExpression.parse("columns", value) for name, value in texts.items()}
         names = FieldNames(renamed)
         tables.append(
             RoutedTable(
                 subjects=tuple(subjects),
-                options=table_options,
+                options=parsed,
                 json_schema=ddl,
                 derived=derived,
                 names=names,
