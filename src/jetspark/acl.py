@@ -165,11 +165,11 @@ class Roles:
         `stream`: also read its duplicate window, as a `JetStream.publisher` does before it sends a
         message with a msg_id again.
         """
-        permissions = self._requesting(_subjects(subjects))
+        allowed = self._requesting(_subjects(subjects))
         if stream is not None:
             names = self._requesting((self._api(js_api.STREAM_NAMES),))
-            permissions |= names | self._about(stream, (js_api.STREAM_INFO,))
-        return permissions
+            allowed |= names | self._about(stream, (js_api.STREAM_INFO,))
+        return allowed
 
     def pull_reader(
         self,
@@ -249,28 +249,28 @@ class Roles:
         # Without a consumer: on a work queue it would take the messages.
         direct = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET)
         claim = (js_api.CONSUMER_CREATE, js_api.CONSUMER_INFO)
-        permissions = self._requesting((self._api(js_api.STREAM_NAMES),) if pattern else ())
+        allowed = self._requesting((self._api(js_api.STREAM_NAMES),) if pattern else ())
         for stream in _texts_not_empty("streams", streams):
             if sole_reader:
                 calls = (*direct, js_api.STREAM_PURGE, *claim)
-                permissions |= self._about(stream, calls, "jetspark-sole-reader")
+                allowed |= self._about(stream, calls, "jetspark-sole-reader")
             elif interest_consumer is not None:
                 check_name("consumer", interest_consumer)
                 moved = (js_api.CONSUMER_CREATE, *_MOVED_CONSUMER)
-                permissions |= self._about(stream, (*direct, *moved), interest_consumer)
-                permissions |= self._about(stream, claim, f"{interest_consumer}-claim")
+                allowed |= self._about(stream, (*direct, *moved), interest_consumer)
+                allowed |= self._about(stream, claim, f"{interest_consumer}-claim")
             else:
-                permissions |= self.range_reader(stream)
+                allowed |= self.range_reader(stream)
             if progress_consumer is not None:
                 check_name("consumer", progress_consumer)
-                permissions |= self._about(stream, _MOVED_CONSUMER, progress_consumer)
+                allowed |= self._about(stream, _MOVED_CONSUMER, progress_consumer)
             if quarantine is not None:
                 quarantining = (js_api.STREAM_INFO, js_api.STREAM_CREATE, js_api.MSG_GET)
                 record_subject = subject_of_letter(quarantine, stream, "*", "*")
-                permissions |= self._about(quarantine, quarantining) | Permissions(
+                allowed |= self._about(quarantine, quarantining) | Permissions(
                     publish=(record_subject,)
                 )
-        return permissions
+        return allowed
 
     def spark_sink(
         self,
@@ -288,16 +288,16 @@ class Roles:
         """
         if prepare_stream and not exactly_once:
             raise ConfigError("A stream is prepared only for exactly-once: enable that too.")
-        permissions = self.publisher(subjects) | self._about(stream, (js_api.STREAM_INFO,))
+        allowed = self.publisher(subjects) | self._about(stream, (js_api.STREAM_INFO,))
         if exactly_once:
             marking = (js_api.STREAM_CREATE, js_api.STREAM_PURGE)
             update = (js_api.STREAM_UPDATE,) if prepare_stream else ()
-            permissions |= self._about(stream, (js_api.MSG_GET, *update))
-            permissions |= self._about(
+            allowed |= self._about(stream, (js_api.MSG_GET, *update))
+            allowed |= self._about(
                 f"{stream}_SPARK", (js_api.STREAM_INFO, js_api.MSG_GET, *marking)
             )
-            permissions |= Permissions(publish=(f"_spark.{stream}.>",))
-        return permissions
+            allowed |= Permissions(publish=(f"_spark.{stream}.>",))
+        return allowed
 
     def kv_reader(self, bucket: str) -> Permissions:
         """Get and watch keys of a bucket, list keys and history."""
@@ -375,17 +375,17 @@ class Roles:
         replayed or deleted. `remove_originals`: allow that option, and let a replay into a work
         queue delete the original there. Creating dead letters needs `administrator`.
         """
-        permissions = self.pull_reader(f"{letters}_ADVISORIES", "worker")
+        allowed = self.pull_reader(f"{letters}_ADVISORIES", "worker")
         replaying = () if subjects is None else (js_api.MSG_DELETE,)
-        permissions |= self._about(f"{letters}_ADVISORIES", (js_api.STREAM_INFO,))
-        permissions |= self._about(letters, (js_api.STREAM_INFO, js_api.MSG_GET, *replaying))
-        permissions |= Permissions(publish=(f"_dead.{letters}.>",))
+        allowed |= self._about(f"{letters}_ADVISORIES", (js_api.STREAM_INFO,))
+        allowed |= self._about(letters, (js_api.STREAM_INFO, js_api.MSG_GET, *replaying))
+        allowed |= Permissions(publish=(f"_dead.{letters}.>",))
         if subjects is not None:
-            permissions |= self.publisher(subjects)
+            allowed |= self.publisher(subjects)
         removing = (js_api.MSG_DELETE,) if remove_originals else ()
         for stream in _texts_not_empty("streams", streams):
-            permissions |= self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *removing))
-        return permissions
+            allowed |= self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *removing))
+        return allowed
 
     def service(
         self,
@@ -504,10 +504,10 @@ class Roles:
         calls = (js_api.CONSUMER_INFO, *calls)
         if may_create:
             calls = (*calls, js_api.CONSUMER_CREATE, js_api.CONSUMER_CREATE_FILTERED)
-        permissions = self._about(stream, calls, consumer)
+        allowed = self._about(stream, calls, consumer)
         if responses is not None:
-            return permissions | Permissions(responses=responses)
-        return permissions | Permissions(publish=_ack_subjects(stream, consumer))
+            return allowed | Permissions(responses=responses)
+        return allowed | Permissions(publish=_ack_subjects(stream, consumer))
 
     def _about(self, stream: str, calls: Iterable[Call], consumer: str = "*") -> Permissions:
         check_name("stream", stream)

@@ -152,6 +152,11 @@ class JetsparkError(Exception):
         """The message with the names that `name_of` makes of the options' names in Python."""
         return _MENTION.sub(lambda mention: name_of(mention[1]), self.message)
 
+    def replace_message(self, message: str) -> None:
+        """Set the message, which may mention options as `named` marks them."""
+        self.message = message
+        self.args = (self.sentence(),)
+
     def __reduce__(self) -> tuple[object, ...]:
         # Constructors take attributes instead of `args`, so the default would not unpickle.
         state = {**self.__dict__, "args": self.args}

@@ -107,6 +107,17 @@ def test_attempt_returns_the_first_success_or_raises_the_last_error(clock: Clock
         attempt(once, Retry(0.0))
 
 
+def test_the_last_error_says_for_how_long_was_tried(clock: Clock) -> None:
+    def fail() -> None:
+        raise errors.BrokenSocketError(f"No link; see {errors.named('connect_timeout')}.")
+
+    with pytest.raises(errors.BrokenSocketError) as caught:
+        attempt(fail, Retry(2))
+    assert str(caught.value) == "No link; see connect_timeout. Tried for 2 s."
+    in_spark = caught.value.sentence(lambda _: "connectTimeout")
+    assert in_spark == "No link; see connectTimeout. Tried for 2 s."
+
+
 def test_not_found_is_final_after_its_time_which_may_exceed_the_timeout(clock: Clock) -> None:
     attempts(CallRetry(1, not_found_for=CUT_OFF_SECONDS), NOT_FOUND)
     assert clock.now == pytest.approx(100 + CUT_OFF_SECONDS)

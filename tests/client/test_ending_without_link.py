@@ -107,6 +107,7 @@ async def test_a_publish_that_waits_when_the_client_is_closed_says_whether_it_wa
         "it is not known whether it was stored." if sent else "was not sent, and will not be."
     )
     assert str(caught.value).endswith(expected)
+    assert caught.value.sentence() == str(caught.value)  # what commands show
     assert (str(later.value), later.value.sent) == ("The connection is closed.", False)
     assert (await js.stream_info(stream)).state.messages == sent
 

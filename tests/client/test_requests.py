@@ -191,6 +191,7 @@ async def test_an_inbox_that_may_not_be_subscribed_fails_the_request_with_the_re
     with pytest.raises(errors.PermissionsError, match="No replies can be received") as caught:
         await nc.request("svc", timeout=30)
     assert caught.value.operation == "subscription"
+    assert caught.value.sentence() == str(caught.value)  # what commands show
     assert nc.is_connected
 
 

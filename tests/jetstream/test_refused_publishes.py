@@ -130,6 +130,7 @@ async def test_publish_without_permission_for_its_inbox_fails_at_once(server: Na
         assert isinstance(error, errors.PermissionsError)
         assert error.operation == "subscription"
         assert "can be received" in str(error)
+        assert error.sentence() == str(error)  # what commands show
         if isinstance(raised.value, errors.PublishFailedError):
             assert "(1 may be stored)" in str(raised.value)
         assert "closed" not in str(error)

@@ -174,8 +174,9 @@ async def test_a_refused_subject_or_inbox_is_one_sentence(make_server: MakeServe
         with pytest.raises(PermissionsError, match='Publish to "secret"'):
             await a.trace("secret", timeout=WITHIN)
         says = r"^Tracing .* publish to '_INBOX.>', .* come: The server reports: .*\.1\"\. "
-        with pytest.raises(PermissionsError, match=says):
+        with pytest.raises(PermissionsError, match=says) as caught:
             await b.trace("open", timeout=WITHIN)
+        assert caught.value.sentence() == str(caught.value)  # what commands show
         with pytest.raises(PermissionsError, match="Subscription to"):
             await c.trace("open", timeout=WITHIN)
 

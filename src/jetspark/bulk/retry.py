@@ -126,8 +126,7 @@ def attempt(operation: Callable[[], T], retry: Retry) -> T:
         except errors.JetsparkError as error:
             if not retry.wait_to_retry(error):
                 if retry.timeout and retry.is_worth(error):
-                    error.message = f"{error.message or error} Tried for {retry.timeout:g} s."
-                    error.args = (error.sentence(),)
+                    error.replace_message(f"{error.message} Tried for {retry.timeout:g} s.")
                 raise
             logger.info("Trying again after: %s", error)
 

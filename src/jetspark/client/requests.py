@@ -257,11 +257,8 @@ class RequestMux:
     def _on_disconnect(self) -> None:
         for queue in self._queues.values():
             queue.cut()
-        frames = {
-            reply: request.resend_frame
-            for reply, request in self._open.copy().items()
-            if request.resend_frame
-        }
+        pending = self._open.copy().items()
+        frames = {reply: frame for reply, request in pending if (frame := request.resend_frame)}
         unsent = self._outbox.withdraw(frames)  # each error once; the position keeps the first
         for reply in sorted(frames, key=lambda reply: reply not in unsent):
             try:
@@ -293,11 +290,8 @@ class RequestMux:
         self._timer = None
         self._timer_at = math.inf
         now = self._loop.time()
-        late = {
-            reply: request
-            for reply, request in self._open.copy().items()
-            if request.deadline <= now
-        }
+        pending = self._open.copy().items()
+        late = {reply: request for reply, request in pending if request.deadline <= now}
         unsent = self._outbox.withdraw(late) if late else ()
         for reply, request in late.items():
             if self._open.pop(reply, None) is not None and not request.answer.done():
@@ -339,11 +333,13 @@ def _for_caller(
         own = errors.ConnectionClosedError() if error is None else type(error)()
         own.sent = sent
         if not sent:
-            own.args = (f"{own} The request to {subject!r} was not sent, and will not be.",)
+            own.replace_message(
+                f"{own.message} The request to {subject!r} was not sent, and will not be."
+            )
         own.__cause__ = error.__cause__ if error is not None else None
         return own
     copied = copy(error)
-    copied.args = (f"No replies can be received: {error}",)
+    copied.replace_message(f"No replies can be received: {error.message}")
     return copied
 
 

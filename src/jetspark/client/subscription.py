@@ -369,16 +369,19 @@ class FrameReader(Scoped, Generic[ItemT]):
         return self._loop()
 
     async def _loop(self) -> AsyncIterator[ItemT]:
+        frames, take = self._frames, self._take
         self._loop_begins()
         try:
             while True:
-                try:
-                    item = await self.__anext__()
-                except StopAsyncIteration:
-                    return
-                yield item
+                if not frames:
+                    try:
+                        await self._fill()
+                    except StopAsyncIteration:
+                        return
+                if (item := take()) is not None:
+                    yield item
         finally:
-            self._loop_ends(over=not self.active)
+            self._loop_ends(over=self._ended)
 
     async def __anext__(self) -> ItemT:
         while True:

@@ -54,9 +54,7 @@ def client_context(
         raise ConfigError(f"The TLS files cannot be used: {_words(error)}{hint}.") from error
     except OSError as error:
         files = (ca_file, cert_file, key_file)  # OpenSSL's errors name none
-        missing = (
-            os.fspath(path) for path in files if path is not None and not os.path.exists(path)
-        )
+        missing = (os.fspath(path) for path in files if path and not os.path.exists(path))
         file = error.filename or next(missing, "")
         named = f"{file}: " if file else ""
         reason = error.strerror or str(error)
@@ -66,13 +64,11 @@ def client_context(
 
 def _trust_folder(context: ssl.SSLContext, folder: str | os.PathLike[str]) -> None:
     """Trust the files of a folder: OpenSSL itself finds only those named by hash (c_rehash)."""
-    certificates = sorted(
-        path for path in Path(folder).iterdir() if path.suffix.lower() in _PEM_FILES
-    )
-    for path in certificates:
+    files = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in _PEM_FILES)
+    for path in files:
         context.load_verify_locations(cafile=path)
     hashed = any(path.suffix[1:].isdecimal() for path in Path(folder).iterdir())
-    if not certificates and not hashed:
+    if not files and not hashed:
         raise ConfigError(f"The TLS files cannot be used: no certificates in {folder!r}.")
 
 
@@ -241,15 +237,13 @@ class ConnectOptions:
             raise ConfigError(
                 f"Give one kind of credentials, not {named('user')} and {named('token')} together."
             )
-        identities = [name for name in _IDENTITIES if getattr(self, name) is not None]
-        if len(identities) > 1 and not (
-            len(identities) == 2 and identities[0] == "jwt" and identities[1] in _SIGNERS
-        ):
-            names = " and ".join(map(named, identities))
+        kinds = [name for name in _IDENTITIES if getattr(self, name) is not None]
+        if len(kinds) > 1 and not (len(kinds) == 2 and kinds[0] == "jwt" and kinds[1] in _SIGNERS):
+            names = " and ".join(map(named, kinds))
             raise ConfigError(f"Give one kind of credentials, not {names} together.")
-        if identities == ["sign"] and self.nkey is None:
+        if kinds == ["sign"] and self.nkey is None:
             raise ConfigError("sign needs jwt, or the public key as nkey.")
-        if self.nkey is not None and identities != ["sign"]:
+        if self.nkey is not None and kinds != ["sign"]:
             raise ConfigError("nkey is the public key for sign; no other key or JWT goes with it.")
 
     @property
@@ -435,16 +429,14 @@ def make_options(
     if isinstance(several := options.get("servers"), Iterable) and not isinstance(several, str):
         options["servers"] = tuple(texts_of("servers", several))
     environ = os.environ if environ is None else environ
-    from_context: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     if context is not None:
-        from_context = contexts.from_context(context, environ)
+        defaults = contexts.from_context(context, environ)
     elif "servers" not in options:
-        from_context = contexts.from_environment(environ)
+        defaults = contexts.from_environment(environ)
     if options.keys() & CREDENTIALS:
-        from_context = {
-            name: value for name, value in from_context.items() if name not in CREDENTIALS
-        }
-    return ConnectOptions(**(from_context | options))
+        defaults = {name: value for name, value in defaults.items() if name not in CREDENTIALS}
+    return ConnectOptions(**(defaults | options))
 
 
 def _header_pairs(

@@ -100,7 +100,7 @@ class Statistics:
 class Session:
     """One link to a server, from dialing to its end.
 
-    `routes` is the live table: sid to route. `accepted_before`: a server has accepted these
+    `routes` is the live table: sid to route. `known_good`: a server has accepted these
     options before.
     """
 
@@ -111,7 +111,7 @@ class Session:
         routes: Mapping[int, Route],
         owner: SessionOwner,
         traffic: ConnectionTraffic,
-        accepted_before: bool,
+        known_good: bool,
     ) -> None:
         self.server = server
         self.info = ServerInfo()
@@ -129,7 +129,7 @@ class Session:
         self._transport: Transport | None = None
         self._started = False
         self._greeted = False
-        self._may_be_silent = not accepted_before and may_be_silent(server, options)
+        self._may_be_silent = not known_good and may_be_silent(server, options)
         # Before `start`: events for the handshake, and the future of whoever waits for one.
         self._early: deque[Event] = deque()
         self._arrival: asyncio.Future[None] | None = None

@@ -232,12 +232,7 @@ class Supervisor:
             options,
             dialing(options, dial),
             lambda url: Session(
-                url,
-                options,
-                self.routes.by_sid,
-                self,
-                self.traffic,
-                accepted_before=self.info is not None,
+                url, options, self.routes.by_sid, self, self.traffic, self.info is not None
             ),
             self.report,
             clock,

@@ -182,7 +182,9 @@ def no_more_acks(cause: errors.JetsparkError | None) -> errors.JetsparkError:
     """The error when the subscription for acks ends: with the connection, or refused."""
     if cause is not None and not isinstance(cause, errors.ConnectionClosedError):
         refusal = copy(cause)
-        refusal.args = (f"No ack can be received, so nobody knows what was stored: {cause}",)
+        refusal.replace_message(
+            f"No ack can be received, so nobody knows what was stored: {cause.message}"
+        )
         return refusal
     error = errors.ConnectionClosedError("The connection was closed before the ack came.")
     error.__cause__ = cause

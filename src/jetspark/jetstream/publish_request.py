@@ -267,9 +267,9 @@ class PublishTries:
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         if isinstance(error, errors.ConnectionClosedError) and error.sent:
             own = copy(error)
-            own.args = (
-                f"{error} No ack for the message on {self._subject!r} had arrived: "
-                "it is not known whether it was stored.",
+            own.replace_message(
+                f"{error.message} No ack for the message on {self._subject!r} had arrived: "
+                "it is not known whether it was stored."
             )
             raise own from error.__cause__
         if type(error) is errors.RequestTimeoutError and error.sent:

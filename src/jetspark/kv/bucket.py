@@ -185,9 +185,8 @@ class ReadOnlyBucket:
             raise errors.ConfigError("Give one of include_history, updates_only and resume_from.")
         if selection.resume_from is not None:
             check_sequence("resume_from", selection.resume_from)
-        if (
-            not 0.5 <= in_seconds(selection.heartbeat) <= 15
-        ):  # at most half of a pull request's 30 s
+        # At most half of a pull request's 30 s.
+        if not 0.5 <= in_seconds(selection.heartbeat) <= 15:
             raise errors.ConfigError("heartbeat must be from 0.5 to 15 seconds.")
         return Watcher(self._stored, selection, callback)
 

@@ -242,11 +242,8 @@ class Running:
         for endpoint in self.endpoints:
             existing = endpoint.options
             if (existing.subject, existing.queue_group) == (options.subject, options.queue_group):
-                group = (
-                    f"in queue group {existing.queue_group!r}"
-                    if existing.queue_group
-                    else "already"
-                )
+                queue = existing.queue_group
+                group = f"in queue group {queue!r}" if queue else "already"
                 raise errors.ConfigError(
                     f"Endpoint {existing.name!r} of {label} listens on "
                     f"{existing.subject!r} {group}: give this one another subject or queue group."

@@ -71,11 +71,10 @@ class TraceCalls(CoreClient):
             except errors.PermissionsError as error:
                 if error.operation == "publish" and error.subject == inbox.decode():
                     own, inbox_pattern = copy(error), f"{self.options.inbox_prefix}.>"
-                    own.message = (
+                    own.replace_message(
                         f"Tracing needs the permission to publish to {inbox_pattern!r}, where the "
-                        f"servers' reports come: {error}"
+                        f"servers' reports come: {error.message}"
                     )
-                    own.args = (own.message,)
                     raise own from None
                 raise
         if not reports:
