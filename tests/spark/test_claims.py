@@ -365,7 +365,7 @@ def test_a_logged_batch_is_not_read_without_the_option(
     query = driven()
     _, start, end = planned_by(query)
     del query.options["soleReader"]
-    with pytest.raises(ConfigError, match="set sole_reader"):
+    with pytest.raises(ConfigError, match="set 'soleReader'"):
         reader_of(query).partitions(start, end)
 
 
