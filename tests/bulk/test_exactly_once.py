@@ -22,7 +22,7 @@ from jetspark.bulk._atomic_batch import encode_batch
 from jetspark.bulk.batch_copier import BatchCopier
 from jetspark.bulk.encoded_messages import EncodedMessage
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
-from jetspark.bulk.ledger import Ledger, TaskOutput, ledger_stream
+from jetspark.bulk.ledger import Ledger, TaskRows, ledger_stream
 from jetspark.bulk.link_pool import pool
 from jetspark.bulk.links import BlockingLink, connect
 from jetspark.connection.options import ConnectOptions, make_options
@@ -64,7 +64,7 @@ class Target:
         subject = f"{self.stream}.rows".encode()
         return [(subject, None, b"%d-%d" % (batch, number)) for number in range(count)]
 
-    def pieces(self, batch: int, count: int, parts: int) -> list[TaskOutput]:
+    def pieces(self, batch: int, count: int, parts: int) -> list[TaskRows]:
         """Staged as so many tasks would."""
         rows = self.rows(batch, count)
         return [self.ledger().stage(rows[part::parts]) for part in range(parts)]
@@ -458,7 +458,7 @@ def new_writer(target: Target, writer: str, name: str | None = "copy") -> Exactl
     return ExactlyOnceWriter(target.options, target.stream, writer, name=name, timeout=30)
 
 
-def everything(target: Target, writer: str) -> list[TaskOutput]:
+def everything(target: Target, writer: str) -> list[TaskRows]:
     """The first batch of a query that reads from the start."""
     return [Ledger(target.options, target.stream, writer).stage(target.rows(0, 50))]
 

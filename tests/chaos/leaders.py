@@ -28,7 +28,7 @@ from jetspark.bulk import leaders
 from jetspark.bulk.current_values import read_last_per_subject
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read
-from jetspark.bulk.ledger import Ledger, TaskOutput, ledger_stream
+from jetspark.bulk.ledger import Ledger, TaskRows, ledger_stream
 from jetspark.bulk.link_pool import pool
 from jetspark.bulk.links import connect
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
@@ -177,7 +177,7 @@ class Streams:
         subject = f"{self.target}.rows".encode()
         rows = [(subject, None, payload) for payload in self.payloads(batch)]
         ledger = Ledger(options, self.target, "q", timeout=60)
-        pieces: list[TaskOutput] = [ledger.stage(rows[part::3]) for part in range(3)]
+        pieces: list[TaskRows] = [ledger.stage(rows[part::3]) for part in range(3)]
         ExactlyOnceWriter(options, self.target, "q", timeout=60).commit(batch, pieces, lanes=2)
 
     def change(self, url: str) -> None:

@@ -13,7 +13,7 @@ import yaml
 from prometheus_client import generate_latest
 
 import jetspark
-from jetspark.metrics.names import ALL, OPERATION, SENT, Kind
+from jetspark.metrics.names import ALL, OPERATION, SENT, MetricType
 
 ROOT = Path(__file__).parents[2]
 OBSERVABILITY = ROOT / "deploy" / "observability"
@@ -21,7 +21,7 @@ OBSERVABILITY = ROOT / "deploy" / "observability"
 
 def shown() -> set[str]:
     """The names as Prometheus shows them."""
-    total = {Kind.COUNTER: "_total"}
+    total = {MetricType.COUNTER: "_total"}
     return {f"{one.prometheus}{total.get(one.kind, '')}" for one in ALL}
 
 
@@ -35,7 +35,7 @@ def test_prometheus_names_are_derived_as_opentelemetry_does() -> None:
 def test_the_page_has_every_metric_with_its_meaning() -> None:
     page = (ROOT / "docs" / "guide-operating.md").read_text("utf-8")
     lines = re.findall(r"^\| `(\w+)` \| ([^|]*) \| ([^|]*) \|$", page, re.MULTILINE)
-    total = {Kind.COUNTER: "_total"}
+    total = {MetricType.COUNTER: "_total"}
     assert lines == [
         (
             f"{one.prometheus}{total.get(one.kind, '')}",

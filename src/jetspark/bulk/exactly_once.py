@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import jetspark.errors as errors
 from jetspark.bulk.batch_copier import BatchCopier
-from jetspark.bulk.ledger import Decision, LanePlan, Ledger, TaskOutput, name_key
+from jetspark.bulk.ledger import Decision, LanePlan, Ledger, TaskRows, name_key
 from jetspark.connection.options import ConnectOptions
 
 logger = logging.getLogger("jetspark.bulk")
@@ -90,7 +90,7 @@ class ExactlyOnceWriter:
                 self.ledger.take_name(self._name, 0)
 
     def commit(
-        self, batch: int, outputs: Sequence[TaskOutput], *, lanes: int = 1, adopt: bool = False
+        self, batch: int, outputs: Sequence[TaskRows], *, lanes: int = 1, adopt: bool = False
     ) -> None:
         """Store a batch. Rows of one piece keep their order; `lanes` are copied concurrently.
 
@@ -106,7 +106,7 @@ class ExactlyOnceWriter:
             with self.ledger.leaders.linearizable_reads():
                 self._commit(batch, outputs, lanes, adopt)
 
-    def _commit(self, batch: int, outputs: Sequence[TaskOutput], lanes: int, adopt: bool) -> None:
+    def _commit(self, batch: int, outputs: Sequence[TaskRows], lanes: int, adopt: bool) -> None:
         markers: dict[int, int] = {}
         last = self.ledger.last_decision()
         if not adopt and (last is None or last[1].batch < batch):
@@ -160,7 +160,7 @@ class ExactlyOnceWriter:
         )
 
     def _finish_decided(
-        self, batch: int, outputs: Sequence[TaskOutput], seq: int, decision: Decision
+        self, batch: int, outputs: Sequence[TaskRows], seq: int, decision: Decision
     ) -> None:
         """Copy the batch that another attempt decided.
 
@@ -211,7 +211,7 @@ class ExactlyOnceWriter:
         return {}
 
     def _plan(
-        self, batch: int, outputs: Sequence[TaskOutput], lanes: int, markers: dict[int, int]
+        self, batch: int, outputs: Sequence[TaskRows], lanes: int, markers: dict[int, int]
     ) -> Decision:
         """A decision: whole pieces are assigned to the lanes in turn.
 

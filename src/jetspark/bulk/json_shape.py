@@ -39,7 +39,7 @@ _NULL, _STRING = "NULL", "STRING"
 
 
 @dataclass(frozen=True)
-class _List:
+class _Array:
     of: _Type
 
 
@@ -48,7 +48,7 @@ class _Object:
     fields: Mapping[str, _Type]
 
 
-_Type = str | _List | _Object
+_Type = str | _Array | _Object
 
 
 class _BeyondDouble:
@@ -79,7 +79,7 @@ def _type_of(value: Any, depth: int = 0) -> _Type:
             of: _Type = _NULL
             for element in value:
                 of = _merge_types(of, _type_of(element, depth + 1))
-            return _List(of)
+            return _Array(of)
         case _:
             return _Object({name: _type_of(element, depth + 1) for name, element in value.items()})
 
@@ -102,8 +102,8 @@ def _merge_types(left: _Type, right: _Type) -> _Type:
         return right
     if isinstance(left, str) and isinstance(right, str):
         return common_type(left, right)
-    if isinstance(left, _List) and isinstance(right, _List):
-        return _List(_merge_types(left.of, right.of))
+    if isinstance(left, _Array) and isinstance(right, _Array):
+        return _Array(_merge_types(left.of, right.of))
     if isinstance(left, _Object) and isinstance(right, _Object):
         fields = dict(left.fields)
         for name, kind in right.fields.items():
@@ -169,7 +169,7 @@ def _fields_ddl(
 def _ddl(kind: _Type, path: tuple[str, ...], remarks: list[str]) -> str:
     path_text = ".".join(path)
     match kind:
-        case _List():
+        case _Array():
             return f"ARRAY<{_ddl(kind.of, (*path[:-1], f'{path[-1]}[]'), remarks)}>"
         case _Object():
             if inside := _fields_ddl(kind.fields, path, remarks, ": "):

@@ -50,7 +50,7 @@ ledger's stream.
 
 
 @dataclass(frozen=True)
-class TaskOutput:
+class TaskRows:
     """The rows that one task wrote in one batch, in order."""
 
     rows: int = 0
@@ -193,7 +193,7 @@ class Ledger:
 
     # -- staging -------------------------------------------------------------------------------
 
-    def stage(self, rows: Iterable[EncodedMessage], *, digest: bool = False) -> TaskOutput:
+    def stage(self, rows: Iterable[EncodedMessage], *, digest: bool = False) -> TaskRows:
         """Pack a task's rows and store the packs in order, each exactly once; a few stay inline.
 
         `digest`: lets `ExactlyOnceWriter.commit` refuse other rows than those that an earlier
@@ -218,7 +218,7 @@ class Ledger:
                 break
         else:
             packs: list[Pack] = [pack_messages(head)] if head else []
-            return TaskOutput(len(head), packs, digest_sum)
+            return TaskRows(len(head), packs, digest_sum)
         subject = self._new_subject()
         packs = []
         count = last = 0
@@ -228,7 +228,7 @@ class Ledger:
             last = self._publish(subject, pack_messages(messages), last)
             packs.append(last)
             count += len(messages)
-        return TaskOutput(count, packs, digest_sum)
+        return TaskRows(count, packs, digest_sum)
 
     def stage_pack(self, packed: bytes) -> int:
         """Store a pack; returns its sequence. Raises APIError if the stream refuses it."""

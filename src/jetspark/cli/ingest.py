@@ -58,7 +58,7 @@ class Range:
 
 @Parameter(name="*", group=TABLE)
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class TargetFlags:
     """Table that the rows go to, and their columns."""
 
     to: str | None = None
@@ -116,7 +116,7 @@ class Run:
     """Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml."""
 
 
-_ALL, NO_TARGET, _DEFAULT_RUN = Range(), Target(), Run()
+_ALL, NO_TARGET, _DEFAULT_RUN = Range(), TargetFlags(), Run()
 
 
 def ingest(
@@ -126,7 +126,7 @@ def ingest(
     messages: Range = _ALL,
     source: scopes.SourceFlags = scopes.NO_SOURCE,
     payloads: scopes.PayloadFlags = scopes.NO_PAYLOADS,
-    target: Target = NO_TARGET,
+    target: TargetFlags = NO_TARGET,
     table: scopes.TableFlags = scopes.NO_TABLE,
     run: Run = _DEFAULT_RUN,
     metrics: Annotated[MetricsOption, Parameter(group=RUN)] = None,
@@ -199,7 +199,7 @@ def ingest(
     return stopped.exit_code if stopped is not None and not run.follow else None
 
 
-def _check(messages: Range, payloads: PayloadScope, target: Target, run: Run) -> None:
+def _check(messages: Range, payloads: PayloadScope, target: TargetFlags, run: Run) -> None:
     """Raise ConfigError for flags that contradict each other."""
     if messages.end is not None and run.follow:
         raise ConfigError("--end is for a run that ends: leave it out, or --follow.")

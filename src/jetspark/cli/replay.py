@@ -18,7 +18,7 @@ from jetspark.spark.option_scopes import in_texts
 
 @Parameter(name="*", group=READING)
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class RowFilters:
     """Filters of the table's rows."""
 
     format: str | None = None
@@ -58,14 +58,14 @@ class Messages:
     """Spark SQL for the message id, for --guarantee effectively-once."""
 
 
-_ALL = Rows()
+_ALL = RowFilters()
 
 
 def replay(
     table: str,
     /,
     *,
-    rows: Rows = _ALL,
+    rows: RowFilters = _ALL,
     reading: scopes.TableReadFlags = scopes.NO_TABLE_READ,
     messages: Messages,
     sink: scopes.StreamSinkFlags = scopes.NO_SINK,

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from jetspark.cli import scopes
 from jetspark.cli.app import command, group
 from jetspark.cli.console import Outcome, counted, one_line, show_result, size
-from jetspark.cli.ingest import NO_TARGET, Target
+from jetspark.cli.ingest import NO_TARGET, TargetFlags
 from jetspark.cli.options import (
     DEFAULT,
     Connection,
@@ -171,7 +171,7 @@ def retry(
     /,
     *,
     payloads: scopes.PayloadFlags = scopes.NO_PAYLOADS,
-    target: Target = NO_TARGET,
+    target: TargetFlags = NO_TARGET,
     table: scopes.TableFlags = scopes.NO_TABLE,
     connection: Connection = DEFAULT,
     pipeline: Path | None = None,

@@ -47,7 +47,7 @@ ZERO_TIME = "0001-01-01T00:00:00Z"
 """The server's text for "never"."""
 
 
-class _Exact:
+class _ExactNanoseconds:
     """The common part of both classes: the number, equality by it, and pickling it.
 
     Values without a number of their own, such as results of arithmetic, have whole microseconds.
@@ -81,7 +81,7 @@ class _Exact:
         return type(self).from_ns, (self.ns,)
 
 
-class Duration(_Exact, timedelta):
+class Duration(_ExactNanoseconds, timedelta):
     """A timedelta that keeps its nanoseconds."""
 
     __slots__ = ("_ns",)
@@ -94,7 +94,7 @@ class Duration(_Exact, timedelta):
         return self
 
 
-class Timestamp(_Exact, datetime):
+class Timestamp(_ExactNanoseconds, datetime):
     """An aware datetime, UTC, that keeps its nanoseconds."""
 
     __slots__ = ("_ns",)

@@ -47,7 +47,7 @@ class Generated:
     ) -> Generated:
         """Raises ConfigError for an expression that is not known here."""
         try:
-            tree = _Parser(expression, schema.names).parse()
+            tree = _ExpressionParser(expression, schema.names).parse()
             kind = tree.of(pa.RecordBatch.from_pylist([], schema=schema)).type
             if kind != normalized_type(column.type) and not (
                 _is_integer(kind) and _is_integer(column.type)
@@ -71,7 +71,7 @@ class Generated:
 
 
 @dataclass(frozen=True)
-class _Column:
+class _ColumnReference:
     name: str
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
@@ -101,10 +101,10 @@ class _Call:
         return _FUNCTIONS[self.function](*(part.of(batch) for part in self.parts))
 
 
-_Node = _Column | _Literal | _Call
+_Node = _ColumnReference | _Literal | _Call
 
 
-class _Parser:
+class _ExpressionParser:
     def __init__(self, text: str, columns: list[str]) -> None:
         self._columns = {name.casefold(): name for name in columns}
         self._tokens = _tokens(text)
@@ -160,10 +160,10 @@ class _Parser:
             raise _NotSupported
         return _Call(function, tuple(parts))
 
-    def _column(self, name: str) -> _Column:
+    def _column(self, name: str) -> _ColumnReference:
         if name.casefold() not in self._columns:
             raise _NotSupported
-        return _Column(self._columns[name.casefold()])
+        return _ColumnReference(self._columns[name.casefold()])
 
     def _expect(self, sign: str) -> None:
         if self._next() != sign:

@@ -31,16 +31,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import ThreadingWSGIServer
 
-from jetspark.metrics.names import BUCKETS, Kind, Metric
+from jetspark.metrics.names import BUCKETS, Metric, MetricType
 
 logger = logging.getLogger("jetspark.metrics")
 
 Reasons = Callable[[], list[str]]
 _ADDRESS = re.compile(r"(\[[^\]]+\]|[^:/\[\]]*):(\d{1,5})")
-_FAMILIES: dict[Kind, Callable[..., Any]] = {
-    Kind.COUNTER: CounterMetricFamily,
-    Kind.GAUGE: GaugeMetricFamily,
-    Kind.HISTOGRAM: HistogramMetricFamily,
+_FAMILIES: dict[MetricType, Callable[..., Any]] = {
+    MetricType.COUNTER: CounterMetricFamily,
+    MetricType.GAUGE: GaugeMetricFamily,
+    MetricType.HISTOGRAM: HistogramMetricFamily,
 }
 
 
@@ -101,7 +101,7 @@ REQUEST_TIMEOUT: Final = 5.0
 """Seconds in which a client has to send its request and take the answer."""
 
 
-class _Server(ThreadingWSGIServer):
+class _HTTPServer(ThreadingWSGIServer):
     """Serves few connections at a time, for a short time each. A further one ends the oldest, so
     that clients that say nothing keep neither Prometheus nor a probe out."""
 
@@ -144,7 +144,7 @@ class _Server(ThreadingWSGIServer):
         logger.debug("A connection to the metrics port failed", exc_info=True)
 
 
-class _ServerOfSix(_Server):
+class _IPv6HTTPServer(_HTTPServer):
     address_family = socket.AF_INET6
 
 
@@ -187,7 +187,7 @@ def _make_server(address: str, health: Health) -> WSGIServer:
             f"addresses of this machine, not {address!r}."
         )
     host = match[1].strip("[]")
-    kind = _ServerOfSix if ":" in host else _Server
+    kind = _IPv6HTTPServer if ":" in host else _HTTPServer
     metrics: Callable[..., Iterable[bytes]] = make_wsgi_app()
 
     def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

@@ -18,7 +18,7 @@ BUCKETS: Final = (
 """Upper bounds of the histograms, in seconds."""
 
 
-class Kind(StrEnum):
+class MetricType(StrEnum):
     """The kinds of metrics."""
 
     COUNTER = "counter"
@@ -30,7 +30,7 @@ class Metric(NamedTuple):
     """One metric."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     unit: str
     """The unit in UCUM, as OpenTelemetry has it."""
     description: str
@@ -53,7 +53,7 @@ _CLIENT = ("messaging.system", "messaging.client.id")
 _QUERY = ("query",)
 _STREAM = ("query", "stream")
 _OPERATION = (*_CLIENT, "messaging.operation.name", "error.type")
-_COUNTER, _GAUGE, _HISTOGRAM = Kind
+_COUNTER, _GAUGE, _HISTOGRAM = MetricType
 
 # -- clients: `jetspark.observe` -----------------------------------------------------------------
 

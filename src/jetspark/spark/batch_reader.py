@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from jetspark.bulk.fixed_range import fixed_range
-from jetspark.spark.claims import Claims
+from jetspark.spark.claims import QueryClaims
 from jetspark.spark.failures import names_of_spark, without_traceback
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.partitions import (
@@ -35,11 +35,14 @@ class JetStreamBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[RangePartition]:
-        """The range in parts. Raises as `fetch_source_facts`, `Claims` and `resolve_positions`."""
+        """The range in parts.
+
+        Raises as `fetch_source_facts`, `QueryClaims` and `resolve_positions`.
+        """
         options = self._options
         facts = fetch_source_facts(options, linearizable=True)
         if options.sole_reader:
-            leaders(options).call(lambda api: Claims(api, options).check(facts))
+            leaders(options).call(lambda api: QueryClaims(api, options).check(facts))
         if options.is_snapshot:
             return [plan_bucket(options, stream_facts) for stream_facts in facts.values()]
         start = resolve_positions(options, options.batch_start, facts, end=False)

@@ -50,7 +50,7 @@ _NAME_TAKEN_ERRORS = {
 }
 
 
-class Claims:
+class QueryClaims:
     """The claims of one query, by its token, in its streams.
 
     Every method raises ConfigError for another query's claim, or this one's with other subjects,

@@ -11,7 +11,7 @@ from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.errors import named
 from jetspark.spark import planning
-from jetspark.spark.claims import Claims
+from jetspark.spark.claims import QueryClaims
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import Positions, SourceOptions
 from jetspark.spark.source_streams import fetch_source_facts, leaders
@@ -72,10 +72,13 @@ def resolve_start(
 
 
 def check_start(options: SourceOptions) -> None:
-    """Check that a query could begin. Raises as `fetch_source_facts`, `resolve_start`, `Claims`."""
+    """Check that a query could begin.
+
+    Raises as `fetch_source_facts`, `resolve_start` and `QueryClaims`.
+    """
     given_positions = set(options.streaming_start.all()) - {"earliest", "latest"}
     if options.removes or options.ending.option or given_positions:
         facts = fetch_source_facts(options, linearizable=True)
         offsets = resolve_start(options, facts)
         if options.removes:
-            leaders(options).call(lambda api: Claims(api, options).check(facts, offsets))
+            leaders(options).call(lambda api: QueryClaims(api, options).check(facts, offsets))

@@ -28,7 +28,7 @@ from jetspark.bulk.losses import Loss, report_loss
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.bulk.stream_facts import StreamFacts, Witness
 from jetspark.spark import interest_consumer, planning
-from jetspark.spark.claims import Claims
+from jetspark.spark.claims import QueryClaims
 from jetspark.spark.failures import names_of_spark, without_traceback
 from jetspark.spark.offsets import StreamOffset, from_json, query_token, to_json
 from jetspark.spark.options import SourceOptions
@@ -73,7 +73,7 @@ _START_OVER_ADVICE = (
 class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
     """Micro-batches of explicit sequence ranges.
 
-    On the driver it raises the errors of `fetch_source_facts`, `resolve_start` and `Claims`;
+    On the driver it raises the errors of `fetch_source_facts`, `resolve_start` and `QueryClaims`;
     ConfigError for another query's offset; DataLossError, StreamRecreatedError and
     StreamNotFoundError for losses.
     """
@@ -216,7 +216,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             facts = fetch_source_facts(options, running=True)
         if options.removes:
             leaders(options).call(
-                lambda api: Claims(api, options, token).create(facts, offsets, ends, logged)
+                lambda api: QueryClaims(api, options, token).create(facts, offsets, ends, logged)
             )
         ranges = planning.plan_ranges(offsets, ends, options.subjects)
         if options.by_snapshot:
@@ -245,7 +245,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
                 # In a recreated stream these sequences are other messages.
                 if name not in facts or facts[name].created != offset.created:
                     continue
-                if not Claims(api, options, token).is_in(name):
+                if not QueryClaims(api, options, token).is_in(name):
                     continue  # they stay until the claim exists
                 if options.interest_consumer is None:
                     api.purge(name, offset.next, options.subjects)
@@ -281,7 +281,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         name, strict = options.interest_consumer, options.fail_on_data_loss
 
         def check(api: StreamAPI) -> None:
-            Claims(api, options, token).check(facts, offsets)
+            QueryClaims(api, options, token).check(facts, offsets)
             if name is not None:
                 interest_consumer.ensure_consumers(
                     api, name, facts, offsets, fail_on_data_loss=strict, created=created

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from jetspark.bulk.encoded_messages import EncodedMessage
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
-from jetspark.bulk.ledger import Ledger, TaskOutput
+from jetspark.bulk.ledger import Ledger, TaskRows
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import APIError, BadHeaderError, ConfigError
 from jetspark.retries import is_transient
@@ -39,7 +39,7 @@ class WriteReport(WriterCommitMessage):
     """A task's commit message: the writer, and what it published or staged."""
 
     writer: str
-    output: TaskOutput
+    output: TaskRows
     error: ConfigError | BadHeaderError | APIError | None = None
     """Why a row cannot be stored. If the task raised it, Spark would run it again, and each time
     store the rows before this one again."""
@@ -63,9 +63,9 @@ class _StreamWriter:
         except (ConfigError, BadHeaderError, APIError) as error:
             if is_transient(error):
                 raise
-            return WriteReport(writer, TaskOutput(), error)
+            return WriteReport(writer, TaskRows(), error)
 
-    def _stored(self, writer: str, batches: Iterator[pa.RecordBatch]) -> TaskOutput:
+    def _stored(self, writer: str, batches: Iterator[pa.RecordBatch]) -> TaskRows:
         options = self._options
         rows = self._messages(batches)
         if options.guarantee is Guarantee.EXACTLY_ONCE:
@@ -81,7 +81,7 @@ class _StreamWriter:
             in_order=options.bucket is not None,
         ) as publisher:
             publisher.send(rows)
-        return TaskOutput(publisher.acked)
+        return TaskRows(publisher.acked)
 
     def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         options, target = self._options, self._target

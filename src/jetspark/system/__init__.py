@@ -1,13 +1,13 @@
 """Servers and accounts, seen from the system account."""
 
 from jetspark.errors import SystemRequestError as SystemRequestError
-from jetspark.system.documents import AccountInfo as AccountInfo
+from jetspark.system.documents import AccountDetail as AccountDetail
 from jetspark.system.documents import AccountJsz as AccountJsz
 from jetspark.system.documents import AccountStat as AccountStat
 from jetspark.system.documents import AccountStatz as AccountStatz
 from jetspark.system.documents import Accountz as Accountz
 from jetspark.system.documents import Answer as Answer
-from jetspark.system.documents import Connection as Connection
+from jetspark.system.documents import ConnectionInfo as ConnectionInfo
 from jetspark.system.documents import Connz as Connz
 from jetspark.system.documents import Gatewayz as Gatewayz
 from jetspark.system.documents import HealthProblem as HealthProblem

@@ -99,7 +99,7 @@ class Varz(Document, frozen=True, kw_only=True):
     cluster: dict[str, Any] | None = None
 
 
-class Connection(Document, frozen=True, kw_only=True):
+class ConnectionInfo(Document, frozen=True, kw_only=True):
     """A client's connection."""
 
     cid: int
@@ -144,7 +144,7 @@ class Connz(_OfServer, frozen=True, kw_only=True):
     total: int = 0
     offset: int = 0
     limit: int = 0
-    connections: list[Connection] = msgspec.field(default_factory=list)
+    connections: list[ConnectionInfo] = msgspec.field(default_factory=list)
 
 
 class Subz(Document, frozen=True, kw_only=True):
@@ -238,7 +238,7 @@ class Healthz(Document, frozen=True, kw_only=True):
         return self.status == "ok"
 
 
-class AccountInfo(Document, frozen=True, kw_only=True):
+class AccountDetail(Document, frozen=True, kw_only=True):
     """An account as a server knows it."""
 
     account_name: str
@@ -260,7 +260,7 @@ class Accountz(_OfServer, frozen=True, kw_only=True):
 
     system_account: str = ""
     accounts: list[str] = msgspec.field(default_factory=list)
-    account_detail: AccountInfo | None = None
+    account_detail: AccountDetail | None = None
     """Details of one account; set with `account=`."""
 
 

@@ -20,7 +20,7 @@ from jetspark.documents.streams import ErrorDocument
 from jetspark.errors import ConfigError, DocumentError, RequestTimeoutError, SystemRequestError
 from jetspark.subjects import check_name, check_publish_subject
 from jetspark.system.documents import (
-    AccountInfo,
+    AccountDetail,
     AccountJsz,
     AccountStatz,
     Accountz,
@@ -320,9 +320,9 @@ class System:
 
     # -- accounts --------------------------------------------------------------------------------
 
-    def account_info(self, account: str) -> Listing[Answer[AccountInfo]]:
+    def account_info(self, account: str) -> Listing[Answer[AccountDetail]]:
         """An account, as each server that knows it sees it."""
-        return self._account(AccountInfo, "INFO", account)
+        return self._account(AccountDetail, "INFO", account)
 
     def account_connz(
         self,

@@ -298,7 +298,7 @@ class _StoredMessage(msgspec.Struct):
     time: str
 
 
-class _Message(msgspec.Struct):
+class _MessageAnswer(msgspec.Struct):
     message: _StoredMessage
 
 
@@ -317,7 +317,7 @@ class _Purged(msgspec.Struct):
 _PARTS: Final[dict[type[msgspec.Struct], tuple[Call, ...]]] = {
     _Stream: (STREAM_INFO, STREAM_CREATE, STREAM_UPDATE, STREAM_SNAPSHOT),
     _Consumer: (CONSUMER_INFO, CONSUMER_CREATE),
-    _Message: (MSG_GET,),
+    _MessageAnswer: (MSG_GET,),
     _Purged: (STREAM_PURGE,),
     _ListPage: (STREAM_LIST, STREAM_NAMES, CONSUMER_LIST, CONSUMER_NAMES),
 }
