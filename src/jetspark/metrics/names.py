@@ -119,7 +119,7 @@ ROWS = Metric(
     _QUERY,
 )
 QUARANTINED = Metric(
-    "jetspark.query.quarantined.rows", _COUNTER, "{row}", "Records put aside, counted so.", _QUERY
+    "jetspark.query.quarantined.rows", _COUNTER, "{row}", "Quarantined records, counted so.", _QUERY
 )
 FILES = Metric("jetspark.query.files", _COUNTER, "{file}", "Files written, counted so.", _QUERY)
 FILE_BYTES = Metric("jetspark.query.file.bytes", _COUNTER, "By", "Bytes in these files.", _QUERY)
