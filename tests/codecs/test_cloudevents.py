@@ -120,6 +120,8 @@ def test_what_is_no_event_is_a_bad_record() -> None:
     reasons = [row[REASON].removeprefix("The payload is no CloudEvent: ") for row in found]
     assert reasons[2:4] == ["it lacks id.", "it lacks id."]
     assert "'noon' is not a time" in reasons[4]
+    (row,) = rows_of(decoding(), batch([b'{"a":' + b"[" * 500 + b"]" * 500 + b"}"]))
+    assert row[REASON] == "The payload is nested more than 200 deep."
 
 
 @pytest.mark.parametrize("content", ["Application/JSON", "application/JSON; charset=utf-8"])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jetspark.codecs.connect import ConnectDecoder
 from jetspark.codecs.ddl import arrow_fields
-from jetspark.codecs.exact import cast_exactly
+from jetspark.codecs.exact import cast_exactly, decimals_of_bytes
 from jetspark.codecs.json_decoder import JsonDecoder
 
 _WIDE = Context(prec=400)
@@ -60,6 +60,22 @@ def test_a_decimal_of_json(kind: pa.Decimal128Type, texts: list[str]) -> None:
     name = f"DECIMAL({kind.precision},{kind.scale})"
     assert _decoded(name, *texts) == expected
     assert _decoded(name, *map(json.dumps, texts)) == expected
+
+
+@given(st.lists(st.none() | st.integers(-(2**119), 2**119 - 1)), st.integers(0, 15))
+@example([None, 0, -1, 127, -128, 255, 2**119 - 1, -(2**119)], 15)
+def test_decimals_of_big_endian_bytes(numbers: list[int | None], size: int) -> None:
+    def digits(number: int) -> bytes:
+        shortest = (number ^ number >> 119).bit_length() // 8 + 1
+        return number.to_bytes(max(shortest, size), "big", signed=True)
+
+    values = [None if number is None else digits(number) for number in numbers]
+    kind = pa.decimal128(38, 0)
+    decimals = decimals_of_bytes(pa.array(values, pa.binary()), 0, kind)
+    assert decimals is not None
+    assert decimals.to_pylist() == numbers
+    for bad in (b"", (10**38).to_bytes(17, "big")):
+        assert decimals_of_bytes(pa.array([bad], pa.binary()), 0, kind) is None
 
 
 def _nearest(number: Decimal) -> float | None:

@@ -229,7 +229,9 @@ def test_a_schema_that_cannot_be_used_is_refused_with_a_sentence() -> None:
     with pytest.raises(ConfigError, match=r"no message 'Oder'; it has shop\.Part, shop\.Order, "):
         message_of(PayloadSchema("protobuf", SOURCE, "Oder"))
     group = 'syntax = "proto2"; message A { optional group G = 1 { optional int32 q = 1; } }'
-    with pytest.raises(ConfigError, match=r"^g of A is a group, .* 'fields' \(there are none\)\.$"):
+    with pytest.raises(
+        ConfigError, match=r"^g of A is a group, .* in fields \(there are none\)\.$"
+    ):
         ProtobufDecoder(message_of(PayloadSchema("protobuf", group)), None)
 
 

@@ -14,7 +14,6 @@ headers `ce-…`, and its payload is the data. Any other one is an event in JSON
 from __future__ import annotations
 
 import base64
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jetspark.codecs.decoder import (
     PAYLOAD,
@@ -34,7 +34,7 @@ from jetspark.codecs.decoder import (
     with_fields,
 )
 from jetspark.codecs.encoder import Encoder, in_places, misfit
-from jetspark.codecs.json_decoder import time_of
+from jetspark.codecs.json_decoder import build_column, parse_object
 from jetspark.codecs.json_fields import JsonFields
 from jetspark.errors import ConfigError, shown
 
@@ -49,7 +49,8 @@ ATTRIBUTES: Final = pa.schema(
     ]
 )
 DATA: Final = pa.field("ce_data", pa.binary())
-_EVENT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_EVENT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_NO_EVENT: Final = "The payload is no CloudEvent: "
 _VERSION: Final = re.compile(r"1(\.\d+)?")
 
 
@@ -161,16 +162,28 @@ class CloudEventFields:
                 try:
                     events[row] = self._event(payload, headers[row])
                 except BaseException as error:
-                    reasons[row] = _reason(error, "The payload is no CloudEvent: ")
-        data = pa.array([one.get("data") for one in events], pa.binary())
-        columns, why = self._decoded(data)
-        for row, reason in enumerate(why.to_pylist()):
+                    reasons[row] = _reason(error, _NO_EVENT)
+        times = [event.get("ce_time") for event in events]
+        times = build_column(_TIME, [None if text is None else _encode(text) for text in times])
+        for row, event in enumerate(events):
+            if (text := event.get("ce_time")) is not None and not times[row].is_valid:
+                problem = f"{_NO_EVENT}{shown(text)} is not a time of the years 1 to 9999."
+                reasons[row], events[row] = reason_text(problem), {}
+        data = pa.array([event.get("data") for event in events], pa.binary())
+        columns, data_reasons = self._decoded(data)
+        for row, reason in enumerate(data_reasons.to_pylist()):
             if reason is not None:
                 reasons[row], events[row] = reason, {}
-        said = pa.array(reasons, pa.string())
-        found = [pa.array([one.get(f.name) for one in events], f.type) for f in ATTRIBUTES]
+        attributes = {
+            name: pa.array([event.get(name) for event in events], ATTRIBUTES.field(name).type)
+            for name in ATTRIBUTES.names
+            if name != "ce_time"
+        }
+        attributes["ce_time"] = pc.if_else([reason is None for reason in reasons], times, None)
+        columns = [*map(attributes.get, ATTRIBUTES.names), *columns]
         return pa.RecordBatch.from_arrays(
-            [*batch.columns, *found, *columns, said], schema=self.schema(batch.schema)
+            [*batch.columns, *columns, pa.array(reasons, pa.string())],
+            schema=self.schema(batch.schema),
         )
 
     def _event(self, payload: bytes, headers: Sequence[Mapping[str, str]] | None) -> dict[str, Any]:
@@ -199,11 +212,7 @@ class CloudEventFields:
         if data is not None and self._data is not None and not fits:
             raise ValueError(f"its data is {content}, not {self._takes}")
         event = {f"ce_{name}": attributes.pop(name, None) for name in _TEXTS}
-        time = attributes.pop("time", None)
-        try:
-            event["ce_time"] = None if time is None else time_of(time)
-        except ValueError:
-            raise ValueError(f"{shown(time)} is not a time of the years 1 to 9999") from None
+        event["ce_time"] = attributes.pop("time", None)
         event["ce_extensions"] = list(attributes.items())
         return event | {"data": data}
 
@@ -223,7 +232,7 @@ class CloudEventFields:
 
 def _structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
     """The attributes of an event in JSON, and its data."""
-    found = _EVENT.decode(payload)
+    found = parse_object(payload, _EVENT)
     raw, encoded = found.pop("data", None), found.pop("data_base64", None)
     texts = {name: _attribute(bytes(one)) for name, one in found.items()}
     attributes = {name: value for name, value in texts.items() if value is not None}
@@ -246,8 +255,3 @@ def _attribute(raw: bytes) -> str | None:
     if raw == b"null":
         return None
     return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else raw.decode()
-
-
-def text_of_value(value: Any) -> str | None:
-    """A value of JSON as it is in a column of texts: a text itself, anything else as JSON."""
-    return value if value is None or isinstance(value, str) else json.dumps(value)

@@ -50,22 +50,22 @@ def decimals_of(texts: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
 def decimals_of_bytes(
     values: pa.BinaryArray, scale: int, kind: pa.Decimal128Type
 ) -> pa.Array | None:
-    """Decimals of their digits as big-endian two's complements.
+    """Return decimals from their digits as big-endian two's complements.
 
-    Returns None if one has no bytes, or does not fit into `kind`: use `decimal_texts`.
+    Returns None if one has no bytes or more than 15, or does not fit into `kind`: use
+    `decimal_texts`.
     """
-    if not 0 <= scale <= _MAX_DIGITS or pc.any(pc.equal(pc.binary_length(values), 0)).as_py():
+    shortest, longest = pc.min_max(pc.binary_length(values)).as_py().values()
+    if not 0 <= scale <= _MAX_DIGITS or (shortest is not None and not 0 < shortest <= longest < 16):
         return None
-    limit = 10**_MAX_DIGITS
-    numbers = [int.from_bytes(digits or b"", "big", signed=True) for digits in values.to_pylist()]
-    if not all(-limit < number < limit for number in numbers):
-        return None
-    data = b"".join([number.to_bytes(16, "little", signed=True) for number in numbers])
-    wide = pa.decimal128(_MAX_DIGITS, scale)
-    decimals = pa.Array.from_buffers(wide, len(values), [None, pa.py_buffer(data)])
-    decimals = pc.if_else(values.is_valid(), decimals, pa.scalar(None, wide))
+    is_negative = pc.greater_equal(values, pa.scalar(b"\x80", pa.binary()))
+    sign = pc.if_else(
+        is_negative, *(pa.scalar(byte * 16, pa.binary()) for byte in (b"\xff", b"\0"))
+    )
+    digits = pc.binary_join_element_wise(pc.binary_reverse(values), sign, b"")
+    numbers = pc.binary_slice(digits, 0, 16).cast(pa.binary(16))
     try:
-        return cast_exactly(decimals, kind)
+        return cast_exactly(numbers.view(pa.decimal128(_MAX_DIGITS, scale)), kind)
     except pa.ArrowInvalid:
         return None
 

@@ -435,15 +435,6 @@ class _Time(_Temporal):
         return _micros(msgspec.json.decode(raw, type=str), self._has_zone)
 
 
-def time_of(text: str) -> int:
-    """The microseconds since 1970 of a TIMESTAMP, as JSON has it. Raises ValueError for another
-    text, and outside of the years 1 to 9999."""
-    micros = _micros(text, has_zone=True)
-    if not FIRST_MICROS <= micros <= LAST_MICROS:
-        raise ValueError
-    return micros
-
-
 def _micros(text: str, has_zone: bool) -> int:
     match = _TIME.fullmatch(text)
     if match is None:

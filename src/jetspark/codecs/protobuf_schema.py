@@ -279,7 +279,7 @@ def _check_size(message: Any) -> None:
             left, why = -1, "is nested too deeply"
         if left < 0:
             raise UnusableSchema(
-                f"The Protobuf schema of {message.full_name} {why}: name only other fields in the "
+                f"The Protobuf schema of {message.full_name} {why}: name only other fields in "
                 f"{named('fields')}."
             )
 

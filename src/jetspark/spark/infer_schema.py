@@ -18,7 +18,6 @@ import pyarrow as pa
 from jetspark.bulk.json_shape import Shape
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.sample import read_sample
-from jetspark.codecs.cloudevents import text_of_value
 from jetspark.errors import ConfigError, named
 from jetspark.lakehouse.table_templates import TableTemplate
 from jetspark.spark.json_payloads import METADATA_COLUMNS
@@ -79,13 +78,17 @@ def _add_by_table(
     if fields:
         objects = [_parse_object(payload) for payload in payloads]
         for name in dict.fromkeys(fields):
-            texts = [text_of_value(value.get(name)) for value in objects]
+            texts = [_column_text(value.get(name)) for value in objects]
             batch = batch.append_column(name, pa.array(texts, pa.string()))
     index_column = "_jetspark_place"
     batch = batch.append_column(index_column, pa.array(range(batch.num_rows)))
     for table, rows in route.split_by_table(batch):
         for index in rows.column(index_column).to_pylist():
             shapes[table].add(payloads[index])
+
+
+def _column_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def _parse_object(payload: bytes) -> dict[str, Any]:
