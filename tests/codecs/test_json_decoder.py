@@ -215,7 +215,7 @@ def test_the_kernel_and_the_decoder_agree(kinds: dict[str, Kind]) -> None:
 
 @both
 def test_columns_that_would_become_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jetspark.codecs.sizes.MAX_DECODED_BYTES", 100_000)
+    monkeypatch.setattr("jetspark.codecs.columns.MAX_DECODED_BYTES", 100_000)
     wide = ", ".join(f"f{at}: BIGINT" for at in range(100))
     decoder = JsonFields(arrow_fields(f"l ARRAY<STRUCT<{wide}>>", "json:"))
     decoder.decode(pa.array([b'{"l": [{}, {}]}'] * 50, pa.binary()))

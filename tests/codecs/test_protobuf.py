@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from jetspark.codecs.decoder import Undecodable
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.protobuf import ProtobufDecoder
+from jetspark.codecs.protobuf_encoder import ProtobufEncoder
 from jetspark.codecs.protobuf_schema import message_of, of_module
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
@@ -233,6 +234,41 @@ def test_a_schema_that_cannot_be_used_is_refused_with_a_sentence() -> None:
         ConfigError, match=r"^g of A is a group, .* in fields \(there are none\)\.$"
     ):
         ProtobufDecoder(message_of(PayloadSchema("protobuf", group)), None)
+
+
+def test_a_known_message_with_other_fields_is_refused() -> None:
+    text = (
+        'syntax = "proto3"; package google.protobuf; message A { Timestamp t = 1; } '
+        "message Timestamp { int64 ticks = 1; }"
+    )
+    schema = message_of(PayloadSchema("protobuf", text))
+    for use in (ProtobufDecoder, ProtobufEncoder):
+        with pytest.raises(
+            ConfigError, match=r"Timestamp without .* nanos"
+        ):
+            use(schema)
+
+
+def test_each_entry_of_a_map_is_there_with_and_without_the_kernel() -> None:
+    text = (
+        'syntax = "proto3"; message A { map<string, int32> n = 1; map<int32, B> b = 2; } '
+        "message B { int32 x = 1; map<string, int32> n = 2; }"
+    )
+    decoder = ProtobufDecoder(message_of(PayloadSchema("protobuf", text)))
+    payload = (
+        b"\n\x05\n\x01k\x10\x01\n\x05\n\x01k\x10\x02\n\x00"
+        b"\x12\x02\x08\x07\x12\x0d\x08\x07\x12\x09\x12\x03\n\x01k\x12\x02\x10\x05"
+    )
+    payloads = pa.array([payload], pa.binary())
+    columns, reasons = decoder.decode_plainly(payloads)
+    assert reasons.to_pylist() == [None]
+    assert [one.to_pylist() for one in columns] == [
+        [[("k", 1), ("k", 2), ("", 0)]],
+        [[(7, None), (7, {"x": 0, "n": [("k", 0), ("", 5)]})]],
+    ]
+    assert [one.to_pylist() for one in decoder.decode(payloads)[0]] == [
+        one.to_pylist() for one in columns
+    ]
 
 
 GROUPS = """

@@ -102,7 +102,6 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
     in_kernel = Decoder(kernel, "avro_columns") if sanitize else None
     import pyarrow as pa
 
-    from jetspark.codecs import avro_plain
     from jetspark.codecs.avro import AvroDecoder
     from jetspark.codecs.avro_schema import fields_of
 
@@ -126,11 +125,11 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
             column.validate(full=True)
         figures.decoded += reasons.null_count
         figures.count_run(_ROWS)
-        plain, misfits = avro_plain.decode(decoder.root, decoder.fields, payloads)
+        plain, why = decoder.decode_plainly(payloads)
         same = repr([one.to_pylist() for one in columns]) == repr(
             [one.to_pylist() for one in plain]
         )
-        if not same or decoder.reasons(_ROWS, misfits) != reasons:
+        if not same or why != reasons:
             figures.wrong.append(f"{seed} {turn}: the plain decoder differs")
         found = pa.RecordBatch.from_arrays(columns, names).to_pylist()
         for row, datum, whole, columns_of_row in zip(rows, datums, good, found, strict=True):

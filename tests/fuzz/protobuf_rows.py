@@ -170,7 +170,7 @@ class Rows:
         return written, read
 
     def absent(self, field: Any, around: frozenset[str]) -> Any:
-        from jetspark.codecs.protobuf_plan import Kind, kind_of
+        from jetspark.codecs.protobuf_schema import Kind, kind_of
 
         if field.is_repeated:
             return []
@@ -182,7 +182,7 @@ class Rows:
         return Decimal(0) if unsigned else field.default_value
 
     def field(self, field: Any, around: frozenset[str]) -> tuple[Any, Any]:
-        from jetspark.codecs.protobuf_plan import is_map
+        from jetspark.codecs.protobuf_schema import is_map
 
         if not field.is_repeated:
             return self.value(field, around)
@@ -199,7 +199,7 @@ class Rows:
         )
 
     def value(self, field: Any, around: frozenset[str]) -> tuple[Any, Any]:
-        from jetspark.codecs.protobuf_plan import Kind, kind_of
+        from jetspark.codecs.protobuf_schema import Kind, kind_of
 
         rng, message = self.rng, field.message_type
         kind = kind_of(field, around)
@@ -215,7 +215,7 @@ class Rows:
         return value, value
 
     def scalar(self, kind: Any, *, is_message: bool) -> Any:
-        from jetspark.codecs.protobuf_plan import Kind
+        from jetspark.codecs.protobuf_schema import Kind
 
         rng = self.rng
         near = rng.choice([0, 1, -1, 127, 128, 300, 2**20, 2**31 - 1, -(2**31)])

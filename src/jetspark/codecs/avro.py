@@ -1,61 +1,235 @@
-"""Datums of Avro as columns: by the C kernel, or by `avro_plain` where it was not built.
+"""Datums of Avro as columns: Avro's "Schema Resolution" of a writer's and a reader's schema.
 
-The types are those of Spark's `from_avro`; docs/payloads.md has the differences.
+A plan is a tree of what the writer has written, in its order. A node says into which column its
+value goes, if anybody wants it. What is of no use in a schema is found here, when both are
+compared; what is wrong with a value, when it is decoded. The C kernel (`wire/_avro.h`) and
+`avro_plain` follow the same plan. The types are those of Spark's `from_avro`; docs/payloads.md has
+the differences.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import pyarrow as pa
 
-from jetspark.codecs import avro_plain, sizes
-from jetspark.codecs.avro_plan import packed, plan_datums
-from jetspark.codecs.avro_schema import MAX_DEPTH, parse_record, reader_record
-from jetspark.codecs.kernel_columns import arrays_of, buffers_of, plan_of
-from jetspark.codecs.misfits import Misfits, reasons_of
+from jetspark.codecs import avro_plain
+from jetspark.codecs.avro_encoder import default_datum
+from jetspark.codecs.avro_schema import (
+    KINDS,
+    MAX_DEPTH,
+    PROMOTIONS,
+    Field,
+    Kind,
+    Type,
+    in_words,
+    parse_record,
+    reader_record,
+)
+from jetspark.codecs.columns import KernelColumns, PlannedDecoder, Slot, reasons_of
+from jetspark.codecs.decoder import Undecodable
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.wire.kernel import avro_columns
 
+_NODE: Final = struct.Struct("=BBBBiiIII")
 
-class AvroDecoder:
+
+_SAME_MEANING: Final = (
+    {"timestamp-millis", "timestamp-micros"},
+    {"local-timestamp-millis", "local-timestamp-micros"},
+)
+"""Logical types of which one is converted into the other. A number of any other one would be taken
+for another value."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a datum."""
+
+    kind: Kind
+    name: str = ""
+    slot: Slot | None = None
+    """None: nobody wants the value."""
+    nodes: tuple[Node, ...] = ()
+    constants: tuple[Node, ...] = ()
+    """Columns of a record that the writer does not have."""
+    constant: bytes | None = None
+    """A datum that stands for each record."""
+    is_millis: bool = False
+    scale: int = 0
+    size: int = 0
+    member: int = -1
+    """The number of its column in the reader's union; -1: it is the column of the union."""
+    key: str = field(default="", compare=False)
+    """Its column's name in the record around it."""
+
+
+class AvroDecoder(PlannedDecoder):
     """Decodes datums of a writer's schema into fields of the reader's."""
 
+    kernel = staticmethod(avro_columns) if avro_columns else None
+
     def __init__(self, writer: PayloadSchema, reader: PayloadSchema, fields: Sequence[str]) -> None:
-        """`fields`: the wanted ones of the reader's, in their order. Raises Undecodable."""
-        there = parse_record(writer)
-        known = {one.name: one for one in reader_record(reader).fields}
-        wanted = [known[name] for name in fields]
-        self.fields = [pa.field(one.name, one.type.arrow) for one in wanted]
-        self.root = plan_datums(there, wanted)
-        self._name = f"{there.name or 'datum'} in Avro"
-        self._columns = plan_of(self.fields, MAX_DEPTH)
-        self._datums = packed(self.root)
+        """`fields`: the selected ones of the reader's, in their order. Raises Undecodable."""
+        written = parse_record(writer)
+        known = {field.name: field for field in reader_record(reader).fields}
+        selected = [known[name] for name in fields]
+        self.fields = [pa.field(field.name, field.type.arrow) for field in selected]
+        self.root = plan_datums(written, selected)
+        self.name = f"{written.name or 'datum'} in Avro"
+        self.columns = KernelColumns(self.fields, MAX_DEPTH)
+        self.plan = pack_plan(self.root)
 
-    def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """The fields, and why payloads do not fit. Raises Undecodable for what is too large."""
-        if avro_columns is None or self._columns is None:
-            columns, misfits = avro_plain.decode(self.root, self.fields, payloads)
-        else:
-            data, offsets = buffers_of(payloads)
-            columns_plan, names = self._columns
-            plan = self._datums
-            found = avro_columns(
-                data,
-                offsets,
-                columns_plan,
-                names,
-                sizes.MAX_DECODED_BYTES,
-                plan.nodes,
-                plan.names,
-                plan.constants,
+    def decode_plainly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """See PlannedDecoder."""
+        columns, misfits = avro_plain.decode(self.root, self.fields, payloads)
+        return columns, reasons_of(misfits, len(payloads), self.name)
+
+
+def pack_plan(root: Node) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
+    """Return a plan in the kernel's form: its nodes, their names, and constants."""
+    nodes, names, constants = bytearray(), [], []
+
+    def add(node: Node) -> None:
+        nodes.extend(
+            _NODE.pack(
+                *(node.kind, node.is_millis, node.scale, node.constant is not None),
+                *(-1 if node.slot is None else node.slot.number, node.member),
+                *(node.size, len(node.nodes), len(node.constants)),
             )
-            if found is None:
-                raise sizes.too_large()
-            misfits, buffers = found
-            columns = arrays_of(self.fields, buffers)
-        return columns, self.reasons(len(payloads), misfits)
+        )
+        names.append(node.name.encode())
+        if node.constant is not None:
+            constants.append(node.constant)
+        for one in (*node.nodes, *node.constants):
+            add(one)
 
-    def reasons(self, rows: int, misfits: Misfits) -> pa.StringArray:
-        """Why payloads do not fit."""
-        return reasons_of(misfits, rows, self._name)
+    add(root)
+    return bytes(nodes), tuple(names), tuple(constants)
+
+
+def plan_datums(writer: Type, fields: Sequence[Field]) -> Node:
+    """What makes rows of these fields of the reader's from datums of a record. Raises
+    Undecodable."""
+    columns = pa.struct([pa.field(one.name, one.type.arrow) for one in fields])
+    return _record(writer, fields, Slot(0, columns), "")
+
+
+def _resolve(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
+    """Raises Undecodable if the reader takes no value of the writer's."""
+    if writer.kind == "union" or reader.kind == "union":
+        return _branches(writer, reader, slot, name)
+    if writer.kind != reader.kind and (writer.kind, reader.kind) not in PROMOTIONS:
+        raise Undecodable(f"{name} is {writer.kind}, not {reader.kind}.")
+    node = Node(KINDS[writer.kind], slot=slot, size=writer.size)
+    match reader.kind:
+        case "record":
+            return _record(writer, reader.fields, slot, f"{name}.")
+        case "array":
+            item = _resolve(writer.parts[0], reader.parts[0], slot.below(0), name)
+            return replace(node, nodes=(item,))
+        case "map":
+            value = slot.below(0).below(1)
+            return replace(node, nodes=(_resolve(writer.parts[0], reader.parts[0], value, name),))
+        case "enum":
+            return replace(node, nodes=_symbols(writer, reader, name))
+        case "fixed" if writer.size != reader.size:
+            raise Undecodable(f"{name} has {writer.size} bytes, not {reader.size}.")
+    if (writer.logical == "decimal") != (reader.logical == "decimal"):
+        kinds = [one.logical or one.kind for one in (writer, reader)]
+        raise Undecodable(f"{name} is {kinds[0]}, not {kinds[1]}.")
+    if {writer.declared, reader.declared} not in _SAME_MEANING and (
+        writer.declared and reader.declared and writer.declared != reader.declared
+    ):
+        raise Undecodable(f"{name} is {writer.declared}, not {reader.declared}.")
+    unit = writer.logical if "timestamp" in writer.logical else reader.logical
+    is_millis = pa.types.is_timestamp(slot.kind) and unit.endswith("-millis")
+    return replace(node, is_millis=is_millis, scale=writer.digits[1])
+
+
+def _record(writer: Type, fields: Sequence[Field], slot: Slot, name: str) -> Node:
+    """`name`: of the record with a point, for errors."""
+    wanted: dict[int, Node] = {}
+    constants = []
+    for at, one in enumerate(fields):
+        place, below = _place(writer, one), slot.below(at)
+        if place is None:
+            datum = default_datum(one, f"{name}{one.name}")
+            constant = _resolve(one.type, one.type, below, f"{name}{one.name}")
+            constants.append(replace(constant, name=one.name, constant=datum, key=one.name))
+        elif place in wanted:
+            taken = writer.fields[place].name
+            raise Undecodable(f"{name}{taken} is two fields of the schema, by its aliases.")
+        else:
+            node = _resolve(writer.fields[place].type, one.type, below, f"{name}{one.name}")
+            wanted[place] = replace(node, name=one.name, key=one.name)
+    nodes = [
+        wanted.get(at) or replace(_skipped(one.type), name=one.name)
+        for at, one in enumerate(writer.fields)
+    ]
+    return Node(Kind.RECORD, slot=slot, nodes=tuple(nodes), constants=tuple(constants))
+
+
+def _place(writer: Type, wanted: Field) -> int | None:
+    """The field of the writer's, by its name, or by a former one."""
+    names = [one.name for one in writer.fields]
+    for name in (wanted.name, *sorted(wanted.aliases)):
+        if name in names:
+            return names.index(name)
+    return None
+
+
+def _skipped(type_: Type) -> Node:
+    """What nobody wants."""
+    inner = tuple(replace(_skipped(one.type), name=one.name) for one in type_.fields)
+    inner += tuple(map(_skipped, type_.parts))
+    inner += tuple(Node(Kind.NULL, name=symbol) for symbol in type_.symbols)
+    return Node(KINDS[type_.kind], nodes=inner, size=type_.size)
+
+
+def _symbols(writer: Type, reader: Type, name: str) -> tuple[Node, ...]:
+    """Each symbol as the reader has it."""
+    known = ", ".join(reader.symbols)
+
+    def node(symbol: str) -> Node:
+        text = symbol if symbol in reader.symbols else reader.default
+        if text is not None:
+            return Node(Kind.NULL, name=text)
+        return Node(Kind.REFUSED, name=f"{name} is {symbol}; the schema has {known}.")
+
+    return tuple(map(node, writer.symbols))
+
+
+def _branches(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
+    """Each branch of the writer's becomes the first one of the reader's that takes it."""
+    given = writer.parts if writer.kind == "union" else (writer,)
+    nodes = [_branch(one, reader, slot, name) for one in given]
+    if all(node.kind is Kind.REFUSED for node in nodes):
+        raise Undecodable(f"{name} is {in_words(writer)}, not {in_words(reader)}.")
+    if writer.kind == "union":
+        return Node(Kind.UNION, slot=slot, nodes=tuple(nodes))
+    (node,) = nodes
+    return node if node.member < 0 else Node(Kind.BRANCH, slot=slot, nodes=(node,))
+
+
+def _branch(one: Type, reader: Type, slot: Slot, name: str) -> Node:
+    """The branch of the reader's that takes a type: the same type rather than a wider one."""
+    if one.kind == "null":
+        if reader.may_be_null:
+            return Node(Kind.NULL, slot=slot)
+        return Node(Kind.REFUSED, name=f"{name} is null, not {in_words(reader)}.")
+    branches = reader.branches
+    order = sorted(
+        range(len(branches)),
+        key=lambda at: (branches[at].kind, branches[at].name) != (one.kind, one.name),
+    )
+    for at in order:
+        with suppress(Undecodable):
+            if reader.has_members:
+                return replace(_resolve(one, branches[at], slot.below(at), name), member=at)
+            return _resolve(one, branches[at], slot, name)
+    return Node(Kind.REFUSED, name=f"{name} is {in_words(one)}, not {in_words(reader)}.")

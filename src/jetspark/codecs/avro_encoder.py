@@ -21,9 +21,17 @@ from jetspark.codecs.avro_schema import (
     parse_record,
 )
 from jetspark.codecs.decoder import Undecodable
-from jetspark.codecs.encoder import cast, elements, misfit, numbers_of, refuse_nulls
+from jetspark.codecs.encoder import (
+    cast,
+    elements,
+    leaf,
+    misfit,
+    numbers_of,
+    part,
+    records_of,
+    refuse_nulls,
+)
 from jetspark.codecs.framing import varint
-from jetspark.codecs.kernel_columns import leaf, part, records_of
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
 from jetspark.wire.kernel import avro_datums

@@ -5,15 +5,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from decimal import Context, Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from jetspark.codecs.avro_plan import Node
 from jetspark.codecs.avro_schema import Kind
-from jetspark.codecs.misfits import Misfit, Problem
-from jetspark.codecs.sizes import bytes_of_value, check_decoded
+from jetspark.codecs.columns import Misfit, Problem, bytes_of_value, check_decoded
 from jetspark.years import FIRST_DAY, LAST_DAY
+
+if TYPE_CHECKING:
+    from jetspark.codecs.avro import Node
 
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")

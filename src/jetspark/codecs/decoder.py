@@ -13,13 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.errors import JetsparkError, SchemaNotFoundError
 from jetspark.reserved_names import CORRUPT_REASON
+
+if TYPE_CHECKING:
+    from jetspark.codecs.framing import Framing
 
 PAYLOAD: Final = "data"
 REASON: Final = CORRUPT_REASON
@@ -81,7 +84,7 @@ def reason_text(text: str) -> str:
     return cut.encode("utf-8", "replace").decode()
 
 
-class Writer(Protocol):
+class SchemaDecoder(Protocol):
     """Decodes the payloads of one writer's schema."""
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
@@ -111,16 +114,6 @@ class Unframed:
     """Why there is no payload; None: there is one in each row."""
 
 
-class Packed(Protocol):
-    """What is around payloads."""
-
-    def unframe(self, batch: pa.RecordBatch) -> Unframed:
-        """The payloads of a batch."""
-
-    def hint(self, payload: bytes) -> str:
-        """What may be the matter with one that does not decode, as a sentence, or nothing."""
-
-
 def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -> pa.Schema:
     """The schema of a batch with these columns, when these fields of `payload` are decoded."""
     at = columns.get_field_index(payload)
@@ -128,13 +121,15 @@ def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -
     return pa.schema([*kept, *fields, pa.field(REASON, pa.string())])
 
 
-def with_hints(reasons: pa.StringArray, payloads: pa.BinaryArray, packed: Packed) -> pa.StringArray:
+def with_hints(
+    reasons: pa.StringArray, payloads: pa.BinaryArray, framing: Framing
+) -> pa.StringArray:
     """The reasons why payloads do not fit, with what may be around them."""
     if reasons.null_count == len(reasons):
         return reasons
     texts = reasons.to_pylist()
     for row in pc.indices_nonzero(pc.is_valid(reasons)).to_pylist():
-        texts[row] += packed.hint(payloads[row].as_py())
+        texts[row] += framing.hint(payloads[row].as_py())
     return pa.array(texts, pa.string())
 
 
@@ -159,15 +154,15 @@ class PayloadFields:
     def __init__(
         self,
         fields: pa.Schema,
-        packed: Packed,
-        writer: Callable[[SchemaKey], Writer],
+        framing: Framing,
+        decoder_of: Callable[[SchemaKey], SchemaDecoder],
     ) -> None:
-        """`fields`: all of them may be null; `writer`: raises Undecodable for a schema that cannot
-        become these fields, and SchemaNotFoundError."""
+        """`fields`: all of them may be null; `decoder_of`: raises Undecodable for a schema that
+        cannot become these fields, and SchemaNotFoundError."""
         self.fields = fields
-        self._packed = packed
-        self._writer = writer
-        self._writers: dict[SchemaKey, Writer | str] = {}
+        self._framing = framing
+        self._decoder_of = decoder_of
+        self._decoders: dict[SchemaKey, SchemaDecoder | str] = {}
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
@@ -175,7 +170,7 @@ class PayloadFields:
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns."""
-        columns, reasons = self.decode(self._packed.unframe(batch))
+        columns, reasons = self.decode(self._framing.unframe(batch))
         return pa.RecordBatch.from_arrays(
             [*batch.columns, *columns, reasons], schema=self.schema(batch.schema)
         )
@@ -184,7 +179,7 @@ class PayloadFields:
         """The fields, and the reasons."""
         rows = len(unpacked.payloads)
         if len(unpacked.keys) == 1 and unpacked.reasons is None:
-            return self._joined(list(self._of_writer(unpacked.keys[0], unpacked.payloads)))
+            return self._joined(list(self._decode_schema(unpacked.keys[0], unpacked.payloads)))
         # Row numbers of the pieces, in their order.
         pieces: list[tuple[list[pa.Array] | None, pa.StringArray]] = []
         order: list[pa.Array] = []
@@ -198,7 +193,7 @@ class PayloadFields:
             places = pc.indices_nonzero(mine)
             if len(places):
                 order.append(places)
-                pieces += self._of_writer(key, unpacked.payloads.take(places))
+                pieces += self._decode_schema(key, unpacked.payloads.take(places))
         if unpacked.reasons is not None:
             places = pc.indices_nonzero(pc.is_valid(unpacked.reasons))
             order.append(places)
@@ -226,43 +221,43 @@ class PayloadFields:
         ]
         return columns, pa.concat_arrays([reasons for _, reasons in pieces])
 
-    def _of_writer(
+    def _decode_schema(
         self, key: SchemaKey, payloads: pa.BinaryArray
     ) -> Iterator[tuple[list[pa.Array] | None, pa.StringArray]]:
         """Pieces, with the reasons of each."""
-        writer = self._writers.get(key)
-        if writer is None:
+        decoder = self._decoders.get(key)
+        if decoder is None:
             try:
-                writer = self._writer(key)
+                decoder = self._decoder_of(key)
             except BaseException as error:
-                writer = reason_of(error)
-            if len(self._writers) >= _MAX_WRITERS:  # payloads can name any message of a schema
-                self._writers.clear()
-            self._writers[key] = writer
-        if isinstance(writer, str):
-            yield None, pa.repeat(pa.scalar(writer, pa.string()), len(payloads))
+                decoder = reason_of(error)
+            if len(self._decoders) >= _MAX_DECODERS:  # payloads can name any message of a schema
+                self._decoders.clear()
+            self._decoders[key] = decoder
+        if isinstance(decoder, str):
+            yield None, pa.repeat(pa.scalar(decoder, pa.string()), len(payloads))
         elif len(payloads):
-            yield from self._halved(writer, payloads)
+            yield from self._decode_halves(decoder, payloads)
         else:
             yield None, pa.nulls(0, pa.string())
 
-    def _halved(
-        self, writer: Writer, payloads: pa.BinaryArray
+    def _decode_halves(
+        self, decoder: SchemaDecoder, payloads: pa.BinaryArray
     ) -> Iterator[tuple[list[pa.Array] | None, pa.StringArray]]:
         try:
-            columns, reasons = writer.decode(payloads)
+            columns, reasons = decoder.decode(payloads)
         except BaseException as error:
             reason = reason_of(error)
         else:
-            yield columns, with_hints(reasons, payloads, self._packed)
+            yield columns, with_hints(reasons, payloads, self._framing)
             return
         half = len(payloads) // 2
         if not half:
-            hint = self._packed.hint(payloads[0].as_py())
+            hint = self._framing.hint(payloads[0].as_py())
             yield None, pa.array([f"{reason}{hint}"], pa.string())
             return
-        yield from self._halved(writer, payloads.slice(0, half))
-        yield from self._halved(writer, payloads.slice(half))
+        yield from self._decode_halves(decoder, payloads.slice(0, half))
+        yield from self._decode_halves(decoder, payloads.slice(half))
 
 
 def _counts(values: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -271,4 +266,4 @@ def _counts(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     return found.field("values"), found.field("counts")
 
 
-_MAX_WRITERS: Final = 1000
+_MAX_DECODERS: Final = 1000

@@ -17,9 +17,9 @@ from jetspark.codecs.cloudevents import CloudEventFields
 from jetspark.codecs.decoder import (
     NotOfPayload,
     PayloadFields,
+    SchemaDecoder,
     SchemaKey,
     Undecodable,
-    Writer,
     not_of_payload,
     with_fields,
 )
@@ -291,10 +291,12 @@ def _of_avro(decoding: Decoding) -> PayloadFields:
     every = avro_schema.fields_of(reader)
     names = decoding.check_fields(every.names)
 
-    def writer(key: SchemaKey) -> Writer:
+    def decoder_of(key: SchemaKey) -> SchemaDecoder:
         return AvroDecoder(decoding.schema_of(key), reader, names)
 
-    return PayloadFields(pa.schema([every.field(name) for name in names]), decoding.framing, writer)
+    return PayloadFields(
+        pa.schema([every.field(name) for name in names]), decoding.framing, decoder_of
+    )
 
 
 def _of_protobuf(decoding: Decoding) -> PayloadFields:
@@ -305,7 +307,7 @@ def _of_protobuf(decoding: Decoding) -> PayloadFields:
     if len(messages.fields) < len(decoding.fields):
         decoding.check_fields(protobuf_schema.field_names(schema))
 
-    def writer(key: SchemaKey) -> Writer:
+    def decoder_of(key: SchemaKey) -> SchemaDecoder:
         name = key.message
         if isinstance(name, tuple):
             schema_of_writer = decoding.schema_of(key)
@@ -317,7 +319,7 @@ def _of_protobuf(decoding: Decoding) -> PayloadFields:
             raise Undecodable(f"The payload is {name}, not {schema.name}.")
         return messages
 
-    return PayloadFields(messages.fields, decoding.framing, writer)
+    return PayloadFields(messages.fields, decoding.framing, decoder_of)
 
 
 def data_format(text: str) -> Literal["avro", "protobuf", "json"]:

@@ -6,8 +6,8 @@ null in a list. So all values are checked before, and one that does not fit stop
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +15,9 @@ import pyarrow.compute as pc
 from jetspark.codecs.ddl import spark_type
 from jetspark.codecs.exact import cast_exactly
 from jetspark.errors import ConfigError, shown
+
+if TYPE_CHECKING:
+    from jetspark.wire.kernel import Memory, Part
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
 """Headers."""
@@ -121,3 +124,38 @@ def in_places(there: pa.Array, values: pa.Array) -> pa.Array:
     """The values in the rows where `there` is true, and null in the others."""
     places = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
     return values.take(pc.if_else(there, places, None))
+
+
+# -- records of the C kernel ---------------------------------------------------------------------
+
+
+def part(
+    kind: int,
+    first: pa.Buffer | None = None,
+    second: pa.Buffer | None = None,
+    begin: int = 0,
+    *,
+    valid: pa.Buffer | None = None,
+    flag: bool = False,
+    number: int = 0,
+    parts: Sequence[Part] = (),
+) -> Part:
+    """A part of each record. `kind`, `flag`, `number`: of the format."""
+    return kind, flag, number, begin, valid, first, second, tuple(parts)
+
+
+def leaf(kind: int, values: pa.Array, *, flag: bool = False, number: int = 0) -> Part:
+    """Values that have nothing below them."""
+    valid, first, *more = values.buffers()
+    second = more[0] if more else None
+    return part(kind, first, second, values.offset, valid=valid, flag=flag, number=number)
+
+
+def records_of(
+    write: Callable[[int, Part], tuple[Memory, Memory]], rows: int, root: Part
+) -> list[bytes]:
+    """The records that the kernel writes."""
+    data, ends = write(rows, root)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    records: list[bytes] = pa.Array.from_buffers(pa.large_binary(), rows, buffers).to_pylist()
+    return records

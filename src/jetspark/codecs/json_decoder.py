@@ -25,9 +25,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jetspark.codecs.columns import bytes_of_value, check_decoded
 from jetspark.codecs.decoder import Undecodable
 from jetspark.codecs.exact import decimals_of, single_of
-from jetspark.codecs.sizes import bytes_of_value, check_decoded
 from jetspark.errors import ConfigError
 from jetspark.years import FIRST_DAY, FIRST_MICROS, LAST_DAY, LAST_MICROS
 

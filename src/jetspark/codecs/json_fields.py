@@ -9,11 +9,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.codecs import sizes
+from jetspark.codecs.columns import KernelColumns
 from jetspark.codecs.decoder import PAYLOAD, replace_rows, with_fields, with_hints
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.json_decoder import JsonDecoder
-from jetspark.codecs.kernel_columns import arrays_of, buffers_of, plan_of
 from jetspark.reserved_names import BARE_PAYLOAD
 from jetspark.wire.kernel import json_columns
 
@@ -35,14 +34,14 @@ class JsonFields:
         around payloads; `payload`: the column that has them. Raises ConfigError for a type that
         JSON has no values of."""
         self.fields = fields
-        self._columns = list(fields)
         self._payload = payload
         self._framing = framing
         in_payloads = [(names or {}).get(name, name) for name in fields.names]
         self._decoder = JsonDecoder(fields, in_payloads)
-        named = [one.with_name(name) for one, name in zip(self._columns, in_payloads, strict=True)]
-        has_kernel = json_columns is not None and all(_has_text_keys(one.type) for one in named)
-        self.plan: Final = plan_of(named, _MAX_DEPTH) if has_kernel else None
+        named = [f.with_name(name) for f, name in zip(fields, in_payloads, strict=True)]
+        self._columns = KernelColumns(named, _MAX_DEPTH)
+        has_kernel = json_columns is not None and all(_has_text_keys(f.type) for f in fields)
+        self.plan = self._columns.plan if has_kernel else None
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
@@ -79,11 +78,7 @@ class JsonFields:
             return self.decode_plainly(payloads)
         assert json_columns is not None  # noqa: S101
         rows = len(payloads)
-        found = json_columns(*buffers_of(payloads), *self.plan, sizes.MAX_DECODED_BYTES)
-        if found is None:
-            raise sizes.too_large()
-        left, buffers = found
-        columns = arrays_of(self._columns, buffers)
+        left, columns = self._columns.build(json_columns, payloads)
         if not any(left):
             return columns, pa.nulls(rows, pa.string())
         is_left = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(left)])

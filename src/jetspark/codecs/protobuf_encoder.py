@@ -14,10 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs import protobuf_plain
-from jetspark.codecs.encoder import cast, elements, misfit, numbers_of, refuse_nulls
-from jetspark.codecs.kernel_columns import leaf, part, records_of
-from jetspark.codecs.protobuf_plan import Kind, fields_of, is_map, kind_of
-from jetspark.codecs.protobuf_schema import descriptor_of, library
+from jetspark.codecs.encoder import (
+    cast,
+    elements,
+    leaf,
+    misfit,
+    numbers_of,
+    part,
+    records_of,
+    refuse_nulls,
+)
+from jetspark.codecs.protobuf_schema import Kind, descriptor_of, fields_of, is_map, kind_of, library
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
 from jetspark.wire.kernel import protobuf_messages

@@ -9,10 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.codecs.misfits import Misfit, Problem
-from jetspark.codecs.protobuf_plan import Kind, is_map, kind_of
-from jetspark.codecs.protobuf_schema import library
-from jetspark.codecs.sizes import bytes_of_value, check_decoded
+from jetspark.codecs.columns import Misfit, Problem, bytes_of_value, check_decoded
+from jetspark.codecs.protobuf_schema import Kind, is_map, kind_of, library
 from jetspark.years import FIRST_SECOND, LAST_SECOND
 
 _NANOS: Final = 1_000_000_000
@@ -21,11 +19,14 @@ _FIRST_DAY: Final = date(1970, 1, 1).toordinal()
 
 
 def decode(
-    message: Any, fields: Sequence[pa.Field], payloads: pa.BinaryArray, name: str
+    message: Any, parsed: Any, fields: Sequence[pa.Field], payloads: pa.BinaryArray, name: str
 ) -> tuple[list[pa.Array], list[str | None], list[tuple[int, int, bytes, bytes]]]:
-    """The columns; why payloads are no messages, or null; and what does not fit. Raises Undecodable
-    for what becomes too large."""
-    parse = library("google.protobuf.message_factory").GetMessageClass(message).FromString
+    """Return the columns; why payloads are no messages, or null; and what does not fit.
+
+    `message`: the descriptor; `parsed`: that with `maps_as_lists`, since the library would keep
+    only the last entry of a key. Raises Undecodable for what becomes too large.
+    """
+    parse = library("google.protobuf.message_factory").GetMessageClass(parsed).FromString
     decode_error = library("google.protobuf.message").DecodeError
     rows, misfits = [], []
     reasons: list[str | None] = []
@@ -34,7 +35,7 @@ def decode(
         row: dict[str, Any] = {}
         reason = None
         try:
-            row = _row(parse(payload or b""), frozenset({message.full_name}))
+            row = _row(parse(payload or b""), message, frozenset({message.full_name}))
         except Misfit as error:
             misfits.append(error.of_row(number))
         except (decode_error, UnicodeDecodeError) as error:
@@ -59,9 +60,9 @@ def _size(value: Any, kind: pa.DataType) -> int:
     return sum(each + _size(one, of) for one in items)
 
 
-def _row(message: Any, around: frozenset[str]) -> dict[str, Any]:
+def _row(message: Any, descriptor: Any, around: frozenset[str]) -> dict[str, Any]:
     found = {}
-    for one in message.DESCRIPTOR.fields:
+    for one in descriptor.fields:
         try:
             found[one.name] = _of_field(message, one, around)
         except Misfit as error:
@@ -73,8 +74,13 @@ def _row(message: Any, around: frozenset[str]) -> dict[str, Any]:
 def _of_field(message: Any, field: Any, around: frozenset[str]) -> Any:
     value = getattr(message, field.name)
     if is_map(field):
-        of_value = field.message_type.fields_by_name["value"]
-        return [(key, _value(of_value, value[key], around)) for key in value]
+        item = field.message_type.fields_by_name["value"]
+        return [
+            (entry.key, None)
+            if item.message_type is not None and not entry.HasField("value")
+            else (entry.key, _value(item, entry.value, around))
+            for entry in value
+        ]
     if field.is_repeated:
         return [_value(field, one, around) for one in value]
     if field.has_presence and not message.HasField(field.name):
@@ -104,7 +110,7 @@ def _value(field: Any, value: Any, around: frozenset[str]) -> Any:
         case Kind.TIME_OF_DAY:
             return _time_of_day(value)
         case Kind.MESSAGE:
-            return _row(value, around | {field.message_type.full_name})
+            return _row(value, field.message_type, around | {field.message_type.full_name})
     return value
 
 

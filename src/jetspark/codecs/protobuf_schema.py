@@ -1,4 +1,7 @@
-"""Schemas of Protobuf, and the messages that they describe."""
+"""Schemas of Protobuf, the messages that they describe, and the columns of these.
+
+The types are those of Spark's `from_protobuf`; docs/payloads.md has the differences.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ import binascii
 import re
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from enum import IntEnum
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
+
+import pyarrow as pa
 
 from jetspark.codecs.decoder import Undecodable
 from jetspark.codecs.schema import PayloadSchema, UnusableSchema, is_proto_source
@@ -182,17 +188,25 @@ def path_of(schema: PayloadSchema) -> tuple[int, ...]:
     return tuple(path)
 
 
-def descriptor_of(schema: PayloadSchema, fields: Collection[str] | None = None) -> Any:
-    """The descriptor of a message. `schema`: a result of `message_of`; `fields`: the wanted ones,
-    None for all. Raises ConfigError."""
+def descriptor_of(
+    schema: PayloadSchema, fields: Collection[str] | None = None, *, maps_as_lists: bool = False
+) -> Any:
+    """Return the descriptor of a message.
+
+    `schema`: a result of `message_of`; `fields`: the selected ones, None for all; `maps_as_lists`:
+    whether maps are lists of their entries, in which a key may come twice. Raises ConfigError.
+    """
     files, _ = _descriptors(schema)
     pool = library("google.protobuf.descriptor_pool").DescriptorPool()
     try:
         for file in files.file:
+            if maps_as_lists:
+                _unmark_maps(file.message_type)
             pool.Add(_only(file, schema.name, fields))
         descriptor = pool.FindMessageTypeByName(schema.name)
         _check_size(descriptor)
         _check_groups(descriptor)
+        _check_known(pool)
     except UnusableSchema:
         raise
     except (TypeError, KeyError, ValueError, RecursionError) as error:
@@ -263,6 +277,27 @@ def _has_group(field: Any, seen: set[str]) -> bool:
     return any(_has_group(one, seen) for one in inner.fields)
 
 
+def _unmark_maps(messages: Iterable[Any]) -> None:
+    for message in messages:
+        message.options.ClearField("map_entry")
+        _unmark_maps(message.nested_type)
+
+
+def _check_known(pool: Any) -> None:
+    """Raise ConfigError for a message of Protobuf's own that lacks fields of it."""
+    for name, fields in _KNOWN_FIELDS.items():
+        try:
+            message = pool.FindMessageTypeByName(name)
+        except KeyError:
+            continue
+        if not fields.items() <= {field.name: field.number for field in message.fields}.items():
+            raise UnusableSchema(
+                f"The Protobuf schema defines {name} without the fields that Protobuf's own has "
+                f"({', '.join(f'{field} = {number}' for field, number in fields.items())}): name "
+                "it otherwise."
+            )
+
+
 def _check_size(message: Any) -> None:
     """Raise ConfigError for a message that becomes more than `MAX_FIELDS` columns at any depth. One
     that contains itself is a single one there."""
@@ -289,3 +324,131 @@ def library(name: str) -> Any:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise ConfigError(f"Protobuf payloads need {error.name}: {_INSTALL}.") from None
+
+
+# -- columns -------------------------------------------------------------------------------------
+
+
+_US: Final = pa.timestamp("us", tz="UTC")
+_UNSIGNED: Final = pa.decimal128(20, 0)
+
+
+class Kind(IntEnum):
+    """What a field is; the numbers are those of the C kernel."""
+
+    DOUBLE = 0
+    FLOAT = 1
+    INT64 = 2
+    UINT64 = 3
+    INT32 = 4
+    UINT32 = 5
+    BOOL = 6
+    SINT32 = 7
+    SINT64 = 8
+    FIXED64 = 9
+    FIXED32 = 10
+    SFIXED64 = 11
+    SFIXED32 = 12
+    STRING = 13
+    BYTES = 14
+    """Also a message that contains itself, as it came."""
+    ENUM = 15
+    """Its fields are the symbols."""
+    MESSAGE = 16
+    MAP = 17
+    WRAPPER = 18
+    """A message of one field, whose value is the column."""
+    TIMESTAMP = 19
+    DURATION = 20
+    DATE = 21
+    TIME_OF_DAY = 22
+    LIST = 23
+    """Only written: the values of a field that is repeated."""
+
+
+_SCALARS: Final = {
+    1: (Kind.DOUBLE, pa.float64()),
+    2: (Kind.FLOAT, pa.float32()),
+    3: (Kind.INT64, pa.int64()),
+    4: (Kind.UINT64, _UNSIGNED),
+    5: (Kind.INT32, pa.int32()),
+    6: (Kind.FIXED64, _UNSIGNED),
+    7: (Kind.FIXED32, pa.int64()),
+    8: (Kind.BOOL, pa.bool_()),
+    9: (Kind.STRING, pa.string()),
+    12: (Kind.BYTES, pa.binary()),
+    13: (Kind.UINT32, pa.int64()),
+    14: (Kind.ENUM, pa.string()),
+    15: (Kind.SFIXED32, pa.int32()),
+    16: (Kind.SFIXED64, pa.int64()),
+    17: (Kind.SINT32, pa.int32()),
+    18: (Kind.SINT64, pa.int64()),
+}
+"""By the numbers of Protobuf's `FieldDescriptorProto.Type`."""
+_KNOWN: Final = {
+    "google.protobuf.Timestamp": (Kind.TIMESTAMP, _US),
+    "google.protobuf.Duration": (Kind.DURATION, pa.int64()),
+    "google.type.Date": (Kind.DATE, pa.date32()),
+    "google.type.TimeOfDay": (Kind.TIME_OF_DAY, pa.int64()),
+}
+"""Messages that are a single value."""
+_KNOWN_FIELDS: Final = {
+    "google.protobuf.Timestamp": {"seconds": 1, "nanos": 2},
+    "google.protobuf.Duration": {"seconds": 1, "nanos": 2},
+    "google.type.Date": {"year": 1, "month": 2, "day": 3},
+    "google.type.TimeOfDay": {"hours": 1, "minutes": 2, "seconds": 3, "nanos": 4},
+}
+"""The fields of `_KNOWN`, and their numbers."""
+_WRAPPERS: Final = {
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+}
+
+
+def is_map(field: Any) -> bool:
+    """Whether a field is a map."""
+    message = field.message_type
+    return message is not None and bool(message.GetOptions().map_entry)
+
+
+def kind_of(field: Any, around: frozenset[str]) -> Kind:
+    """What a value of a field is. `around`: the messages that it is in."""
+    message = field.message_type
+    if message is None:
+        return _SCALARS[field.type][0]
+    if is_map(field):
+        return Kind.MAP
+    if message.full_name in _KNOWN:
+        return _KNOWN[message.full_name][0]
+    if message.full_name in _WRAPPERS:
+        return Kind.WRAPPER
+    return Kind.BYTES if message.full_name in around else Kind.MESSAGE
+
+
+def fields_of(message: Any) -> pa.Schema:
+    """The columns of a message's fields, in the order of its declaration."""
+    return pa.schema(_columns(message, frozenset({message.full_name})))
+
+
+def _columns(message: Any, around: frozenset[str]) -> list[pa.Field]:
+    return [pa.field(one.name, _type(one, around)) for one in message.fields]
+
+
+def _type(field: Any, around: frozenset[str]) -> pa.DataType:
+    if is_map(field):
+        key, value = (field.message_type.fields_by_name[one] for one in ("key", "value"))
+        return pa.map_(_type_of_value(key, around), _type_of_value(value, around))
+    kind = _type_of_value(field, around)
+    return pa.list_(pa.field("element", kind)) if field.is_repeated else kind
+
+
+def _type_of_value(field: Any, around: frozenset[str]) -> pa.DataType:
+    message = field.message_type
+    match kind_of(field, around):
+        case Kind.WRAPPER:
+            return _type_of_value(message.fields_by_name["value"], around)
+        case Kind.MESSAGE:
+            return pa.struct(_columns(message, around | {message.full_name}))
+        case Kind.BYTES if message is not None:
+            return pa.binary()
+    return (_SCALARS[field.type] if message is None else _KNOWN[message.full_name])[1]

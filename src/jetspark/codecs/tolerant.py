@@ -23,7 +23,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.codecs import sizes
+from jetspark.codecs import columns
 from jetspark.codecs.decoder import PAYLOAD, REASON, NotOfPayload, reason_of
 from jetspark.codecs.framing import Decompressed, Framing
 from jetspark.reserved_names import BARE_PAYLOAD, CORRUPT_RECORD, PREFIX
@@ -133,11 +133,11 @@ class TolerantDecoder:
         payloads = part.rows.column(self.payload) if part.payloads is None else part.payloads
         kinds = self._inner(part.rows.schema).types[part.rows.num_columns :]
         of_row, of_byte = (
-            sum(map(sizes.bytes_of_value, kinds)),
-            max(map(sizes.bytes_of_byte, kinds)),
+            sum(map(columns.bytes_of_value, kinds)),
+            max(map(columns.bytes_of_byte, kinds)),
         )
         # The memory of an array is somewhat more than its payloads.
-        if of_byte * payloads.nbytes + of_row * len(payloads) <= sizes.MAX_DECODED_BYTES:
+        if of_byte * payloads.nbytes + of_row * len(payloads) <= columns.MAX_DECODED_BYTES:
             yield part
             return
         lengths = pc.fill_null(pc.binary_length(payloads), 0)
@@ -145,7 +145,7 @@ class TolerantDecoder:
         for at, size in enumerate(lengths.to_pylist()):
             most = of_byte * size + of_row
             total += most
-            if total > sizes.MAX_DECODED_BYTES and at > start:
+            if total > columns.MAX_DECODED_BYTES and at > start:
                 yield part.slice(start, at - start)
                 start, total = at, most
         yield part.slice(start, len(payloads) - start)
