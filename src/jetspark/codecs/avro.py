@@ -76,8 +76,8 @@ class AvroDecoder(PlannedDecoder):
     def __init__(self, writer: PayloadSchema, reader: PayloadSchema, fields: Sequence[str]) -> None:
         """`fields`: the selected ones of the reader's, in their order. Raises Undecodable."""
         written = parse_record(writer)
-        known = {field.name: field for field in reader_record(reader).fields}
-        selected = [known[name] for name in fields]
+        fields_by_name = {field.name: field for field in reader_record(reader).fields}
+        selected = [fields_by_name[name] for name in fields]
         self.fields = [pa.field(field.name, field.type.arrow) for field in selected]
         self.root = plan_datums(written, selected)
         self.name = f"{written.name or 'datum'} in Avro"
@@ -105,8 +105,8 @@ def pack_plan(root: Node) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
         names.append(node.name.encode())
         if node.constant is not None:
             constants.append(node.constant)
-        for one in (*node.nodes, *node.constants):
-            add(one)
+        for child in (*node.nodes, *node.constants):
+            add(child)
 
     add(root)
     return bytes(nodes), tuple(names), tuple(constants)
@@ -115,7 +115,7 @@ def pack_plan(root: Node) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
 def plan_datums(writer: Type, fields: Sequence[Field]) -> Node:
     """What makes rows of these fields of the reader's from datums of a record. Raises
     Undecodable."""
-    columns = pa.struct([pa.field(one.name, one.type.arrow) for one in fields])
+    columns = pa.struct([pa.field(field.name, field.type.arrow) for field in fields])
     return _record(writer, fields, Slot(0, columns), "")
 
 
@@ -140,7 +140,7 @@ def _resolve(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
         case "fixed" if writer.size != reader.size:
             raise Undecodable(f"{name} has {writer.size} bytes, not {reader.size}.")
     if (writer.logical == "decimal") != (reader.logical == "decimal"):
-        kinds = [one.logical or one.kind for one in (writer, reader)]
+        kinds = [type_.logical or type_.kind for type_ in (writer, reader)]
         raise Undecodable(f"{name} is {kinds[0]}, not {kinds[1]}.")
     if {writer.declared, reader.declared} not in _SAME_MEANING and (
         writer.declared and reader.declared and writer.declared != reader.declared
@@ -153,31 +153,37 @@ def _resolve(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
 
 def _record(writer: Type, fields: Sequence[Field], slot: Slot, name: str) -> Node:
     """`name`: of the record with a point, for errors."""
-    wanted: dict[int, Node] = {}
+    selected: dict[int, Node] = {}
     constants = []
-    for at, one in enumerate(fields):
-        place, below = _place(writer, one), slot.below(at)
-        if place is None:
-            datum = default_datum(one, f"{name}{one.name}")
-            constant = _resolve(one.type, one.type, below, f"{name}{one.name}")
-            constants.append(replace(constant, name=one.name, constant=datum, key=one.name))
-        elif place in wanted:
-            taken = writer.fields[place].name
-            raise Undecodable(f"{name}{taken} is two fields of the schema, by its aliases.")
+    for at, wanted_field in enumerate(fields):
+        position, below = _place(writer, wanted_field), slot.below(at)
+        if position is None:
+            datum = default_datum(wanted_field, f"{name}{wanted_field.name}")
+            constant = _resolve(
+                wanted_field.type, wanted_field.type, below, f"{name}{wanted_field.name}"
+            )
+            constants.append(
+                replace(constant, name=wanted_field.name, constant=datum, key=wanted_field.name)
+            )
+        elif position in selected:
+            twice = writer.fields[position].name
+            raise Undecodable(f"{name}{twice} is two fields of the schema, by its aliases.")
         else:
-            node = _resolve(writer.fields[place].type, one.type, below, f"{name}{one.name}")
-            wanted[place] = replace(node, name=one.name, key=one.name)
+            node = _resolve(
+                writer.fields[position].type, wanted_field.type, below, f"{name}{wanted_field.name}"
+            )
+            selected[position] = replace(node, name=wanted_field.name, key=wanted_field.name)
     nodes = [
-        wanted.get(at) or replace(_skipped(one.type), name=one.name)
-        for at, one in enumerate(writer.fields)
+        selected.get(at) or replace(_skipped(wanted_field.type), name=wanted_field.name)
+        for at, wanted_field in enumerate(writer.fields)
     ]
     return Node(Kind.RECORD, slot=slot, nodes=tuple(nodes), constants=tuple(constants))
 
 
-def _place(writer: Type, wanted: Field) -> int | None:
+def _place(writer: Type, field: Field) -> int | None:
     """The field of the writer's, by its name, or by a former one."""
-    names = [one.name for one in writer.fields]
-    for name in (wanted.name, *sorted(wanted.aliases)):
+    names = [written.name for written in writer.fields]
+    for name in (field.name, *sorted(field.aliases)):
         if name in names:
             return names.index(name)
     return None
@@ -185,7 +191,7 @@ def _place(writer: Type, wanted: Field) -> int | None:
 
 def _skipped(type_: Type) -> Node:
     """What nobody wants."""
-    inner = tuple(replace(_skipped(one.type), name=one.name) for one in type_.fields)
+    inner = tuple(replace(_skipped(written.type), name=written.name) for written in type_.fields)
     inner += tuple(map(_skipped, type_.parts))
     inner += tuple(Node(Kind.NULL, name=symbol) for symbol in type_.symbols)
     return Node(KINDS[type_.kind], nodes=inner, size=type_.size)
@@ -193,21 +199,21 @@ def _skipped(type_: Type) -> Node:
 
 def _symbols(writer: Type, reader: Type, name: str) -> tuple[Node, ...]:
     """Each symbol as the reader has it."""
-    known = ", ".join(reader.symbols)
+    symbols = ", ".join(reader.symbols)
 
     def node(symbol: str) -> Node:
         text = symbol if symbol in reader.symbols else reader.default
         if text is not None:
             return Node(Kind.NULL, name=text)
-        return Node(Kind.REFUSED, name=f"{name} is {symbol}; the schema has {known}.")
+        return Node(Kind.REFUSED, name=f"{name} is {symbol}; the schema has {symbols}.")
 
     return tuple(map(node, writer.symbols))
 
 
 def _branches(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
     """Each branch of the writer's becomes the first one of the reader's that takes it."""
-    given = writer.parts if writer.kind == "union" else (writer,)
-    nodes = [_branch(one, reader, slot, name) for one in given]
+    written = writer.parts if writer.kind == "union" else (writer,)
+    nodes = [_branch(branch, reader, slot, name) for branch in written]
     if all(node.kind is Kind.REFUSED for node in nodes):
         raise Undecodable(f"{name} is {in_words(writer)}, not {in_words(reader)}.")
     if writer.kind == "union":
@@ -216,20 +222,20 @@ def _branches(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
     return node if node.member < 0 else Node(Kind.BRANCH, slot=slot, nodes=(node,))
 
 
-def _branch(one: Type, reader: Type, slot: Slot, name: str) -> Node:
+def _branch(written: Type, reader: Type, slot: Slot, name: str) -> Node:
     """The branch of the reader's that takes a type: the same type rather than a wider one."""
-    if one.kind == "null":
+    if written.kind == "null":
         if reader.may_be_null:
             return Node(Kind.NULL, slot=slot)
         return Node(Kind.REFUSED, name=f"{name} is null, not {in_words(reader)}.")
     branches = reader.branches
     order = sorted(
         range(len(branches)),
-        key=lambda at: (branches[at].kind, branches[at].name) != (one.kind, one.name),
+        key=lambda at: (branches[at].kind, branches[at].name) != (written.kind, written.name),
     )
     for at in order:
         with suppress(Undecodable):
             if reader.has_members:
-                return replace(_resolve(one, branches[at], slot.below(at), name), member=at)
-            return _resolve(one, branches[at], slot, name)
-    return Node(Kind.REFUSED, name=f"{name} is {in_words(one)}, not {in_words(reader)}.")
+                return replace(_resolve(written, branches[at], slot.below(at), name), member=at)
+            return _resolve(written, branches[at], slot, name)
+    return Node(Kind.REFUSED, name=f"{name} is {in_words(written)}, not {in_words(reader)}.")

@@ -56,31 +56,31 @@ class AvroEncoder:
         """Raises ConfigError for a schema that cannot be used."""
         self.fields = fields_of(schema)
         self._type = parse_record(schema)
-        self._puts = [put_of(one.type, one.name) for one in self._type.fields]
+        self._puts = [put_of(field.type, field.name) for field in self._type.fields]
 
     def of(self, rows: pa.RecordBatch) -> list[bytes]:
         """A payload for each row. A field without a column has its default, or is null."""
-        columns = [self._column(one, rows) for one in self._type.fields]
+        columns = [self._column(field, rows) for field in self._type.fields]
         if avro_datums is None or len(rows) < _FEW:
             return self._one_by_one(columns, len(rows))
         parts = [
-            part_of(one.type, values, one.name)
-            for one, values in zip(self._type.fields, columns, strict=True)
+            part_of(field.type, values, field.name)
+            for field, values in zip(self._type.fields, columns, strict=True)
         ]
         return records_of(avro_datums, len(rows), part(Kind.RECORD, parts=parts))
 
     def _one_by_one(self, columns: Sequence[pa.Array], rows: int) -> list[bytes]:
         try:
-            values = [one.to_pylist() for one in columns]
+            values = [column.to_pylist() for column in columns]
         except (ValueError, OverflowError):
             raise ConfigError("A time is not of the years 1 to 9999.") from None
-        found = []
+        payloads = []
         for row in range(rows):
             datum = bytearray()
             for put, of_field in zip(self._puts, values, strict=True):
                 put(datum, of_field[row])
-            found.append(bytes(datum))
-        return found
+            payloads.append(bytes(datum))
+        return payloads
 
     def _column(self, field: Field, rows: pa.RecordBatch) -> pa.Array:
         if field.name in rows.schema.names:
@@ -100,13 +100,13 @@ def put_of(type_: Type, name: str) -> _Put:
     if type_.kind == "union":
         return _put_of_union(type_, name)
     put = _put_of_kind(type_, name)
-    what = type_.logical or type_.kind
+    type_name = type_.logical or type_.kind
     if type_.kind == "null":
         return put
 
     def put_value(datum: bytearray, value: Any) -> None:
         if value is None:
-            raise ConfigError(f"Field {name} is null, and the schema has {what}.")
+            raise ConfigError(f"Field {name} is null, and the schema has {type_name}.")
         put(datum, value)
 
     return put_value
@@ -145,7 +145,7 @@ def _put_of_kind(type_: Type, name: str) -> _Put:
                 put(datum, entry[1])
 
             return lambda datum, value: _put_block(datum, [put_entry] * len(value), value)
-    puts = [(one.name, put_of(one.type, f"{name}.{one.name}")) for one in type_.fields]
+    puts = [(field.name, put_of(field.type, f"{name}.{field.name}")) for field in type_.fields]
 
     def put_record(datum: bytearray, value: Mapping[str, Any]) -> None:
         for field, put in puts:
@@ -184,12 +184,12 @@ def _put_block(datum: bytearray, puts: Sequence[_Put], values: Sequence[Any]) ->
 
 
 def _put_of_enum(type_: Type, name: str) -> _Put:
-    numbers = {symbol: long(at) for at, symbol in enumerate(type_.symbols)}
+    encoded = {symbol: long(at) for at, symbol in enumerate(type_.symbols)}
 
     def put(datum: bytearray, value: str) -> None:
-        if value not in numbers:
+        if value not in encoded:
             raise misfit(name, value, f"one of {', '.join(type_.symbols)}")
-        datum += numbers[value]
+        datum += encoded[value]
 
     return put
 
@@ -212,12 +212,12 @@ def _put_of_decimal(type_: Type, name: str) -> _Put:
             type_.size if type_.kind == "fixed" else (number ^ number >> 127).bit_length() // 8 + 1
         )
         try:
-            found = number.to_bytes(size, "big", signed=True)
+            digits = number.to_bytes(size, "big", signed=True)
         except OverflowError:
             raise ConfigError(f"Field {name}: a number needs more than {size} bytes.") from None
         if type_.kind == "bytes":
             datum += long(size)
-        datum += found
+        datum += digits
 
     return put
 
@@ -226,23 +226,23 @@ def _put_of_union(type_: Type, name: str) -> _Put:
     """A row has the branch that is not null; of a union of numbers, the wider one."""
     members = []
     null: bytes | None = None
-    for at, one in enumerate(type_.parts):
-        if one.kind == "null":
+    for at, branch in enumerate(type_.parts):
+        if branch.kind == "null":
             null = long(at)
         else:
-            members.append((long(at), one, put_of(one, name)))
+            members.append((long(at), branch, put_of(branch, name)))
     if not type_.has_members:
-        members = [one for one in members if one[1].arrow == type_.arrow] or members
+        members = [branch for branch in members if branch[1].arrow == type_.arrow] or members
 
     def put(datum: bytearray, value: Any) -> None:
-        given = [value] if not type_.has_members else list((value or {}).values())
-        there = [at for at, one in enumerate(given) if one is not None]
-        if len(there) > 1:
+        values = [value] if not type_.has_members else list((value or {}).values())
+        present = [at for at, branch in enumerate(values) if branch is not None]
+        if len(present) > 1:
             raise ConfigError(f"Field {name} has a value in more than one member.")
-        if there:
-            number, _, put_member = members[there[0]]
+        if present:
+            number, _, put_member = members[present[0]]
             datum += number
-            put_member(datum, given[there[0]])
+            put_member(datum, values[present[0]])
         elif null is None:
             raise ConfigError(f"Field {name} is null, and the schema has {in_words(type_)}.")
         else:
@@ -265,7 +265,9 @@ def part_of(type_: Type, values: pa.Array, name: str) -> Part:
     match type_.kind, type_.logical:
         case "record", _:
             fields = zip(type_.fields, values.flatten(), strict=True)
-            parts = [part_of(one.type, each, f"{name}.{one.name}") for one, each in fields]
+            parts = [
+                part_of(field.type, column, f"{name}.{field.name}") for field, column in fields
+            ]
             return part(Kind.RECORD, parts=parts)
         case "array", _:
             offsets, inner = elements(values)
@@ -293,24 +295,28 @@ def _part_of_union(type_: Type, values: pa.Array, name: str) -> Part:
     """Each row has the branch that is not null; of a union of numbers, the wider one."""
     rows, kind = len(values), type_.arrow
     members = iter(values.flatten() if type_.has_members else [values] * len(type_.branches))
-    codes, places = pa.nulls(rows, pa.int8()), pa.nulls(rows, pa.int32())
+    codes, rows_of_branches = pa.nulls(rows, pa.int8()), pa.nulls(rows, pa.int32())
     parts = []
-    for code, one in enumerate(type_.parts):
-        if one.kind == "null":
-            member, mine = values, values.is_null()
+    for code, branch in enumerate(type_.parts):
+        if branch.kind == "null":
+            member, has_branch = values, values.is_null()
         else:
             member = next(members)
-            if len(type_.branches) > 1 and not type_.has_members and one.arrow != kind:
-                member = pa.nulls(rows, one.arrow)
-            mine = member.is_valid()
-        if pc.any(pc.and_(mine, codes.is_valid())).as_py():
+            if len(type_.branches) > 1 and not type_.has_members and branch.arrow != kind:
+                member = pa.nulls(rows, branch.arrow)
+            has_branch = member.is_valid()
+        if pc.any(pc.and_(has_branch, codes.is_valid())).as_py():
             raise ConfigError(f"Field {name} has a value in more than one member.")
-        parts.append(part_of(one, member.filter(mine), name))
-        codes = pc.if_else(mine, pa.scalar(code, pa.int8()), codes)
-        order = pc.subtract(pc.cumulative_sum(mine.cast(pa.int32())), pa.scalar(1, pa.int32()))
-        places = pc.if_else(mine, order, places)
+        parts.append(part_of(branch, member.filter(has_branch), name))
+        codes = pc.if_else(has_branch, pa.scalar(code, pa.int8()), codes)
+        order = pc.subtract(
+            pc.cumulative_sum(has_branch.cast(pa.int32())), pa.scalar(1, pa.int32())
+        )
+        rows_of_branches = pc.if_else(has_branch, order, rows_of_branches)
     refuse_nulls(codes, name, in_words(type_))
-    return part(Kind.UNION, codes.buffers()[1], places.buffers()[1], codes.offset, parts=parts)
+    return part(
+        Kind.UNION, codes.buffers()[1], rows_of_branches.buffers()[1], codes.offset, parts=parts
+    )
 
 
 def _fixed_decimals(type_: Type, values: pa.Array, name: str) -> pa.Array:
@@ -327,12 +333,12 @@ def _fixed_decimals(type_: Type, values: pa.Array, name: str) -> pa.Array:
 # -- defaults ------------------------------------------------------------------------------------
 
 
-def default_of(wanted: Field, name: str) -> pa.Array:
+def default_of(field: Field, name: str) -> pa.Array:
     """An array with it."""
-    if not wanted.has_default:
+    if not field.has_default:
         raise Undecodable(f"Field {name} is missing, and has no default.")
     try:
-        return pa.array([_value(wanted.type, wanted.default)], wanted.type.arrow)
+        return pa.array([_value(field.type, field.default)], field.type.arrow)
     except (TypeError, ArithmeticError, ValueError, LookupError, AttributeError) as error:
         raise Undecodable(f"The default of {name} is of another type: {error}.") from None
 
@@ -349,43 +355,44 @@ _IN_JSON: Final[Mapping[str, type | tuple[type, ...]]] = {
 }
 
 
-def _value(type_: Type, given: Any) -> Any:
+def _value(type_: Type, default: Any) -> Any:
     """A default in JSON, for PyArrow."""
     match type_.kind:
         case "union":
-            return _value_of_union(type_, given)
+            return _value_of_union(type_, default)
         case "record":
             return {
-                one.name: _value(one.type, given.get(one.name, one.default)) for one in type_.fields
+                field.name: _value(field.type, default.get(field.name, field.default))
+                for field in type_.fields
             }
         case "array":
-            return [_value(type_.parts[0], one) for one in given]
+            return [_value(type_.parts[0], item) for item in default]
         case "map":
-            return [(key, _value(type_.parts[0], one)) for key, one in given.items()]
+            return [(key, _value(type_.parts[0], item)) for key, item in default.items()]
         case "bytes" | "fixed":
-            raw = given.encode("latin-1")
+            raw = default.encode("latin-1")
             if type_.logical != "decimal":
                 return raw
             return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-type_.digits[1])
-    fits = isinstance(given, _IN_JSON[type_.kind])
-    if not fits or (isinstance(given, bool) and type_.kind != "boolean"):
-        raise TypeError(f"{given!r} is no {type_.kind}")
-    return 1000 * given if type_.logical.endswith("-millis") else given
+    fits = isinstance(default, _IN_JSON[type_.kind])
+    if not fits or (isinstance(default, bool) and type_.kind != "boolean"):
+        raise TypeError(f"{default!r} is no {type_.kind}")
+    return 1000 * default if type_.logical.endswith("-millis") else default
 
 
-def _value_of_union(type_: Type, given: Any) -> Any:
+def _value_of_union(type_: Type, default: Any) -> Any:
     """Of the first branch, or null."""
-    if given is None and type_.may_be_null:
+    if default is None and type_.may_be_null:
         return None
-    found = _value(type_.branches[0], given)
-    return {"member0": found} if type_.has_members else found
+    member = _value(type_.branches[0], default)
+    return {"member0": member} if type_.has_members else member
 
 
-def default_datum(wanted: Field, name: str) -> bytes:
+def default_datum(field: Field, name: str) -> bytes:
     """The default of a field as a datum of its type. Raises Undecodable."""
     datum = bytearray()
     try:
-        put_of(wanted.type, name)(datum, default_of(wanted, name)[0].as_py())
+        put_of(field.type, name)(datum, default_of(field, name)[0].as_py())
     except ConfigError as error:
         raise Undecodable(f"The default of {name} is of another type: {error}") from None
     return bytes(datum)

@@ -43,7 +43,9 @@ def decode(
         size += datum.size
         check_decoded(size)
         rows.append(row)
-    return [pa.array([row.get(one.name) for row in rows], one.type) for one in fields], misfits
+    return [
+        pa.array([row.get(field.name) for row in rows], field.type) for field in fields
+    ], misfits
 
 
 class _Datum:
@@ -140,25 +142,25 @@ class _Datum:
         return number
 
     def _record(self, node: Node) -> Any:
-        found: dict[str, Any] = {}
-        for one in (*node.nodes, *(node.constants if node.slot is not None else ())):
+        row: dict[str, Any] = {}
+        for child in (*node.nodes, *(node.constants if node.slot is not None else ())):
             source = self
-            if one.constant is not None:
-                self._count(len(one.constant))
-                source = _Datum(one.constant)
+            if child.constant is not None:
+                self._count(len(child.constant))
+                source = _Datum(child.constant)
             try:
-                value = source.value(one)
+                value = source.value(child)
             except Misfit as error:
-                error.path = f".{one.name}{error.path}"
+                error.path = f".{child.name}{error.path}"
                 raise
-            if one.slot is not None:
-                found[one.key] = value
-        return found
+            if child.slot is not None:
+                row[child.key] = value
+        return row
 
     def _items(self, node: Node) -> Any:
-        found: list[Any] = []
+        items: list[Any] = []
         is_map, (item,), number = node.kind is Kind.MAP, node.nodes, 0
-        each = 0 if item.slot is None else bytes_of_value(item.slot.kind)
+        item_size = 0 if item.slot is None else bytes_of_value(item.slot.kind)
         while count := self._long():
             if count < 0:
                 size = self._long()
@@ -167,7 +169,7 @@ class _Datum:
                 count = -count
             if count > len(self.data) - self.at:
                 raise Misfit(Problem.ENDS)
-            self._count(count * each)
+            self._count(count * item_size)
             for _ in range(count):
                 try:
                     key = self._key(node) if is_map else ""
@@ -175,9 +177,9 @@ class _Datum:
                 except Misfit as error:
                     error.path = f"[{number}]{error.path}"
                     raise
-                found.append((key, value) if is_map else value)
+                items.append((key, value) if is_map else value)
                 number += 1
-        return found
+        return items
 
     def _key(self, node: Node) -> str:
         key = self._take(self._size())
@@ -217,7 +219,7 @@ def _of_bytes(node: Node, data: bytes) -> Any:
         return data
     number = int.from_bytes(data, "big", signed=True)
     shift = kind.scale - node.scale
-    whole, rest = (number * 10**shift, 0) if shift >= 0 else divmod(number, 10**-shift)
-    if rest or abs(whole) >= 10**kind.precision:
+    quotient, rest = (number * 10**shift, 0) if shift >= 0 else divmod(number, 10**-shift)
+    if rest or abs(quotient) >= 10**kind.precision:
         raise Misfit(Problem.DECIMAL)
-    return Decimal(whole).scaleb(-kind.scale, _EXACT)
+    return Decimal(quotient).scaleb(-kind.scale, _EXACT)

@@ -128,15 +128,15 @@ class Type:
         """Types in it, with itself."""
         symbols = sum(1 + len(symbol) // _CHARS_OF_NODE for symbol in self.symbols)
         fields = sum(
-            one.type.nodes + len(str(one.default)) // _CHARS_OF_NODE for one in self.fields
+            field.type.nodes + len(str(field.default)) // _CHARS_OF_NODE for field in self.fields
         )
-        return 1 + symbols + fields + sum(one.nodes for one in self.parts)
+        return 1 + symbols + fields + sum(part.nodes for part in self.parts)
 
     @cached_property
     def depth(self) -> int:
         """Types within each other, with itself."""
-        inner = (*self.parts, *(one.type for one in self.fields))
-        return 1 + max((one.depth for one in inner), default=0)
+        inner = (*self.parts, *(field.type for field in self.fields))
+        return 1 + max((type_.depth for type_ in inner), default=0)
 
     @cached_property
     def arrow(self) -> pa.DataType:
@@ -145,7 +145,7 @@ class Type:
             case "record" if not self.fields:
                 raise Undecodable(f"{self.name} is a record without fields.")
             case "record":
-                return pa.struct([pa.field(one.name, one.type.arrow) for one in self.fields])
+                return pa.struct([pa.field(field.name, field.type.arrow) for field in self.fields])
             case "array":
                 return pa.list_(pa.field("element", self.parts[0].arrow))
             case "map":
@@ -164,12 +164,12 @@ class Type:
     def branches(self) -> tuple[Type, ...]:
         """Of a union, without null; of another type, itself."""
         parts = self.parts if self.kind == "union" else (self,)
-        return tuple(one for one in parts if one.kind != "null")
+        return tuple(part for part in parts if part.kind != "null")
 
     @property
     def may_be_null(self) -> bool:
         parts = self.parts if self.kind == "union" else (self,)
-        return any(one.kind == "null" for one in parts)
+        return any(part.kind == "null" for part in parts)
 
     @property
     def has_members(self) -> bool:
@@ -180,7 +180,7 @@ class Type:
     def may_be_empty(self) -> bool:
         """Whether a value may have no bytes."""
         if self.kind == "record":
-            return all(one.type.may_be_empty for one in self.fields)
+            return all(field.type.may_be_empty for field in self.fields)
         return self.kind == "null" or (self.kind == "fixed" and not self.size)
 
 
@@ -196,14 +196,14 @@ class Field:
 def _of_union(branches: Sequence[Type]) -> pa.DataType:
     if len(branches) < 2:
         return branches[0].arrow if branches else pa.null()
-    members = [pa.field(f"member{at}", one.arrow) for at, one in enumerate(branches)]
+    members = [pa.field(f"member{at}", branch.arrow) for at, branch in enumerate(branches)]
     return _wide(branches) or pa.struct(members)
 
 
 def _wide(branches: Sequence[Type]) -> pa.DataType | None:
     """The type of a union of numbers."""
-    kinds = {one.kind for one in branches}
-    return next((wide for numbers, wide in _WIDER if kinds == numbers), None)
+    kinds = {branch.kind for branch in branches}
+    return next((wide for types, wide in _WIDER if kinds == types), None)
 
 
 class _Parser:
@@ -216,32 +216,32 @@ class _Parser:
     def parse(self, text: str) -> Type:
         try:
             text.encode()
-            found = json.loads(text)
+            declared = json.loads(text)
         except ValueError as error:
             raise Undecodable(f"it is not JSON: {error}") from None
-        return self._type(found, "")
+        return self._type(declared, "")
 
-    def _type(self, given: Any, space: str) -> Type:
-        found = self._declared(given, space)
-        if found.nodes > MAX_NODES:
+    def _type(self, declared: Any, space: str) -> Type:
+        type_ = self._declared(declared, space)
+        if type_.nodes > MAX_NODES:
             raise Undecodable(f"it has more than {MAX_NODES:,} fields")
-        if found.depth > MAX_DEPTH:
+        if type_.depth > MAX_DEPTH:
             raise Undecodable("it is nested too deeply")
-        return found
+        return type_
 
-    def _declared(self, given: Any, space: str) -> Type:
-        match given:
-            case str() if given in _PRIMITIVES:
-                return Type(given)
+    def _declared(self, declared: Any, space: str) -> Type:
+        match declared:
+            case str() if declared in _PRIMITIVES:
+                return Type(declared)
             case str():
-                return self._named(given, space)
+                return self._named(declared, space)
             case list():
-                parts = tuple(self._type(one, space) for one in given)
-                if any(one.kind == "union" for one in parts) or not parts:
+                parts = tuple(self._type(part, space) for part in declared)
+                if any(part.kind == "union" for part in parts) or not parts:
                     raise Undecodable("a union has no union in it, and at least one type")
-                if _wide([one for one in parts if one.kind != "null"]) is not None:
+                if _wide([part for part in parts if part.kind != "null"]) is not None:
                     parts = tuple(
-                        replace(one, logical="", declared="") for one in parts
+                        replace(part, logical="", declared="") for part in parts
                     )  # to Spark a number
                 return Type("union", parts=parts)
             case {"type": "array", "items": items}:
@@ -253,90 +253,90 @@ class _Parser:
             case {"type": "map", "values": values}:
                 return Type("map", parts=(self._type(values, space),))
             case {"type": "record" | "error" | "enum" | "fixed", "name": str()}:
-                return self._definition(given, space)
+                return self._definition(declared, space)
             case {"type": str(kind)} if kind in _PRIMITIVES:
-                return _with_logical(Type(kind), given)
+                return _with_logical(Type(kind), declared)
             case {"type": str() | dict() | list() as inner}:
                 return self._type(inner, space)
-        raise Undecodable(f"it has {json.dumps(given)[:80]}, which is no type of Avro")
+        raise Undecodable(f"it has {json.dumps(declared)[:80]}, which is no type of Avro")
 
     def _named(self, name: str, space: str) -> Type:
         for full in (_full(name, space), name):
             if full in self._known:
-                found = self._known[full]
-                if found is None:
+                type_ = self._known[full]
+                if type_ is None:
                     raise Undecodable(f"{name} contains itself, which a column cannot")
-                return found
+                return type_
         raise Undecodable(f"it does not define {name}")
 
-    def _definition(self, given: Mapping[str, Any], space: str) -> Type:
-        full = _full(given["name"], given.get("namespace", space))
+    def _definition(self, declared: Mapping[str, Any], space: str) -> Type:
+        full = _full(declared["name"], declared.get("namespace", space))
         inside = full.rpartition(".")[0]
-        found = Type(
-            "record" if given["type"] == "error" else given["type"],
+        type_ = Type(
+            "record" if declared["type"] == "error" else declared["type"],
             full.rpartition(".")[2],
-            frozenset(str(one).rpartition(".")[2] for one in given.get("aliases") or ()),
+            frozenset(str(alias).rpartition(".")[2] for alias in declared.get("aliases") or ()),
         )
         self._known[full] = None
         try:
-            if found.kind == "record":
-                fields = [self._field(one, inside) for one in given["fields"]]
-                if len({one.name for one in fields}) < len(fields):
+            if type_.kind == "record":
+                fields = [self._field(field, inside) for field in declared["fields"]]
+                if len({field.name for field in fields}) < len(fields):
                     raise Undecodable(f"its record {full} has a field twice")
-                found = replace(found, fields=tuple(fields))
-            elif found.kind == "enum":
-                default = given.get("default")
-                found = replace(
-                    found,
-                    symbols=_texts(given["symbols"]),
+                type_ = replace(type_, fields=tuple(fields))
+            elif type_.kind == "enum":
+                default = declared.get("default")
+                type_ = replace(
+                    type_,
+                    symbols=_texts(declared["symbols"]),
                     default=None if default is None else _text(default),
                 )
             else:
-                found = _with_logical(replace(found, size=_size(given["size"])), given)
+                type_ = _with_logical(replace(type_, size=_size(declared["size"])), declared)
         except (KeyError, TypeError, ValueError) as error:
-            raise Undecodable(f"its {given['type']} {full} is incomplete ({error})") from None
-        self._known[full] = found
-        return found
+            raise Undecodable(f"its {declared['type']} {full} is incomplete ({error})") from None
+        self._known[full] = type_
+        return type_
 
-    def _field(self, given: Mapping[str, Any], space: str) -> Field:
+    def _field(self, declared: Mapping[str, Any], space: str) -> Field:
         return Field(
-            _text(given["name"]),
-            self._type(given["type"], space),
-            frozenset(_texts(given.get("aliases") or [])),
-            given.get("default"),
-            "default" in given,
+            _text(declared["name"]),
+            self._type(declared["type"], space),
+            frozenset(_texts(declared.get("aliases") or [])),
+            declared.get("default"),
+            "default" in declared,
         )
 
 
-def _text(given: Any) -> str:
-    if not isinstance(given, str):
-        raise TypeError(f"{json.dumps(given)[:80]} is no text")
-    return given
+def _text(declared: Any) -> str:
+    if not isinstance(declared, str):
+        raise TypeError(f"{json.dumps(declared)[:80]} is no text")
+    return declared
 
 
-def _texts(given: Any) -> tuple[str, ...]:
-    if not isinstance(given, list):
-        raise TypeError(f"{json.dumps(given)[:80]} is no list")
-    return tuple(_text(one) for one in given)
+def _texts(declared: Any) -> tuple[str, ...]:
+    if not isinstance(declared, list):
+        raise TypeError(f"{json.dumps(declared)[:80]} is no list")
+    return tuple(_text(text) for text in declared)
 
 
-def _size(given: Any) -> int:
-    if type(given) is not int or not 0 <= given <= MAX_FIXED_BYTES:
-        raise TypeError(f"{json.dumps(given)[:80]} is no size")
-    return given
+def _size(declared: Any) -> int:
+    if type(declared) is not int or not 0 <= declared <= MAX_FIXED_BYTES:
+        raise TypeError(f"{json.dumps(declared)[:80]} is no size")
+    return declared
 
 
 def _full(name: str, space: str) -> str:
     return f"{space}.{name}" if space and "." not in name else name
 
 
-def _with_logical(type_: Type, given: Mapping[str, Any]) -> Type:
-    logical = str(given.get("logicalType") or "")
+def _with_logical(type_: Type, declared: Mapping[str, Any]) -> Type:
+    logical = str(declared.get("logicalType") or "")
     type_ = replace(type_, declared=logical)
     if (type_.kind, logical) in _LOGICAL:
         return replace(type_, logical=logical)
     if logical == "decimal" and type_.kind in ("bytes", "fixed"):
-        precision, scale = given.get("precision"), given.get("scale", 0)
+        precision, scale = declared.get("precision"), declared.get("scale", 0)
         if (
             type(precision) is type(scale) is int
             and 0 < precision <= _MOST_DIGITS
@@ -350,56 +350,63 @@ def parse_record(schema: PayloadSchema) -> Type:
     """As a record. Raises Undecodable."""
     parser = _Parser()
     try:
-        for one in schema.references:
-            parser.parse(one.text)
-        found = parser.parse(schema.text)
+        for reference in schema.references:
+            parser.parse(reference.text)
+        type_ = parser.parse(schema.text)
     except Undecodable as error:
         name = f" {schema.name}" if schema.name else ""
         raise Undecodable(f"The Avro schema{name} cannot be used: {error}.") from None
     except RecursionError:
         raise Undecodable("The Avro schema is nested too deeply.") from None
-    if found.kind == "record":
-        return found
-    return Type("record", fields=(Field(_VALUE, found, frozenset(), None, False),))
+    if type_.kind == "record":
+        return type_
+    return Type("record", fields=(Field(_VALUE, type_, frozenset(), None, False),))
 
 
 def reader_record(schema: PayloadSchema) -> Type:
     """As a record, with the fields that its former versions had beside. Raises Undecodable."""
-    found = parse_record(schema)
-    for one in schema.former:
+    record = parse_record(schema)
+    for version in schema.former:
         with suppress(Undecodable):  # nobody can have written with it
-            united = _with_dropped(found, parse_record(one))
-            if united.nodes <= MAX_NODES:
-                found = united
-    return found
+            extended = _with_dropped(record, parse_record(version))
+            if extended.nodes <= MAX_NODES:
+                record = extended
+    return record
 
 
-def _with_dropped(now: Type, former: Type) -> Type:
+def _with_dropped(current: Type, former: Type) -> Type:
     """The type with the fields that only the former one has, at any depth, which may be null."""
-    if len(now.branches) != 1 or len(former.branches) != 1:
-        return now
-    if now.kind == "union":  # of null and a type
-        parts = (one if one.kind == "null" else _with_dropped(one, former) for one in now.parts)
-        return replace(now, parts=tuple(parts))
+    if len(current.branches) != 1 or len(former.branches) != 1:
+        return current
+    if current.kind == "union":  # of null and a type
+        parts = (
+            part if part.kind == "null" else _with_dropped(part, former) for part in current.parts
+        )
+        return replace(current, parts=tuple(parts))
     (former,) = former.branches
-    if now.kind != former.kind:
-        return now
-    match now.kind:
+    if current.kind != former.kind:
+        return current
+    match current.kind:
         case "record":
-            before = {one.name: one for one in former.fields}
-            kept = [_same_field(one, before) for one in now.fields]
-            known = {name for one in now.fields for name in (one.name, *one.aliases)}
+            before = {field.name: field for field in former.fields}
+            fields = [_same_field(field, before) for field in current.fields]
+            known_names = {
+                name for field in current.fields for name in (field.name, *field.aliases)
+            }
             return replace(
-                now,
-                fields=(*kept, *(_dropped(one) for one in former.fields if one.name not in known)),
+                current,
+                fields=(
+                    *fields,
+                    *(_dropped(field) for field in former.fields if field.name not in known_names),
+                ),
             )
         case "array" | "map":
-            return replace(now, parts=(_with_dropped(now.parts[0], former.parts[0]),))
-    return now
+            return replace(current, parts=(_with_dropped(current.parts[0], former.parts[0]),))
+    return current
 
 
 def _same_field(field: Field, before: Mapping[str, Field]) -> Field:
-    earlier = next((before[one] for one in (field.name, *field.aliases) if one in before), None)
+    earlier = next((before[name] for name in (field.name, *field.aliases) if name in before), None)
     if earlier is None:
         return field
     return replace(field, type=_with_dropped(field.type, earlier.type))
@@ -424,4 +431,4 @@ def fields_of(schema: PayloadSchema) -> pa.Schema:
 
 def in_words(type_: Type) -> str:
     """What a type is, for a sentence."""
-    return " or ".join(one.name or one.kind for one in type_.parts or (type_,))
+    return " or ".join(part.name or part.kind for part in type_.parts or (type_,))

@@ -69,7 +69,7 @@ class JsonEncoder:
     def of(self, rows: pa.RecordBatch) -> list[bytes]:
         """See Encoder."""
         kind = pa.struct(list(rows.schema))
-        return [_encode(_json(one, kind, "")) for one in rows.to_pylist()]
+        return [_encode(_json(row, kind, "")) for row in rows.to_pylist()]
 
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -79,12 +79,14 @@ def _json(value: Any, kind: pa.DataType, name: str) -> Any:
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        given = ((one, value[one.name], f"{name}.{one.name}".strip(".")) for one in kind)
-        return {f.name: _json(one, f.type, where) for f, one, where in given if one is not None}
+        members = ((field, value[field.name], f"{name}.{field.name}".strip(".")) for field in kind)
+        return {
+            f.name: _json(member, f.type, path) for f, member, path in members if member is not None
+        }
     if pa.types.is_map(kind):
-        return {key: _json(one, kind.item_type, f"{name}[{key!r}]") for key, one in value}
+        return {key: _json(item, kind.item_type, f"{name}[{key!r}]") for key, item in value}
     if pa.types.is_list(kind):
-        return [_json(one, kind.value_type, f"{name}[{at}]") for at, one in enumerate(value)]
+        return [_json(item, kind.value_type, f"{name}[{at}]") for at, item in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
         raise misfit(name, value, "a number in JSON")
     return value
@@ -101,23 +103,26 @@ class CloudEventEncoder:
 
     def of(self, rows: pa.RecordBatch) -> list[bytes]:
         """See Encoder."""
-        names = [one for one in rows.schema.names if one not in ATTRIBUTES.names]
+        names = [name for name in rows.schema.names if name not in ATTRIBUTES.names]
         data: Sequence[bytes | None] = [None] * len(rows)
         if names and self._data is not None:
             data = self._data.of(rows.select(names))
         elif names:
             data = rows.column(DATA.name).to_pylist()
-        attributes = rows.select([one for one in rows.schema.names if one not in names])
+        attributes = rows.select([name for name in rows.schema.names if name not in names])
         events = attributes.to_pylist(maps_as_pydicts="strict")
-        return [self._event(row, one) for row, one in zip(events, data, strict=True)]
+        return [
+            self._event(row, attributes_of_row)
+            for row, attributes_of_row in zip(events, data, strict=True)
+        ]
 
     def _event(self, row: Mapping[str, Any], data: bytes | None) -> bytes:
-        event = {name[3:]: one for name, one in row.items() if one not in (None, "")}
+        event = {name[3:]: value for name, value in row.items() if value not in (None, "")}
         event = {"specversion": "1.0", **event.pop("extensions", {}), **event}
         for name in _NEEDED:
             if not event.get(name):
                 raise ConfigError(f"Field ce_{name} is null, and each CloudEvent has one.")
-        if bad := next((one for one in event if not _ATTRIBUTE.fullmatch(one)), None):
+        if bad := next((name for name in event if not _ATTRIBUTE.fullmatch(name)), None):
             raise ConfigError(f"{bad!r} is no attribute: its name has letters and digits only.")
         if self._data is not None and data is not None:
             event.setdefault("datacontenttype", f"application/{self._format}")
@@ -188,15 +193,15 @@ class CloudEventFields:
 
     def _event(self, payload: bytes, headers: Sequence[Mapping[str, str]] | None) -> dict[str, Any]:
         """The columns of an event, and its data. Raises ValueError."""
-        found = {one["key"].lower(): one["value"] for one in headers or ()}
-        content = found.get("content-type")
+        headers_by_name = {header["key"].lower(): header["value"] for header in headers or ()}
+        content = headers_by_name.get("content-type")
         is_event = (content or "").strip().lower().startswith("application/cloudevents")
         attributes: dict[str, Any]
         data: bytes | None
-        if "ce-specversion" in found and not is_event:
+        if "ce-specversion" in headers_by_name and not is_event:
             attributes = {
                 name.removeprefix("ce-"): unquote(value, errors="strict")
-                for name, value in found.items()
+                for name, value in headers_by_name.items()
                 if name.startswith("ce-")
             }
             attributes["datacontenttype"], data = content, payload or None
@@ -220,21 +225,21 @@ class CloudEventFields:
         """The columns of the data, and why some of it does not decode."""
         if self._data is None:
             return [data], pa.nulls(len(data), pa.string())
-        there = data.is_valid()
-        found = self._data.of(pa.record_batch([data.filter(there)], [PAYLOAD]))
-        reasons = found.column(REASON)
-        columns = [found.column(name) for name in self._data.fields.names]
+        has_data = data.is_valid()
+        decoded = self._data.of(pa.record_batch([data.filter(has_data)], [PAYLOAD]))
+        reasons = decoded.column(REASON)
+        columns = [decoded.column(name) for name in self._data.fields.names]
         if reasons.null_count < len(reasons):
             good = reasons.is_null()
-            columns = [in_places(good, one.filter(good)) for one in columns]
-        return [in_places(there, one) for one in columns], in_places(there, reasons)
+            columns = [in_places(good, column.filter(good)) for column in columns]
+        return [in_places(has_data, column) for column in columns], in_places(has_data, reasons)
 
 
 def _structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
     """The attributes of an event in JSON, and its data."""
-    found = parse_object(payload, _EVENT)
-    raw, encoded = found.pop("data", None), found.pop("data_base64", None)
-    texts = {name: _attribute(bytes(one)) for name, one in found.items()}
+    fields = parse_object(payload, _EVENT)
+    raw, encoded = fields.pop("data", None), fields.pop("data_base64", None)
+    texts = {name: _attribute(bytes(raw)) for name, raw in fields.items()}
     attributes = {name: value for name, value in texts.items() if value is not None}
     raw = None if raw is None or bytes(raw) == b"null" else raw
     if encoded is not None and bytes(encoded) != b"null":

@@ -100,9 +100,9 @@ class Codec:
     def _encoded(self, encoder: Encoder, rows: pa.RecordBatch) -> list[bytes]:
         if (fields := encoder.fields) is not None:
             check_names(names := rows.schema.names, fields.names)
-            kept = pa.schema([fields.field(name) for name in names])
-            found = list(map(fitted, rows.columns, kept.types, names))
-            rows = pa.record_batch(found, schema=kept) if found else rows
+            schema = pa.schema([fields.field(name) for name in names])
+            columns = list(map(fitted, rows.columns, schema.types, names))
+            rows = pa.record_batch(columns, schema=schema) if columns else rows
         try:
             return self._packed(encoder.of(rows))
         except Undecodable as error:
@@ -110,10 +110,10 @@ class Codec:
 
     def _packed(self, payloads: list[bytes]) -> list[bytes]:
         if head := self.around[0]:
-            payloads = [head + one for one in payloads]
+            payloads = [head + payload for payload in payloads]
         if self._compression == "none":
             return payloads
-        return [pa.compress(one, codec=self._compression, asbytes=True) for one in payloads]
+        return [pa.compress(payload, codec=self._compression, asbytes=True) for payload in payloads]
 
     # -- values --------------------------------------------------------------------------------
 
@@ -133,13 +133,15 @@ class Codec:
         read: Any = msgspec.json.decode if as_json else _converted
         try:
             if (fields := encoder.fields) is None:
-                found = msgspec.to_builtins(read(value, type=type_))
-                return self._packed([_any_json(found).encode()])[0], headers
+                builtins = msgspec.to_builtins(read(value, type=type_))
+                return self._packed([_any_json(builtins).encode()])[0], headers
             try:
                 rows = _row(read(value, type=type_), fields)
             except (msgspec.ValidationError, pa.ArrowInvalid):
-                given = msgspec.json.decode(value) if as_json else value
-                raise _misfit(given, pa.struct(list(fields)), "", () if as_json else _OWN) from None
+                decoded = msgspec.json.decode(value) if as_json else value
+                raise _misfit(
+                    decoded, pa.struct(list(fields)), "", () if as_json else _OWN
+                ) from None
             return self._encoded(encoder, rows)[0], headers
         except ConfigError as error:
             raise CodecError(str(error)) from None
@@ -149,25 +151,25 @@ class Codec:
     @cached_property
     def _of_values(self) -> tuple[Encoder, Any]:
         encoder = self._encoder()
-        kept = encoder.fields
-        return encoder, Any if kept is None else _python(pa.struct(list(kept)), whole=True)
+        fields = encoder.fields
+        return encoder, Any if fields is None else _python(pa.struct(list(fields)), required=True)
 
     def decode(self, payload: bytes, headers: Headers | None = None, /) -> Any:
         """The value of a payload. Raises CodecError for another one, and as the registry."""
-        pairs = [{"key": name, "value": one} for name, one in (headers or Headers()).items()]
+        pairs = [{"key": name, "value": text} for name, text in (headers or Headers()).items()]
         columns = [pa.array([payload], pa.binary()), pa.array([pairs], _PAIRS)]
-        found = pa.record_batch(columns, [PAYLOAD, "headers"])
+        batch = pa.record_batch(columns, [PAYLOAD, "headers"])
         try:
             if self._schema.format == "json":
-                bare = self._framing.payload_of(found)
+                bare = self._framing.payload_of(batch)
                 if not self._schema.text:
                     return msgspec.json.decode(bare)
-                found = pa.record_batch([pa.array([bare], pa.binary())], [PAYLOAD])
-            given, found = len(found.columns), self._decoder.of(found)
-            if (reason := found.column(REASON)[-1].as_py()) is not None:
+                batch = pa.record_batch([pa.array([bare], pa.binary())], [PAYLOAD])
+            given, batch = len(batch.columns), self._decoder.of(batch)
+            if (reason := batch.column(REASON)[-1].as_py()) is not None:
                 raise CodecError(reason)
-            names = [one for one in found.schema.names[given:] if one not in (CORRUPT, REASON)]
-            fields = found.select(names)
+            names = [name for name in batch.schema.names[given:] if name not in (CORRUPT, REASON)]
+            fields = batch.select(names)
             return fields.to_pylist(maps_as_pydicts="strict")[0]
         except BadFrame as error:
             raise CodecError(str(error)) from None
@@ -202,9 +204,9 @@ _any_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",
 
 def _row(value: Any, fields: pa.Schema) -> pa.RecordBatch:
     # Unlike from_pylist this has a row without fields, too.
-    given = msgspec.to_builtins(value, builtin_types=_OWN)
-    kept = pa.struct([fields.field(name) for name in given])
-    return pa.RecordBatch.from_struct_array(pa.array([given], kept))
+    members = msgspec.to_builtins(value, builtin_types=_OWN)
+    type_ = pa.struct([fields.field(name) for name in members])
+    return pa.RecordBatch.from_struct_array(pa.array([members], type_))
 
 
 def _misfit(value: Any, kind: pa.DataType, name: str, own: Iterable[type]) -> ConfigError:
@@ -215,15 +217,15 @@ def _misfit(value: Any, kind: pa.DataType, name: str, own: Iterable[type]) -> Co
         path = f"{name}." if name else ""
         inner = ((value[f.name], f.type, f"{path}{f.name}") for f in kind if f.name in value)
     elif pa.types.is_list(kind) and isinstance(value, list | tuple):
-        inner = ((one, kind.value_type, f"{name}[{at}]") for at, one in enumerate(value))
+        inner = ((part, kind.value_type, f"{name}[{at}]") for at, part in enumerate(value))
     elif pa.types.is_map(kind) and isinstance(value, Mapping):
-        inner = ((one, kind.item_type, f"{name}[{key!r}]") for key, one in value.items())
-    for one, type_, where in inner:
+        inner = ((part, kind.item_type, f"{name}[{key!r}]") for key, part in value.items())
+    for part, type_, item_path in inner:
         try:
-            found = msgspec.convert(one, _python(type_), builtin_types=own)
-            pa.array([msgspec.to_builtins(found, builtin_types=_OWN)], type_)
+            converted = msgspec.convert(part, _python(type_), builtin_types=own)
+            pa.array([msgspec.to_builtins(converted, builtin_types=_OWN)], type_)
         except (msgspec.ValidationError, pa.ArrowInvalid):
-            return _misfit(one, type_, where, own)
+            return _misfit(part, type_, item_path, own)
     return misfit(name, value, spark_type(kind))
 
 
@@ -236,26 +238,26 @@ _PLAIN: Final = {
 }
 
 
-def _python(kind: pa.DataType, *, whole: bool = False) -> Any:
+def _python(kind: pa.DataType, *, required: bool = False) -> Any:
     """The type of a value in Python, for msgspec: Arrow would take 3.5 for 3, a time in no zone for
     one in UTC, and leave unknown fields out. `whole`: the value cannot be None."""
     types = pa.types
     if types.is_struct(kind):
-        names = {f"f{at}": one.name for at, one in enumerate(kind)}
+        names = {f"f{at}": field.name for at, field in enumerate(kind)}
         parts = [
-            (name, _python(one.type) | msgspec.UnsetType, msgspec.UNSET)
-            for name, one in zip(names, kind, strict=True)
+            (name, _python(field.type) | msgspec.UnsetType, msgspec.UNSET)
+            for name, field in zip(names, kind, strict=True)
         ]
-        found: Any = msgspec.defstruct("Value", parts, rename=names, forbid_unknown_fields=True)
+        type_: Any = msgspec.defstruct("Value", parts, rename=names, forbid_unknown_fields=True)
     elif types.is_list(kind):
-        found = list[_python(kind.value_type)]  # type: ignore[misc]
+        type_ = list[_python(kind.value_type)]  # type: ignore[misc]
     elif types.is_map(kind):
-        found = dict[_python(kind.key_type, whole=True), _python(kind.item_type)]  # type: ignore[misc]
+        type_ = dict[_python(kind.key_type, required=True), _python(kind.item_type)]  # type: ignore[misc]
     elif types.is_integer(kind):
-        most = 1 << (kind.bit_width - 1)
-        found = Annotated[int, msgspec.Meta(ge=-most, le=most - 1)]
+        limit = 1 << (kind.bit_width - 1)
+        type_ = Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)]
     elif types.is_timestamp(kind):
-        found = Annotated[datetime, msgspec.Meta(tz=kind.tz is not None)]
+        type_ = Annotated[datetime, msgspec.Meta(tz=kind.tz is not None)]
     else:
-        found = _PLAIN.get(str(kind), Decimal | int if types.is_decimal(kind) else str)
-    return found if whole else found | None
+        type_ = _PLAIN.get(str(kind), Decimal | int if types.is_decimal(kind) else str)
+    return type_ if required else type_ | None

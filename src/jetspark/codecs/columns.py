@@ -83,7 +83,7 @@ def plan_of(fields: Sequence[pa.Field], max_depth: int) -> tuple[bytes, tuple[by
         return (
             depth < max_depth
             and scale >= 0
-            and all(add(one.type, one.name, depth + 1) for one in below)
+            and all(add(field.type, field.name, depth + 1) for field in below)
         )
 
     return (bytes(plan), tuple(names)) if add(pa.struct(fields), "", 0) else None
@@ -100,7 +100,7 @@ def fields_below(kind: pa.DataType) -> list[pa.Field]:
 
 def count_columns(kind: pa.DataType) -> int:
     """How many columns one of a type is in a plan, with itself."""
-    return 1 + sum(count_columns(one.type) for one in fields_below(kind))
+    return 1 + sum(count_columns(field.type) for field in fields_below(kind))
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,14 @@ class Slot:
     def below(self, at: int) -> Slot:
         """A column directly below."""
         fields = fields_below(self.kind)
-        before = sum(count_columns(one.type) for one in fields[:at])
+        before = sum(count_columns(field.type) for field in fields[:at])
         return Slot(self.number + 1 + before, fields[at].type)
 
 
 def arrays_of(fields: Sequence[pa.Field], buffers: Sequence[ColumnBuffers]) -> list[pa.Array]:
     """The columns that the kernel has built."""
     parts = iter(buffers[1:])
-    return [_array_of(one.type, parts) for one in fields]
+    return [_array_of(field.type, parts) for field in fields]
 
 
 def _array_of(kind: pa.DataType, parts: Iterator[ColumnBuffers]) -> pa.Array:
@@ -132,8 +132,8 @@ def _array_of(kind: pa.DataType, parts: Iterator[ColumnBuffers]) -> pa.Array:
     else:
         own = [valid, offsets if kind.num_fields else values]
     below = fields_below(kind) if kind.num_fields else ()
-    children = [_array_of(one.type, parts) for one in below]
-    buffers = [one if one is None else pa.py_buffer(one) for one in own]
+    children = [_array_of(field.type, parts) for field in below]
+    buffers = [buffer if buffer is None else pa.py_buffer(buffer) for buffer in own]
     return pa.Array.from_buffers(kind, rows, buffers, children=children)
 
 
@@ -252,14 +252,14 @@ def reasons_of(misfits: Misfits, rows: int, name: str) -> pa.StringArray:
         return pa.nulls(rows, pa.string())
     reasons: list[str | None] = [None] * rows
     for row, number, path, sentence in misfits:
-        problem, where = Problem(number), path.decode("utf-8", "replace").lstrip(".")
+        problem, path_text = Problem(number), path.decode("utf-8", "replace").lstrip(".")
         if problem is Problem.NOT_TAKEN:
             reasons[row] = sentence.decode()
         elif problem in _VALUE:
-            reasons[row] = f"{where}: {_VALUE[problem]}."
+            reasons[row] = f"{path_text}: {_VALUE[problem]}."
         else:
-            place = f", in {where}" if where else ""
-            reasons[row] = f"The payload is not {name}: {_WHOLE[problem]}{place}."
+            place_text = f", in {path_text}" if path_text else ""
+            reasons[row] = f"The payload is not {name}: {_WHOLE[problem]}{place_text}."
     return pa.array(reasons, pa.string())
 
 

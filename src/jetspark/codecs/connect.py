@@ -118,34 +118,34 @@ def days_schema(kind: pa.DataType) -> Schema | None:
     return None
 
 
-def schema_from_avro(avro: Any, known: dict[str, Schema] | None = None) -> Schema:
+def schema_from_avro(avro: Any, records: dict[str, Schema] | None = None) -> Schema:
     """Return the schema that Connect's converter has written as one of Avro. Raises ValueError."""
-    known = {} if known is None else known
+    records = {} if records is None else records
     match avro:
         case list():
             (avro,) = [branch for branch in avro if branch != "null"]
-            return schema_from_avro(avro, known)
+            return schema_from_avro(avro, records)
         case str() if avro in _FROM_AVRO:
             return {"type": _FROM_AVRO[avro]}
-        case str() if avro in known:
-            return known[avro]
+        case str() if avro in records:
+            return records[avro]
         case {"type": "record", "name": str(name), "fields": list(fields)}:
             schema: dict[str, Any] = {"type": "struct"}
             namespace = avro.get("namespace")
-            known[name] = known[f"{namespace}.{name}"] = schema
+            records[name] = records[f"{namespace}.{name}"] = schema
             schema["fields"] = [
-                {**schema_from_avro(field["type"], known), "field": field["name"]}
+                {**schema_from_avro(field["type"], records), "field": field["name"]}
                 for field in fields
             ]
         case {"type": "array", "items": items}:
-            schema = {"type": "array", "items": schema_from_avro(items, known)}
+            schema = {"type": "array", "items": schema_from_avro(items, records)}
         case {"type": "map", "values": values}:
-            items = schema_from_avro(values, known)
+            items = schema_from_avro(values, records)
             schema = {"type": "map", "keys": {"type": "string"}, "values": items}
         case {"type": "enum"}:
             schema = {"type": "string"}
         case {"type": inner}:
-            schema = dict(schema_from_avro(inner, known))
+            schema = dict(schema_from_avro(inner, records))
         case _:
             raise ValueError(f"{avro!r} is no type of Avro")
     if "connect.name" in avro:
@@ -201,8 +201,8 @@ class ConnectDecoder:
             column, problems = decoder.decode(payloads)
             if other is not None and problems.null_count < len(problems):
                 is_bad = pc.is_valid(problems)
-                again = other.decode(payloads.filter(is_bad))
-                column, problems = replace_rows((column, problems), again, is_bad)
+                second = other.decode(payloads.filter(is_bad))
+                column, problems = replace_rows((column, problems), second, is_bad)
             columns += column
             reasons = pc.coalesce(reasons, problems)
         return columns, reasons
@@ -381,10 +381,10 @@ def _convert_values(
     bad_values = []
     for row in pc.indices_nonzero(is_bad).to_pylist():
         value = values[row].as_py()
-        why = ""
+        hint = ""
         if isinstance(value, str) and value.isdigit() and pa.types.is_timestamp(kind):
-            why = ", since only a schema says the unit of a number"
-        bad_values.append(BadValue(row, "", misfit_text(_json_of(value), name, why)))
+            hint = ", since only a schema says the unit of a number"
+        bad_values.append(BadValue(row, "", misfit_text(_json_of(value), name, hint)))
     return column, bad_values
 
 

@@ -77,20 +77,20 @@ def with_types(ddl: str, kinds: Mapping[str, str]) -> str:
     for name, _, _, part in _fields(ddl):
         kind = left.pop(name, None)
         parts.append(part if kind is None else _quoted(name, kind))
-    return ", ".join([*parts, *(_quoted(*one) for one in left.items())])
+    return ", ".join([*parts, *(_quoted(*field) for field in left.items())])
 
 
 def arrow_columns(ddl: str) -> pa.Schema:
     """Columns as in `id BIGINT, amount DECIMAL(10,2)`. Raises ValueError."""
-    found = []
+    columns = []
     for name, kind, more, part in _fields(ddl):
         if (arrow := _arrow_type(_SHORT.get(kind, kind), more)) is None:
             raise ValueError(
                 f"{shown(part)} is not a column of a plain type, such as id BIGINT or amount "
                 "DECIMAL(10,2); for others give a JSON Schema, or the one that Debezium writes"
             )
-        found.append(pa.field(name, arrow))
-    return pa.schema(found)
+        columns.append(pa.field(name, arrow))
+    return pa.schema(columns)
 
 
 def arrow_fields(ddl: str, option: str) -> pa.Schema:
@@ -106,7 +106,7 @@ def arrow_fields(ddl: str, option: str) -> pa.Schema:
 def type_in_ddl(kind: pa.DataType) -> str | None:
     """A type as `arrow_fields` reads it; None if it has no such form."""
     if pa.types.is_struct(kind):
-        parts = [(one.name, type_in_ddl(one.type)) for one in kind]
+        parts = [(field.name, type_in_ddl(field.type)) for field in kind]
         if not parts or any(text is None for _, text in parts):
             return None
         return f"struct<{', '.join(_quoted(name, text or '', ': ') for name, text in parts)}>"
@@ -121,16 +121,16 @@ def type_in_ddl(kind: pa.DataType) -> str | None:
 
 def in_ddl(fields: pa.Schema) -> str:
     """Fields that payloads can have, as `arrow_fields` reads them."""
-    return ", ".join(_quoted(one.name, type_in_ddl(one.type) or "string") for one in fields)
+    return ", ".join(_quoted(field.name, type_in_ddl(field.type) or "string") for field in fields)
 
 
 def _nested_fields(ddl: str) -> list[pa.Field]:
-    found = [
+    fields = [
         pa.field(name, _nested_type(kind, more, part)) for name, kind, more, part in _fields(ddl)
     ]
-    if twice := ambiguous((), (one.name for one in found)):
+    if twice := ambiguous((), (field.name for field in fields)):
         raise ValueError(f"{twice} is there twice, since Spark ignores case")
-    return found
+    return fields
 
 
 def _nested_type(kind: str, more: str, part: str) -> pa.DataType:
@@ -146,19 +146,19 @@ def _nested_type(kind: str, more: str, part: str) -> pa.DataType:
         parts = _split(inside)
         if len(parts) != (1 if kind == "array" else 2):
             raise ValueError(f"{shown(part)} is not one type in brackets, or two of a MAP")
-        types = [_nested_type(*_field(f"_ {one.strip()}")[1:], one.strip()) for one in parts]
+        types = [_nested_type(*_field(f"_ {inner.strip()}")[1:], inner.strip()) for inner in parts]
         if kind == "array":
             return pa.list_(pa.field("element", types[0]))
         if types[0] != pa.string():
             raise ValueError(f"{shown(part)}: the keys of objects are texts, MAP<STRING, …>")
         return pa.map_(types[0], types[1])
-    found = None if kind in ("char", "varchar") else _arrow_type(kind, more)
-    if found is None:
+    type_ = None if kind in ("char", "varchar") else _arrow_type(kind, more)
+    if type_ is None:
         raise ValueError(
             f"{shown(part)} is no type that payloads have; there are "
             f"{', '.join(_ARROW).upper()}, DECIMAL(p,s) up to 38 digits, ARRAY, MAP and STRUCT"
         )
-    return found
+    return type_
 
 
 def spark_type(kind: pa.DataType) -> str:
@@ -173,8 +173,8 @@ def _arrow_type(kind: str, more: str) -> pa.DataType | None:
     if more and digits is None:
         return None
     if kind in ("decimal", "dec", "numeric"):
-        whole, scale = (int(digits[1]), int(digits[2] or 0)) if digits else (10, 0)
-        return pa.decimal128(whole, scale) if scale <= whole <= 38 else None
+        precision, scale = (int(digits[1]), int(digits[2] or 0)) if digits else (10, 0)
+        return pa.decimal128(precision, scale) if scale <= precision <= 38 else None
     if kind in ("varchar", "char"):
         return pa.string()
     return None if digits else _ARROW.get(kind)
@@ -187,19 +187,19 @@ def _quoted(name: str, kind: str, between: str = " ") -> str:
 def ambiguous(columns: Iterable[str], fields: Iterable[str]) -> str | None:
     """The first field that Spark, which ignores case, could not distinguish from a column or from
     a field before it."""
-    taken = {name.casefold() for name in columns}
+    folded_names = {name.casefold() for name in columns}
     for name in fields:
-        if name.casefold() in taken:
+        if name.casefold() in folded_names:
             return name
-        taken.add(name.casefold())
+        folded_names.add(name.casefold())
     return None
 
 
 def _fields(ddl: str) -> Iterator[tuple[str, str, str, str]]:
     """Of each field: its name, its type's first word and what follows it, and its text."""
     text = ddl.strip()
-    if whole := _STRUCT.fullmatch(text):
-        text = whole[1]
+    if struct := _STRUCT.fullmatch(text):
+        text = struct[1]
     names = set()
     for part in map(str.strip, _split(text)):
         name, kind, more = _field(part)

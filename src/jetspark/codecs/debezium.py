@@ -56,7 +56,7 @@ ADDED: Final = (
     pa.field(POSITION, pa.string()),
 )
 """The columns behind those of the row."""
-_ADDED = frozenset(one.name for one in ADDED)
+_ADDED = frozenset(field.name for field in ADDED)
 TABLE_OPTIONS: Final[Mapping[str, str]] = {
     "sequenceBy": POSITION,
     "applyAsDeletes": f"{OP} = 'd'",
@@ -85,7 +85,7 @@ _SOURCE = (
 """Fields of `source`, of all connectors."""
 _ADDED_FIELDS = ("op", "deleted", "transaction", "patch", "updateDescription", *_SOURCE)
 _ADDED_FIELDS += tuple(
-    f"transaction_{one}" for one in ("id", "total_order", "data_collection_order")
+    f"transaction_{name}" for name in ("id", "total_order", "data_collection_order")
 )
 _MARKS = frozenset(f"__{prefix}{name}" for name in _ADDED_FIELDS for prefix in ("", "source_"))
 """Fields that ExtractNewRecordState adds to rows. Any other field that begins with __ is of the
@@ -311,19 +311,19 @@ def _cloud_event(message: _Message, seq: int) -> Event:
 
 
 def _table(source: Mapping[str, Any]) -> str | None:
-    found = source.get("table") or source.get("collection")
-    return found if isinstance(found, str) else None
+    table = source.get("table") or source.get("collection")
+    return table if isinstance(table, str) else None
 
 
 def _time(source: Mapping[str, Any]) -> int | None:
-    for name, each in (("ts_us", 1), ("ts_ms", 1000)):
-        if (found := source.get(name)) is None:
+    for name, factor in (("ts_us", 1), ("ts_ms", 1000)):
+        if (time := source.get(name)) is None:
             continue
-        if isinstance(found, str) and re.fullmatch("-?[0-9]{1,20}", found):
-            found = int(found)
-        if type(found) is not int or not FIRST_MICROS <= found * each <= LAST_MICROS:
+        if isinstance(time, str) and re.fullmatch("-?[0-9]{1,20}", time):
+            time = int(time)
+        if type(time) is not int or not FIRST_MICROS <= time * factor <= LAST_MICROS:
             raise NoRowError(f"{name} is no time in the years 1 to 9999.")
-        return found * each
+        return time * factor
     return None
 
 
@@ -356,34 +356,37 @@ def schema_in(payload: bytes) -> str | None:
 def row_schemas(schema: bytes) -> dict[str, connect.Schema]:
     """The schemas of a row's columns, in that of an event. Raises ValueError for another one."""
     try:
-        found = msgspec.json.decode(schema)
-        fields = {one["field"]: one for one in found["fields"]}
+        schema_of_event = msgspec.json.decode(schema)
+        fields = {field["field"]: field for field in schema_of_event["fields"]}
         is_envelope = "op" in fields or fields.keys() <= {"before", "after"}
         if is_envelope := is_envelope and fields.get("after", {}).get("type") == "struct":
-            fields = {one["field"]: one for one in fields["after"]["fields"]}
+            fields = {field["field"]: field for field in fields["after"]["fields"]}
         if not all(isinstance(name, str) for name in fields):
             raise TypeError
     except (msgspec.MsgspecError, AttributeError, KeyError, TypeError):
         raise ValueError("this is no schema of a Debezium event in JSON") from None
-    if is_envelope and (taken := _ADDED & fields.keys()):
+    if is_envelope and (reserved := _ADDED & fields.keys()):
         raise ValueError(
-            f"the table has a column {min(taken)}, whose name is that of a column of each event: "
-            "name the other columns in the schema"
+            f"the table has a column {min(reserved)}, whose name is that of a column of each "
+            "event: name the other columns in the schema"
         )
-    return {name: one for name, one in fields.items() if is_envelope or name not in _MARKS}
+    return {name: column for name, column in fields.items() if is_envelope or name not in _MARKS}
 
 
 def row_columns(schema: bytes) -> pa.Schema:
     """The columns of the rows of an event with this schema. Raises ValueError."""
     try:
-        found = [(name, connect.arrow_type(one)) for name, one in row_schemas(schema).items()]
+        columns = [
+            (name, connect.arrow_type(schema_of_column))
+            for name, schema_of_column in row_schemas(schema).items()
+        ]
     except (KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError("this is no schema of a Debezium event in JSON") from None
-    if not found:
+    if not columns:
         raise ValueError("this schema has no columns")
-    if max(_depth(kind) for _, kind in found) > MAX_DEPTH:  # Spark's code for a row is recursive
+    if max(_depth(kind) for _, kind in columns) > MAX_DEPTH:  # Spark's code for a row is recursive
         raise ValueError(f"a column of this schema is nested more than {MAX_DEPTH} deep")
-    return pa.schema(found)
+    return pa.schema(columns)
 
 
 def _depth(kind: pa.DataType) -> int:
@@ -397,16 +400,16 @@ def given_schema(text: str) -> tuple[pa.Schema, str | None, bool]:
     or the columns in Spark's DDL. Raises ValueError."""
     if not text.lstrip().startswith("{"):
         columns = arrow_columns(text)
-        if taken := _ADDED & {*columns.names}:
-            raise ValueError(f"each event has a column {min(taken)} already: leave it out")
+        if reserved := _ADDED & {*columns.names}:
+            raise ValueError(f"each event has a column {min(reserved)} already: leave it out")
         return columns, None, False
     try:
-        found = msgspec.json.decode(text)
+        declared = msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
-    if in_avro := found.get("type") == "record":
-        found = connect.schema_from_avro(found)
-    schema = msgspec.json.encode(found.get("schema", found))
+    if in_avro := declared.get("type") == "record":
+        declared = connect.schema_from_avro(declared)
+    schema = msgspec.json.encode(declared.get("schema", declared))
     return row_columns(schema), schema.decode(), in_avro
 
 
@@ -433,12 +436,12 @@ class Placeholders:
             }
         )  # fmt: skip
         self._bytes = as_bytes
-        numbers = list(as_bytes)
-        self._numbers = (numbers, [number - 256 * (number > 127) for number in numbers])
+        byte_values = list(as_bytes)
+        self._numbers = (byte_values, [number - 256 * (number > 127) for number in byte_values])
         pair = msgspec.json.encode({text: text}).decode()
         self._texts |= {pair, pair.replace('":"', '": "')}  # hstore, as JSON
         self._marks = (b"\\", *(msgspec.json.encode(form)[1:-1] for form in self._texts))
-        lists = [rb"\s*,\s*".join(b"%d" % n for n in numbers) for numbers in self._numbers]
+        lists = [rb"\s*,\s*".join(b"%d" % n for n in byte_values) for byte_values in self._numbers]
         self._find_list = re.compile(rb"\[\s*(?:" + b"|".join(lists) + rb")\s*\]").search
 
     def marks_in(self, rows: bytes) -> list[bytes]:
@@ -507,8 +510,8 @@ class DebeziumFields:
         else:
             envelopes = self._avro.of(batch).select([*self._avro.fields.names, REASON])
             # Times as numbers, since Python lacks some.
-            numbers = [column.cast(_numbers(column.type)) for column in envelopes.columns]
-            envelopes = pa.RecordBatch.from_arrays(numbers, envelopes.schema.names)
+            columns = [column.cast(_numbers(column.type)) for column in envelopes.columns]
+            envelopes = pa.RecordBatch.from_arrays(columns, envelopes.schema.names)
             rows, events, reasons = self._read_avro(batch, envelopes)
             columns, problems = self._select_rows(envelopes, rows, events, reasons)
         about = [
@@ -640,16 +643,16 @@ class DebeziumFields:
         self, events: Sequence[Event | None], reasons: Sequence[str | None]
     ) -> tuple[list[pa.Array], pa.StringArray]:
         """Decode rows in JSON, those of one schema together."""
-        numbers: dict[bytes, int] = {}
+        key_numbers: dict[bytes, int] = {}
         keys, rows = [], []
         for event in events:
             schema = (event.schema if event else b"") or self._schema
-            keys.append(numbers.setdefault(schema, len(numbers)))
+            keys.append(key_numbers.setdefault(schema, len(key_numbers)))
             rows.append(event.row if event else b"")
         problems = pa.array(reasons, pa.string())
         payloads = Unframed(
             pa.array(rows, pa.binary()),
-            [SchemaKey(name=schema.decode()) for schema in numbers],
+            [SchemaKey(name=schema.decode()) for schema in key_numbers],
             pa.array(keys, pa.int32()),
             problems if problems.null_count < len(problems) else None,
         )
@@ -677,7 +680,7 @@ class DebeziumFields:
     ) -> tuple[list[pa.Array], pa.StringArray]:
         """Convert the rows of events in Avro, which are in one or two records of the event."""
         sides = sorted({event.row for event in events if event is not None and event.op != "t"})
-        places = [
+        positions = [
             None
             if event is None or event.op == "t"
             else sides.index(event.row) * len(envelopes) + row
@@ -694,7 +697,7 @@ class DebeziumFields:
                 for side in sides
             ]
             column = pa.concat_arrays(parts) if parts else pa.nulls(0, field.type)
-            columns.append(column.take(pa.array(places, pa.int64())))
+            columns.append(column.take(pa.array(positions, pa.int64())))
         problems = pa.array(reasons, pa.string())
         columns, problems = connect.convert_columns(
             list(self._row_fields), readings, columns, problems

@@ -117,8 +117,8 @@ class Unframed:
 def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -> pa.Schema:
     """The schema of a batch with these columns, when these fields of `payload` are decoded."""
     at = columns.get_field_index(payload)
-    kept = columns.set(at, pa.field(payload, pa.binary()))
-    return pa.schema([*kept, *fields, pa.field(REASON, pa.string())])
+    schema = columns.set(at, pa.field(payload, pa.binary()))
+    return pa.schema([*schema, *fields, pa.field(REASON, pa.string())])
 
 
 def with_hints(
@@ -140,12 +140,12 @@ def replace_rows(
 ) -> tuple[list[pa.Array], pa.StringArray]:
     """Return decoded columns and reasons, with those of `others` in the rows of a mask."""
     rows = len(is_replaced)
-    behind = pc.add(pc.cumulative_sum(is_replaced.cast(pa.int64())), rows - 1)
-    places = pc.if_else(is_replaced, behind, pa.array(range(rows), pa.int64()))
+    replacements = pc.add(pc.cumulative_sum(is_replaced.cast(pa.int64())), rows - 1)
+    positions = pc.if_else(is_replaced, replacements, pa.array(range(rows), pa.int64()))
     columns = [
-        pa.concat_arrays(pair).take(places) for pair in zip(decoded[0], others[0], strict=True)
+        pa.concat_arrays(pair).take(positions) for pair in zip(decoded[0], others[0], strict=True)
     ]
-    return columns, pa.concat_arrays([decoded[1], others[1]]).take(places)
+    return columns, pa.concat_arrays([decoded[1], others[1]]).take(positions)
 
 
 class PayloadFields:
@@ -184,20 +184,20 @@ class PayloadFields:
         pieces: list[tuple[list[pa.Array] | None, pa.StringArray]] = []
         order: list[pa.Array] = []
         # What most payloads name comes first: a registry answers a limited number of questions.
-        counts = dict(zip(*(one.to_pylist() for one in _counts(unpacked.which)), strict=True))
-        by_use = sorted(enumerate(unpacked.keys), key=lambda one: -counts.get(one[0], 0))
+        counts = dict(zip(*(array.to_pylist() for array in _counts(unpacked.which)), strict=True))
+        by_use = sorted(enumerate(unpacked.keys), key=lambda item: -counts.get(item[0], 0))
         for number, key in by_use:
-            mine = pc.equal(unpacked.which, number)
+            has_key = pc.equal(unpacked.which, number)
             if unpacked.reasons is not None:
-                mine = pc.and_(mine, pc.is_null(unpacked.reasons))
-            places = pc.indices_nonzero(mine)
-            if len(places):
-                order.append(places)
-                pieces += self._decode_schema(key, unpacked.payloads.take(places))
+                has_key = pc.and_(has_key, pc.is_null(unpacked.reasons))
+            rows_of_key = pc.indices_nonzero(has_key)
+            if len(rows_of_key):
+                order.append(rows_of_key)
+                pieces += self._decode_schema(key, unpacked.payloads.take(rows_of_key))
         if unpacked.reasons is not None:
-            places = pc.indices_nonzero(pc.is_valid(unpacked.reasons))
-            order.append(places)
-            pieces.append((None, unpacked.reasons.take(places)))
+            rows_of_key = pc.indices_nonzero(pc.is_valid(unpacked.reasons))
+            order.append(rows_of_key)
+            pieces.append((None, unpacked.reasons.take(rows_of_key)))
         if not rows:
             return self._joined([(None, pa.nulls(0, pa.string()))])
         columns, reasons = self._joined(pieces)
@@ -213,8 +213,10 @@ class PayloadFields:
         columns = [
             pa.concat_arrays(
                 [
-                    pa.nulls(len(reasons), field.type) if found is None else found[at]
-                    for found, reasons in pieces
+                    pa.nulls(len(reasons), field.type)
+                    if columns_of_piece is None
+                    else columns_of_piece[at]
+                    for columns_of_piece, reasons in pieces
                 ]
             )
             for at, field in enumerate(self.fields)
@@ -262,8 +264,8 @@ class PayloadFields:
 
 def _counts(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     """The values, each once, and how often they occur."""
-    found = pc.value_counts(values)
-    return found.field("values"), found.field("counts")
+    counts = pc.value_counts(values)
+    return counts.field("values"), counts.field("counts")
 
 
 _MAX_DECODERS: Final = 1000

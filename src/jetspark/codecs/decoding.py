@@ -88,9 +88,9 @@ class Decoding:
         if decode not in FORMATS:
             raise ConfigError(f"decode must be {', '.join(FORMATS)}, not {decode!r}.")
         of_schema |= {"schema_file": schema_file, "lookup": lookup, "schema_name": schema_name}
-        found = given_schema(decode, **of_schema)
+        payload_schema = given_schema(decode, **of_schema)
         growing = schema_name or "" if on_new_version == "stop" else ""
-        if on_new_version == "stop" and not found.version:
+        if on_new_version == "stop" and not payload_schema.version:
             raise ConfigError(
                 "A schema has new versions if it comes from a registry by its name: give that, and "
                 "no other schema."
@@ -98,33 +98,35 @@ class Decoding:
         packed = Framing(framing, compression, with_message=decode == "protobuf").checked()
         check_ids(packed, lookup)
         if growing and lookup is not None and packed.name != "none" and decode == "avro":
-            found = replace(found, former=_former_versions(lookup, growing, found))
+            payload_schema = replace(
+                payload_schema, former=_former_versions(lookup, growing, payload_schema)
+            )
         with from_file(schema_file):
             names = FieldNames(rename or {})
-            made = cls(
-                found, packed, tuple(fields), lookup, keep_payload, growing=growing,
+            decoding = cls(
+                payload_schema, packed, tuple(fields), lookup, keep_payload, growing=growing,
                 names=names,
             )  # fmt: skip
             if unavailable_value is not None:
                 if decode != "debezium":
                     raise ConfigError(f"unavailableValue is for Debezium, not for {decode}.")
-                made = replace(made, unavailable_value=unavailable_value)
-            made.decoder()
-        return made
+                decoding = replace(decoding, unavailable_value=unavailable_value)
+            decoding.decoder()
+        return decoding
 
     def decoder(self) -> TolerantDecoder:
         """Raises ConfigError for a schema that cannot be used, and without the format's library."""
         inner = replace(self, framing=self.framing.without_compression)
-        made = _DECODERS[self.schema.format](inner)
-        fields = self.names.schema("The schema of the payloads", made.fields)
+        decoder = _DECODERS[self.schema.format](inner)
+        fields = self.names.schema("The schema of the payloads", decoder.fields)
         check_names("The schema of the payloads", fields.names)
         for name in self.names.renamed:
-            if name not in made.fields.names and self.schema.format != "json":
+            if name not in decoder.fields.names and self.schema.format != "json":
                 raise ConfigError(
                     f"rename: the payloads have no field {name!r}; they have "
-                    f"{', '.join(made.fields.names)}."
+                    f"{', '.join(decoder.fields.names)}."
                 )
-        named = made if fields.names == made.fields.names else _Renamed(made, fields)
+        named = decoder if fields.names == decoder.fields.names else _Renamed(decoder, fields)
         return TolerantDecoder(
             named,
             self.framing,
@@ -146,8 +148,8 @@ class Decoding:
     def needs(self) -> list[str]:
         """The columns that are looked at beside the payload."""
         in_headers = self.framing.needs_headers or self.schema.format == "cloudevents"
-        found = ["headers"] if in_headers else []
-        return found + (["seq"] if self.schema.format == "debezium" else [])
+        columns = ["headers"] if in_headers else []
+        return columns + (["seq"] if self.schema.format == "debezium" else [])
 
     def schema_of(self, key: SchemaKey) -> PayloadSchema:
         """The schema of a payload's writer. Raises SchemaNotFoundError, and SchemaEvolved where a
@@ -160,24 +162,24 @@ class Decoding:
     def _looked_up(self, lookup: SchemaLookup, key: SchemaKey) -> PayloadSchema:
         format_ = _registered(self.schema.format)
         if key.number is None:
-            found = lookup.by_name(key.name, key.version, format_)
-            newest = found.version if key.name == self.growing else 0
+            written = lookup.by_name(key.name, key.version, format_)
+            newest = written.version if key.name == self.growing else 0
         else:
-            found = lookup.by_id(key.number)
+            written = lookup.by_id(key.number)
             newest = lookup.by_name(self.growing, None, format_).version if self.growing else 0
         if newest > self.schema.version:
             raise SchemaEvolved(
                 f"The schema {self.growing} has version {newest} now. The batch was not written: "
                 "start the query again."
             )
-        return found
+        return written
 
     def check_fields(self, names: list[str]) -> list[str]:
         """The wanted ones of these fields. Raises ConfigError for one that is not there."""
-        for one in self.fields:
-            if one not in names:
+        for name in self.fields:
+            if name not in names:
                 raise ConfigError(
-                    f"fields: the schema has no field {one!r}; it has {', '.join(names)}."
+                    f"fields: the schema has no field {name!r}; it has {', '.join(names)}."
                 )
         return list(self.fields) or names
 
@@ -202,8 +204,8 @@ class _Renamed:
         return with_fields(columns, self.fields)
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        found = self.decoder.of(batch)
-        return pa.RecordBatch.from_arrays(found.columns, schema=self.schema(batch.schema))
+        decoded = self.decoder.of(batch)
+        return pa.RecordBatch.from_arrays(decoded.columns, schema=self.schema(batch.schema))
 
 
 def read_schema(file: str) -> bytes:
@@ -235,28 +237,34 @@ def given_schema(
     if lookup is not None and schema_name is not None:
         if schema_version is not None:
             check_whole("The schema's version", schema_version)
-        found = lookup.by_name(schema_name, schema_version, _registered(format_))
-        found = replace(found, name="")
-        if format_ == "debezium" and found.format == "avro":
-            found = replace(found, format="debezium")
-        if found.format != format_:
-            raise ConfigError(f"The schema {schema_name} is in {found.format}, not {format_}.")
+        payload_schema = lookup.by_name(schema_name, schema_version, _registered(format_))
+        payload_schema = replace(payload_schema, name="")
+        if format_ == "debezium" and payload_schema.format == "avro":
+            payload_schema = replace(payload_schema, format="debezium")
+        if payload_schema.format != format_:
+            raise ConfigError(
+                f"The schema {schema_name} is in {payload_schema.format}, not {format_}."
+            )
     else:
-        found = _given(format_, schema, schema_file)
+        payload_schema = _given(format_, schema, schema_file)
     with from_file(schema_file):
-        found = found if message is None else replace(found, name=message)
-        return protobuf_schema.message_of(found) if format_ == "protobuf" else found
+        payload_schema = (
+            payload_schema if message is None else replace(payload_schema, name=message)
+        )
+        return (
+            protobuf_schema.message_of(payload_schema) if format_ == "protobuf" else payload_schema
+        )
 
 
 def _former_versions(
     lookup: SchemaLookup, name: str, latest: PayloadSchema
 ) -> tuple[PayloadSchema, ...]:
     """The versions before this one that the registry still has, the latest one first."""
-    found = []
+    versions = []
     for version in range(latest.version - 1, max(latest.version - 1 - MAX_FORMER, 0), -1):
         with suppress(SchemaNotFoundError):
-            found.append(lookup.by_name(name, version, _registered(latest.format)))
-    return tuple(found)
+            versions.append(lookup.by_name(name, version, _registered(latest.format)))
+    return tuple(versions)
 
 
 def _registered(format_: str) -> str | None:

@@ -36,18 +36,18 @@ class Encoder(Protocol):
 
 def _sort(kind: pa.DataType) -> object:
     """What a type and a wider one have in common."""
-    for one in ("integer", "floating", "string", "large_string", "binary", "large_binary"):
-        if getattr(pa.types, f"is_{one}")(kind):
-            return one.removeprefix("large_")
+    for sort in ("integer", "floating", "string", "large_string", "binary", "large_binary"):
+        if getattr(pa.types, f"is_{sort}")(kind):
+            return sort.removeprefix("large_")
     return kind.id, getattr(kind, "tz", None) is None
 
 
-def check_names(given: Iterable[str], known: Sequence[str], where: str = "") -> None:
+def check_names(names: Iterable[str], known: Sequence[str], path: str = "") -> None:
     """Raise ConfigError for a name that is no field."""
-    for name in given:
+    for name in names:
         if name not in known:
             raise ConfigError(
-                f"Field {where}{name} is not in the schema, which has {', '.join(known)}: drop it."
+                f"Field {path}{name} is not in the schema, which has {', '.join(known)}: drop it."
             )
 
 
@@ -64,17 +64,17 @@ def fitted(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         raise ConfigError(f"Field {name} is {types}: cast it.")
     if pa.types.is_struct(kind):
         check_names(values.type.names, kind.names, f"{name}.")
-        given = dict(zip(values.type.names, values.flatten(), strict=True))
+        members = dict(zip(values.type.names, values.flatten(), strict=True))
         none = pa.nulls(len(values))
-        parts = [fitted(given.get(f.name, none), f.type, f"{name}.{f.name}") for f in kind]
+        parts = [fitted(members.get(f.name, none), f.type, f"{name}.{f.name}") for f in kind]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
     if not pa.types.is_nested(kind):
         return cast(values, kind, name)
-    offsets, found = elements(values)
+    offsets, items = elements(values)
     if pa.types.is_list(kind):
-        found = fitted(found, kind.value_type, f"{name}.element")
-        return pa.ListArray.from_arrays(offsets, found, type=kind, mask=values.is_null())
-    keys, items = found.flatten()
+        items = fitted(items, kind.value_type, f"{name}.element")
+        return pa.ListArray.from_arrays(offsets, items, type=kind, mask=values.is_null())
+    keys, items = items.flatten()
     keys, items = cast(keys, kind.key_type, name), fitted(items, kind.item_type, f"{name}.value")
     return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=values.is_null())
 
@@ -92,8 +92,8 @@ def cast(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
 def misfit(name: str, value: Any, wanted: str) -> ConfigError:
     """The error for a value of a field; `wanted`: a type, or what it has to be in some words."""
     article = "" if " " in wanted else "an " if wanted[0] in "aeiou" else "a "
-    where = f"Field {name}" if name else "The value"
-    return ConfigError(f"{where}: {shown(value)} is not {article}{wanted}.")
+    subject = f"Field {name}" if name else "The value"
+    return ConfigError(f"{subject}: {shown(value)} is not {article}{wanted}.")
 
 
 def elements(values: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -113,17 +113,17 @@ def refuse_nulls(values: pa.Array, name: str, takes: str) -> None:
 
 def numbers_of(values: pa.Array, symbols: Sequence[str], name: str) -> pa.Array:
     """The place of each symbol. Raises ConfigError for one that is not there."""
-    found = pc.index_in(values, pa.array(symbols, pa.string()))
-    if found.null_count > values.null_count:
-        bad = values.filter(pc.and_(values.is_valid(), found.is_null()))[0]
+    symbol_numbers = pc.index_in(values, pa.array(symbols, pa.string()))
+    if symbol_numbers.null_count > values.null_count:
+        bad = values.filter(pc.and_(values.is_valid(), symbol_numbers.is_null()))[0]
         raise misfit(name, bad.as_py(), f"one of {', '.join(symbols)}")
-    return found
+    return symbol_numbers
 
 
 def in_places(there: pa.Array, values: pa.Array) -> pa.Array:
     """The values in the rows where `there` is true, and null in the others."""
-    places = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
-    return values.take(pc.if_else(there, places, None))
+    positions = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
+    return values.take(pc.if_else(there, positions, None))
 
 
 # -- records of the C kernel ---------------------------------------------------------------------

@@ -27,10 +27,10 @@ def cast_exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """
     if values.type == kind:
         return values
-    found = values.cast(kind)
-    if _has_decimals(kind) and not found.cast(values.type).equals(values):
+    converted = values.cast(kind)
+    if _has_decimals(kind) and not converted.cast(values.type).equals(values):
         raise pa.ArrowInvalid(f"a number does not fit {kind}")
-    return found
+    return converted
 
 
 def decimals_of(texts: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
@@ -38,8 +38,8 @@ def decimals_of(texts: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
 
     Raises ArrowInvalid if any has an exponent, or more digits than the type.
     """
-    whole = kind.precision - kind.scale
-    before = f"[1-9][0-9]{{0,{whole - 1}}}" if whole else "0"
+    digits_before = kind.precision - kind.scale
+    before = f"[1-9][0-9]{{0,{digits_before - 1}}}" if digits_before else "0"
     after = rf"(?:\.[0-9]{{1,{kind.scale}}})?" if kind.scale else ""
     form = f"^-?(?:0|{before}){after}$"
     if not pc.all(pc.match_substring_regex(texts, form), min_count=0).as_py():
@@ -63,9 +63,9 @@ def decimals_of_bytes(
         is_negative, *(pa.scalar(byte * 16, pa.binary()) for byte in (b"\xff", b"\0"))
     )
     digits = pc.binary_join_element_wise(pc.binary_reverse(values), sign, b"")
-    numbers = pc.binary_slice(digits, 0, 16).cast(pa.binary(16))
+    padded = pc.binary_slice(digits, 0, 16).cast(pa.binary(16))
     try:
-        return cast_exactly(numbers.view(pa.decimal128(_MAX_DIGITS, scale)), kind)
+        return cast_exactly(padded.view(pa.decimal128(_MAX_DIGITS, scale)), kind)
     except pa.ArrowInvalid:
         return None
 

@@ -67,18 +67,20 @@ class FieldNames:
     def schema(self, where: str, fields: pa.Schema) -> pa.Schema:
         """Return the fields as columns. Raises as `check`."""
         columns = self.check(where, fields.names)
-        return pa.schema([one.with_name(name) for one, name in zip(fields, columns, strict=True)])
+        return pa.schema(
+            [field.with_name(name) for field, name in zip(fields, columns, strict=True)]
+        )
 
 
 def parse_renames(where: str, text: str) -> dict[str, str]:
     """Parse `timestamp=sent_at, data=body`. Raises ConfigError."""
-    found: dict[str, str] = {}
+    renames: dict[str, str] = {}
     for part in text.split(","):
-        name, equals, column = (one.strip() for one in part.partition("="))
-        if not name or not equals or not column or name in found:
+        name, equals, column = (word.strip() for word in part.partition("="))
+        if not name or not equals or not column or name in renames:
             raise ConfigError(
                 f"{where} must be fields of payloads with the names of their columns, such as "
                 f"timestamp=sent_at, not {text!r}."
             )
-        found[name] = column
-    return found
+        renames[name] = column
+    return renames

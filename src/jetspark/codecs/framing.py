@@ -65,7 +65,7 @@ class Decompressed:
     def slice(self, start: int, count: int) -> Decompressed:
         """Some of these rows."""
         columns = (self.payloads, self.reasons)
-        parts = (None if one is None else one.slice(start, count) for one in columns)
+        parts = (None if column is None else column.slice(start, count) for column in columns)
         return Decompressed(self.rows.slice(start, count), *parts)
 
 
@@ -83,12 +83,12 @@ class Framing:
 
     def checked(self) -> Framing:
         """Itself. Raises ConfigError for names that there are not."""
-        for name, given, known in (
+        for name, value, choices in (
             ("framing", self.name, FRAMINGS),
             ("compression", self.compression, ("header", *COMPRESSIONS)),
         ):
-            if given not in known:
-                raise ConfigError(f"{name} must be {', '.join(known)}, not {given!r}.")
+            if value not in choices:
+                raise ConfigError(f"{name} must be {', '.join(choices)}, not {value!r}.")
         return self
 
     @property
@@ -110,8 +110,8 @@ class Framing:
         if self.name == "none":
             return b"", headers
         if name is None or (self.name in _MAGIC and schema.number is None):
-            what = f"The framing {self.name} names the schema"
-            raise ConfigError(f"{what}: give the registry that has it, and its name there.")
+            problem = f"The framing {self.name} names the schema"
+            raise ConfigError(f"{problem}: give the registry that has it, and its name there.")
         if self.name == "nats":
             version = ("Nats-Schema-Version", str(schema.version))
             return b"", [*headers, ("Nats-Schema", name), version]
@@ -122,7 +122,7 @@ class Framing:
         head = (schema.number or 0).to_bytes(_MAGIC[self.name], "big")
         if schema.format == "protobuf" and self.name == "confluent":
             path = () if path == (0,) else path
-            head += b"".join(varint(one << 1) for one in (len(path), *path))
+            head += b"".join(varint(number << 1) for number in (len(path), *path))
         elif schema.format == "protobuf":
             ref = b"\n" + varint(len(schema.name)) + schema.name.encode()
             head += varint(len(ref)) + ref
@@ -180,17 +180,17 @@ class Framing:
             texts = chain.from_iterable(part.reasons.to_pylist() for part in parts if part.reasons)
             reasons = {at: text for at, text in enumerate(texts) if text is not None}
         if self.has_id:
-            found = self._unframed(payloads, reasons)
+            unframed = self._unframed(payloads, reasons)
         elif self.needs_headers:
-            found = self._named(payloads, batch, reasons)
+            unframed = self._named(payloads, batch, reasons)
         else:
             none = pa.repeat(pa.scalar(0, pa.int8()), len(payloads))
-            found = Unframed(payloads, [SchemaKey()], none)
+            unframed = Unframed(payloads, [SchemaKey()], none)
         if not reasons:
-            return found
+            return unframed
         texts_of = {at: reason_text(reason) for at, reason in reasons.items()}
-        listed = pa.array(map(texts_of.get, range(len(payloads))), pa.string())
-        return replace(found, reasons=listed)
+        reason_texts = pa.array(map(texts_of.get, range(len(payloads))), pa.string())
+        return replace(unframed, reasons=reason_texts)
 
     def hint(self, payload: bytes) -> str:
         """A sentence about a frame that a payload may have, when nobody has named one."""
@@ -205,11 +205,11 @@ class Framing:
             came = part.rows.column(at)
             payloads = came if part.payloads is None else part.payloads
             rows = part.rows.set_column(at, field, payloads)
-            found = self.without_compression.unframe(rows)
+            unframed = self.without_compression.unframe(rows)
             bad = pa.repeat(False, len(came))
-            for reasons in (part.reasons, found.reasons):
+            for reasons in (part.reasons, unframed.reasons):
                 bad = bad if reasons is None else pc.or_(bad, pc.is_valid(reasons))
-            rows = rows.set_column(at, field, pc.if_else(bad, came, found.payloads))
+            rows = rows.set_column(at, field, pc.if_else(bad, came, unframed.payloads))
             yield rows if part.payloads is None else self._without_encoding(rows, bad)
 
     def _without_encoding(self, rows: pa.RecordBatch, bad: pa.BooleanArray) -> pa.RecordBatch:
@@ -218,8 +218,8 @@ class Framing:
         if at < 0:
             return rows
         undone = [
-            None if one or encoding is None else encoding.strip().casefold()
-            for one, encoding in zip(bad.to_pylist(), self._encodings(rows), strict=True)
+            None if is_bad or encoding is None else encoding.strip().casefold()
+            for is_bad, encoding in zip(bad.to_pylist(), self._encodings(rows), strict=True)
         ]
         headers = rows.column(at).to_pylist()
         for row, (pairs, encoding) in enumerate(zip(headers, undone, strict=True)):
@@ -230,17 +230,17 @@ class Framing:
 
     def payload_of(self, batch: pa.RecordBatch) -> bytes:
         """The payload of a batch with one row. Raises BadFrame."""
-        found = self.unframe(batch)
-        if found.reasons is not None:
-            raise BadFrame(found.reasons[0].as_py())
-        payload: bytes = found.payloads[0].as_py()
+        unframed = self.unframe(batch)
+        if unframed.reasons is not None:
+            raise BadFrame(unframed.reasons[0].as_py())
+        payload: bytes = unframed.payloads[0].as_py()
         return payload
 
     def _unframed(self, payloads: pa.BinaryArray, reasons: dict[int, str]) -> Unframed:
         size = _MAGIC[self.name] + self.with_message
         begins = pc.binary_slice(payloads, 0, size).dictionary_encode()
         try:  # most batches have few frames, of the same size
-            frames = [self.frame(one) for one in begins.dictionary.to_pylist()]
+            frames = [self.frame(begin) for begin in begins.dictionary.to_pylist()]
             if all(length == size for _, length in frames):
                 keys = [key for key, _ in frames]
                 return Unframed(
@@ -249,17 +249,19 @@ class Framing:
         except BadFrame:
             pass
         keys_of: dict[SchemaKey, int] = {}
-        found, which = payloads.to_pylist(), []
-        for at, payload in enumerate(found):
+        stripped, key_of_rows = payloads.to_pylist(), []
+        for at, payload in enumerate(stripped):
             key = SchemaKey()
             if at not in reasons:
                 try:
                     key, length = self.frame(payload)
-                    found[at] = payload[length:]
+                    stripped[at] = payload[length:]
                 except BadFrame as error:
                     reasons[at] = str(error)
-            which.append(keys_of.setdefault(key, len(keys_of)))
-        return Unframed(pa.array(found, pa.binary()), list(keys_of), pa.array(which, pa.int32()))
+            key_of_rows.append(keys_of.setdefault(key, len(keys_of)))
+        return Unframed(
+            pa.array(stripped, pa.binary()), list(keys_of), pa.array(key_of_rows, pa.int32())
+        )
 
     def frame(self, payload: bytes) -> tuple[SchemaKey, int]:
         """What a frame says, and its length. Raises BadFrame."""
@@ -285,23 +287,23 @@ class Framing:
     def _named(
         self, payloads: pa.BinaryArray, batch: pa.RecordBatch, reasons: dict[int, str]
     ) -> Unframed:
-        numbers: dict[SchemaKey, int] = {}
-        known: dict[tuple[str | None, str | None], SchemaKey | str] = {}
+        key_numbers: dict[SchemaKey, int] = {}
+        keys: dict[tuple[str | None, str | None], SchemaKey | str] = {}
         names = _values(batch, _OF_HEADERS[self.name])
         versions = _values(batch, "nats-schema-version")
-        which = []
+        key_of_rows = []
         for at, pair in enumerate(zip(names, versions, strict=True)):
-            if (key := known.get(pair)) is None:
+            if (key := keys.get(pair)) is None:
                 try:
                     key = self._key(*pair)
                 except BadFrame as error:
                     key = str(error)
-                known[pair] = key
+                keys[pair] = key
             if isinstance(key, str):
                 reasons.setdefault(at, key)
                 key = SchemaKey()
-            which.append(numbers.setdefault(key, len(numbers)))
-        return Unframed(payloads, list(numbers), pa.array(which, pa.int32()))
+            key_of_rows.append(key_numbers.setdefault(key, len(key_numbers)))
+        return Unframed(payloads, list(key_numbers), pa.array(key_of_rows, pa.int32()))
 
     def _key(self, name: str | None, version: str | None) -> SchemaKey:
         """What the headers say. Raises BadFrame."""
@@ -335,11 +337,11 @@ def framed(payload: bytes) -> str:
 
 def varint(number: int) -> bytes:
     """A number of at least 0 in Protobuf's form."""
-    found = bytearray()
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*encoded, number])
 
 
 def read_varint(payload: bytes, at: int, bits: int = 32) -> tuple[int, int]:
@@ -362,8 +364,8 @@ def _path(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
         raise BadFrame("The frame of the payload has the path of no message.")
     path = []
     for _ in range(length >> 1):
-        one, at = read_varint(payload, at)
-        path.append(one >> 1)
+        number, at = read_varint(payload, at)
+        path.append(number >> 1)
     return tuple(path) or (0,), at
 
 
@@ -387,24 +389,24 @@ def _without_last(pairs: list[dict[str, str]], encoding: str | None) -> list[dic
     """Headers without the last one that names this compression, which is the outermost."""
     for at in reversed(range(len(pairs))):
         if pairs[at]["key"].casefold() == _ENCODING:
-            same = pairs[at]["value"].strip().casefold() == encoding
-            return ([*pairs[:at], *pairs[at + 1 :]] or None) if same else pairs
+            is_same = pairs[at]["value"].strip().casefold() == encoding
+            return ([*pairs[:at], *pairs[at + 1 :]] or None) if is_same else pairs
     return pairs
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[str | None]:
     """The value of a header, in any case, in each row."""
-    found: list[str | None] = [None] * batch.num_rows
+    header_values: list[str | None] = [None] * batch.num_rows
     at = batch.schema.get_field_index("headers")
     if at < 0:
-        return found
+        return header_values
     lists = batch.column(at)
     pairs = lists.flatten()
-    mine = pc.equal(pc.utf8_lower(pairs.field("key")), name)
-    rows = pc.list_parent_indices(lists).filter(mine).to_pylist()
-    for row, value in zip(rows, pairs.field("value").filter(mine).to_pylist(), strict=True):
-        found[row] = value
-    return found
+    has_name = pc.equal(pc.utf8_lower(pairs.field("key")), name)
+    rows = pc.list_parent_indices(lists).filter(has_name).to_pylist()
+    for row, value in zip(rows, pairs.field("value").filter(has_name).to_pylist(), strict=True):
+        header_values[row] = value
+    return header_values
 
 
 def decompressed(payload: bytes, compression: str) -> bytes:
@@ -413,17 +415,17 @@ def decompressed(payload: bytes, compression: str) -> bytes:
         case "none" | "identity":
             return payload
         case "gzip" | "zstd" as name:
-            found = _of_stream(payload, name)
+            unpacked = _of_stream(payload, name)
         case "snappy":
-            found = _of_snappy(payload)
+            unpacked = _of_snappy(payload)
         case _:
             raise BadFrame(
                 f"The payload is compressed with {compression}; jetspark knows gzip, zstd and "
                 "snappy."
             )
-    if len(found) > MOST_BYTES:
+    if len(unpacked) > MOST_BYTES:
         raise BadFrame(_TOO_LARGE)
-    return found
+    return unpacked
 
 
 _TOO_LARGE = f"The payload has more than {MOST_BYTES >> 20} MiB without its compression."
@@ -432,10 +434,10 @@ _TOO_LARGE = f"The payload has more than {MOST_BYTES >> 20} MiB without its comp
 def _of_stream(payload: bytes, name: str) -> bytes:
     try:
         with pa.CompressedInputStream(pa.BufferReader(payload), name) as stream:
-            found: bytes = stream.read(MOST_BYTES + 1)
+            content: bytes = stream.read(MOST_BYTES + 1)
     except (OSError, pa.ArrowInvalid) as error:
         raise BadFrame(f"The payload is not compressed with {name}: {error}.") from None
-    return found
+    return content
 
 
 def _of_snappy(payload: bytes) -> bytes:
@@ -444,7 +446,7 @@ def _of_snappy(payload: bytes) -> bytes:
         length, _ = read_varint(payload, 0)
         if length > MOST_BYTES:
             raise BadFrame(_TOO_LARGE)
-        found: bytes = pa.decompress(payload, length, codec="snappy", asbytes=True)
+        unpacked: bytes = pa.decompress(payload, length, codec="snappy", asbytes=True)
     except (OSError, IndexError, pa.ArrowInvalid) as error:
         raise BadFrame(f"The payload is not compressed with snappy: {error}.") from None
-    return found
+    return unpacked

@@ -120,11 +120,11 @@ def _not_an_object(payload: bytes) -> str:
 def _not_json(payload: bytes, error: Exception) -> str:
     if not payload.strip():
         return "The payload is empty."
-    said = str(error).removeprefix("JSON is malformed: ")
-    if said == "Input data was truncated":
+    problem = str(error).removeprefix("JSON is malformed: ")
+    if problem == "Input data was truncated":
         half = rb"\u" in payload.lower()
-        said = f"it ends too early{', or in half of a pair of surrogates' if half else ''}"
-    return f"The payload is not one JSON object: {said[:1].lower()}{said[1:]}."
+        problem = f"it ends too early{', or in half of a pair of surrogates' if half else ''}"
+    return f"The payload is not one JSON object: {problem[:1].lower()}{problem[1:]}."
 
 
 # -------------------------------------------------------------------------------------------------
@@ -159,22 +159,22 @@ _NULL: Final = b"null"
 
 def _decode_all(decoder: msgspec.json.Decoder[list[Any]], values: _Values) -> list[Any]:
     """All values in one call; they are whole JSON values. Raises msgspec's errors, for one too."""
-    found = decoder.decode(
-        b"[" + b",".join([_NULL if one is None else one for one in values]) + b"]"
+    decoded = decoder.decode(
+        b"[" + b",".join([_NULL if raw is None else raw for raw in values]) + b"]"
     )
-    if len(found) != len(values):
+    if len(decoded) != len(values):
         raise msgspec.DecodeError
-    return found
+    return decoded
 
 
 def _decode_each(
     decode: Callable[[bytes], Any], values: _Values, name: str, end_of: _EndOf
 ) -> tuple[list[Any], list[BadValue]]:
     """The values one by one, and the first of each record that is no value of the type."""
-    found: list[Any] = []
+    decoded: list[Any] = []
     misfits: list[BadValue] = []
     for row, raw in enumerate(values):
-        if row < len(found):  # behind one that does not fit
+        if row < len(decoded):  # behind one that does not fit
             continue
         value = None
         if raw is not None and (text := bytes(raw)) != _NULL:
@@ -182,16 +182,16 @@ def _decode_each(
                 value = decode(text)
             except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError):
                 misfits.append(BadValue(row, "", misfit_text(text, name)))
-                found += [None] * (end_of(row) - row - 1)
-        found.append(value)
-    return found, misfits
+                decoded += [None] * (end_of(row) - row - 1)
+        decoded.append(value)
+    return decoded, misfits
 
 
-def misfit_text(value: bytes, name: str, why: str = "") -> str:
-    shown = value.decode("utf-8", "replace")
-    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+def misfit_text(value: bytes, name: str, hint: str = "") -> str:
+    text = value.decode("utf-8", "replace")
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
     article = "an" if name[0] in "AI" else "a"
-    return f"{shown} is not {article} {name}{why}"
+    return f"{text} is not {article} {name}{hint}"
 
 
 class _Leaf(_Column):
@@ -263,11 +263,11 @@ class _Real(_Plain):
         """Below it, each whole number is one of this type."""
 
     def _fast(self, values: _Values) -> pa.Array:
-        found = pa.array(_decode_all(self._all, values), pa.float64())
-        most = pc.max(pc.abs(found)).as_py()
-        if most is not None and most >= self._exact:
+        numbers = pa.array(_decode_all(self._all, values), pa.float64())
+        largest = pc.max(pc.abs(numbers)).as_py()
+        if largest is not None and largest >= self._exact:
             raise ValueError
-        return found
+        return numbers
 
     def _array(self, values: list[Any]) -> pa.Array:
         return pa.array(values, pa.float64()).cast(self.kind)
@@ -317,11 +317,11 @@ class _Single(_Real):
     """FLOAT: the same, but not by way of a DOUBLE, which rounds twice."""
 
     def _fast(self, values: _Values) -> pa.Array:
-        found = _texts_of(values).cast(self.kind)
-        most = pc.max(pc.abs(found)).as_py()
-        if most is not None and not most < self._exact:
+        numbers = _texts_of(values).cast(self.kind)
+        largest = pc.max(pc.abs(numbers)).as_py()
+        if largest is not None and not largest < self._exact:
             raise ValueError
-        return found
+        return numbers
 
     def _number(self, raw: bytes) -> float:
         return single_of(raw.decode())
@@ -329,7 +329,7 @@ class _Single(_Real):
 
 def _texts_of(values: _Values) -> pa.Array:
     """The raw values as texts, null for null."""
-    texts = pa.array([None if one is None else bytes(one) for one in values], pa.binary())
+    texts = pa.array([None if raw is None else bytes(raw) for raw in values], pa.binary())
     return pc.if_else(pc.equal(texts, _NULL), None, texts).cast(pa.string())
 
 
@@ -389,11 +389,11 @@ class _Temporal(_Leaf):
         fits = pc.all(pc.match_substring_regex(texts, self._form), min_count=0)
         if not fits.as_py():
             raise ValueError
-        found = texts.cast(self.kind)
-        least, most = pc.min_max(found.cast(self._numbers)).as_py().values()
-        if least is not None and not self._first <= least <= most <= self._last:
+        times = texts.cast(self.kind)
+        earliest, latest = pc.min_max(times.cast(self._numbers)).as_py().values()
+        if earliest is not None and not self._first <= earliest <= latest <= self._last:
             raise ValueError
-        return found
+        return times
 
     def _array(self, values: list[Any]) -> pa.Array:
         return pa.array(values, self._numbers).cast(self.kind)
@@ -486,8 +486,8 @@ class _Fields:
     def __init__(self, fields: Sequence[pa.Field], names: Sequence[str] | None = None) -> None:
         """`names`: those in the objects, if the columns have others."""
         self._fields = list(fields)
-        self._names = [one.name for one in fields] if names is None else list(names)
-        self._columns = [column_of(one.type) for one in fields]
+        self._names = [field.name for field in fields] if names is None else list(names)
+        self._columns = [column_of(field.type) for field in fields]
         keys = [f"f{at}" for at in range(len(self._fields))]
         self._get: Callable[[Any, str], Any] = getattr
         self._keys = keys
@@ -507,13 +507,13 @@ class _Fields:
     ) -> Iterator[tuple[pa.Array, list[BadValue]]]:
         """An array for each field, and what does not fit; None is no object."""
         empty, get = self.type(), self._get
-        there = [empty if one is None else one for one in objects]
+        present = [empty if item is None else item for item in objects]
         size = 0
         for name, key, column in zip(self._names, self._keys, self._columns, strict=True):
-            array, misfits = column.build([get(one, key) for one in there], end_of)
+            array, misfits = column.build([get(item, key) for item in present], end_of)
             size += array.nbytes
             check_decoded(size)
-            yield array, [one._replace(path=f".{name}{one.path}") for one in misfits]
+            yield array, [misfit._replace(path=f".{name}{misfit.path}") for misfit in misfits]
 
 
 class _Struct(_Nested):
@@ -530,7 +530,7 @@ class _Struct(_Nested):
         objects, misfits = self._decode(values, end_of)
         built = list(self._fields.build(objects, end_of))
         array = pa.StructArray.from_arrays(
-            [one for one, _ in built], fields=list(self.kind), mask=_null_mask(objects)
+            [column for column, _ in built], fields=list(self.kind), mask=_null_mask(objects)
         )
         return array, misfits + [misfit for _, more in built for misfit in more]
 
@@ -548,7 +548,7 @@ class _List(_Nested):
         lists, misfits = self._decode(values, end_of)
         offsets = _offsets(lists)
         check_decoded(offsets[-1] * bytes_of_value(self.kind.value_type))
-        flat = list(chain.from_iterable(one or () for one in lists))
+        flat = list(chain.from_iterable(items or () for items in lists))
         items, more = self._items.build(flat, _end_of_items(offsets, end_of))
         array = pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), items, type=self.kind, mask=_null_mask(lists)
@@ -569,14 +569,14 @@ class _Map(_Nested):
         maps, misfits = self._decode(values, end_of)
         offsets = _offsets(maps)
         check_decoded(offsets[-1] * bytes_of_value(self.kind.item_type))
-        keys = [key for one in maps if one for key in one]
-        flat = [raw for one in maps if one for raw in one.values()]
+        keys = [key for entries in maps if entries for key in entries]
+        flat = [raw for entries in maps if entries for raw in entries.values()]
         items, more = self._items.build(flat, _end_of_items(offsets, end_of))
         array = pa.MapArray.from_arrays(
             pa.array(offsets, pa.int32()), pa.array(keys, pa.string()), items, type=self.kind
         )
-        if any(one is None for one in maps):
-            array = null_rows(array, [row for row, one in enumerate(maps) if one is None])
+        if any(entries is None for entries in maps):
+            array = null_rows(array, [row for row, entries in enumerate(maps) if entries is None])
         return array, misfits + rows_of_items(
             more, offsets, lambda start, at: f"[{keys[start + at][:_SHOWN]!r}]"
         )
@@ -601,8 +601,8 @@ class _Pairs(_Nested):
             keys = [bytes(key) for key, _ in pairs or ()]
             if _NULL in keys or len({*keys}) < len(keys):
                 text = bytes(values[row] or b"")
-                why = ", whose keys are not null and different"
-                bad_values.append(BadValue(row, "", misfit_text(text, self.name, why)))
+                hint = ", whose keys are not null and different"
+                bad_values.append(BadValue(row, "", misfit_text(text, self.name, hint)))
                 maps[row] = None
         keys, bad_keys = self._keys.build([key for pairs in maps for key, _ in pairs or ()])
         for bad in rows_of_items(bad_keys, _offsets(maps), lambda _, at: f"[{at}]"):
@@ -620,11 +620,11 @@ class _Pairs(_Nested):
 
 
 def _null_mask(values: Sequence[Any]) -> pa.BooleanArray | None:
-    return pa.array([one is None for one in values], pa.bool_())
+    return pa.array([value is None for value in values], pa.bool_())
 
 
 def _offsets(values: Iterable[Any]) -> list[int]:
-    return list(accumulate((len(one) if one else 0 for one in values), initial=0))
+    return list(accumulate((len(items) if items else 0 for items in values), initial=0))
 
 
 def _end_of_items(offsets: list[int], end_of: _EndOf) -> _EndOf:
@@ -649,10 +649,10 @@ def rows_of_items(
 
 def null_rows(array: pa.Array, rows: Iterable[int]) -> pa.Array:
     """Return an array with null in these rows."""
-    places: list[int | None] = list(range(len(array)))
+    positions: list[int | None] = list(range(len(array)))
     for row in rows:
-        places[row] = None
-    return array.take(pa.array(places, pa.int64()))
+        positions[row] = None
+    return array.take(pa.array(positions, pa.int64()))
 
 
 _LEAVES: Final[dict[pa.DataType, Callable[[], _Leaf]]] = {
@@ -738,7 +738,9 @@ class JsonDecoder:
             pa.concat_arrays([pa.nulls(0, field.type), *(columns[at] for columns, _ in parts)])
             for at, field in enumerate(self.schema)
         ]
-        return columns, pa.concat_arrays([pa.nulls(0, pa.string()), *(why for _, why in parts)])
+        return columns, pa.concat_arrays(
+            [pa.nulls(0, pa.string()), *(reasons for _, reasons in parts)]
+        )
 
     def _decode_part(
         self, payloads: list[bytes | None], is_text: bool
@@ -756,10 +758,12 @@ class JsonDecoder:
                 reasons[row] = str(error)
         columns = []
         for array, misfits in self._fields.build(objects):
-            columns.append(null_rows(array, {one.row for one in misfits}) if misfits else array)
-            for one in misfits:
-                if reasons[one.row] is None:
-                    reasons[one.row] = f"{one.path.removeprefix('.')}: {one.problem}."
+            columns.append(
+                null_rows(array, {misfit.row for misfit in misfits}) if misfits else array
+            )
+            for misfit in misfits:
+                if reasons[misfit.row] is None:
+                    reasons[misfit.row] = f"{misfit.path.removeprefix('.')}: {misfit.problem}."
         return columns, pa.array(reasons, pa.string())
 
 

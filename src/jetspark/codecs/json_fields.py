@@ -61,15 +61,15 @@ class JsonFields:
             if unpacked is not None:
                 payloads = pc.if_else(pc.is_valid(unpacked), None, payloads)
         columns, reasons = self.decode(payloads)
-        kept = batch.columns
+        columns_of_batch = batch.columns
         if (bare := batch.schema.get_field_index(BARE_PAYLOAD)) >= 0:
-            kept[bare] = pc.coalesce(payloads, kept[bare])
+            columns_of_batch[bare] = pc.coalesce(payloads, columns_of_batch[bare])
         if self._framing is not None:
             reasons = with_hints(reasons, payloads, self._framing)
         if unpacked is not None:
             reasons = pc.coalesce(unpacked, reasons)
         return pa.RecordBatch.from_arrays(
-            [*kept, *columns, reasons], schema=self.schema(batch.schema)
+            [*columns_of_batch, *columns, reasons], schema=self.schema(batch.schema)
         )
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:

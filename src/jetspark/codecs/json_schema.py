@@ -25,16 +25,16 @@ def columns_of(text: str) -> pa.Schema:
     try:
         if not text.lstrip().startswith("{"):
             return arrow_columns(text)
-        whole = json.loads(text)
-        found = _Types(whole).of(whole)
+        document = json.loads(text)
+        type_ = _Types(document).of(document)
     except RecursionError:
         raise UnusableSchema("The schema of the data is nested too deeply.") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        why = f"there is no {error}" if isinstance(error, LookupError) else error
-        raise UnusableSchema(f"The schema of the data cannot be used: {why}.") from None
-    if not pa.types.is_struct(found) or not found.num_fields:
+        problem = f"there is no {error}" if isinstance(error, LookupError) else error
+        raise UnusableSchema(f"The schema of the data cannot be used: {problem}.") from None
+    if not pa.types.is_struct(type_) or not type_.num_fields:
         raise UnusableSchema("The JSON Schema of the data is not one of an object with properties.")
-    return pa.schema(list(found))
+    return pa.schema(list(type_))
 
 
 def json_columns_of(text: str) -> pa.Schema:
@@ -45,8 +45,8 @@ def json_columns_of(text: str) -> pa.Schema:
 class _Types:
     """The types of the parts of a JSON Schema."""
 
-    def __init__(self, whole: Mapping[str, Any]) -> None:
-        self._whole = whole
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
         self._left = MAX_TYPES
 
     def of(self, schema: Any, inside: tuple[str, ...] = ()) -> pa.DataType:
@@ -59,22 +59,24 @@ class _Types:
         if (reference := schema.get("$ref")) is not None:
             if reference in inside or not str(reference).startswith("#"):
                 raise ValueError(f"{reference} is in another document, or contains itself")
-            target: Any = self._whole
+            target: Any = self._document
             for part in str(reference).split("/")[1:]:
                 target = target[part.replace("~1", "/").replace("~0", "~")]
             return self.of(target, (*inside, reference))
         for key in ("anyOf", "oneOf"):
             if key in schema:
-                parts = [one for one in schema[key] if one != {"type": "null"}]
+                parts = [part for part in schema[key] if part != {"type": "null"}]
                 return self.of(parts[0], inside) if len(parts) == 1 else pa.string()
         kind = schema.get("type")
         if isinstance(kind, list):
-            kinds = [one for one in kind if one != "null"]
+            kinds = [name for name in kind if name != "null"]
             kind = kinds[0] if len(kinds) == 1 else None
         match kind:
             case "object" if schema.get("properties"):
                 properties = schema["properties"].items()
-                return pa.struct([(name, self.of(one, inside)) for name, one in properties])
+                return pa.struct(
+                    [(name, self.of(declared, inside)) for name, declared in properties]
+                )
             case "object" if isinstance(schema.get("additionalProperties"), dict):
                 return pa.map_(pa.string(), self.of(schema["additionalProperties"], inside))
             case "array" if "items" in schema:

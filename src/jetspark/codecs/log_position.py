@@ -47,8 +47,8 @@ def log_place(source: Mapping[str, Any], op: str) -> str:
     """
     for field, read in _BY_FIELD.items():
         if source.get(field) not in (None, ""):
-            place = read(source)
-            return "" if read is _postgresql and op == "r" else place
+            log = read(source)
+            return "" if read is _postgresql and op == "r" else log
     return ""
 
 
@@ -75,10 +75,10 @@ def _mysql(source: Mapping[str, Any]) -> str:
 def _sql_server(source: Mapping[str, Any]) -> str:
     """And Db2. Rows of a snapshot have no change_lsn: they come before the changes of the commit
     up to which they were read, so that these are not lost."""
-    places = [_lsn(source, "commit_lsn")]
+    parts = [_lsn(source, "commit_lsn")]
     if source.get("change_lsn") not in (None, ""):
-        places.append(_lsn(source, "change_lsn"))
-    return "/".join(places)
+        parts.append(_lsn(source, "change_lsn"))
+    return "/".join(parts)
 
 
 def _oracle(source: Mapping[str, Any]) -> str:
@@ -149,7 +149,7 @@ def place_after(position: str, earlier: Iterable[str]) -> str:
     """The position of an event without a place in the log, which gets the last one among those of
     events that come before it in the stream."""
     seq = _sequence(position)
-    logs = (one.partition(".")[0] for one in earlier if _sequence(one) < seq)
+    logs = (event.partition(".")[0] for event in earlier if _sequence(event) < seq)
     return max(logs, default="") + position
 
 
