@@ -95,42 +95,42 @@ def plan_messages(message: Any) -> tuple[bytes, tuple[bytes, ...]]:
             )
         )
         names.append(field.name.encode())
-        for one in field.fields:
-            add(one)
+        for child in field.fields:
+            add(child)
 
     add(_Field(Kind.MESSAGE, "", 0, Slot(0, columns), fields))
     return bytes(plan), tuple(names)
 
 
-def _fields(message: Any, slot: Slot, around: frozenset[str]) -> tuple[_Field, ...]:
+def _fields(message: Any, slot: Slot, ancestors: frozenset[str]) -> tuple[_Field, ...]:
     """The fields of a message in a STRUCT, by their numbers."""
-    found = []
+    planned = []
     members: dict[str, int] = {}
     is_entry = bool(message.GetOptions().map_entry)
-    by_number = sorted(enumerate(message.fields), key=lambda one: one[1].number)
-    for at, (column, one) in enumerate(by_number):
-        field = _field(one, slot.below(column), around, is_entry=is_entry)
-        group = one.containing_oneof
+    by_number = sorted(enumerate(message.fields), key=lambda declared: declared[1].number)
+    for at, (column, declared) in enumerate(by_number):
+        field = _field(declared, slot.below(column), ancestors, is_entry=is_entry)
+        group = declared.containing_oneof
         if group is not None and len(group.fields) > 1:
             before = members.get(group.name, at)
             members[group.name] = at
             field = replace(field, oneof=before + 1)
-        found.append(field)
-    return tuple(found)
+        planned.append(field)
+    return tuple(planned)
 
 
-def _field(field: Any, slot: Slot, around: frozenset[str], *, is_entry: bool) -> _Field:
-    message, kind = field.message_type, kind_of(field, around)
+def _field(field: Any, slot: Slot, ancestors: frozenset[str], *, is_entry: bool) -> _Field:
+    message, kind = field.message_type, kind_of(field, ancestors)
     several = field.is_repeated
     value = slot.below(0) if several else slot
     fields: tuple[_Field, ...] = ()
     match kind:
         case Kind.MAP:
-            fields = _fields(message, value, around)
+            fields = _fields(message, value, ancestors)
         case Kind.MESSAGE:
-            fields = _fields(message, value, around | {message.full_name})
+            fields = _fields(message, value, ancestors | {message.full_name})
         case Kind.WRAPPER:
-            inner = _field(message.fields_by_name["value"], value, around, is_entry=True)
+            inner = _field(message.fields_by_name["value"], value, ancestors, is_entry=True)
             fields = (inner,)
         case Kind.ENUM:
             names: dict[int, str] = {}

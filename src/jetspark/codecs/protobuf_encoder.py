@@ -62,8 +62,8 @@ class ProtobufEncoder:
 
     def checked(self, rows: pa.RecordBatch) -> pa.StructArray:
         """The rows in the form of the message. Raises ConfigError for what does not fit."""
-        around = frozenset({self.descriptor.full_name})
-        return _checked(self.descriptor, rows.to_struct_array(), around, "")
+        ancestors = frozenset({self.descriptor.full_name})
+        return _checked(self.descriptor, rows.to_struct_array(), ancestors, "")
 
 
 # -- checking ------------------------------------------------------------------------------------
@@ -74,49 +74,55 @@ def _struct_of(parts: dict[str, pa.Array], values: pa.Array) -> pa.StructArray:
     return pa.StructArray.from_arrays(parts.values(), parts, mask=values.is_null())
 
 
-def _checked(message: Any, values: pa.Array, around: frozenset[str], name: str) -> pa.StructArray:
-    given = dict(zip(values.type.names, values.flatten(), strict=True))
-    for one in message.fields:
-        if one.is_required:
-            there = given.get(one.name, pa.nulls(len(values))).filter(values.is_valid())
-            refuse_nulls(there, f"{name}{one.name}", "a value that is required")
+def _checked(
+    message: Any, values: pa.Array, ancestors: frozenset[str], name: str
+) -> pa.StructArray:
+    members = dict(zip(values.type.names, values.flatten(), strict=True))
+    for field in message.fields:
+        if field.is_required:
+            is_present = members.get(field.name, pa.nulls(len(values))).filter(values.is_valid())
+            refuse_nulls(is_present, f"{name}{field.name}", "a value that is required")
     for oneof in message.oneofs:
-        there = [given[one.name].is_valid() for one in oneof.fields if one.name in given]
-        if any(pc.any(pc.and_(*two)).as_py() for two in combinations(there, 2)):
+        is_present = [
+            members[field.name].is_valid() for field in oneof.fields if field.name in members
+        ]
+        if any(pc.any(pc.and_(*two)).as_py() for two in combinations(is_present, 2)):
             raise ConfigError(f"Field {name}{oneof.name} has a value in more than one member.")
-    by_number = sorted(message.fields, key=lambda one: one.number)
+    by_number = sorted(message.fields, key=lambda field: field.number)
     parts = {
-        one.name: _checked_field(one, given[one.name], around, f"{name}{one.name}")
-        for one in by_number
-        if one.name in given
+        field.name: _checked_field(field, members[field.name], ancestors, f"{name}{field.name}")
+        for field in by_number
+        if field.name in members
     }
     return _struct_of(parts, values)
 
 
-def _checked_field(field: Any, values: pa.Array, around: frozenset[str], name: str) -> pa.Array:
+def _checked_field(field: Any, values: pa.Array, ancestors: frozenset[str], name: str) -> pa.Array:
     if not field.is_repeated:
-        return _checked_value(field, values, around, name)
+        return _checked_value(field, values, ancestors, name)
     offsets, items = elements(values)
     if is_map(field):
         entry = field.message_type.fields_by_name
         keys, items = items.flatten()
         refuse_nulls(items, f"{name}.value", "a value for each key")
-        keys = _checked_value(entry["key"], keys, around, f"{name}.key")
-        items = _checked_value(entry["value"], items, around, f"{name}.value")
+        keys = _checked_value(entry["key"], keys, ancestors, f"{name}.key")
+        items = _checked_value(entry["value"], items, ancestors, f"{name}.value")
         items = pa.StructArray.from_arrays([keys, items], ["key", "value"])
     else:
         refuse_nulls(items, f"{name}.element", "a value in each place")
-        items = _checked_value(field, items, around, f"{name}.element")
+        items = _checked_value(field, items, ancestors, f"{name}.element")
     return pa.ListArray.from_arrays(offsets, items, mask=values.is_null())
 
 
-def _checked_value(field: Any, values: pa.Array, around: frozenset[str], name: str) -> pa.Array:
+def _checked_value(field: Any, values: pa.Array, ancestors: frozenset[str], name: str) -> pa.Array:
     message = field.message_type
-    match kind_of(field, around):
+    match kind_of(field, ancestors):
         case Kind.ENUM:
             symbols = field.enum_type.values_by_name
-            places = numbers_of(values, list(symbols), name)
-            return pa.array([one.number for one in symbols.values()], pa.int32()).take(places)
+            positions = numbers_of(values, list(symbols), name)
+            return pa.array([symbol.number for symbol in symbols.values()], pa.int32()).take(
+                positions
+            )
         case Kind.UINT64 | Kind.FIXED64:
             return cast(values, pa.uint64(), name)
         case Kind.UINT32 | Kind.FIXED32:
@@ -124,9 +130,9 @@ def _checked_value(field: Any, values: pa.Array, around: frozenset[str], name: s
         case Kind.BYTES if message is not None:
             return _checked_bytes(message, values, name)
         case Kind.MESSAGE:
-            return _checked(message, values, around | {message.full_name}, f"{name}.")
+            return _checked(message, values, ancestors | {message.full_name}, f"{name}.")
         case Kind.WRAPPER:
-            value = _checked_value(message.fields_by_name["value"], values, around, name)
+            value = _checked_value(message.fields_by_name["value"], values, ancestors, name)
             return _struct_of({"value": value}, values)
         case Kind.TIMESTAMP:
             _check_between(values, pa.int64(), FIRST_MICROS, LAST_MICROS, name)
@@ -137,21 +143,23 @@ def _checked_value(field: Any, values: pa.Array, around: frozenset[str], name: s
         case Kind.DATE:
             _check_between(values, pa.int32(), FIRST_DAY, LAST_DAY, name)
             parts = {"year": pc.year(values), "month": pc.month(values), "day": pc.day(values)}
-            return _struct_of({one: each.cast(pa.int32()) for one, each in parts.items()}, values)
+            return _struct_of(
+                {unit: number.cast(pa.int32()) for unit, number in parts.items()}, values
+            )
         case Kind.TIME_OF_DAY:
             return _time_of_day(values, name)
     return values
 
 
 def _check_between(
-    values: pa.Array, numbers: pa.DataType, first: int, last: int, name: str
+    values: pa.Array, number_type: pa.DataType, first: int, last: int, name: str
 ) -> None:
     """Raise ConfigError for a date or time of other years, or too long a duration: Protobuf has
     none."""
-    given = values.cast(numbers)
-    outside = pc.or_(pc.less(given, first), pc.greater(given, last))
+    numbers = values.cast(number_type)
+    outside = pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
     if pc.any(outside).as_py():
-        bad = given.filter(outside)[0].as_py()
+        bad = numbers.filter(outside)[0].as_py()
         raise ConfigError(f"Field {name} has a time outside of the years 1 to 9999: {bad}.")
 
 
@@ -185,11 +193,13 @@ def _time_of_day(values: pa.Array, name: str) -> pa.StructArray:
     for unit, size in (("hours", _HOUR), ("minutes", 60 * _SECOND), ("seconds", _SECOND)):
         number = pc.divide(rest, size)
         parts[unit], rest = number, pc.subtract(rest, pc.multiply(number, size))
-    least, most = pc.min_max(values).as_py().values()
-    if least is not None and not 0 <= least <= most < 25 * _HOUR:
+    earliest, latest = pc.min_max(values).as_py().values()
+    if earliest is not None and not 0 <= earliest <= latest < 25 * _HOUR:
         raise ConfigError(f"Field {name} has a time that no day has.")
     parts["nanos"] = pc.multiply(rest, 1000)
-    return _struct_of({one: each.cast(pa.int32()) for one, each in parts.items()}, values)
+    return _struct_of(
+        {unit_name: number.cast(pa.int32()) for unit_name, number in parts.items()}, values
+    )
 
 
 # -- columns for the C kernel --------------------------------------------------------------------

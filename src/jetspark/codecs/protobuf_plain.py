@@ -40,11 +40,11 @@ def decode(
             misfits.append(error.of_row(number))
         except (decode_error, UnicodeDecodeError) as error:
             reason = f"The payload is not {name}: {error}."
-        size += sum(_size(row.get(one.name), one.type) for one in fields)
+        size += sum(_size(row.get(field.name), field.type) for field in fields)
         check_decoded(size)
         rows.append(row)
         reasons.append(reason)
-    columns = [pa.array([row.get(one.name) for row in rows], one.type) for one in fields]
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in fields]
     return columns, reasons, misfits
 
 
@@ -53,50 +53,50 @@ def _size(value: Any, kind: pa.DataType) -> int:
     if value is None or not pa.types.is_nested(kind):
         return len(value) if kind == pa.string() and value else 0
     if pa.types.is_struct(kind):
-        return sum(_size(value[one.name], one.type) for one in kind)
+        return sum(_size(value[field.name], field.type) for field in kind)
     of = kind.item_type if pa.types.is_map(kind) else kind.value_type
-    each = bytes_of_value(of)
-    items = [one[1] for one in value] if pa.types.is_map(kind) else value
-    return sum(each + _size(one, of) for one in items)
+    item_size = bytes_of_value(of)
+    items = [entry[1] for entry in value] if pa.types.is_map(kind) else value
+    return sum(item_size + _size(item, of) for item in items)
 
 
-def _row(message: Any, descriptor: Any, around: frozenset[str]) -> dict[str, Any]:
-    found = {}
-    for one in descriptor.fields:
+def _row(message: Any, descriptor: Any, ancestors: frozenset[str]) -> dict[str, Any]:
+    row = {}
+    for field in descriptor.fields:
         try:
-            found[one.name] = _of_field(message, one, around)
+            row[field.name] = _of_field(message, field, ancestors)
         except Misfit as error:
-            error.path = f".{one.name}{error.path}"
+            error.path = f".{field.name}{error.path}"
             raise
-    return found
+    return row
 
 
-def _of_field(message: Any, field: Any, around: frozenset[str]) -> Any:
+def _of_field(message: Any, field: Any, ancestors: frozenset[str]) -> Any:
     value = getattr(message, field.name)
     if is_map(field):
         item = field.message_type.fields_by_name["value"]
         return [
             (entry.key, None)
             if item.message_type is not None and not entry.HasField("value")
-            else (entry.key, _value(item, entry.value, around))
+            else (entry.key, _value(item, entry.value, ancestors))
             for entry in value
         ]
     if field.is_repeated:
-        return [_value(field, one, around) for one in value]
+        return [_value(field, item, ancestors) for item in value]
     if field.has_presence and not message.HasField(field.name):
         return None
-    return _value(field, value, around)
+    return _value(field, value, ancestors)
 
 
-def _value(field: Any, value: Any, around: frozenset[str]) -> Any:
+def _value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
     if field.enum_type is not None:
-        found = field.enum_type.values_by_number.get(value)
-        return str(value) if found is None else found.name
-    match kind_of(field, around):
+        symbol = field.enum_type.values_by_number.get(value)
+        return str(value) if symbol is None else symbol.name
+    match kind_of(field, ancestors):
         case Kind.UINT64 | Kind.FIXED64:
             return Decimal(value)
         case Kind.WRAPPER:
-            return _value(field.message_type.fields_by_name["value"], value.value, around)
+            return _value(field.message_type.fields_by_name["value"], value.value, ancestors)
         case Kind.BYTES if field.message_type is not None:
             return value.SerializeToString()
         case Kind.TIMESTAMP:
@@ -110,7 +110,7 @@ def _value(field: Any, value: Any, around: frozenset[str]) -> Any:
         case Kind.TIME_OF_DAY:
             return _time_of_day(value)
         case Kind.MESSAGE:
-            return _row(value, field.message_type, around | {field.message_type.full_name})
+            return _row(value, field.message_type, ancestors | {field.message_type.full_name})
     return value
 
 
@@ -130,8 +130,8 @@ def _date(value: Any) -> int:
 
 def _time_of_day(value: Any) -> int:
     parts = (value.hours, value.minutes, value.seconds, value.nanos)
-    most = (24, 59, 60, _NANOS - 1)
-    if not all(0 <= one <= limit for one, limit in zip(parts, most, strict=True)):
+    limits = (24, 59, 60, _NANOS - 1)
+    if not all(0 <= number <= limit for number, limit in zip(parts, limits, strict=True)):
         raise Misfit(Problem.TIME)
     hours, minutes, seconds, nanos = map(int, parts)
     return (hours * 3600 + minutes * 60 + seconds) * 1_000_000 + nanos // 1000
@@ -145,9 +145,9 @@ def encode(message: Any, rows: pa.StructArray) -> list[bytes]:
     create = library("google.protobuf.message_factory").GetMessageClass(message)
     payloads = []
     for row in rows.to_pylist():
-        one = create()
-        _fill(one, row)
-        payloads.append(one.SerializeToString())
+        written = create()
+        _fill(written, row)
+        payloads.append(written.SerializeToString())
     return payloads
 
 
@@ -175,8 +175,8 @@ def _fill(message: Any, row: dict[str, Any] | bytes) -> None:
         elif inner is None:
             setattr(message, name, value)
         elif field.is_repeated:
-            for one in value:
-                _fill(getattr(message, name).add(), one)
+            for item in value:
+                _fill(getattr(message, name).add(), item)
         else:
             getattr(message, name).SetInParent()
             _fill(getattr(message, name), value)

@@ -46,11 +46,11 @@ def message_of(schema: PayloadSchema) -> PayloadSchema:
     or of the first one of the file, if none is given. Raises ConfigError."""
     files, last = _descriptors(schema)
     names = list(_messages(last))
-    wanted = schema.name or (names[0] if names else "")
-    full = [one for one in names if wanted in (one, one.rpartition(".")[2])]
+    message = schema.name or (names[0] if names else "")
+    full = [name for name in names if message in (name, name.rpartition(".")[2])]
     if not full:
         raise UnusableSchema(
-            f"The Protobuf schema has no message {wanted!r}; it has {', '.join(names) or 'none'}."
+            f"The Protobuf schema has no message {message!r}; it has {', '.join(names) or 'none'}."
         )
     text = base64.b64encode(files.SerializeToString()).decode()
     return PayloadSchema("protobuf", text, full[0], schema.version, schema.number)
@@ -64,13 +64,13 @@ def of_module(name: str) -> PayloadSchema:
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{name} is no message of a compiled module: {error}.") from None
     files = library("google.protobuf.descriptor_pb2").FileDescriptorSet()
-    known: set[str] = set()
+    names: set[str] = set()
 
     def add(file: Any) -> None:
-        if file.name not in known:
-            known.add(file.name)
-            for one in file.dependencies:
-                add(one)
+        if file.name not in names:
+            names.add(file.name)
+            for dependency in file.dependencies:
+                add(dependency)
             file.CopyToProto(files.file.add())
 
     add(descriptor.file)
@@ -86,16 +86,16 @@ def _descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
         files.ParseFromString(
             _compiled(schema) if is_proto_source(text) else base64.b64decode(text, validate=True)
         )
-        found = list(files.file)
+        descriptors = list(files.file)
     except (binascii.Error, library("google.protobuf.message").DecodeError):
-        found = []
-    if not found:
+        descriptors = []
+    if not descriptors:
         raise UnusableSchema(
             "The Protobuf schema is neither a FileDescriptorSet (`protoc --include_imports "
             "--descriptor_set_out=order.binpb order.proto` makes one) nor the source of a .proto "
             "file."
         )
-    return files, found[-1]
+    return files, descriptors[-1]
 
 
 def compiler() -> None:
@@ -106,30 +106,37 @@ def compiler() -> None:
 def _compiled(schema: PayloadSchema) -> bytes:
     """The descriptor set of a .proto file and what it imports."""
     compiler()
-    found = _compiled_or_reason(schema)
-    if isinstance(found, str):
-        raise UnusableSchema(found)
-    return found
+    compiled = _compiled_or_reason(schema)
+    if isinstance(compiled, str):
+        raise UnusableSchema(compiled)
+    return compiled
 
 
 @lru_cache(maxsize=100)
 def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
     """The same, or why there is none, which is remembered as well: payloads may name the schema."""
-    if len(schema.text) + sum(len(one.text) for one in schema.references) > MAX_SOURCE_CHARS:
+    if (
+        len(schema.text) + sum(len(reference.text) for reference in schema.references)
+        > MAX_SOURCE_CHARS
+    ):
         return f"The Protobuf schema has more than {MAX_SOURCE_CHARS >> 20} MiB."
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
         sources, descriptors = root / "sources", root / "descriptors"
         sources.mkdir()
-        for one in schema.references:
-            file = (sources / one.name).resolve() if _FILE.fullmatch(one.name) else sources
+        for reference in schema.references:
+            file = (
+                (sources / reference.name).resolve() if _FILE.fullmatch(reference.name) else sources
+            )
             if sources not in file.parents:
-                return f"The Protobuf schema imports {shown(one.name)}, outside of its folder."
+                return (
+                    f"The Protobuf schema imports {shown(reference.name)}, outside of its folder."
+                )
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(one.text, "utf-8")
+            file.write_text(reference.text, "utf-8")
         (sources / _MAIN).write_text(schema.text, "utf-8")
         try:
-            done = subprocess.run(  # noqa: S603
+            process = subprocess.run(  # noqa: S603
                 [
                     *module_command("grpc_tools.protoc", f"-I{sources}"),
                     *("--include_imports", f"--descriptor_set_out={descriptors}", _MAIN),
@@ -140,27 +147,33 @@ def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
             )
         except subprocess.TimeoutExpired:
             return f"protoc does not compile the Protobuf schema in {COMPILE_TIMEOUT:.0f} seconds."
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["protoc failed"]
-            last = said[-1].replace(f"{sources}/", "").removeprefix(f"{_MAIN}:")
+        if process.returncode:
+            messages = process.stderr.decode("utf-8", "replace").strip().splitlines() or [
+                "protoc failed"
+            ]
+            last = messages[-1].replace(f"{sources}/", "").removeprefix(f"{_MAIN}:")
             return f"The Protobuf schema cannot be compiled: {_by_line(last)}"
         return descriptors.read_bytes()
 
 
-def _by_line(said: str) -> str:
+def _by_line(message: str) -> str:
     """`3:5: …`, as people read it."""
-    found = _PLACE.match(said)
-    return said if found is None else f"line {found[1]}, column {found[2]}: {said[found.end() :]}"
+    position = _PLACE.match(message)
+    return (
+        message
+        if position is None
+        else f"line {position[1]}, column {position[2]}: {message[position.end() :]}"
+    )
 
 
 def _messages(file: Any) -> Iterator[str]:
     """The full names of a file's messages, each before those in it."""
 
     def names(messages: Any, before: str) -> Iterator[str]:
-        for one in messages:
-            if not one.options.map_entry:
-                yield f"{before}{one.name}"
-                yield from names(one.nested_type, f"{before}{one.name}.")
+        for message in messages:
+            if not message.options.map_entry:
+                yield f"{before}{message.name}"
+                yield from names(message.nested_type, f"{before}{message.name}.")
 
     yield from names(file.message_type, f"{file.package}." if file.package else "")
 
@@ -183,7 +196,7 @@ def path_of(schema: PayloadSchema) -> tuple[int, ...]:
     _, file = _descriptors(schema)
     messages, path = file.message_type, []
     for name in schema.name.removeprefix(f"{file.package}.").split("."):
-        path.append([one.name for one in messages].index(name))
+        path.append([nested.name for nested in messages].index(name))
         messages = messages[path[-1]].nested_type
     return tuple(path)
 
@@ -221,34 +234,34 @@ def _found(file: Any, message: str) -> Any:
     """The message of a file; None if it is not there."""
     package, messages = file.package, file.message_type
     inside = message.removeprefix(f"{package}.") if package else message
-    found: Any = None
+    descriptor: Any = None
     for name in inside.split("."):
-        found = next((one for one in messages if one.name == name), None)
-        if found is None:
+        descriptor = next((candidate for candidate in messages if candidate.name == name), None)
+        if descriptor is None:
             return None
-        messages = found.nested_type
-    return found
+        messages = descriptor.nested_type
+    return descriptor
 
 
 def field_names(schema: PayloadSchema) -> list[str]:
     """All fields of the message. `schema`: a result of `message_of`."""
     files = (_found(file, schema.name) for file in _descriptors(schema)[0].file)
-    return [one.name for message in filter(None, files) for one in message.field]
+    return [field.name for message in filter(None, files) for field in message.field]
 
 
 def _only(file: Any, message: str, fields: Collection[str] | None) -> Any:
     """The file, with only these fields in the message: others are skipped, as unknown ones."""
-    found = _found(file, message)
-    if fields is None or found is None:
+    descriptor = _found(file, message)
+    if fields is None or descriptor is None:
         return file
-    kept = [one for one in found.field if one.name in fields]
-    oneofs = sorted({one.oneof_index for one in kept if one.HasField("oneof_index")})
-    for one in kept:
-        if one.HasField("oneof_index"):
-            one.oneof_index = oneofs.index(one.oneof_index)
-    declared = [found.oneof_decl[at] for at in oneofs]
-    for list_, rest in ((found.field, kept), (found.oneof_decl, declared)):
-        copies = [type(one).FromString(one.SerializeToString()) for one in rest]
+    selected = [field for field in descriptor.field if field.name in fields]
+    oneofs = sorted({field.oneof_index for field in selected if field.HasField("oneof_index")})
+    for field in selected:
+        if field.HasField("oneof_index"):
+            field.oneof_index = oneofs.index(field.oneof_index)
+    declared = [descriptor.oneof_decl[at] for at in oneofs]
+    for list_, rest in ((descriptor.field, selected), (descriptor.oneof_decl, declared)):
+        copies = [type(field).FromString(field.SerializeToString()) for field in rest]
         del list_[:]
         list_.extend(copies)
     return file
@@ -257,9 +270,9 @@ def _only(file: Any, message: str, fields: Collection[str] | None) -> Any:
 def _check_groups(message: Any) -> None:
     """Raise ConfigError for a field that is a group, or has one at any depth: what is in it
     would be left out without a word."""
-    bad = [one.name for one in message.fields if _has_group(one, set())]
+    bad = [field.name for field in message.fields if _has_group(field, set())]
     if bad:
-        good = [one.name for one in message.fields if one.name not in bad]
+        good = [field.name for field in message.fields if field.name not in bad]
         raise UnusableSchema(
             f"{', '.join(bad)} of {message.full_name} is a group, or has one in it, which is not "
             f"decoded here: name only other fields in {named('fields')} "
@@ -274,7 +287,7 @@ def _has_group(field: Any, seen: set[str]) -> bool:
     if inner is None or inner.full_name in seen:
         return False
     seen.add(inner.full_name)
-    return any(_has_group(one, seen) for one in inner.fields)
+    return any(_has_group(inner_field, seen) for inner_field in inner.fields)
 
 
 def _unmark_maps(messages: Iterable[Any]) -> None:
@@ -301,20 +314,20 @@ def _check_known(pool: Any) -> None:
 def _check_size(message: Any) -> None:
     """Raise ConfigError for a message that becomes more than `MAX_FIELDS` columns at any depth. One
     that contains itself is a single one there."""
-    left, why = MAX_FIELDS, f"becomes more than {MAX_FIELDS:,} fields"
+    left, problem = MAX_FIELDS, f"becomes more than {MAX_FIELDS:,} fields"
     todo = [(message, frozenset({message.full_name}))]
     while todo:
-        here, around = todo.pop()
-        for field in here.fields:
+        inner_message, ancestors = todo.pop()
+        for field in inner_message.fields:
             left -= 1
             inner = field.message_type
-            if inner is not None and inner.full_name not in around:
-                todo.append((inner, around | {inner.full_name}))
-        if len(around) > MAX_DEPTH:
-            left, why = -1, "is nested too deeply"
+            if inner is not None and inner.full_name not in ancestors:
+                todo.append((inner, ancestors | {inner.full_name}))
+        if len(ancestors) > MAX_DEPTH:
+            left, problem = -1, "is nested too deeply"
         if left < 0:
             raise UnusableSchema(
-                f"The Protobuf schema of {message.full_name} {why}: name only other fields in "
+                f"The Protobuf schema of {message.full_name} {problem}: name only other fields in "
                 f"{named('fields')}."
             )
 
@@ -411,7 +424,7 @@ def is_map(field: Any) -> bool:
     return message is not None and bool(message.GetOptions().map_entry)
 
 
-def kind_of(field: Any, around: frozenset[str]) -> Kind:
+def kind_of(field: Any, ancestors: frozenset[str]) -> Kind:
     """What a value of a field is. `around`: the messages that it is in."""
     message = field.message_type
     if message is None:
@@ -422,7 +435,7 @@ def kind_of(field: Any, around: frozenset[str]) -> Kind:
         return _KNOWN[message.full_name][0]
     if message.full_name in _WRAPPERS:
         return Kind.WRAPPER
-    return Kind.BYTES if message.full_name in around else Kind.MESSAGE
+    return Kind.BYTES if message.full_name in ancestors else Kind.MESSAGE
 
 
 def fields_of(message: Any) -> pa.Schema:
@@ -430,25 +443,25 @@ def fields_of(message: Any) -> pa.Schema:
     return pa.schema(_columns(message, frozenset({message.full_name})))
 
 
-def _columns(message: Any, around: frozenset[str]) -> list[pa.Field]:
-    return [pa.field(one.name, _type(one, around)) for one in message.fields]
+def _columns(message: Any, ancestors: frozenset[str]) -> list[pa.Field]:
+    return [pa.field(field.name, _type(field, ancestors)) for field in message.fields]
 
 
-def _type(field: Any, around: frozenset[str]) -> pa.DataType:
+def _type(field: Any, ancestors: frozenset[str]) -> pa.DataType:
     if is_map(field):
-        key, value = (field.message_type.fields_by_name[one] for one in ("key", "value"))
-        return pa.map_(_type_of_value(key, around), _type_of_value(value, around))
-    kind = _type_of_value(field, around)
+        key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+        return pa.map_(_type_of_value(key, ancestors), _type_of_value(value, ancestors))
+    kind = _type_of_value(field, ancestors)
     return pa.list_(pa.field("element", kind)) if field.is_repeated else kind
 
 
-def _type_of_value(field: Any, around: frozenset[str]) -> pa.DataType:
+def _type_of_value(field: Any, ancestors: frozenset[str]) -> pa.DataType:
     message = field.message_type
-    match kind_of(field, around):
+    match kind_of(field, ancestors):
         case Kind.WRAPPER:
-            return _type_of_value(message.fields_by_name["value"], around)
+            return _type_of_value(message.fields_by_name["value"], ancestors)
         case Kind.MESSAGE:
-            return pa.struct(_columns(message, around | {message.full_name}))
+            return pa.struct(_columns(message, ancestors | {message.full_name}))
         case Kind.BYTES if message is not None:
             return pa.binary()
     return (_SCALARS[field.type] if message is None else _KNOWN[message.full_name])[1]

@@ -89,9 +89,9 @@ class TolerantDecoder:
         """What is left of the decoder's columns, and that of bad records."""
         left_out = set() if self.keep_payload else {self.payload}
         left_out |= set() if self.keep_bare else {BARE_PAYLOAD}
-        kept = [one for one in decoded if one.name not in left_out]
+        fields = [field for field in decoded if field.name not in left_out]
         corrupt = pa.field(CORRUPT, pa.string() if self.is_text else pa.binary())
-        return pa.schema([*kept[:-1], corrupt, kept[-1]])
+        return pa.schema([*fields[:-1], corrupt, fields[-1]])
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns, and for bad records `CORRUPT` and `REASON`.
@@ -111,7 +111,7 @@ class TolerantDecoder:
         """The rows with the payloads of bad records, and no others that nobody needs."""
         corrupt = self._corrupt(decoded)
         schema = self._schema(decoded.schema)
-        columns = [corrupt if one == CORRUPT else decoded.column(one) for one in schema.names]
+        columns = [corrupt if name == CORRUPT else decoded.column(name) for name in schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _corrupt(self, decoded: pa.RecordBatch) -> pa.Array:
@@ -121,11 +121,14 @@ class TolerantDecoder:
         if reasons.null_count == len(reasons):
             return pa.nulls(len(reasons), kind)
         payloads = decoded.column(BARE_PAYLOAD if self.is_text else self.payload)
-        refused = pc.if_else(pc.is_valid(reasons), payloads, pa.scalar(None, pa.binary()))
+        bad_payloads = pc.if_else(pc.is_valid(reasons), payloads, pa.scalar(None, pa.binary()))
         try:
-            return refused.cast(kind)
+            return bad_payloads.cast(kind)
         except pa.ArrowInvalid:  # with U+FFFD for what is not UTF-8
-            texts = [one and one.decode("utf-8", "replace") for one in refused.to_pylist()]
+            texts = [
+                data and data.decode("utf-8", "replace")
+                for data in bad_payloads.to_pylist()
+            ]
             return pa.array(texts, kind)
 
     def _pieces(self, part: Decompressed) -> Iterator[Decompressed]:
@@ -143,11 +146,11 @@ class TolerantDecoder:
         lengths = pc.fill_null(pc.binary_length(payloads), 0)
         start = total = 0
         for at, size in enumerate(lengths.to_pylist()):
-            most = of_byte * size + of_row
-            total += most
+            row_bytes = of_byte * size + of_row
+            total += row_bytes
             if total > columns.MAX_DECODED_BYTES and at > start:
                 yield part.slice(start, at - start)
-                start, total = at, most
+                start, total = at, row_bytes
         yield part.slice(start, len(payloads) - start)
 
     def _decompressed(self, part: Decompressed) -> pa.RecordBatch:
@@ -159,13 +162,13 @@ class TolerantDecoder:
             rows = rows.append_column(BARE_PAYLOAD, rows.column(at))
         if part.payloads is None or part.reasons is None:
             return _joined(list(self._decoded(rows)))
-        numbers = pa.array(range(rows.num_rows), pa.int64())
-        rows = rows.append_column(ROW, numbers)
-        refused = pc.is_valid(part.reasons)
+        row_numbers = pa.array(range(rows.num_rows), pa.int64())
+        rows = rows.append_column(ROW, row_numbers)
+        is_bad = pc.is_valid(part.reasons)
         decoded = _joined(
             [
-                *self._decoded(rows.filter(pc.invert(refused))),
-                self._rejected(rows.filter(refused), part.reasons.filter(refused)),
+                *self._decoded(rows.filter(pc.invert(is_bad))),
+                self._rejected(rows.filter(is_bad), part.reasons.filter(is_bad)),
             ]
         )
         decoded = decoded.take(pc.sort_indices(decoded.column(ROW)))

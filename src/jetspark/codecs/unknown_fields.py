@@ -57,7 +57,7 @@ def known_fields(ddl: str) -> KnownFields:
 
 
 def _known(fields: Iterable[pa.Field]) -> KnownFields:
-    return {one.name: _inside(one.type) for one in fields}
+    return {field.name: _inside(field.type) for field in fields}
 
 
 def _inside(kind: pa.DataType) -> _Inside | None:
@@ -70,17 +70,19 @@ def _inside(kind: pa.DataType) -> _Inside | None:
     return element and _Inside(None, element, is_list)
 
 
-def rest_of(payload: bytes | bytearray | None, known: KnownFields) -> str | None:
+def rest_of(payload: bytes | bytearray | None, fields: KnownFields) -> str | None:
     """An object of the other fields than these, with their values as they came.
 
     None if there are none, and if the payload is no JSON object.
     """
-    return _rest_of_object(_parsed(payload), known)
+    return _rest_of_object(_parsed(payload), fields)
 
 
-def _rest_of_object(fields: Mapping[str, msgspec.Raw], known: KnownFields) -> str | None:
+def _rest_of_object(fields: Mapping[str, msgspec.Raw], schema_fields: KnownFields) -> str | None:
     rest = {
-        name: _rest_of_value(raw, known[name]) if name in known else bytes(raw).decode()
+        name: _rest_of_value(raw, schema_fields[name])
+        if name in schema_fields
+        else bytes(raw).decode()
         for name, raw in fields.items()
     }
     return _object(rest)
@@ -101,18 +103,22 @@ def _rest_of_value(raw: msgspec.Raw, inside: _Inside | None) -> str | None:
         return None
     try:
         if inside.is_list:
-            rest = [_rest_of_value(one, inside.element) for one in _elements(raw)]
-            return f"[{','.join(one or 'null' for one in rest)}]" if any(rest) else None
+            rest = [_rest_of_value(element, inside.element) for element in _elements(raw)]
+            return (
+                f"[{','.join(rest_of_element or 'null' for rest_of_element in rest)}]"
+                if any(rest)
+                else None
+            )
         fields = _fields(raw)
     except msgspec.ValidationError:  # null, or another type: then the record is bad
         return None
     if inside.fields is not None:
         return _rest_of_object(fields, inside.fields)
-    return _object({name: _rest_of_value(one, inside.element) for name, one in fields.items()})
+    return _object({name: _rest_of_value(value, inside.element) for name, value in fields.items()})
 
 
 def new_columns(
-    payload: bytes | bytearray | None, known: Collection[str], names: FieldNames
+    payload: bytes | bytearray | None, fields: Collection[str], names: FieldNames
 ) -> str | None:
     """The types of the columns that the other fields than `known` need, as a JSON object; or None.
 
@@ -121,7 +127,7 @@ def new_columns(
     kinds = {
         names.column(name): type_of_raw(value)
         for name, raw in _parsed(payload).items()
-        if name not in known and (value := bytes(raw)) != b"null"
+        if name not in fields and (value := bytes(raw)) != b"null"
     }
     return json.dumps(kinds) if kinds else None
 
@@ -138,10 +144,10 @@ def _parsed(payload: bytes | bytearray | None) -> Mapping[str, msgspec.Raw]:
     try:
         payload = bytes(payload)
         payload.decode()
-        found: Mapping[str, msgspec.Raw] = parse_object(payload, _fields)
+        fields: Mapping[str, msgspec.Raw] = parse_object(payload, _fields)
     except (Undecodable, UnicodeDecodeError):
         return {}
-    return found
+    return fields
 
 
 def type_of_raw(raw: bytes) -> str:
@@ -169,11 +175,11 @@ def plain_type(value: Any) -> str:
     return "STRING"
 
 
-def common_type(one: str, other: str) -> str:
+def common_type(first: str, second: str) -> str:
     """The plain type that takes the values of both."""
-    if one == other:
-        return one
-    both = {one, other}
+    if first == second:
+        return first
+    both = {first, second}
     if both == {"BIGINT", LONG}:
         return LONG
     return "DOUBLE" if both == {"BIGINT", "DOUBLE"} else "STRING"
