@@ -20,7 +20,7 @@ from jetspark.documents.events import DEFAULT_EVENT_PREFIX, event_subjects
 from jetspark.errors import ConfigError
 from jetspark.kv_rules import check_bucket
 from jetspark.letter_rules import subject_of_letter
-from jetspark.registry.documents import BUCKET, SERVICE, Place, served_subject
+from jetspark.registry.documents import BUCKET, SERVICE, SchemaRef, served_subject
 from jetspark.registry.documents import Verb as RegistryVerb
 from jetspark.subjects import (
     check_name,
@@ -439,7 +439,9 @@ class Roles:
         served = self.service(SERVICE, map(served_subject, RegistryVerb), responses=responses)
         stream = f"KV_{check_bucket(bucket)}"
         stored = self._about(stream, (js_api.STREAM_CREATE, js_api.STREAM_INFO, js_api.MSG_GET))
-        return served | stored | self.ordered_reader(stream) | self._puts(bucket, Place(">").key)
+        return (
+            served | stored | self.ordered_reader(stream) | self._puts(bucket, SchemaRef(">").key)
+        )
 
     def schema_reader(self) -> Permissions:
         """Get and list schemas of a registry."""

@@ -19,8 +19,8 @@ from jetspark.registry.documents import (
     FORMATS,
     POLICIES,
     Code,
-    Place,
     Schema,
+    SchemaRef,
     Verb,
     answer_of,
     check_schema_name,
@@ -107,7 +107,7 @@ def test_what_others_store_can_be_read() -> None:
     found = from_wire(Schema, {**SCHEMA, "new_field": [1]})
     assert found.metadata == {}
     assert found.extra == {"new_field": [1]}
-    assert found.place == Place("Person", "jsonschema", 1, 2)
+    assert found.ref == SchemaRef("Person", "jsonschema", 1, 2)
     assert found.payload_schema().format == "json"
 
 
@@ -124,11 +124,11 @@ def test_the_words_are_the_published_ones() -> None:
 
 
 def test_subjects_are_the_published_ones() -> None:
-    place = Place("shop.Order", "avro", 3)
+    place = SchemaRef("shop.Order", "avro", 3)
     assert request_subject(Verb.GET, place.subject_tail) == "$SR.v1.GET.avro.3.*.shop.Order"
     assert request_subject(Verb.ADD, "shop.Order") == "$SR.v1.ADD.shop.Order"
     assert request_subject(Verb.LIST) == "$SR.v1.LIST"
-    assert Place("Person", "jsonschema", 1, 1).key == "v1.jsonschema.1.1.Person"
+    assert SchemaRef("Person", "jsonschema", 1, 1).key == "v1.jsonschema.1.1.Person"
     for verb in Verb:
         tail = "" if verb is Verb.LIST else place.subject_tail
         assert subject_matches(served_subject(verb), request_subject(verb, tail))
@@ -143,13 +143,13 @@ def test_a_star_may_be_sent_to_a_registry_only() -> None:
 
 NAMES = st.from_regex(r"[-/_=a-zA-Z0-9]{1,5}(\.[-/_=a-zA-Z0-9]{1,5}){0,5}", fullmatch=True)
 NUMBERS = st.none() | st.integers(1, 10**9)
-PLACES = st.builds(Place, NAMES, st.none() | st.sampled_from(FORMATS), NUMBERS, NUMBERS)
+PLACES = st.builds(SchemaRef, NAMES, st.none() | st.sampled_from(FORMATS), NUMBERS, NUMBERS)
 
 
 @given(PLACES)
-def test_a_place_is_read_as_it_was_written(place: Place) -> None:
-    assert Place.parse(place.subject_tail) == place
-    assert Place.of_key(place.key) == place
+def test_a_place_is_read_as_it_was_written(place: SchemaRef) -> None:
+    assert SchemaRef.parse(place.subject_tail) == place
+    assert SchemaRef.of_key(place.key) == place
     assert check_schema_name(place.name) == place.name
 
 
@@ -161,8 +161,8 @@ def test_a_name_is_a_part_of_a_subject_or_it_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("tail", ["orders", "a.b.c.d", "avro.0.1.x", "avro.1.x", "xml.1.1.x"])
 def test_other_tails_are_no_place(tail: str) -> None:
-    assert Place.parse(tail) is None
-    assert Place.of_key(f"v2.{tail}") is None
+    assert SchemaRef.parse(tail) is None
+    assert SchemaRef.of_key(f"v2.{tail}") is None
 
 
 def test_an_error_in_an_answer_is_raised() -> None:

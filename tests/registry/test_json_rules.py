@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jetspark.registry.json_rules import outside
+from jetspark.registry.json_rules import find_disallowed
 
 STRING, NUMBER, INTEGER = ({"type": name} for name in ("string", "number", "integer"))
 
@@ -65,7 +65,7 @@ CARD = obj("kind", kind={"const": "card"}, number=STRING)
     ],
 )  # fmt: skip
 def test_a_reader_that_allows_more_is_compatible(reader: Any, writer: Any) -> None:
-    assert outside(reader, writer) == []
+    assert find_disallowed(reader, writer) == []
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,9 @@ def test_a_reader_that_allows_more_is_compatible(reader: Any, writer: Any) -> No
     ],
 )
 def test_a_reader_that_allows_less_is_not(reader: Any, writer: Any, why: str) -> None:
-    assert any(found.startswith(why) for found in outside(reader, writer)), outside(reader, writer)
+    assert any(found.startswith(why) for found in find_disallowed(reader, writer)), find_disallowed(
+        reader, writer
+    )
 
 
 def test_definitions_that_all_name_each_other_are_compared_soon() -> None:
@@ -101,8 +103,8 @@ def test_definitions_that_all_name_each_other_are_compared_soon() -> None:
     links: dict[str, Any] = {name: {"$ref": f"#/$defs/{name}"} for name in names}
     one = ref("d0", **{name: opened(obj(v=INTEGER, **links)) for name in names})
     other = ref("d0", **{name: opened(obj(v=NUMBER, **links)) for name in names})
-    assert outside(other, one) == []
-    assert outside(one, other)
+    assert find_disallowed(other, one) == []
+    assert find_disallowed(one, other)
 
 
 # -- a validator as the judge ----------------------------------------------------------------------
@@ -201,7 +203,7 @@ def test_a_value_that_the_writer_allows_is_allowed_by_a_compatible_reader(
 
     reader, writer = map(whole, schemas, definitions, [draft] * 2)
     try:
-        assume(not outside(reader, writer))
+        assume(not find_disallowed(reader, writer))
     except RecursionError:  # schemas without an end: `incompatibilities` says that it is too deep
         assume(False)
     make = Draft7Validator if draft else Draft202012Validator

@@ -28,7 +28,7 @@ from jetspark.server import NatsServer
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "_found", {})
+    monkeypatch.setattr(lookup, "_answers", {})
     monkeypatch.setattr(lookup, "_unknown", {})
 
 
@@ -55,11 +55,11 @@ async def test_a_task_finds_versions_over_nats(registry_server: NatsServer, serv
 async def test_a_registry_that_starts_late_is_waited_for(
     registry_server: NatsServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookup, "_WITHIN", 0.3)
+    monkeypatch.setattr(lookup, "_RETRY_SECONDS", 0.3)
     found = NatsRegistry(make_options(registry_server.url))
     with pytest.raises(RegistryError, match="No schema registry answers on nats://"):
         await to_thread(found.by_name, "orders", None)
-    monkeypatch.setattr(lookup, "_WITHIN", 20.0)
+    monkeypatch.setattr(lookup, "_RETRY_SECONDS", 20.0)
     async with await serve_registry(client, client.jetstream(timeout=20)):
         await client.schema_registry(timeout=20).add("orders", avro("id int"), format="avro")
     asked = to_thread(found.by_name, "orders", None)
@@ -115,12 +115,12 @@ def test_a_process_asks_once_and_soon_again_for_what_may_change(
 
 
 def test_damaged_ids_are_remembered_in_a_bounded_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "_MOST", 10)
+    monkeypatch.setattr(lookup, "_MAX_ANSWERS", 10)
     found = Remembering(Counted())
     for number in range(100, 150):
         with pytest.raises(SchemaNotFoundError):
             found.by_id(number)
-    assert len(lookup._found) <= 10
+    assert len(lookup._answers) <= 10
 
 
 def test_a_publisher_cannot_make_us_ask_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from jetspark.registry.protobuf_rules import descriptor_text, lost
+from jetspark.registry.protobuf_rules import descriptor_text, find_losses
 
 TYPES = {
     name.removeprefix("TYPE_").lower(): number for name, number in FieldDescriptorProto.Type.items()
@@ -82,7 +82,7 @@ ITEM = message("Item", "int32 n 1")
     ],
 )  # fmt: skip
 def test_a_reader_that_loses_nothing_is_compatible(reader: Any, writer: Any) -> None:
-    assert lost(reader, writer) == []
+    assert find_losses(reader, writer) == []
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_reader_that_loses_nothing_is_compatible(reader: Any, writer: Any) -> 
     ],
 )  # fmt: skip
 def test_a_reader_that_loses_or_misreads_is_not(reader: Any, writer: Any, why: str) -> None:
-    assert [found for found in lost(reader, writer) if found.startswith(why)]
+    assert [found for found in find_losses(reader, writer) if found.startswith(why)]
 
 
 def test_a_set_of_descriptors_is_text_for_people() -> None:
@@ -197,7 +197,7 @@ def seen(found: Any, wanted: Any) -> list[Any]:
 def test_a_compatible_reader_reads_what_was_written(
     reader: Any, writer: Any, data: st.DataObject
 ) -> None:
-    assume(not lost(reader, writer))
+    assume(not find_losses(reader, writer))
     reads, writes = class_of(reader), class_of(writer)
     written = filled(writes(), data.draw)
     read = reads.FromString(written.SerializeToString())

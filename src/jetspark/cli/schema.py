@@ -240,7 +240,7 @@ def diff(
         ]
         if not earlier:
             raise ConfigError(f"{name} has no version before {new.version}.")
-        return max(earlier, key=lambda schema: schema.place), new
+        return max(earlier, key=lambda schema: schema.ref), new
 
     old, new = _asking(connection, both)
     titles = [f"{name} version {schema.version}" for schema in (old, new)]
@@ -302,7 +302,7 @@ async def _only(
                 await registry.get(name, version, revision=revision, format=other_format)
                 formats.append(other_format)
     if len(formats) > 1:
-        reference = documents.Place(name, version=version, revision=revision)
+        reference = documents.SchemaRef(name, version=version, revision=revision)
         raise ConfigError(f"The {reference} is in {' and '.join(sorted(formats))}: say --format.")
     return chosen
 

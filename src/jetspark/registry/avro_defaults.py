@@ -11,31 +11,31 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-_WHOLE: Final = {"int": 31, "long": 63}
+_VALUE_BITS: Final = {"int": 31, "long": 63}
 _LAST_BYTE: Final = "\xff"
 
 
 def wrong_defaults(schema: Any) -> Iterator[str]:
-    """What is wrong, field by field. `schema`: of the library `avro`."""
+    """Yield a sentence for each wrong default. `schema`: of the library `avro`."""
     seen: set[str] = set()
     todo = [schema]
     while todo:
-        one = todo.pop()
-        match one.type:
+        part = todo.pop()
+        match part.type:
             case "array":
-                todo.append(one.items)
+                todo.append(part.items)
             case "map":
-                todo.append(one.values)
+                todo.append(part.values)
             case "union" | "error_union":
-                todo += one.schemas
-            case "record" | "error" if one.fullname not in seen:
-                seen.add(one.fullname)
-                for field in one.fields:
+                todo += part.schemas
+            case "record" | "error" if part.fullname not in seen:
+                seen.add(part.fullname)
+                for field in part.fields:
                     todo.append(field.type)
                     if field.has_default and not _fits(field.type, field.default):
-                        said = json.dumps(field.default)
+                        default = json.dumps(field.default)
                         kind = _name(field.type)
-                        yield f"the default {said} of {one.fullname}.{field.name} is no {kind}"
+                        yield f"the default {default} of {part.fullname}.{field.name} is no {kind}"
 
 
 def _name(schema: Any) -> str:
@@ -51,8 +51,8 @@ def _fits(schema: Any, value: Any) -> bool:
         case "boolean":
             return isinstance(value, bool)
         case "int" | "long" as kind:
-            most = 1 << _WHOLE[kind]
-            return type(value) is int and -most <= value < most
+            limit = 1 << _VALUE_BITS[kind]
+            return type(value) is int and -limit <= value < limit
         case "float" | "double":
             return type(value) in (int, float)
         case "string":
@@ -79,4 +79,4 @@ def _fits(schema: Any, value: Any) -> bool:
 
 
 def _is_bytes(value: Any) -> bool:
-    return isinstance(value, str) and all(one <= _LAST_BYTE for one in value)
+    return isinstance(value, str) and all(char <= _LAST_BYTE for char in value)

@@ -56,7 +56,7 @@ class SchemaRegistry:
             description=description,
             metadata=None if metadata is None else dict(metadata),
         )
-        return await self._ask(
+        return await self._request(
             documents.Verb.ADD, documents.check_schema_name(name), request, documents.SchemaVersion
         )
 
@@ -69,9 +69,9 @@ class SchemaRegistry:
         format: str | None = None,
     ) -> documents.Schema:
         """A schema. `format`: needed for a name that exists in several formats."""
-        where = _place(name, format, version, revision)
-        answer = await self._ask(
-            documents.Verb.GET, where.subject_tail, documents.GetRequest(), documents.GetResponse
+        ref = _schema_ref(name, format, version, revision)
+        answer = await self._request(
+            documents.Verb.GET, ref.subject_tail, documents.GetRequest(), documents.GetResponse
         )
         return answer.schema
 
@@ -91,49 +91,48 @@ class SchemaRegistry:
         `version`, `revision`: only if these are the latest. The definition must be compatible with
         the latest one, by the policy that `add` was given; otherwise ServiceError with code 409.
         """
-        where = _place(name, check_format(format), version, revision)
+        ref = _schema_ref(name, check_format(format), version, revision)
         request = documents.UpdateRequest(
             definition=definition,
             description=description,
             metadata=None if metadata is None else dict(metadata),
         )
-        return await self._ask(
-            documents.Verb.UPDATE, where.subject_tail, request, documents.SchemaVersion
+        return await self._request(
+            documents.Verb.UPDATE, ref.subject_tail, request, documents.SchemaVersion
         )
 
     async def schemas(self, filter: str | None = None) -> list[documents.Schema]:
         """Every version and revision; `filter`: only of names that match it, as in "orders.*"."""
         request = documents.ListRequest(filter=filter)
         try:
-            return (
-                await self._ask(documents.Verb.LIST, "", request, documents.ListResponse)
-            ).schemas
+            part = await self._request(documents.Verb.LIST, "", request, documents.ListResponse)
+            return part.schemas
         except ServiceError as error:
             if error.code != documents.Code.TOO_LARGE:
                 raise
         # It is a registry of ours, which answers by parts, too.
-        found: list[documents.Schema] = []
+        schemas: list[documents.Schema] = []
         after: str | None = ""
         while after is not None:
             request = documents.ListRequest(filter=filter, after=after)
-            part = await self._ask(documents.Verb.LIST, "", request, documents.ListResponse)
-            found += part.schemas
+            part = await self._request(documents.Verb.LIST, "", request, documents.ListResponse)
+            schemas += part.schemas
             after = part.next
-        return found
+        return schemas
 
     async def remove(
         self, name: str, *, format: str, version: int | None = None, revision: int | None = None
     ) -> None:
         """Remove a revision, a version, or without both the whole schema. It cannot be undone."""
-        where = _place(name, check_format(format), version, revision)
-        await self._ask(
+        ref = _schema_ref(name, check_format(format), version, revision)
+        await self._request(
             documents.Verb.REMOVE,
-            where.subject_tail,
+            ref.subject_tail,
             documents.RemoveRequest(),
             documents.RemoveResponse,
         )
 
-    async def _ask(
+    async def _request(
         self, verb: documents.Verb, tail: str, request: Document, answer: type[AnswerT]
     ) -> AnswerT:
         subject = documents.request_subject(verb, tail)
@@ -154,15 +153,15 @@ def check_format(format: str) -> str:
     return format
 
 
-def _place(
+def _schema_ref(
     name: str, format: str | None, version: int | None, revision: int | None
-) -> documents.Place:
-    for what, number in (("version", version), ("revision", revision)):
+) -> documents.SchemaRef:
+    for option, number in (("version", version), ("revision", revision)):
         if number is not None:
-            check_whole(what, number)
+            check_whole(option, number)
     if format is not None:
         check_format(format)
-    return documents.Place(documents.check_schema_name(name), format, version, revision)
+    return documents.SchemaRef(documents.check_schema_name(name), format, version, revision)
 
 
 class RegistryCalls(CoreClient):

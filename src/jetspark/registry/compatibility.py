@@ -29,8 +29,8 @@ from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
 from jetspark.registry.avro_defaults import wrong_defaults
 from jetspark.registry.effort import Effort, TooComplex
-from jetspark.registry.json_rules import outside
-from jetspark.registry.protobuf_rules import lost
+from jetspark.registry.json_rules import find_disallowed
+from jetspark.registry.protobuf_rules import find_losses
 
 if TYPE_CHECKING:
     from avro.schema import Schema as AvroSchema
@@ -59,13 +59,13 @@ def violations(policy: str, previous: PayloadSchema, new: PayloadSchema) -> list
 
     Raises ConfigError for a schema that is none of its format.
     """
-    found = []
+    reasons = []
     if policy in ("backwards", "full"):
-        found += incompatibilities(new, previous)
+        reasons += incompatibilities(new, previous)
     if policy in ("forward", "full"):
-        reasons = incompatibilities(previous, new)
-        found += [f"{why} (for readers with the previous schema)" for why in reasons]
-    return found
+        forward = incompatibilities(previous, new)
+        reasons += [f"{reason} (for readers with the previous schema)" for reason in forward]
+    return reasons
 
 
 def incompatibilities(reader: PayloadSchema, writer: PayloadSchema) -> list[str]:
@@ -74,8 +74,8 @@ def incompatibilities(reader: PayloadSchema, writer: PayloadSchema) -> list[str]
         if reader.format == "avro":
             return _avro_reasons(_avro(reader), _avro(writer))
         if reader.format == "protobuf":
-            return lost(_files(reader), _files(writer))
-        return outside(_json_schema(reader), _json_schema(writer))
+            return find_losses(_files(reader), _files(writer))
+        return find_disallowed(_json_schema(reader), _json_schema(writer))
     except RecursionError:
         return ["they are nested too deep to be compared"]
     except TooComplex:
@@ -86,8 +86,8 @@ def check_definition(schema: PayloadSchema) -> None:
     """Raise ConfigError for a schema that is none of its format, or contradicts itself."""
     try:
         if schema.format == "avro":
-            if why := next(wrong_defaults(_avro(schema)), None):
-                raise ConfigError(f"It is no Avro schema: {why}.")
+            if problem := next(wrong_defaults(_avro(schema)), None):
+                raise ConfigError(f"It is no Avro schema: {problem}.")
         elif schema.format == "protobuf":
             _files(schema)
         elif missing := _dangling(_json_schema(schema)):
@@ -105,15 +105,15 @@ def _avro(schema: PayloadSchema) -> AvroSchema:
     from avro.schema import make_avsc_object
 
     names = Names()
-    found: Any = None
+    document: Any = None
     try:
-        for one in (*schema.references, schema):
-            found = json.loads(one.text)
-            made = make_avsc_object(found, names)
-        return made
+        for part in (*schema.references, schema):
+            document = json.loads(part.text)
+            avro_schema = make_avsc_object(document, names)
+        return avro_schema
     except (AvroException, ValueError, RecursionError) as error:
-        why = next(_missing(found), str(error).removesuffix("."))
-        raise ConfigError(f"It is no Avro schema: {why}.") from None
+        problem = next(_missing_members(document), str(error).removesuffix("."))
+        raise ConfigError(f"It is no Avro schema: {problem}.") from None
 
 
 _MEMBERS: Final = {
@@ -126,22 +126,22 @@ _MEMBERS: Final = {
 }
 
 
-def _missing(found: Any, kind: str = "") -> Iterator[str]:
+def _missing_members(definition: Any, kind: str = "") -> Iterator[str]:
     """The members that a definition in JSON lacks, which the library does not always name."""
-    if isinstance(found, list):
-        for one in found:
-            yield from _missing(one)
-    elif isinstance(found, dict):
-        type_ = found.get("type")
+    if isinstance(definition, list):
+        for part in definition:
+            yield from _missing_members(part)
+    elif isinstance(definition, dict):
+        type_ = definition.get("type")
         kind = kind or (type_ if isinstance(type_, str) else "schema")
-        named = f" {found['name']!r}" if "name" in found else ""
-        for one in _MEMBERS.get(kind, ("type",)):
-            if one not in found:
-                yield f"the {kind}{named} has no {one!r}"
-        for one in fields if isinstance(fields := found.get("fields"), list) else ():
-            yield from _missing(one, "field")
-        for one in (type_, found.get("items"), found.get("values")):
-            yield from _missing(one)
+        named = f" {definition['name']!r}" if "name" in definition else ""
+        for part in _MEMBERS.get(kind, ("type",)):
+            if part not in definition:
+                yield f"the {kind}{named} has no {part!r}"
+        for part in fields if isinstance(fields := definition.get("fields"), list) else ():
+            yield from _missing_members(part, "field")
+        for part in (type_, definition.get("items"), definition.get("values")):
+            yield from _missing_members(part)
 
 
 def _avro_reasons(reader: AvroSchema, writer: AvroSchema) -> list[str]:
@@ -157,37 +157,37 @@ def _avro_reasons(reader: AvroSchema, writer: AvroSchema) -> list[str]:
     effort = Effort()
 
     class Checker(ReaderWriterCompatibilityChecker):
-        """With logical types, which the library passes over, and with a bound: the reasons of a
-        type that is used twice would be listed twice, again and again."""
+        """Compares logical types, too, which the library passes over, and bounds the reasons: those
+        of a type that is used twice would be listed twice, again and again."""
 
         def calculate_compatibility(
             self, reader: AvroSchema, writer: AvroSchema, location: list[str]
         ) -> SchemaCompatibilityResult:
             effort.spend()
-            found = super().calculate_compatibility(reader, writer, location)
-            del found.incompatibilities[_MAX_REASONS:]
-            mine, other = _logical_type(reader), _logical_type(writer)
-            if mine is None or other is None or mine == other:
-                return found
+            result = super().calculate_compatibility(reader, writer, location)
+            del result.incompatibilities[_MAX_REASONS:]
+            read_as, written = _logical_type(reader), _logical_type(writer)
+            if read_as is None or written is None or read_as == written:
+                return result
             kind = SchemaIncompatibilityType.type_mismatch
-            return merge(found, incompatible(kind, f"{other} is read as {mine}", location))
+            return merge(result, incompatible(kind, f"{written} is read as {read_as}", location))
 
-    found = Checker().get_compatibility(reader, writer)  # type: ignore[no-untyped-call]
-    if found.compatibility is SchemaCompatibilityType.compatible:
+    result = Checker().get_compatibility(reader, writer)  # type: ignore[no-untyped-call]
+    if result.compatibility is SchemaCompatibilityType.compatible:
         return []
-    kinds = {one.value.replace("_", " ") for one in found.incompatibilities}
-    said = (", ".join(sorted(words)) for words in (found.locations, kinds, found.messages))
-    return ["{}: {} ({})".format(*said)]
+    kinds = {kind.value.replace("_", " ") for kind in result.incompatibilities}
+    parts = (", ".join(sorted(words)) for words in (result.locations, kinds, result.messages))
+    return ["{}: {} ({})".format(*parts)]
 
 
 _MAX_REASONS: Final = 100
 
 
 def _logical_type(schema: AvroSchema) -> str | None:
-    given = schema.other_props
-    name = given.get("logicalType")
+    properties = schema.other_props
+    name = properties.get("logicalType")
     if name == "decimal":
-        return f"decimal({given.get('precision')}, {given.get('scale', 0)})"
+        return f"decimal({properties.get('precision')}, {properties.get('scale', 0)})"
     return None if name is None else str(name)
 
 
@@ -200,8 +200,8 @@ def _files(schema: PayloadSchema) -> list[FileDescriptorProto]:
 
     from jetspark.codecs.protobuf_schema import message_of  # it imports Arrow
 
-    whole = message_of(replace(schema, name=""))  # of a registry, not of a message
-    return list(FileDescriptorSet.FromString(base64.b64decode(whole.text)).file)
+    message = message_of(replace(schema, name=""))  # of a registry, not of a message
+    return list(FileDescriptorSet.FromString(base64.b64decode(message.text)).file)
 
 
 def _json_schema(schema: PayloadSchema) -> Any:
@@ -209,20 +209,20 @@ def _json_schema(schema: PayloadSchema) -> Any:
     from jsonschema.validators import validator_for
 
     try:
-        found = json.loads(schema.text)
+        document = json.loads(schema.text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"It is no JSON: {error}.") from None
-    if not isinstance(found, dict | bool):
+    if not isinstance(document, dict | bool):
         raise ConfigError("It is no JSON Schema, which is an object, true or false.")
-    if isinstance(found, dict) and not isinstance(found.get("$schema", ""), str):
+    if isinstance(document, dict) and not isinstance(document.get("$schema", ""), str):
         raise ConfigError("It is no JSON Schema: $schema is no text.")
     try:
-        validator_for(found).check_schema(found)
+        validator_for(document).check_schema(document)
     except SchemaError as error:
         raise ConfigError(f"It is no JSON Schema: {error.json_path}: {error.message}.") from None
     except RecursionError:
         raise ConfigError("It is no JSON Schema: it is nested too deep.") from None
-    return found
+    return document
 
 
 def _dangling(schema: Any) -> str | None:
@@ -233,13 +233,13 @@ def _dangling(schema: Any) -> str | None:
     from referencing.jsonschema import specification_with
 
     draft = specification_with(validator_for(schema).META_SCHEMA["$schema"])
-    whole: Resource[Any] = draft.create_resource(schema)
-    resolver = Registry[Any]().resolver_with_root(whole)
-    todo = [(resolver, whole)]
+    root: Resource[Any] = draft.create_resource(schema)
+    resolver = Registry[Any]().resolver_with_root(root)
+    todo = [(resolver, root)]
     while todo:
-        resolver, here = todo.pop()
-        if isinstance(here.contents, dict) and "$ref" in here.contents:
-            reference = here.contents["$ref"]
+        resolver, resource = todo.pop()
+        if isinstance(resource.contents, dict) and "$ref" in resource.contents:
+            reference = resource.contents["$ref"]
             try:
                 if not isinstance(resolver.lookup(reference).contents, dict | bool):
                     return str(reference)
@@ -250,7 +250,7 @@ def _dangling(schema: Any) -> str | None:
             except Unresolvable:
                 pass
         try:
-            todo += [(resolver.in_subresource(one), one) for one in here.subresources()]
+            todo += [(resolver.in_subresource(inner), inner) for inner in resource.subresources()]
         except ValueError as error:  # of an $id
             raise ConfigError(f"It is no JSON Schema: {error}.") from None
     return None

@@ -44,12 +44,12 @@ _PAUSES: Final = Backoff(0.25, 2.0)
 _FORMATS: Final = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json"}
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _PASSING: Final = (408, 425, 429, 500, 502, 503, 504)
-_LARGEST: Final = 4 << 20
+_MAX_BYTES: Final = 4 << 20
 """Bytes of an answer; a registry that is kept in Kafka takes schemas of up to 1 MB."""
 _NO_SCHEMA: Final = (400, 404, 422)
-"""What registries answer, with a document, for an id or a name that they do not have."""
-_REFUSED: Final = (400, 403, 405, 406, 414, 422, 431)
-"""What registries, and servers before them, answer to what they will not look up."""
+"""Statuses of an answer, with a document, for an id or a name that a registry does not have."""
+_REFUSALS: Final = (400, 403, 405, 406, 414, 422, 431)
+"""Statuses with which registries, and servers before them, refuse to look something up."""
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _MAX_REFERENCES: Final = 200
 _MAX_IDLE: Final = 20
@@ -94,10 +94,10 @@ class ConfluentRegistry:
     def __post_init__(self) -> None:
         try:
             parts = urlsplit(self.url)
-            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         except ValueError:
-            known = False
-        if not known or parts.query:
+            is_valid = False
+        if not is_valid or parts.query:
             raise ConfigError("The URL of a registry is https://host:port, perhaps with a path.")
         if parts.username is not None or parts.password is not None:
             raise ConfigError("The URL of a registry has no user: give user and password apart.")
@@ -111,8 +111,8 @@ class ConfluentRegistry:
 
     def by_id(self, number: int) -> PayloadSchema:
         """The schema with this id."""
-        found = self._schema(f"/schemas/ids/{number}", f"with id {number}", {})
-        return replace(found, version=number)
+        schema = self._schema(f"/schemas/ids/{number}", f"with id {number}", {})
+        return replace(schema, version=number)
 
     def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
         """A version of a subject, or its latest. A subject has one format."""
@@ -121,51 +121,51 @@ class ConfluentRegistry:
         return replace(self._schema(*_of_subject(name, version), {}), name=name)
 
     def _schema(
-        self, path: str, what: str, known: dict[str, PayloadSchema | None]
+        self, path: str, title: str, schemas: dict[str, PayloadSchema | None]
     ) -> PayloadSchema:
         """`known`: what was found for this question by now, by its path; None: it is on the way."""
-        answer = self._ask(path, what)
+        answer = self._request_schema(path, title)
         kind = _FORMATS.get(answer.schema_type or "AVRO")
         if kind is None:
-            raise self._unusable(f"{what} is {answer.schema_type}")
-        known[path] = None
-        size = sum(len(one.text) for one in known.values() if one is not None)
-        if size + len(answer.schema) > _LARGEST:
-            raise self._unusable(f"{what} and those that it refers to are too large")
-        found: dict[str, PayloadSchema] = {}
-        for one in answer.references or ():
-            inner, its_name = _of_subject(one.subject, one.version)
-            if inner not in known:
-                if len(known) >= _MAX_REFERENCES:
-                    raise self._unusable(f"{what} refers to more than {_MAX_REFERENCES} others")
-                self._schema(inner, its_name, known)
-            if (referred := known[inner]) is None:
-                raise self._unusable(f"{what} refers to others without an end")
-            found |= {each.name: each for each in referred.references}
-            found[one.name] = replace(referred, name=one.name, references=())
+            raise self._unusable(f"{title} is {answer.schema_type}")
+        schemas[path] = None
+        size = sum(len(schema.text) for schema in schemas.values() if schema is not None)
+        if size + len(answer.schema) > _MAX_BYTES:
+            raise self._unusable(f"{title} and those that it refers to are too large")
+        by_name: dict[str, PayloadSchema] = {}
+        for reference in answer.references or ():
+            inner, its_name = _of_subject(reference.subject, reference.version)
+            if inner not in schemas:
+                if len(schemas) >= _MAX_REFERENCES:
+                    raise self._unusable(f"{title} refers to more than {_MAX_REFERENCES} others")
+                self._schema(inner, its_name, schemas)
+            if (referred := schemas[inner]) is None:
+                raise self._unusable(f"{title} refers to others without an end")
+            by_name |= {inner.name: inner for inner in referred.references}
+            by_name[reference.name] = replace(referred, name=reference.name, references=())
         named = cast("Literal['avro', 'protobuf', 'json']", kind)
-        version, references = answer.version or 0, tuple(found.values())
+        version, references = answer.version or 0, tuple(by_name.values())
         schema = PayloadSchema(named, answer.schema, "", version, answer.id, references)
-        known[path] = schema
+        schemas[path] = schema
         return schema
 
-    def _unusable(self, why: str) -> SchemaNotFoundError:
-        return SchemaNotFoundError(f"The schema registry {self.url}: its schema {why}.")
+    def _unusable(self, problem: str) -> SchemaNotFoundError:
+        return SchemaNotFoundError(f"The schema registry {self.url}: its schema {problem}.")
 
-    def _ask(self, path: str, what: str) -> _Answer:
+    def _request_schema(self, path: str, title: str) -> _Answer:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with Deadline(self.timeout) as deadline:
                     status, body = self._reply(path, deadline)
-                if len(body) > _LARGEST:
-                    raise self._unusable(f"{what} is larger than {_LARGEST >> 20} MiB")
+                if len(body) > _MAX_BYTES:
+                    raise self._unusable(f"{title} is larger than {_MAX_BYTES >> 20} MiB")
                 if status == HTTPStatus.OK:
                     return decode_json(body, _Answer, f"answer of {self.url}")
-                self._check(status, body, what)
-                why, passes = f"HTTP status {status}", status in _PASSING
+                self._check(status, body, title)
+                problem, passes = f"HTTP status {status}", status in _PASSING
             except (OSError, HTTPException) as error:
                 reason = error.reason if isinstance(error, URLError) else error
-                why = str(reason) or type(reason).__name__
+                problem = str(reason) or type(reason).__name__
                 passes = not isinstance(reason, ssl.SSLCertVerificationError)
             except DocumentError as error:
                 raise RegistryError(f"{error} Is this the URL of a schema registry?") from None
@@ -173,7 +173,7 @@ class ConfluentRegistry:
                 break
             if attempt < _ATTEMPTS:
                 time.sleep(_PAUSES.pause(attempt))
-        raise RegistryError(f"The schema registry {self.url} cannot be reached: {why}.")
+        raise RegistryError(f"The schema registry {self.url} cannot be reached: {problem}.")
 
     def _reply(self, path: str, deadline: Deadline) -> tuple[int, bytes]:
         """The status and the body of an answer. Raises OSError and HTTPException."""
@@ -195,28 +195,28 @@ class ConfluentRegistry:
         opener = build_opener(proxies, _Redirects(), *handlers)
         try:
             with opener.open(request, timeout=self.timeout) as reply:
-                return HTTPStatus.OK, reply.read(_LARGEST + 1)
+                return HTTPStatus.OK, reply.read(_MAX_BYTES + 1)
         except HTTPError as error:
             with error:
-                return error.code, error.read(_LARGEST + 1)
+                return error.code, error.read(_MAX_BYTES + 1)
 
-    def _check(self, status: int, body: bytes, what: str) -> None:
+    def _check(self, status: int, body: bytes, title: str) -> None:
         """Raise what an answer without a schema means, except that there is none now."""
         if status in _NO_SCHEMA and _is_document(body):
-            raise SchemaNotFoundError(f"The schema registry {self.url} has no schema {what}.")
+            raise SchemaNotFoundError(f"The schema registry {self.url} has no schema {title}.")
         if status == HTTPStatus.NOT_FOUND:
             raise RegistryError(
                 f"There is no schema registry at {self.url}, which answers with HTTP status 404."
             )
-        who = self.user or ("this token" if self.token else "requests without credentials")
-        if status in _REFUSED and self._answers():
+        asker = self.user or ("this token" if self.token else "requests without credentials")
+        if status in _REFUSALS and self._answers():
             raise SchemaNotFoundError(
-                f"The schema registry {self.url} does not give {who} the schema {what} (HTTP "
+                f"The schema registry {self.url} does not give {asker} the schema {title} (HTTP "
                 f"status {status})."
             )
         if status in (401, 403):
             raise RegistryError(
-                f"The schema registry {self.url} refuses {who} (HTTP status {status})."
+                f"The schema registry {self.url} refuses {asker} (HTTP status {status})."
             )
 
     def _answers(self) -> bool:
@@ -258,8 +258,8 @@ def _is_loopback(host: str) -> bool:
 
 def _of_subject(name: str, version: int | None) -> tuple[str, str]:
     """The path of a version, and the version in words."""
-    which = "latest" if version is None else str(version)
-    return f"/subjects/{quote(name, safe='')}/versions/{which}", f"{name!r}, version {which}"
+    label = "latest" if version is None else str(version)
+    return f"/subjects/{quote(name, safe='')}/versions/{label}", f"{name!r}, version {label}"
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
@@ -298,37 +298,37 @@ _idle: dict[tuple[object, ...], WatchedConnection] = {}
 
 def _on_kept_connection(
     registry: ConfluentRegistry,
-    place: str,
+    address: str,
     target: str,
     headers: dict[str, str],
     deadline: Deadline,
 ) -> tuple[int, bytes]:
     is_secure = registry.url.casefold().startswith("https")
-    key = (os.getpid(), threading.get_ident(), is_secure, place, registry.ca_file)
-    kept = _idle.pop(key, None)
-    if kept is not None:
-        kept.ask_again(deadline)
+    key = (os.getpid(), threading.get_ident(), is_secure, address, registry.ca_file)
+    connection = _idle.pop(key, None)
+    if connection is not None:
+        connection.ask_again(deadline)
         try:
-            return _asked(kept, key, target, headers)
+            return _request(connection, key, target, headers)
         except (HTTPException, ConnectionError):  # the registry has closed it meanwhile
             if deadline.is_over:
                 raise
     if is_secure:
         context = tls_context(registry.ca_file)
-        new = deadline.connection(place, timeout=registry.timeout, context=context)
+        connection = deadline.connection(address, timeout=registry.timeout, context=context)
     else:
-        new = deadline.connection(place, timeout=registry.timeout)
-    return _asked(new, key, target, headers)
+        connection = deadline.connection(address, timeout=registry.timeout)
+    return _request(connection, key, target, headers)
 
 
-def _asked(
+def _request(
     connection: WatchedConnection, key: tuple[object, ...], target: str, headers: dict[str, str]
 ) -> tuple[int, bytes]:
     is_done = False
     try:
         connection.request("GET", target, headers=headers)
         reply = connection.getresponse()
-        body = reply.read(_LARGEST + 1)
+        body = reply.read(_MAX_BYTES + 1)
         is_done = reply.isclosed() and not reply.will_close
         return reply.status, body
     finally:

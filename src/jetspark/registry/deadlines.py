@@ -45,17 +45,17 @@ class Deadline:
         self._timer.cancel()
         with self._lock:
             sockets, self._sockets = self._sockets, []
-        for one in sockets:
-            one.close()
+        for connection in sockets:
+            connection.close()
         if self.is_over and (error is None or isinstance(error, (OSError, HTTPException))):
             raise TimeoutError(f"timed out: no whole answer within {self.seconds:g} s") from error
 
     def connection(self, host: str, **options: Any) -> WatchedConnection:
         """A new connection that ends in time; with a `context` through TLS."""
         kind = WatchedTLSConnection if "context" in options else WatchedConnection
-        made: WatchedConnection = kind(host, **options)
-        made.deadline = self
-        return made
+        connection: WatchedConnection = kind(host, **options)
+        connection.deadline = self
+        return connection
 
     def handlers(self, context: ssl.SSLContext) -> tuple[BaseHandler, BaseHandler]:
         """Handlers of urllib for connections that end in time."""
@@ -64,43 +64,43 @@ class Deadline:
     def watch(self, connected: socket.socket) -> None:
         """End this connection, too."""
         # A second descriptor, since TLS takes the socket over while it shakes hands.
-        one = socket.socket(fileno=os.dup(connected.fileno()))
+        duplicate = socket.socket(fileno=os.dup(connected.fileno()))
         with self._lock:
-            self._sockets.append(one)
+            self._sockets.append(duplicate)
             if self.is_over:
-                _shut(one)
+                _shut(duplicate)
 
     def _end(self) -> None:
         with self._lock:
             self.is_over = True
-            for one in self._sockets:
-                _shut(one)
+            for connection in self._sockets:
+                _shut(connection)
 
 
-def _shut(one: socket.socket) -> None:
+def _shut(connection: socket.socket) -> None:
     with suppress(OSError):  # the other side was faster
-        one.shutdown(socket.SHUT_RDWR)
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class WatchedConnection(HTTPConnection):
-    """One that its deadline ends."""
+    """A connection that its deadline ends."""
 
     deadline: Deadline
 
     def connect(self) -> None:
-        """As HTTPConnection, and before TLS."""
+        """Connect, and watch the socket before TLS begins."""
         super().connect()
         self.deadline.watch(self.sock)
 
     def ask_again(self, deadline: Deadline) -> None:
-        """Use it for another question."""
+        """Use the connection for another question."""
         self.deadline = deadline
         if self.sock is not None:
             deadline.watch(self.sock)
 
 
 class WatchedTLSConnection(HTTPSConnection, WatchedConnection):
-    """One through TLS."""
+    """A watched connection through TLS."""
 
 
 class _PlainHandler(HTTPHandler):

@@ -69,13 +69,13 @@ def policy_of(word: str) -> str | None:
 def check_schema_name(name: str) -> str:
     """The name. Raises BadNameError."""
     if _NAME.fullmatch(name) is None:
-        why = "only letters, digits and - / _ = are allowed, with single dots between"
-        raise BadNameError("schema", name, why)
+        rule = "only letters, digits and - / _ = are allowed, with single dots between"
+        raise BadNameError("schema", name, rule)
     return name
 
 
-class Place(NamedTuple):
-    """A schema, or those of a name; None: any."""
+class SchemaRef(NamedTuple):
+    """Names a revision of a schema, or several; None: any."""
 
     name: str
     format: str | None = None
@@ -84,13 +84,13 @@ class Place(NamedTuple):
 
     @property
     def subject_tail(self) -> str:
-        """Of requests, with * for any."""
-        found = (self.format, self.version, self.revision)
-        return ".".join([*(_ANY if one is None else str(one) for one in found), self.name])
+        """The end of a request's subject, with * for any."""
+        parts = (self.format, self.version, self.revision)
+        return ".".join([*(_ANY if part is None else str(part) for part in parts), self.name])
 
     @property
     def key(self) -> str:
-        """In the bucket; a filter, if something is any."""
+        """The key in the bucket; a filter, if something is any."""
         return f"{_KEYS}.{self.subject_tail}"
 
     @classmethod
@@ -102,8 +102,8 @@ class Place(NamedTuple):
         if not all(_NUMBER.fullmatch(token) for token in tokens[1:3]):
             return None
         format, version, revision = (None if token == _ANY else token for token in tokens[:3])
-        numbers = (None if one is None else int(one) for one in (version, revision))
-        return cls(tokens[3], format, *numbers)
+        revisions = (None if number is None else int(number) for number in (version, revision))
+        return cls(tokens[3], format, *revisions)
 
     @classmethod
     def of_key(cls, key: str) -> Self | None:
@@ -137,12 +137,11 @@ class Schema(Document, frozen=True, kw_only=True):
     description: str = ""
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     delete: bool | None = None
-    """Whether it was removed."""
+    """True in the marker of a removed revision."""
 
     @property
-    def place(self) -> Place:
-        """Where it is."""
-        return Place(self.name, self.format, self.version, self.revision)
+    def ref(self) -> SchemaRef:
+        return SchemaRef(self.name, self.format, self.version, self.revision)
 
     def payload_schema(self) -> PayloadSchema:
         """The schema for those who decode payloads."""
@@ -173,7 +172,7 @@ class UpdateRequest(Document, frozen=True, kw_only=True):
 
 
 class GetRequest(Document, frozen=True, kw_only=True):
-    """Which schema, for those who do not write that into the subject; 0: any."""
+    """Names a schema, for those who do not write that into the subject; 0: any."""
 
     name: str | None = None
     format: str | None = None
@@ -182,7 +181,7 @@ class GetRequest(Document, frozen=True, kw_only=True):
 
 
 class RemoveRequest(GetRequest, frozen=True, kw_only=True):
-    """As GetRequest."""
+    """Names what is removed, as GetRequest does."""
 
 
 class ListRequest(Document, frozen=True, kw_only=True):
@@ -211,7 +210,7 @@ class ListResponse(Document, frozen=True, kw_only=True):
 
     schemas: list[Schema] = msgspec.field(default_factory=list)
     next: str | None = None
-    """Of a part: `after` of the next one; None: it is the last."""
+    """The `after` of the next part; None: this is the last."""
 
 
 class RemoveResponse(Document, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""How much a comparison of schemas may cost.
+"""The bounds of what a comparison of schemas may cost.
 
 A few hundred bytes of a schema can name each part of it twice, again and again, so that the whole
 is larger than any memory. Whoever compares schemas counts what is looked at.
@@ -10,9 +10,9 @@ import time
 from typing import Final
 
 MAX_STEPS: Final = 200_000
-"""Of a comparison."""
+"""Steps of a comparison."""
 MAX_SECONDS: Final = 3.0
-"""Of a comparison, in processor time of its thread: some steps are long, and others wait."""
+"""Processor time of a comparison's thread: some steps are long, and others wait."""
 
 
 class TooComplex(Exception):
@@ -22,8 +22,8 @@ class TooComplex(Exception):
 class Effort:
     """Counts the steps of a comparison."""
 
-    def __init__(self, most: int = MAX_STEPS) -> None:
-        self._left = most
+    def __init__(self, max_steps: int = MAX_STEPS) -> None:
+        self._left = max_steps
         self._end = time.thread_time() + MAX_SECONDS
 
     def spend(self, steps: int = 1) -> None:

@@ -58,19 +58,21 @@ _TOGETHER: Final = (
 )
 """Keywords that mean something only together."""
 _OLD: Final = ("draft-06", "draft-07")
-_KNOWN: Final = ("", *_OLD, "2019-09", "2020-12")
+_DRAFTS: Final = ("", *_OLD, "2019-09", "2020-12")
 _CHARS_OF_STEP: Final = 100
-_DEEPEST: Final = 10
-"""Of $ref and allOf that lead to each other."""
+_MAX_DEPTH: Final = 10
+"""Levels of $ref and allOf that lead to each other."""
 
 
-def outside(reader: Any, writer: Any) -> list[str]:
-    """Why the reader's schema may refuse a value of the writer's; empty: it allows all of them.
-    Raises TooComplex."""
-    if _same(reader, writer):
+def find_disallowed(reader: Any, writer: Any) -> list[str]:
+    """Return why the reader's schema may refuse a value of the writer's; empty: it allows all.
+
+    Raises TooComplex.
+    """
+    if _is_equal(reader, writer):
         return []
     drafts = {_draft(reader), _draft(writer)}
-    if len(drafts) > 1 or not drafts <= set(_KNOWN):
+    if len(drafts) > 1 or not drafts <= set(_DRAFTS):
         return ["the drafts of JSON Schema are not the same, or are not known"]
     if any(json.dumps(schema).count('"$id"') > 1 for schema in (reader, writer)):
         return ["it has an $id within, and cannot be judged"]
@@ -79,11 +81,11 @@ def outside(reader: Any, writer: Any) -> list[str]:
 
 def _draft(schema: Any) -> str:
     named = str(schema.get("$schema", "")) if isinstance(schema, dict) else ""
-    return next((known for known in _KNOWN[1:] if known in named), named)
+    return next((draft for draft in _DRAFTS[1:] if draft in named), named)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return _text(one) == _text(other)
+def _is_equal(left: Any, right: Any) -> bool:
+    return _text(left) == _text(right)
 
 
 def _text(value: Any) -> str:
@@ -122,30 +124,30 @@ class _Rules:
     def _keyword(
         self, word: str, reader: _Dict, writer: _Dict, path: str, seen: _Seen
     ) -> Iterator[str]:
-        wanted = reader[word]
+        constraint = reader[word]
         match word:
             case "$ref":
-                if (referred := _resolved(self._reader, wanted)) is None:
-                    yield f"{path}: {wanted} is not in this document, and cannot be judged"
+                if (referred := _resolved(self._reader, constraint)) is None:
+                    yield f"{path}: {constraint} is not in this document, and cannot be judged"
                 else:
                     yield from self.check(referred, writer, path, seen)
             case "allOf":
-                for branch in wanted:
+                for branch in constraint:
                     yield from self.check(branch, writer, path, seen)
             case "anyOf" | "oneOf":
-                yield from self._choice(word, wanted, writer, path, seen)
+                yield from self._choice(word, constraint, writer, path, seen)
             case "type":
-                if missing := _types(writer) - _types({"type": wanted}):
+                if missing := _types(writer) - _types({"type": constraint}):
                     yield f"{path}: may be {' or '.join(sorted(missing))}"
             case "enum" | "const":
-                allowed = {_text(one) for one in (wanted if word == "enum" else [wanted])}
+                allowed = {_text(one) for one in (constraint if word == "enum" else [constraint])}
                 values = _values(writer)
                 if not allowed:  # the schema false
                     yield f"{path}: the reader's schema does not allow it"
                 elif values is None or not values <= allowed:
                     yield f"{path}: may have a value that is not in {word}"
             case "properties":
-                for name, one in wanted.items():
+                for name, one in constraint.items():
                     yield from self.check(one, _property(writer, name), f"{path}.{name}", seen)
             case "additionalProperties":
                 yield from self._additional(reader, writer, path, seen)
@@ -153,10 +155,10 @@ class _Rules:
                 if word == next(one for one in _OF_ARRAYS if one in reader):  # once for all three
                     yield from self._items(reader, writer, path, seen)
             case "required":
-                for name in sorted(set(wanted) - set(writer.get("required", ()))):
+                for name in sorted(set(constraint) - set(writer.get("required", ()))):
                     yield f"{path}.{name}: may be missing"
             case _:
-                if not (_follows(word, wanted, writer) or self._equal(word, reader, writer)):
+                if not (_follows(word, constraint, writer) or self._equal(word, reader, writer)):
                     yield f"{path}: {word} does not follow from the other schema"
 
     def _choice(
@@ -167,44 +169,44 @@ class _Rules:
             if any(self.check(branch, writer, path, tried)):
                 continue
             seen |= tried
-            others = branches[:at] + branches[at + 1 :]
-            if word == "oneOf" and not all(self._disjoint(one, writer) for one in others):
+            rest = branches[:at] + branches[at + 1 :]
+            if word == "oneOf" and not all(self._disjoint(part, writer) for part in rest):
                 yield f"{path}: may fit several of oneOf"
             return
         yield f"{path}: may fit none of {word}"
 
     def _disjoint(self, reader: Any, writer: Any) -> bool:
         """Whether no value fits both."""
-        one, other = self._flat(reader, self._reader), self._flat(writer, self._writer)
-        if not _types(one) & _types(other):
+        left, right = self._flat(reader, self._reader), self._flat(writer, self._writer)
+        if not _types(left) & _types(right):
             return True
-        values, others = _values(one), _values(other)
-        if values is not None and others is not None:
-            return not values & others
-        if _types(one) & _types(other) != {"object"}:
+        values, right_values = _values(left), _values(right)
+        if values is not None and right_values is not None:
+            return not values & right_values
+        if _types(left) & _types(right) != {"object"}:
             return False
-        names = set(one.get("required", ())) & set(other.get("required", ()))
-        return any(self._disjoint(_property(one, name), _property(other, name)) for name in names)
+        names = set(left.get("required", ())) & set(right.get("required", ()))
+        return any(self._disjoint(_property(left, name), _property(right, name)) for name in names)
 
     def _additional(self, reader: _Dict, writer: _Dict, path: str, seen: _Seen) -> Iterator[str]:
-        wanted, known = reader["additionalProperties"], reader.get("properties", {})
+        schema, properties = reader["additionalProperties"], reader.get("properties", {})
         if "patternProperties" in reader or "patternProperties" in writer:
             if not all(self._equal(word, reader, writer) for word in _OF_OBJECTS):
                 yield f"{path}: patternProperties and additionalProperties cannot be judged"
             return
-        for name, one in writer.get("properties", {}).items():
-            if name not in known:
-                yield from self.check(wanted, one, f"{path}.{name}", seen)
-        others = writer.get("additionalProperties", True)
-        yield from self.check(wanted, others, f"{path}.*", seen)
+        for name, part in writer.get("properties", {}).items():
+            if name not in properties:
+                yield from self.check(schema, part, f"{path}.{name}", seen)
+        further = writer.get("additionalProperties", True)
+        yield from self.check(schema, further, f"{path}.*", seen)
 
     def _items(self, reader: _Dict, writer: _Dict, path: str, seen: _Seen) -> Iterator[str]:
-        (mine, rest), (others, others_rest) = self._elements(reader), self._elements(writer)
-        for at in range(max(len(mine), len(others))):
-            wanted = mine[at] if at < len(mine) else rest
-            one = others[at] if at < len(others) else others_rest
-            yield from self.check(wanted, one, f"{path}[{at}]", seen)
-        yield from self.check(rest, others_rest, f"{path}[]", seen)
+        (elements, rest), (written, written_rest) = self._elements(reader), self._elements(writer)
+        for at in range(max(len(elements), len(written))):
+            element = elements[at] if at < len(elements) else rest
+            item = written[at] if at < len(written) else written_rest
+            yield from self.check(element, item, f"{path}[{at}]", seen)
+        yield from self.check(rest, written_rest, f"{path}[]", seen)
 
     def _elements(self, schema: _Dict) -> tuple[list[Any], Any]:
         """The schemas of the first elements, and of all further ones."""
@@ -219,11 +221,11 @@ class _Rules:
         if word in _OF_THE_WHOLE:
             return False
         words = next((group for group in _TOGETHER if word in group), {word})
-        mine, others = ({one: schema.get(one) for one in words} for schema in (reader, writer))
-        return _same(mine, others) and '"$' not in _text(mine)
+        read, written = ({key: schema.get(key) for key in words} for schema in (reader, writer))
+        return _is_equal(read, written) and '"$' not in _text(read)
 
     def _flat(self, schema: Any, root: Any, depth: int = 0) -> _Dict:
-        """Without $ref and allOf: a schema that allows no less."""
+        """Return a schema without $ref and allOf that allows no less."""
         self._effort.spend()
         if isinstance(schema, bool):
             return {} if schema else {"enum": []}
@@ -233,7 +235,7 @@ class _Rules:
             if self._ref_stands_alone:
                 own, parts = {}, []
             parts += [one for one in [_resolved(root, schema["$ref"])] if one is not None]
-        for part in parts if depth < _DEEPEST else ():
+        for part in parts if depth < _MAX_DEPTH else ():
             own = _both(own, self._flat(part, root, depth + 1))
         return own
 
@@ -245,20 +247,20 @@ def _resolved(root: Any, reference: str) -> Any:
     """The schema of a reference; None for one that is not in the document."""
     if reference != "#" and not reference.startswith("#/"):
         return None
-    found = root
+    target = root
     for token in reference.split("/")[1:]:
         name = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-            found = found[int(name)]
-        elif isinstance(found, dict) and name in found:
-            found = found[name]
+        if isinstance(target, list) and name.isdecimal() and int(name) < len(target):
+            target = target[int(name)]
+        elif isinstance(target, dict) and name in target:
+            target = target[name]
         else:
             return None
-    return found if isinstance(found, dict | bool) else None
+    return target if isinstance(target, dict | bool) else None
 
 
 def _types(schema: _Dict) -> set[str]:
-    """What its values may be; "number": one with a fraction."""
+    """Types that the values of a schema may have; "number": one with a fraction."""
     named = schema.get("type", list(_TYPES))
     types = {named} if isinstance(named, str) else set(named)
     if "number" in types:
@@ -278,31 +280,31 @@ def _values(schema: _Dict) -> set[str] | None:
     """The texts of its values, if it lists them."""
     lists = [schema["enum"]] if "enum" in schema else []
     lists += [[schema["const"]]] if "const" in schema else []
-    found = [{_text(value) for value in values} for values in lists]
-    return set.intersection(*found) if found else None
+    sets = [{_text(value) for value in values} for values in lists]
+    return set.intersection(*sets) if sets else None
 
 
 def _property(schema: _Dict, name: str) -> Any:
     """The schema of a property; it allows no less."""
-    if name in (known := schema.get("properties", {})):
-        return known[name]
+    if name in (properties := schema.get("properties", {})):
+        return properties[name]
     return True if "patternProperties" in schema else schema.get("additionalProperties", True)
 
 
-def _follows(word: str, wanted: Any, writer: _Dict) -> bool:
+def _follows(word: str, bound: Any, writer: _Dict) -> bool:
     """Whether a bound of the reader's follows from those of the writer's."""
-    given = writer.get(word)
+    written = writer.get(word)
     if word == "uniqueItems":
-        return wanted is False or given is True
-    if not _is_number(wanted):
+        return bound is False or written is True
+    if not _is_number(bound):
         return False
     if word == "multipleOf":
-        return _is_number(given) and given % wanted == 0
+        return _is_number(written) and written % bound == 0
     sign = 1 if word.casefold().removeprefix("exclusive").startswith("min") else -1
     names = _BOUNDS_OF_NUMBERS[sign] if word.endswith("imum") else (word,)
-    found = [_bound(name, sign, writer[name]) for name in names if _is_number(writer.get(name))]
+    bounds = [_bound(name, sign, writer[name]) for name in names if _is_number(writer.get(name))]
     none = 0 if sign == 1 and names == (word,) else -math.inf
-    return max(found, default=(none, False)) >= _bound(word, sign, wanted)
+    return max(bounds, default=(none, False)) >= _bound(word, sign, bound)
 
 
 def _bound(word: str, sign: int, value: float) -> tuple[float, bool]:
@@ -313,18 +315,18 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _both(one: _Dict, other: _Dict) -> _Dict:
+def _both(left: _Dict, right: _Dict) -> _Dict:
     """A schema that allows no less than what both allow."""
-    found = dict(one)
-    for word, value in other.items():
+    merged = dict(left)
+    for word, value in right.items():
         group = next((group for group in _TOGETHER if word in group), {word})
-        if not group & one.keys():
-            found[word] = value
+        if not group & left.keys():
+            merged[word] = value
         elif word == "required":
-            found[word] = [*one[word], *value]
+            merged[word] = [*left[word], *value]
         elif word == "properties":
-            found[word] = {
-                name: {"allOf": [each[name] for each in (one[word], value) if name in each]}
-                for name in {**one[word], **value}
+            merged[word] = {
+                name: {"allOf": [schema[name] for schema in (left[word], value) if name in schema]}
+                for name in {**left[word], **value}
             }
-    return found
+    return merged

@@ -27,18 +27,18 @@ from jetspark.registry.confluent import ConfluentRegistry
 from jetspark.wire.headers import parse_headers
 
 OVER_NATS: Final = "nats"
-_WITHIN: Final = 15.0
-_ONE_ANSWER: Final = 5.0
+_RETRY_SECONDS: Final = 15.0
+_ANSWER_TIMEOUT: Final = 5.0
 _REMEMBERED: Final = 60.0
-_MOST: Final = 10_000
-_MOST_CHARACTERS: Final = 32 << 20
-"""Of the schemas that a process remembers."""
+_MAX_ANSWERS: Final = 10_000
+_MAX_CHARACTERS: Final = 32 << 20
+"""Characters of all schemas that a process remembers."""
 MAX_UNKNOWN: Final = 100
 """Questions in vain that a process asks a registry in a minute."""
 
 
 def schema_lookup(
-    where: str,
+    registry: str,
     options: ConnectOptions,
     *,
     user: str | None = None,
@@ -51,9 +51,9 @@ def schema_lookup(
     The others: of the registry with a URL (see ConfluentRegistry). Raises ConfigError. Sends
     nothing.
     """
-    if where != OVER_NATS:
-        return Remembering(ConfluentRegistry(where, user, password, token, ca_file))
-    if any(one is not None for one in (user, password, token, ca_file)):
+    if registry != OVER_NATS:
+        return Remembering(ConfluentRegistry(registry, user, password, token, ca_file))
+    if any(option is not None for option in (user, password, token, ca_file)):
         raise ConfigError("A registry over NATS has the credentials of the connection.")
     return Remembering(NatsRegistry(options))
 
@@ -79,22 +79,21 @@ class NatsRegistry:
         """A version of a schema, or its latest; see SchemaLookup."""
         kind = "jsonschema" if format == "json" else format
         try:
-            place = documents.Place(documents.check_schema_name(name), kind, version)
+            ref = documents.SchemaRef(documents.check_schema_name(name), kind, version)
         except BadNameError as error:  # of a payload's header
             raise _NeverAskedError(f"There is no such schema. {error}") from None
         try:
-            return attempt(lambda: self._asked(place), Retry(_WITHIN))
+            return attempt(lambda: self._request(ref), Retry(_RETRY_SECONDS))
         except NoRespondersError:
             raise documents.no_registry(", ".join(map(str, self.options.urls()))) from None
 
-    def _asked(self, place: documents.Place) -> PayloadSchema:
-        subject = documents.request_subject(documents.Verb.GET, place.subject_tail)
+    def _request(self, ref: documents.SchemaRef) -> PayloadSchema:
+        subject = documents.request_subject(documents.Verb.GET, ref.subject_tail)
         with pool.link(self.options) as link:
-            frame = link.request(subject, b"{}", _ONE_ANSWER)
+            frame = link.request(subject, b"{}", _ANSWER_TIMEOUT)
         headers = parse_headers(frame.headers)[0] if frame.headers else None
-        return documents.answer_of(
-            headers, frame.payload, documents.GetResponse
-        ).schema.payload_schema()
+        answer = documents.answer_of(headers, frame.payload, documents.GetResponse)
+        return answer.schema.payload_schema()
 
 
 @dataclass(frozen=True)
@@ -110,22 +109,22 @@ class Remembering:
 
     def by_id(self, number: int) -> PayloadSchema:
         """See SchemaLookup."""
-        is_new = (self.registry, (number,)) not in _found
-        found = self._known((number,), partial(self.registry.by_id, number), lasts=True)
+        is_new = (self.registry, (number,)) not in _answers
+        schema = self._remembered((number,), partial(self.registry.by_id, number), lasts=True)
         if is_new:  # it may be a newer version's
             forget_latest()
-        return found
+        return schema
 
     def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
         """See SchemaLookup."""
         ask = partial(self.registry.by_name, name, version, format)
-        return self._known((name, format, version), ask, lasts=version is not None)
+        return self._remembered((name, format, version), ask, lasts=version is not None)
 
-    def _known(
-        self, what: tuple[Hashable, ...], ask: Callable[[], PayloadSchema], *, lasts: bool
+    def _remembered(
+        self, key: tuple[Hashable, ...], ask: Callable[[], PayloadSchema], *, lasts: bool
     ) -> PayloadSchema:
-        until, found = _found.get((self.registry, what), (-math.inf, None))
-        if found is None or until < time.monotonic():
+        until, answer = _answers.get((self.registry, key), (-math.inf, None))
+        if answer is None or until < time.monotonic():
             unknown = _unknown.setdefault(self.registry, deque())
             while unknown and unknown[0] < time.monotonic():
                 unknown.popleft()
@@ -135,45 +134,45 @@ class Remembering:
                     "does not have, and was not asked for the schema of this payload."
                 )
             try:
-                found = ask()
+                answer = ask()
             except _NeverAskedError:
                 raise
             except SchemaNotFoundError as error:
-                found, lasts = error, False
+                answer, lasts = error, False
                 unknown.append(time.monotonic() + _REMEMBERED)
             until = math.inf if lasts else time.monotonic() + _REMEMBERED
-            _remember((self.registry, what), until, found)
-        if isinstance(found, SchemaNotFoundError):
-            raise copy(found)
-        return found
+            _remember((self.registry, key), until, answer)
+        if isinstance(answer, SchemaNotFoundError):
+            raise copy(answer)
+        return answer
 
 
 def _remember(
     key: tuple[SchemaLookup, tuple[Hashable, ...]],
     until: float,
-    found: PayloadSchema | SchemaNotFoundError,
+    answer: PayloadSchema | SchemaNotFoundError,
 ) -> None:
     """Keep an answer, within bounds: damaged frames can name any id, and schemas may be large."""
     global _length
-    length = len(found.text) if isinstance(found, PayloadSchema) else 0
-    length += sum(len(one.text) for one in getattr(found, "references", ()))
-    if len(_found) >= _MOST or _length + length > _MOST_CHARACTERS:
-        _found.clear()
+    length = len(answer.text) if isinstance(answer, PayloadSchema) else 0
+    length += sum(len(schema.text) for schema in getattr(answer, "references", ()))
+    if len(_answers) >= _MAX_ANSWERS or _length + length > _MAX_CHARACTERS:
+        _answers.clear()
         _length = 0
-    _found[key] = until, found
+    _answers[key] = until, answer
     _length += length
 
 
 def forget_latest() -> None:
     """Ask for the latest version of each name anew."""
-    for key in [key for key in _found if key[1][-1] is None]:
-        del _found[key]
+    for key in [key for key in _answers if key[1][-1] is None]:
+        del _answers[key]
 
 
 _length = 0
 """The characters in what was remembered since it was last forgotten."""
 _unknown: dict[SchemaLookup, deque[float]] = {}
 """When what a registry did not have may be asked for again."""
-_found: dict[
+_answers: dict[
     tuple[SchemaLookup, tuple[Hashable, ...]], tuple[float, PayloadSchema | SchemaNotFoundError]
 ] = {}

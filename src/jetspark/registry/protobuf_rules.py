@@ -39,18 +39,20 @@ _READS: Final = {
 """The types of a writer's that a reader's type holds, and that look the same on the wire."""
 
 
-def lost(reader: list[FileDescriptorProto], writer: list[FileDescriptorProto]) -> list[str]:
-    """What a reader would lose or misread. The schema itself is the last of the files. Raises
-    TooComplex."""
+def find_losses(reader: list[FileDescriptorProto], writer: list[FileDescriptorProto]) -> list[str]:
+    """Return what a reader would lose or misread. The last of the files is the schema itself.
+
+    Raises TooComplex.
+    """
     rules = _Rules(reader, writer)
-    found: list[str] = []
-    mine = {message.name: message for message in reader[-1].message_type}
+    reasons: list[str] = []
+    readers = {message.name: message for message in reader[-1].message_type}
     for message in writer[-1].message_type:
-        if message.name in mine:
-            found += rules.messages(mine[message.name], message, message.name)
+        if message.name in readers:
+            reasons += rules.messages(readers[message.name], message, message.name)
         else:
-            found.append(f"{message.name}: there is no message of this name any more")
-    return found
+            reasons.append(f"{message.name}: there is no message of this name any more")
+    return reasons
 
 
 def descriptor_text(text: str) -> str:
@@ -68,18 +70,20 @@ class _Rules:
     def __init__(
         self, reader: list[FileDescriptorProto], writer: list[FileDescriptorProto]
     ) -> None:
-        self._mine, self._others = _named(reader), _named(writer)
+        self._read_types, self._written_types = _named(reader), _named(writer)
         self._closed = _named(file for file in reader if file.syntax in ("", "proto2")).keys()
         self._seen: set[tuple[int, int]] = set()
         self._effort = Effort()
 
-    def messages(self, mine: DescriptorProto, other: DescriptorProto, path: str) -> Iterator[str]:
-        if (id(mine), id(other)) in self._seen:
+    def messages(
+        self, reader: DescriptorProto, writer: DescriptorProto, path: str
+    ) -> Iterator[str]:
+        if (id(reader), id(writer)) in self._seen:
             return
-        self._seen.add((id(mine), id(other)))
-        self._effort.spend(1 + len(mine.field) + len(other.field))
-        fields = {field.number: field for field in mine.field}
-        written = {field.number: field for field in other.field}
+        self._seen.add((id(reader), id(writer)))
+        self._effort.spend(1 + len(reader.field) + len(writer.field))
+        fields = {field.number: field for field in reader.field}
+        written = {field.number: field for field in writer.field}
         for number, field in written.items():
             if number in fields:
                 yield from self._fields(fields[number], field, f"{path}.{fields[number].name}")
@@ -87,35 +91,37 @@ class _Rules:
             before = written.get(number)
             if field.label == _REQUIRED and (before is None or before.label != _REQUIRED):
                 yield f"{path}.{field.name}: is required, and may be missing"
-        for at, oneof in enumerate(mine.oneof_decl):
+        for at, oneof in enumerate(reader.oneof_decl):
             members = [number for number, field in fields.items() if _of_oneof(field) == at]
-            alone = {_of_oneof(written[one], -one) for one in members if one in written}
+            alone = {_of_oneof(written[member], -member) for member in members if member in written}
             if len(alone) > 1:
                 yield f"{path}.{oneof.name}: fields that could be set together are alternatives"
 
     def _fields(
-        self, mine: FieldDescriptorProto, other: FieldDescriptorProto, path: str
+        self, reader: FieldDescriptorProto, writer: FieldDescriptorProto, path: str
     ) -> Iterator[str]:
-        wanted, written = _NAMES[mine.type], _NAMES[other.type]
-        if wanted != written and written not in _READS.get(wanted, ()):
-            yield f"{path}: {written} is read as {wanted}"
+        read_as, written = _NAMES[reader.type], _NAMES[writer.type]
+        if read_as != written and written not in _READS.get(read_as, ()):
+            yield f"{path}: {written} is read as {read_as}"
             return
-        if other.label == _REPEATED and mine.label != _REPEATED:
+        if writer.label == _REPEATED and reader.label != _REPEATED:
             yield f"{path}: only the last of several values is read"
-        if mine.type not in (_GROUP, _MESSAGE, _ENUM):
+        if reader.type not in (_GROUP, _MESSAGE, _ENUM):
             return
-        here, there = self._mine.get(mine.type_name), self._others.get(other.type_name)
-        if here is None or there is None:
-            if mine.type_name != other.type_name:
-                yield f"{path}: {other.type_name[1:]} is read as {mine.type_name[1:]}"
-        elif mine.type == _ENUM:
-            gone = {one.number for one in there.value} - {one.number for one in here.value}
-            if gone and mine.type_name in self._closed:
-                yield f"{path}: there are no values {sorted(gone)} any more"
+        read_type = self._read_types.get(reader.type_name)
+        written_type = self._written_types.get(writer.type_name)
+        if read_type is None or written_type is None:
+            if reader.type_name != writer.type_name:
+                yield f"{path}: {writer.type_name[1:]} is read as {reader.type_name[1:]}"
+        elif reader.type == _ENUM:
+            values = {value.number for value in read_type.value}
+            dropped = {value.number for value in written_type.value} - values
+            if dropped and reader.type_name in self._closed:
+                yield f"{path}: there are no values {sorted(dropped)} any more"
         else:
-            if here.options.map_entry and not there.options.map_entry:
+            if read_type.options.map_entry and not written_type.options.map_entry:
                 yield f"{path}: a map has only one of the entries of a key"
-            yield from self.messages(here, there, path)
+            yield from self.messages(read_type, written_type, path)
 
 
 def _of_oneof(field: FieldDescriptorProto, otherwise: int = -1) -> int:
@@ -129,16 +135,16 @@ def _of_oneof(field: FieldDescriptorProto, otherwise: int = -1) -> int:
 
 def _named(files: Iterable[FileDescriptorProto]) -> dict[str, Type]:
     """Messages and enums by their full names, with a dot before."""
-    found: dict[str, Type] = {}
+    by_name: dict[str, Type] = {}
 
     def add(
-        types: Iterable[DescriptorProto], enums: Iterable[EnumDescriptorProto], within: str
+        types: Iterable[DescriptorProto], enums: Iterable[EnumDescriptorProto], prefix: str
     ) -> None:
-        for one in (*types, *enums):
-            found[f"{within}.{one.name}"] = one
+        for kind in (*types, *enums):
+            by_name[f"{prefix}.{kind.name}"] = kind
         for message in types:
-            add(message.nested_type, message.enum_type, f"{within}.{message.name}")
+            add(message.nested_type, message.enum_type, f"{prefix}.{message.name}")
 
     for file in files:
         add(file.message_type, file.enum_type, f".{file.package}" if file.package else "")
-    return found
+    return by_name

@@ -23,6 +23,7 @@ import jetspark.registry.documents as documents
 from jetspark.documents.document import Document, from_wire, to_wire
 from jetspark.kv.bucket import Bucket, BucketCalls
 from jetspark.registry.compatibility import check_definition, load_rules, violations
+from jetspark.registry.documents import SchemaRef
 from jetspark.services.endpoint import Request
 from jetspark.services.service import Service, ServiceCalls
 from jetspark.subjects import check_subscribe_subject, subject_matches
@@ -31,7 +32,7 @@ from jetspark.wire.documents import decode_document, encode_document
 
 _AT_ONCE: Final = 16
 _MAX_REASON_CHARS: Final = 4000
-"""Of a refusal, which is in a header."""
+"""Characters of a refusal, which is in a header."""
 
 RequestT = TypeVar("RequestT", bound=Document)
 
@@ -87,7 +88,7 @@ async def _answered(handler: Handler, head: int, request: Request) -> None:
 class _Stored(NamedTuple):
     schema: documents.Schema
     sequence: int
-    """In the bucket."""
+    """The sequence in the bucket."""
     size: int
     """Bytes of its document."""
 
@@ -130,133 +131,126 @@ class _Registry:
             )
         await to_thread(_check_definition, new)
         while True:
-            taken = await self._keys(documents.Place(name, new.format))
-            if (latest := await self._latest(taken)) is not None:
+            refs = await self._keys(SchemaRef(name, new.format))
+            if (latest := await self._latest(refs)) is not None:
                 if _content(latest.schema) == _content(new):
                     return _version_of(latest.schema)
-                _refuse(documents.Code.ALREADY_EXISTS, f"{latest.schema.place} exists: update it")
-            if stored := await self._store(
-                new.replace(version=_after(one.version for one in taken))
-            ):
+                _refuse(documents.Code.ALREADY_EXISTS, f"{latest.schema.ref} exists: update it")
+            version = _after(ref.version for ref in refs)
+            if stored := await self._store(new.replace(version=version)):
                 return stored
 
     async def _update(self, tail: str, data: bytes) -> Document:
         request = _read(documents.UpdateRequest, data)
-        where = _place(tail, request)
+        target = _schema_ref(tail, request)
         changes = {
             name: value
             for name in ("definition", "description", "metadata")
             if (value := getattr(request, name)) is not None
         }
         while True:
-            taken = await self._keys(documents.Place(where.name, _checked_format(where.format)))
-            if (found := await self._latest(taken)) is None:
+            refs = await self._keys(SchemaRef(target.name, _checked_format(target.format)))
+            if (stored_latest := await self._latest(refs)) is None:
                 _refuse(
                     documents.Code.NOT_FOUND,
-                    f"There is no {documents.Place(where.name, where.format)}",
+                    f"There is no {SchemaRef(target.name, target.format)}",
                 )
-            latest = found.schema
-            if where.version not in (None, latest.version) or where.revision not in (
-                None,
-                latest.revision,
-            ):
-                _refuse(documents.Code.CHANGED, f"The latest is {latest.place}")
+            latest = stored_latest.schema
+            is_latest = target.version in (None, latest.version)
+            if not is_latest or target.revision not in (None, latest.revision):
+                _refuse(documents.Code.CHANGED, f"The latest is {latest.ref}")
             new = latest.replace(**changes)
             if _content(new) == _content(latest):
                 return _version_of(latest)
             if new.definition == latest.definition:
-                same = (one.revision for one in taken if one.version == latest.version)
-                new = new.replace(revision=_after(same))
+                revisions = (ref.revision for ref in refs if ref.version == latest.version)
+                new = new.replace(revision=_after(revisions))
             else:
                 await to_thread(_check_change, latest, new)
-                new = new.replace(version=_after(one.version for one in taken), revision=1)
+                new = new.replace(version=_after(ref.version for ref in refs), revision=1)
             if stored := await self._store(new):
                 return stored
 
     async def _get(self, tail: str, data: bytes) -> Document:
-        where = _place(tail, _read(documents.GetRequest, data or b"{}"))
-        if (found := await self._latest(await self._keys(where))) is None:
-            _refuse(documents.Code.NOT_FOUND, f"There is no {where}")
-        return documents.GetResponse(schema=found.schema)
+        target = _schema_ref(tail, _read(documents.GetRequest, data or b"{}"))
+        if (stored := await self._latest(await self._keys(target))) is None:
+            _refuse(documents.Code.NOT_FOUND, f"There is no {target}")
+        return documents.GetResponse(schema=stored.schema)
 
     async def _list(self, _: str, data: bytes) -> Document:
         request = _read(documents.ListRequest, data or b"{}")
-        wanted = request.filter or ">"
+        pattern = request.filter or ">"
         try:
-            check_subscribe_subject(wanted)
+            check_subscribe_subject(pattern)
         except errors.ConfigError as error:
             _refuse(documents.Code.INVALID_REQUEST, f"filter: {error}")
         if request.after is not None:
-            return await self._part(wanted, request.after)
+            return await self._part(pattern, request.after)
         schemas = [
             _schema(entry.value)
-            async for entry in self._bucket.history(documents.Place(">").key)
+            async for entry in self._bucket.history(SchemaRef(">").key)
             if not entry.is_deleted
-            and (place := documents.Place.of_key(entry.key)) is not None
-            and subject_matches(wanted, place.name)
+            and (ref := SchemaRef.of_key(entry.key)) is not None
+            and subject_matches(pattern, ref.name)
         ]
-        return documents.ListResponse(schemas=sorted(schemas, key=lambda one: one.place))
+        return documents.ListResponse(schemas=sorted(schemas, key=lambda schema: schema.ref))
 
-    async def _part(self, wanted: str, after: str) -> documents.ListResponse:
-        """As many schemas as fit into one message, and one at least."""
-        places = sorted(
-            place
-            for place in await self._keys(documents.Place(">"))
-            if subject_matches(wanted, place.name)
+    async def _part(self, pattern: str, after: str) -> documents.ListResponse:
+        """Return as many schemas as fit into one message, and one at least."""
+        refs = sorted(
+            ref for ref in await self._keys(SchemaRef(">")) if subject_matches(pattern, ref.name)
         )
         if after:
-            if (last := documents.Place.parse(after)) is None:
+            if (last := SchemaRef.parse(after)) is None:
                 _refuse(documents.Code.INVALID_REQUEST, f"after: {after!r} is no place of a schema")
-            places = [place for place in places if place > last]
-        found: list[documents.Schema] = []
+            refs = [ref for ref in refs if ref > last]
+        schemas: list[documents.Schema] = []
         size = 0
-        for place in places:
-            if (stored := await self._read(place)) is None:
+        for ref in refs:
+            if (stored := await self._read(ref)) is None:
                 continue
             size += stored.size
-            if found and size > self._largest:
-                return documents.ListResponse(schemas=found, next=found[-1].place.subject_tail)
-            found.append(stored.schema)
-        return documents.ListResponse(schemas=found)
+            if schemas and size > self._largest:
+                return documents.ListResponse(schemas=schemas, next=schemas[-1].ref.subject_tail)
+            schemas.append(stored.schema)
+        return documents.ListResponse(schemas=schemas)
 
     async def _remove(self, tail: str, data: bytes) -> Document:
-        where = _place(tail, _read(documents.RemoveRequest, data or b"{}"))
+        target = _schema_ref(tail, _read(documents.RemoveRequest, data or b"{}"))
         existed = False
-        for one in await self._keys(where):
-            if await self._read(one) is not None:
-                await self._bucket.delete(one.key)
+        for ref in await self._keys(target):
+            if await self._read(ref) is not None:
+                await self._bucket.delete(ref.key)
                 existed = True
         if not existed:
-            _refuse(documents.Code.NOT_FOUND, f"There is no {where}")
+            _refuse(documents.Code.NOT_FOUND, f"There is no {target}")
         return documents.RemoveResponse()
 
     # -- the bucket ----------------------------------------------------------------------------
 
-    async def _keys(self, where: documents.Place) -> list[documents.Place]:
+    async def _keys(self, pattern: SchemaRef) -> list[SchemaRef]:
         """The places there, removed ones included."""
         before = f"$KV.{self._bucket.name}."
         info = await self._js.stream_info(
-            self._bucket.stream, subjects_filter=f"{before}{where.key}"
+            self._bucket.stream, subjects_filter=f"{before}{pattern.key}"
         )
-        found = (
-            documents.Place.of_key(key.removeprefix(before)) for key in info.state.subjects or ()
-        )
-        return [place for place in found if place is not None]
+        refs = (SchemaRef.of_key(key.removeprefix(before)) for key in info.state.subjects or ())
+        return [ref for ref in refs if ref is not None]
 
-    async def _latest(self, places: list[documents.Place]) -> _Stored | None:
+    async def _latest(self, refs: list[SchemaRef]) -> _Stored | None:
         """The latest one of these; of several formats, what was stored last."""
-        found = []
-        for format in {place.format for place in places}:
-            here = (place for place in places if place.format == format)
-            for place in sorted(here, reverse=True):
-                if (stored := await self._read(place)) is not None:
-                    found.append(stored)
+        candidates = []
+        for format in {ref.format for ref in refs}:
+            same_format = (ref for ref in refs if ref.format == format)
+            for ref in sorted(same_format, reverse=True):
+                if (stored := await self._read(ref)) is not None:
+                    candidates.append(stored)
                     break
-        return max(found, key=lambda one: one.sequence, default=None)
+        return max(candidates, key=lambda candidate: candidate.sequence, default=None)
 
-    async def _read(self, place: documents.Place) -> _Stored | None:
+    async def _read(self, ref: SchemaRef) -> _Stored | None:
         try:
-            entry = await self._bucket.get(place.key, leader=True)
+            entry = await self._bucket.get(ref.key, leader=True)
         except errors.KeyNotFoundError:
             return None
         return _Stored(_schema(entry.value), entry.revision, len(entry.value))
@@ -268,18 +262,18 @@ class _Registry:
         if len(document) > self._largest:
             _refuse(
                 documents.Code.TOO_LARGE,
-                f"{stored.place} would have {len(document)} bytes with all that belongs to it; "
+                f"{stored.ref} would have {len(document)} bytes with all that belongs to it; "
                 f"with this server's max_payload, {self._largest} are the most",
             )
         try:
-            await self._bucket.update(stored.place.key, document, 0)
+            await self._bucket.update(stored.ref.key, document, 0)
         except errors.WrongLastSequenceError:
             return None
         return _version_of(stored)
 
 
-def _refuse(code: documents.Code, why: str) -> NoReturn:
-    short = why if len(why) <= _MAX_REASON_CHARS else f"{why[:_MAX_REASON_CHARS]}…"
+def _refuse(code: documents.Code, reason: str) -> NoReturn:
+    short = reason if len(reason) <= _MAX_REASON_CHARS else f"{reason[:_MAX_REASON_CHARS]}…"
     raise errors.ServiceError(code, f"{short}.")
 
 
@@ -294,13 +288,13 @@ def _schema(data: bytes) -> documents.Schema:
         _refuse(documents.Code.INTERNAL, f"The bucket has what is not a schema ({error.reason})")
 
 
-def _place(tail: str, request: documents.UpdateRequest | documents.GetRequest) -> documents.Place:
+def _schema_ref(tail: str, request: documents.UpdateRequest | documents.GetRequest) -> SchemaRef:
     """The place in the subject, or the name there and the rest in the payload, as some write it."""
-    place = documents.Place.parse(tail) or documents.Place(
+    ref = SchemaRef.parse(tail) or SchemaRef(
         tail, request.format or None, request.version or None, request.revision or None
     )
-    _checked_name(place.name)
-    return place
+    _checked_name(ref.name)
+    return ref
 
 
 def _checked_name(name: str) -> str:
@@ -331,10 +325,10 @@ def _check_definition(schema: documents.Schema) -> None:
 def _check_change(latest: documents.Schema, new: documents.Schema) -> None:
     _check_definition(new)
     policy = documents.policy_of(latest.compat_policy) or documents.DEFAULT_POLICY
-    if why := violations(policy, latest.payload_schema(), new.payload_schema()):
+    if reasons := violations(policy, latest.payload_schema(), new.payload_schema()):
         _refuse(
             documents.Code.INCOMPATIBLE,
-            f"Not compatible ({policy}) with {latest.place}: {'; '.join(why)}",
+            f"Not compatible ({policy}) with {latest.ref}: {'; '.join(reasons)}",
         )
 
 
@@ -347,6 +341,6 @@ def _version_of(schema: documents.Schema) -> documents.SchemaVersion:
     return documents.SchemaVersion(version=schema.version, revision=schema.revision)
 
 
-def _after(numbers: Iterable[int | None]) -> int:
+def _after(given_numbers: Iterable[int | None]) -> int:
     """The number after those that were given, also if what had it was removed."""
-    return max((number or 0 for number in numbers), default=0) + 1
+    return max((number or 0 for number in given_numbers), default=0) + 1
