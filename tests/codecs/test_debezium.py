@@ -217,14 +217,14 @@ def test_an_object_that_nothing_marks_as_an_event_is_none(payload: bytes) -> Non
 
 
 def test_a_decimal_that_is_sent_as_a_number_keeps_all_its_digits() -> None:
-    columns, _, _ = debezium.given_schema("n DECIMAL(38,4)")
+    columns, _, _ = debezium.parse_schema("n DECIMAL(38,4)")
     payload = changed(after={"n": 7}).replace(b": 7}", b": 1001161287349.0429}")
     (row,) = rows(payload, fields=debezium.DebeziumFields(columns))
     assert row["n"] == Decimal("1001161287349.0429")
 
 
 def test_a_column_that_is_named_twice_is_refused() -> None:
-    for read in (debezium.given_schema, columns_of):
+    for read in (debezium.parse_schema, columns_of):
         with pytest.raises((ValueError, ConfigError), match="id is there twice"):
             read("id INT, id INT")
 
@@ -268,7 +268,7 @@ def test_a_row_is_never_taken_for_what_debezium_sends_beside_rows(
     ddl: str, payload: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
     (row,) = rows(
-        json.dumps(payload).encode(), fields=debezium.DebeziumFields(debezium.given_schema(ddl)[0])
+        json.dumps(payload).encode(), fields=debezium.DebeziumFields(debezium.parse_schema(ddl)[0])
     )
     assert row["_corrupt_reason"] is None
     assert wanted.items() <= row.items()
@@ -359,7 +359,7 @@ def test_columns_that_begin_with_two_underscores_are_columns() -> None:
 
 def test_a_column_with_the_name_of_one_of_each_event_is_refused() -> None:
     with pytest.raises(ValueError, match="__position"):
-        debezium.given_schema("id INT, __position STRING")
+        debezium.parse_schema("id INT, __position STRING")
     after = {"type": "struct", "fields": [{"type": "int32", "field": "__op"}], "field": "after"}
     schema = {"fields": [after | {"field": "before"}, after, {"type": "string", "field": "op"}]}
     with pytest.raises(ValueError, match="__op"):
@@ -610,7 +610,7 @@ def avro_envelope() -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_columns_are_named_in_ddl(ddl: str, wanted: list[Any]) -> None:
-    assert debezium.given_schema(ddl) == (pa.schema(wanted), None, False)
+    assert debezium.parse_schema(ddl) == (pa.schema(wanted), None, False)
 
 
 @pytest.mark.parametrize(
@@ -626,10 +626,10 @@ def test_columns_are_named_in_ddl(ddl: str, wanted: list[Any]) -> None:
 )  # fmt: skip
 def test_other_ddl_is_refused(ddl: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        debezium.given_schema(ddl)
+        debezium.parse_schema(ddl)
 
 
 def test_a_schema_is_given_as_debezium_wrote_it_or_as_a_whole_event() -> None:
     wanted = (COLUMNS, json.dumps(ENVELOPE_SCHEMA, separators=(",", ":")), False)
-    assert debezium.given_schema(json.dumps(ENVELOPE_SCHEMA)) == wanted
-    assert debezium.given_schema(GOOD.payload("mysql").decode()) == wanted
+    assert debezium.parse_schema(json.dumps(ENVELOPE_SCHEMA)) == wanted
+    assert debezium.parse_schema(GOOD.payload("mysql").decode()) == wanted

@@ -27,7 +27,7 @@ from tests.codecs.test_protobuf import decoded as decoded_protobuf
 from jetspark.codecs.avro_schema import fields_of
 from jetspark.codecs.codec import Codec
 from jetspark.codecs.decoder import REASON
-from jetspark.codecs.decoding import Decoding, given_schema
+from jetspark.codecs.decoding import Decoding, find_schema
 from jetspark.codecs.protobuf import ProtobufDecoder
 from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError
@@ -48,11 +48,11 @@ message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32
 def encoded(rows: Any, encode: str, **how: Any) -> tuple[list[bytes], list[dict[str, str]]]:
     """Payloads and headers of rows."""
     made = Codec(encode, **how)
-    schema = given_schema(encode, **{name: how[name] for name in how.keys() & _OF_SCHEMA})
+    schema = find_schema(encode, **{name: how[name] for name in how.keys() & _OF_SCHEMA})
     fields = fields_of(schema) if encode == "avro" else ProtobufDecoder(schema).fields
     kept = pa.struct([one for one in fields if one.name in rows[0]])
     payloads = made.encoder()(pa.RecordBatch.from_struct_array(pa.array(rows, kept)))
-    return payloads, [dict(made.around[1])] * len(payloads)
+    return payloads, [dict(made.envelope[1])] * len(payloads)
 
 
 _OF_SCHEMA = {"schema", "lookup", "schema_name", "message"}

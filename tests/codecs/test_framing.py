@@ -124,7 +124,7 @@ def test_apicurio_has_eight_bytes_of_an_id() -> None:
 
 
 def test_payloads_that_are_not_decoded_come_out_of_their_frames_or_stay_as_they_are() -> None:
-    (found,) = Framing("confluent").bare(batch([confluent(1, b'{"a": 1}'), b"[]"]))
+    (found,) = Framing("confluent").strip(batch([confluent(1, b'{"a": 1}'), b"[]"]))
     assert found.column("data").to_pylist() == [b'{"a": 1}', b"[]"]
     assert found.schema == SCHEMA
 
@@ -141,7 +141,7 @@ def test_headers_name_no_compression_that_was_undone() -> None:
     ]
 
     def messages(name: str) -> list[tuple[bytes, Any]]:
-        (found,) = Framing(compression=name).bare(batch(payloads, headers))
+        (found,) = Framing(compression=name).strip(batch(payloads, headers))
         assert found.schema == SCHEMA
         lists = found.column("headers").to_pylist()
         pairs = [one and {pair["key"]: pair["value"] for pair in one} for one in lists]
@@ -155,7 +155,7 @@ def test_headers_name_no_compression_that_was_undone() -> None:
     ]  # fmt: skip
     rows = batch([twice]).to_pylist()
     rows[0]["headers"] = [{"key": "Content-Encoding", "value": "gzip"}] * 2
-    (found,) = Framing().bare(pa.RecordBatch.from_pylist(rows, SCHEMA))
+    (found,) = Framing().strip(pa.RecordBatch.from_pylist(rows, SCHEMA))
     assert gzip.decompress(found.column("data")[0].as_py()) == b"x"
     assert found.column("headers").to_pylist() == [rows[0]["headers"][:1]]
 
@@ -264,7 +264,7 @@ def test_payloads_are_decompressed_as_a_header_or_the_option_says(name: str) -> 
 
 @pytest.mark.parametrize("name", ["gzip", "zstd", "snappy"])
 def test_unpacking_beyond_the_limit_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framing, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(framing, "MAX_UNPACKED_BYTES", 1 << 20)
     small = packed(name, bytes(1 << 20))
     assert len(decompressed(small, name)) == 1 << 20
     with pytest.raises(BadFrame, match="has more than"):

@@ -243,9 +243,7 @@ def test_a_known_message_with_other_fields_is_refused() -> None:
     )
     schema = message_of(PayloadSchema("protobuf", text))
     for use in (ProtobufDecoder, ProtobufEncoder):
-        with pytest.raises(
-            ConfigError, match=r"Timestamp without .* nanos"
-        ):
+        with pytest.raises(ConfigError, match=r"Timestamp without .* nanos"):
             use(schema)
 
 

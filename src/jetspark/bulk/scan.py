@@ -206,7 +206,7 @@ class Plan:
             decoding = Decoding.make("json", schema=self.scan.json_schema, rename=self.scan.rename)
         elif self.scan.json_schema:
             shape = Shape()
-            for batch in chain.from_iterable(map(Framing().bare, self.take(_SAMPLE_MESSAGES))):
+            for batch in chain.from_iterable(map(Framing().strip, self.take(_SAMPLE_MESSAGES))):
                 for payload in batch.column("data").to_pylist():
                     shape.add(payload)
             ddl, _ = shape.schema()

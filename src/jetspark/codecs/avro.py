@@ -156,7 +156,7 @@ def _record(writer: Type, fields: Sequence[Field], slot: Slot, name: str) -> Nod
     selected: dict[int, Node] = {}
     constants = []
     for at, wanted_field in enumerate(fields):
-        position, below = _place(writer, wanted_field), slot.below(at)
+        position, below = _written_position(writer, wanted_field), slot.below(at)
         if position is None:
             datum = default_datum(wanted_field, f"{name}{wanted_field.name}")
             constant = _resolve(
@@ -180,7 +180,7 @@ def _record(writer: Type, fields: Sequence[Field], slot: Slot, name: str) -> Nod
     return Node(Kind.RECORD, slot=slot, nodes=tuple(nodes), constants=tuple(constants))
 
 
-def _place(writer: Type, field: Field) -> int | None:
+def _written_position(writer: Type, field: Field) -> int | None:
     """The field of the writer's, by its name, or by a former one."""
     names = [written.name for written in writer.fields]
     for name in (field.name, *sorted(field.aliases)):

@@ -68,7 +68,7 @@ class _Datum:
                     raise Misfit(Problem.BOOLEAN)
                 return bool(truth)
             case Kind.INT | Kind.LONG:
-                return self._whole(node)
+                return self._number(node)
             case Kind.FLOAT:
                 return _FLOAT.unpack(self._take(4))[0]
             case Kind.DOUBLE:
@@ -79,7 +79,7 @@ class _Datum:
             case Kind.ENUM:
                 symbol = self._chosen(node, Problem.SYMBOL)
                 self._count(len(symbol.name))
-                return None if node.slot is None else _taken(symbol).name
+                return None if node.slot is None else _accepted(symbol).name
             case Kind.RECORD:
                 return self._record(node)
             case Kind.ARRAY | Kind.MAP:
@@ -125,7 +125,7 @@ class _Datum:
             raise Misfit(problem)
         return node.nodes[number]
 
-    def _whole(self, node: Node) -> Any:
+    def _number(self, node: Node) -> Any:
         number = self._long()
         if node.kind is Kind.INT and not -_LARGEST <= number < _LARGEST:
             raise Misfit(Problem.NUMBER)
@@ -191,7 +191,7 @@ class _Datum:
         return {f"member{branch.member}": self.value(branch)}
 
 
-def _taken(node: Node) -> Node:
+def _accepted(node: Node) -> Node:
     if node.kind is Kind.REFUSED:
         raise Misfit(Problem.NOT_TAKEN, node.name)
     return node

@@ -210,7 +210,7 @@ class _Parser:
     """Reads a schema: Avro's specification, "Schema Declaration" and "Names"."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Type | None] = {}
+        self._named_types: dict[str, Type | None] = {}
         """None: its definition is not read to its end, so that it would contain itself."""
 
     def parse(self, text: str) -> Type:
@@ -262,8 +262,8 @@ class _Parser:
 
     def _named(self, name: str, space: str) -> Type:
         for full in (_full(name, space), name):
-            if full in self._known:
-                type_ = self._known[full]
+            if full in self._named_types:
+                type_ = self._named_types[full]
                 if type_ is None:
                     raise Undecodable(f"{name} contains itself, which a column cannot")
                 return type_
@@ -277,7 +277,7 @@ class _Parser:
             full.rpartition(".")[2],
             frozenset(str(alias).rpartition(".")[2] for alias in declared.get("aliases") or ()),
         )
-        self._known[full] = None
+        self._named_types[full] = None
         try:
             if type_.kind == "record":
                 fields = [self._field(field, inside) for field in declared["fields"]]
@@ -295,7 +295,7 @@ class _Parser:
                 type_ = _with_logical(replace(type_, size=_size(declared["size"])), declared)
         except (KeyError, TypeError, ValueError) as error:
             raise Undecodable(f"its {declared['type']} {full} is incomplete ({error})") from None
-        self._known[full] = type_
+        self._named_types[full] = type_
         return type_
 
     def _field(self, declared: Mapping[str, Any], space: str) -> Field:

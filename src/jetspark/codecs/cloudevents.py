@@ -33,7 +33,7 @@ from jetspark.codecs.decoder import (
     reason_text,
     with_fields,
 )
-from jetspark.codecs.encoder import Encoder, in_places, misfit
+from jetspark.codecs.encoder import Encoder, misfit, scatter
 from jetspark.codecs.json_decoder import build_column, parse_object
 from jetspark.codecs.json_fields import JsonFields
 from jetspark.errors import ConfigError, shown
@@ -139,13 +139,13 @@ class CloudEventFields:
 
     def __init__(
         self,
-        unpack: Callable[[pa.RecordBatch], Unframed],
+        unframe: Callable[[pa.RecordBatch], Unframed],
         data: PayloadFields | JsonFields | None = None,
         takes: str = "",
     ) -> None:
         """`data`: decodes the data of events whose content type has the word `takes` in it, or,
         of JSON, that have none; None: it stays as it is."""
-        self._unpack, self._data, self._takes = unpack, data, takes
+        self._unframe, self._data, self._takes = unframe, data, takes
         self.fields = pa.schema([*ATTRIBUTES, *([DATA] if data is None else data.fields)])
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
@@ -154,15 +154,15 @@ class CloudEventFields:
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns; see `PayloadFields.of`."""
-        bare = self._unpack(batch)
+        unframed = self._unframe(batch)
         rows = batch.num_rows
         reasons: list[str | None] = [None] * rows
-        if bare.reasons is not None:
-            reasons = bare.reasons.to_pylist()
+        if unframed.reasons is not None:
+            reasons = unframed.reasons.to_pylist()
         events: list[dict[str, Any]] = [{}] * rows
         at = batch.schema.get_field_index("headers")
         headers = [None] * rows if at < 0 else batch.column(at).to_pylist()
-        for row, payload in enumerate(bare.payloads.to_pylist()):
+        for row, payload in enumerate(unframed.payloads.to_pylist()):
             if reasons[row] is None:
                 try:
                     events[row] = self._event(payload, headers[row])
@@ -231,8 +231,8 @@ class CloudEventFields:
         columns = [decoded.column(name) for name in self._data.fields.names]
         if reasons.null_count < len(reasons):
             good = reasons.is_null()
-            columns = [in_places(good, column.filter(good)) for column in columns]
-        return [in_places(has_data, column) for column in columns], in_places(has_data, reasons)
+            columns = [scatter(good, column.filter(good)) for column in columns]
+        return [scatter(has_data, column) for column in columns], scatter(has_data, reasons)
 
 
 def _structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:

@@ -21,7 +21,7 @@ from jetspark.codecs.avro_encoder import AvroEncoder
 from jetspark.codecs.cloudevents import CloudEventEncoder, JsonEncoder
 from jetspark.codecs.ddl import spark_type
 from jetspark.codecs.decoder import PAYLOAD, REASON, Undecodable
-from jetspark.codecs.decoding import Decoding, check_ids, data_format, given_schema
+from jetspark.codecs.decoding import Decoding, check_ids, data_format, find_schema
 from jetspark.codecs.encoder import Encoder, Pairs, check_names, fitted, misfit
 from jetspark.codecs.framing import COMPRESSIONS, BadFrame, Framing
 from jetspark.codecs.json_fields import JsonFields
@@ -63,10 +63,10 @@ class Codec:
     ) -> None:
         if format not in FORMATS:
             raise ConfigError(f"The codecs are {', '.join(FORMATS)}: there is no {format!r}.")
-        packed = Framing(framing, compression or "header", with_message=format == "protobuf")
-        self._framing = packed.checked()
+        wrapping = Framing(framing, compression or "header", with_message=format == "protobuf")
+        self._framing = wrapping.checked()
         check_ids(self._framing, lookup)
-        self._schema = given_schema(
+        self._schema = find_schema(
             format, schema, schema_file, lookup, schema_name, schema_version, message
         )
         self._file, self._lookup, self._name = schema_file, lookup, schema_name
@@ -77,13 +77,13 @@ class Codec:
     # -- writing -------------------------------------------------------------------------------
 
     @cached_property
-    def around(self) -> tuple[bytes, Pairs]:
+    def envelope(self) -> tuple[bytes, Pairs]:
         """What is in front of each payload, and the headers of each message."""
         if self._compression not in COMPRESSIONS:
             raise ConfigError(f"compression must be {', '.join(COMPRESSIONS)}.")
-        schema, packed = self._schema, replace(self._framing, compression=self._compression)
+        schema, wrapping = self._schema, replace(self._framing, compression=self._compression)
         path = path_of(schema) if schema.format == "protobuf" else ()
-        head, headers = packed.around(schema, self._name, path)
+        head, headers = wrapping.envelope(schema, self._name, path)
         if schema.format == "cloudevents":
             headers = [*headers, ("Content-Type", "application/cloudevents+json")]
         return head, headers
@@ -93,7 +93,7 @@ class Codec:
         return partial(self._encoded, self._encoder())
 
     def _encoder(self) -> Encoder:
-        _ = self.around  # which may be refused, too
+        _ = self.envelope  # which may be refused, too
         with from_file(self._file):
             return _encoder_of(self._schema)
 
@@ -109,7 +109,7 @@ class Codec:
             raise ConfigError(str(error)) from None
 
     def _packed(self, payloads: list[bytes]) -> list[bytes]:
-        if head := self.around[0]:
+        if head := self.envelope[0]:
             payloads = [head + payload for payload in payloads]
         if self._compression == "none":
             return payloads
@@ -127,7 +127,7 @@ class Codec:
         ConfigError for a codec that can only decode.
         """
         encoder, type_ = self._of_values
-        if own := self.around[1]:
+        if own := self.envelope[1]:
             headers = Headers(headers or ())
             headers.update(own)
         read: Any = msgspec.json.decode if as_json else _converted
@@ -140,7 +140,7 @@ class Codec:
             except (msgspec.ValidationError, pa.ArrowInvalid):
                 decoded = msgspec.json.decode(value) if as_json else value
                 raise _misfit(
-                    decoded, pa.struct(list(fields)), "", () if as_json else _OWN
+                    decoded, pa.struct(list(fields)), "", () if as_json else _PYTHON_TYPES
                 ) from None
             return self._encoded(encoder, rows)[0], headers
         except ConfigError as error:
@@ -161,10 +161,10 @@ class Codec:
         batch = pa.record_batch(columns, [PAYLOAD, "headers"])
         try:
             if self._schema.format == "json":
-                bare = self._framing.payload_of(batch)
+                payload_without_frame = self._framing.payload_of(batch)
                 if not self._schema.text:
-                    return msgspec.json.decode(bare)
-                batch = pa.record_batch([pa.array([bare], pa.binary())], [PAYLOAD])
+                    return msgspec.json.decode(payload_without_frame)
+                batch = pa.record_batch([pa.array([payload_without_frame], pa.binary())], [PAYLOAD])
             given, batch = len(batch.columns), self._decoder.of(batch)
             if (reason := batch.column(REASON)[-1].as_py()) is not None:
                 raise CodecError(reason)
@@ -196,21 +196,21 @@ def _encoder_of(schema: PayloadSchema) -> Encoder:
     return JsonEncoder(columns_of(schema.text) if schema.text else None)
 
 
-_OWN: Final = (bytes, date, datetime, Decimal)
+_PYTHON_TYPES: Final = (bytes, date, datetime, Decimal)
 """Python's types, beside those of JSON."""
-_converted = partial(msgspec.convert, builtin_types=_OWN)
+_converted = partial(msgspec.convert, builtin_types=_PYTHON_TYPES)
 _any_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def _row(value: Any, fields: pa.Schema) -> pa.RecordBatch:
     # Unlike from_pylist this has a row without fields, too.
-    members = msgspec.to_builtins(value, builtin_types=_OWN)
+    members = msgspec.to_builtins(value, builtin_types=_PYTHON_TYPES)
     type_ = pa.struct([fields.field(name) for name in members])
     return pa.RecordBatch.from_struct_array(pa.array([members], type_))
 
 
 def _misfit(value: Any, kind: pa.DataType, name: str, own: Iterable[type]) -> ConfigError:
-    """What of a value does not fit. `own`: as `_OWN`; none of them are in JSON."""
+    """What of a value does not fit. `own`: as `_PYTHON_TYPES`; none of them are in JSON."""
     inner: Iterable[tuple[Any, pa.DataType, str]] = ()
     if pa.types.is_struct(kind) and isinstance(value, Mapping):
         check_names(value, kind.names, name and f"{name}.")
@@ -223,13 +223,13 @@ def _misfit(value: Any, kind: pa.DataType, name: str, own: Iterable[type]) -> Co
     for part, type_, item_path in inner:
         try:
             converted = msgspec.convert(part, _python(type_), builtin_types=own)
-            pa.array([msgspec.to_builtins(converted, builtin_types=_OWN)], type_)
+            pa.array([msgspec.to_builtins(converted, builtin_types=_PYTHON_TYPES)], type_)
         except (msgspec.ValidationError, pa.ArrowInvalid):
             return _misfit(part, type_, item_path, own)
     return misfit(name, value, spark_type(kind))
 
 
-_PLAIN: Final = {
+_PYTHON_TYPE_OF_ARROW: Final = {
     "bool": bool,
     "float": float,
     "double": float,
@@ -259,5 +259,7 @@ def _python(kind: pa.DataType, *, required: bool = False) -> Any:
     elif types.is_timestamp(kind):
         type_ = Annotated[datetime, msgspec.Meta(tz=kind.tz is not None)]
     else:
-        type_ = _PLAIN.get(str(kind), Decimal | int if types.is_decimal(kind) else str)
+        type_ = _PYTHON_TYPE_OF_ARROW.get(
+            str(kind), Decimal | int if types.is_decimal(kind) else str
+        )
     return type_ if required else type_ | None

@@ -227,7 +227,7 @@ class Misfit(Exception):
         return row, int(self.problem), self.path.encode(), self.sentence.encode()
 
 
-_WHOLE: Final = {
+_PAYLOAD_PROBLEMS: Final = {
     Problem.ENDS: "it ends too early",
     Problem.LEFT_OVER: "it has bytes left over",
     Problem.NUMBER: "a number is out of range",
@@ -239,7 +239,7 @@ _WHOLE: Final = {
     Problem.DEEP: "groups are nested too deeply",
 }
 """What is wrong with a payload as a whole: its schema may be another one."""
-_VALUE: Final = {
+_VALUE_PROBLEMS: Final = {
     Problem.UTF8: "the text is not UTF-8",
     Problem.TIME: "a time outside of the years 1 to 9999",
     Problem.DECIMAL: "a number with too many digits",
@@ -255,11 +255,11 @@ def reasons_of(misfits: Misfits, rows: int, name: str) -> pa.StringArray:
         problem, path_text = Problem(number), path.decode("utf-8", "replace").lstrip(".")
         if problem is Problem.NOT_TAKEN:
             reasons[row] = sentence.decode()
-        elif problem in _VALUE:
-            reasons[row] = f"{path_text}: {_VALUE[problem]}."
+        elif problem in _VALUE_PROBLEMS:
+            reasons[row] = f"{path_text}: {_VALUE_PROBLEMS[problem]}."
         else:
             place_text = f", in {path_text}" if path_text else ""
-            reasons[row] = f"The payload is not {name}: {_WHOLE[problem]}{place_text}."
+            reasons[row] = f"The payload is not {name}: {_PAYLOAD_PROBLEMS[problem]}{place_text}."
     return pa.array(reasons, pa.string())
 
 

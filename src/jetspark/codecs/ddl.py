@@ -16,14 +16,14 @@ from jetspark.errors import ConfigError, shown
 from jetspark.nearest import nearest_name
 from jetspark.reserved_names import check_names
 
-_NUMBERS = (
+_NUMBER_TYPES = (
     "tinyint byte smallint short int integer bigint long float real double decimal dec numeric"
 )
-_TIMES = "date time timestamp timestamp_ntz timestamp_ltz interval"
-_OTHERS = (
+_TIME_TYPES = "date time timestamp timestamp_ntz timestamp_ltz interval"
+_OTHER_TYPES = (
     "string char character varchar binary boolean void variant geometry geography array map struct"
 )
-_TYPES = frozenset(f"{_NUMBERS} {_TIMES} {_OTHERS}".split())
+_TYPES = frozenset(f"{_NUMBER_TYPES} {_TIME_TYPES} {_OTHER_TYPES}".split())
 _SHORT = {
     "byte": "tinyint",
     "short": "smallint",

@@ -394,7 +394,7 @@ def _depth(kind: pa.DataType) -> int:
     return 1 + max(map(_depth, parts), default=0)
 
 
-def given_schema(text: str) -> tuple[pa.Schema, str | None, bool]:
+def parse_schema(text: str) -> tuple[pa.Schema, str | None, bool]:
     """The columns of rows, the schema of events that come without theirs, and whether events are in
     Avro; from what users give: the schema of an event in JSON or in Avro, an event with its schema,
     or the columns in Spark's DDL. Raises ValueError."""
@@ -437,11 +437,13 @@ class Placeholders:
         )  # fmt: skip
         self._bytes = as_bytes
         byte_values = list(as_bytes)
-        self._numbers = (byte_values, [number - 256 * (number > 127) for number in byte_values])
+        self._byte_lists = (byte_values, [number - 256 * (number > 127) for number in byte_values])
         pair = msgspec.json.encode({text: text}).decode()
         self._texts |= {pair, pair.replace('":"', '": "')}  # hstore, as JSON
         self._marks = (b"\\", *(msgspec.json.encode(form)[1:-1] for form in self._texts))
-        lists = [rb"\s*,\s*".join(b"%d" % n for n in byte_values) for byte_values in self._numbers]
+        lists = [
+            rb"\s*,\s*".join(b"%d" % n for n in byte_values) for byte_values in self._byte_lists
+        ]
         self._find_list = re.compile(rb"\[\s*(?:" + b"|".join(lists) + rb")\s*\]").search
 
     def marks_in(self, rows: bytes) -> list[bytes]:
@@ -461,7 +463,7 @@ class Placeholders:
             case bytes():
                 return value == self._bytes
             case list():
-                return value in self._numbers or any(map(self.are_in, value))
+                return value in self._byte_lists or any(map(self.are_in, value))
             case tuple():
                 return any(map(self.are_in, value))
             case dict():
@@ -510,7 +512,7 @@ class DebeziumFields:
         else:
             envelopes = self._avro.of(batch).select([*self._avro.fields.names, REASON])
             # Times as numbers, since Python lacks some.
-            columns = [column.cast(_numbers(column.type)) for column in envelopes.columns]
+            columns = [column.cast(_without_times(column.type)) for column in envelopes.columns]
             envelopes = pa.RecordBatch.from_arrays(columns, envelopes.schema.names)
             rows, events, reasons = self._read_avro(batch, envelopes)
             columns, problems = self._select_rows(envelopes, rows, events, reasons)
@@ -708,13 +710,13 @@ class DebeziumFields:
         return columns, problems
 
 
-def _numbers(kind: pa.DataType) -> pa.DataType:
+def _without_times(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_temporal(kind):
         return pa.int32() if pa.types.is_date32(kind) else pa.int64()
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_numbers(field.type)) for field in kind])
+        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_numbers(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_without_times(kind.value_type)))
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, kind.item_field.with_type(_numbers(kind.item_type)))
+        return pa.map_(kind.key_type, kind.item_field.with_type(_without_times(kind.item_type)))
     return kind

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PAYLOAD: Final = "data"
 REASON: Final = CORRUPT_REASON
-"""Why a payload did not decode; null for others."""
+"""Why a payload did not decode; null for replacements."""
 
 
 class Undecodable(Exception):
@@ -108,7 +108,7 @@ class Unframed:
 
     payloads: pa.BinaryArray
     keys: Sequence[SchemaKey]
-    which: pa.Array
+    key_of_row: pa.Array
     """For each payload, which of the keys names its schema."""
     reasons: pa.StringArray | None = None
     """Why there is no payload; None: there is one in each row."""
@@ -135,17 +135,18 @@ def with_hints(
 
 def replace_rows(
     decoded: tuple[Sequence[pa.Array], pa.StringArray],
-    others: tuple[Sequence[pa.Array], pa.StringArray],
+    replacements: tuple[Sequence[pa.Array], pa.StringArray],
     is_replaced: pa.BooleanArray,
 ) -> tuple[list[pa.Array], pa.StringArray]:
-    """Return decoded columns and reasons, with those of `others` in the rows of a mask."""
+    """Return decoded columns and reasons, with those of `replacements` in the rows of a mask."""
     rows = len(is_replaced)
-    replacements = pc.add(pc.cumulative_sum(is_replaced.cast(pa.int64())), rows - 1)
-    positions = pc.if_else(is_replaced, replacements, pa.array(range(rows), pa.int64()))
+    behind_rows = pc.add(pc.cumulative_sum(is_replaced.cast(pa.int64())), rows - 1)
+    positions = pc.if_else(is_replaced, behind_rows, pa.array(range(rows), pa.int64()))
     columns = [
-        pa.concat_arrays(pair).take(positions) for pair in zip(decoded[0], others[0], strict=True)
+        pa.concat_arrays(pair).take(positions)
+        for pair in zip(decoded[0], replacements[0], strict=True)
     ]
-    return columns, pa.concat_arrays([decoded[1], others[1]]).take(positions)
+    return columns, pa.concat_arrays([decoded[1], replacements[1]]).take(positions)
 
 
 class PayloadFields:
@@ -175,29 +176,31 @@ class PayloadFields:
             [*batch.columns, *columns, reasons], schema=self.schema(batch.schema)
         )
 
-    def decode(self, unpacked: Unframed) -> tuple[list[pa.Array], pa.StringArray]:
+    def decode(self, unframed: Unframed) -> tuple[list[pa.Array], pa.StringArray]:
         """The fields, and the reasons."""
-        rows = len(unpacked.payloads)
-        if len(unpacked.keys) == 1 and unpacked.reasons is None:
-            return self._joined(list(self._decode_schema(unpacked.keys[0], unpacked.payloads)))
+        rows = len(unframed.payloads)
+        if len(unframed.keys) == 1 and unframed.reasons is None:
+            return self._joined(list(self._decode_schema(unframed.keys[0], unframed.payloads)))
         # Row numbers of the pieces, in their order.
         pieces: list[tuple[list[pa.Array] | None, pa.StringArray]] = []
         order: list[pa.Array] = []
         # What most payloads name comes first: a registry answers a limited number of questions.
-        counts = dict(zip(*(array.to_pylist() for array in _counts(unpacked.which)), strict=True))
-        by_use = sorted(enumerate(unpacked.keys), key=lambda item: -counts.get(item[0], 0))
+        counts = dict(
+            zip(*(array.to_pylist() for array in _counts(unframed.key_of_row)), strict=True)
+        )
+        by_use = sorted(enumerate(unframed.keys), key=lambda item: -counts.get(item[0], 0))
         for number, key in by_use:
-            has_key = pc.equal(unpacked.which, number)
-            if unpacked.reasons is not None:
-                has_key = pc.and_(has_key, pc.is_null(unpacked.reasons))
+            has_key = pc.equal(unframed.key_of_row, number)
+            if unframed.reasons is not None:
+                has_key = pc.and_(has_key, pc.is_null(unframed.reasons))
             rows_of_key = pc.indices_nonzero(has_key)
             if len(rows_of_key):
                 order.append(rows_of_key)
-                pieces += self._decode_schema(key, unpacked.payloads.take(rows_of_key))
-        if unpacked.reasons is not None:
-            rows_of_key = pc.indices_nonzero(pc.is_valid(unpacked.reasons))
+                pieces += self._decode_schema(key, unframed.payloads.take(rows_of_key))
+        if unframed.reasons is not None:
+            rows_of_key = pc.indices_nonzero(pc.is_valid(unframed.reasons))
             order.append(rows_of_key)
-            pieces.append((None, unpacked.reasons.take(rows_of_key)))
+            pieces.append((None, unframed.reasons.take(rows_of_key)))
         if not rows:
             return self._joined([(None, pa.nulls(0, pa.string()))])
         columns, reasons = self._joined(pieces)

@@ -84,11 +84,11 @@ class Decoding:
         rename: Mapping[str, str] | None = None,
         **of_schema: Any,
     ) -> Decoding:
-        """From what users give; the rest is that of `given_schema`, whose errors it raises."""
+        """From what users give; the rest is that of `find_schema`, whose errors it raises."""
         if decode not in FORMATS:
             raise ConfigError(f"decode must be {', '.join(FORMATS)}, not {decode!r}.")
         of_schema |= {"schema_file": schema_file, "lookup": lookup, "schema_name": schema_name}
-        payload_schema = given_schema(decode, **of_schema)
+        payload_schema = find_schema(decode, **of_schema)
         growing = schema_name or "" if on_new_version == "stop" else ""
         if on_new_version == "stop" and not payload_schema.version:
             raise ConfigError(
@@ -216,7 +216,7 @@ def read_schema(file: str) -> bytes:
         raise ConfigError(f"The schema in {file} cannot be read: {error.strerror}.") from None
 
 
-def given_schema(
+def find_schema(
     format_: str,
     schema: str | None = None,
     schema_file: str | None = None,
@@ -246,7 +246,7 @@ def given_schema(
                 f"The schema {schema_name} is in {payload_schema.format}, not {format_}."
             )
     else:
-        payload_schema = _given(format_, schema, schema_file)
+        payload_schema = _schema_from_text_or_file(format_, schema, schema_file)
     with from_file(schema_file):
         payload_schema = (
             payload_schema if message is None else replace(payload_schema, name=message)
@@ -272,7 +272,7 @@ def _registered(format_: str) -> str | None:
     return format_ if format_ in ("avro", "protobuf", "json") else None
 
 
-def _given(decode: str, schema: str | None, file: str | None) -> PayloadSchema:
+def _schema_from_text_or_file(decode: str, schema: str | None, file: str | None) -> PayloadSchema:
     if decode == "protobuf" and schema is not None and _MODULE.fullmatch(schema):
         return protobuf_schema.of_module(schema)
     if file is not None:
@@ -338,17 +338,17 @@ def data_format(text: str) -> Literal["avro", "protobuf", "json"]:
 def _of_cloudevents(decoding: Decoding) -> CloudEventFields:
     if decoding.framing.name != "none":
         raise ConfigError("CloudEvents have no frame: leave framing out.")
-    text, unpack = decoding.schema.text, decoding.framing.unframe
+    text, unframe = decoding.schema.text, decoding.framing.unframe
     if not text:
-        return CloudEventFields(unpack)
+        return CloudEventFields(unframe)
     inner = replace(decoding, framing=Framing(compression="none", may_be_framed=False), lookup=None)
     if (format_ := data_format(text)) != "json":
         inner = replace(inner, schema=replace(decoding.schema, format=format_))
         of_data = _of_avro if format_ == "avro" else _of_protobuf
-        return CloudEventFields(unpack, of_data(inner), format_)
+        return CloudEventFields(unframe, of_data(inner), format_)
     every = columns_of(text)
     fields = [every.field(name) for name in decoding.check_fields(every.names)]
-    return CloudEventFields(unpack, JsonFields(pa.schema(fields)), "json")
+    return CloudEventFields(unframe, JsonFields(pa.schema(fields)), "json")
 
 
 def _of_json(decoding: Decoding) -> JsonFields:
@@ -364,7 +364,7 @@ def _of_json(decoding: Decoding) -> JsonFields:
 
 def _of_debezium(decoding: Decoding) -> debezium.DebeziumFields:
     try:
-        every, events, in_avro = debezium.given_schema(decoding.schema.text)
+        every, events, in_avro = debezium.parse_schema(decoding.schema.text)
     except ValueError as error:
         raise UnusableSchema(f"The schema cannot be used: {error}.") from None
     fields = pa.schema([every.field(name) for name in decoding.check_fields(every.names)])

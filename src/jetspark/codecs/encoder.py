@@ -120,7 +120,7 @@ def numbers_of(values: pa.Array, symbols: Sequence[str], name: str) -> pa.Array:
     return symbol_numbers
 
 
-def in_places(there: pa.Array, values: pa.Array) -> pa.Array:
+def scatter(there: pa.Array, values: pa.Array) -> pa.Array:
     """The values in the rows where `there` is true, and null in the others."""
     positions = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
     return values.take(pc.if_else(there, positions, None))

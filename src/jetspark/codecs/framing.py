@@ -28,7 +28,7 @@ from jetspark.errors import ConfigError, named, shown
 
 FRAMINGS: Final = ("none", "confluent", "apicurio", "azure", "nats")
 COMPRESSIONS: Final = ("none", "gzip", "zstd", "snappy")
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
 """Of a payload that is unpacked: what a message without compression may have at most."""
 MAX_PART_BYTES: Final = 16 * 1024 * 1024
 """Of payloads that are unpacked together."""
@@ -101,7 +101,7 @@ class Framing:
         """Whether schemas are named by headers."""
         return self.name in _OF_HEADERS
 
-    def around(
+    def envelope(
         self, schema: PayloadSchema, name: str | None, path: Sequence[int] = ()
     ) -> tuple[bytes, Pairs]:
         """What is in front of a payload, and its headers. `name`: of the schema in its registry;
@@ -196,7 +196,7 @@ class Framing:
         """A sentence about a frame that a payload may have, when nobody has named one."""
         return framed(payload) if self.may_be_framed and self.name == "none" else ""
 
-    def bare(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def strip(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch, in parts as those of `decompress`, with the payloads out of their frames, and
         without the header of a compression that they no longer have; a payload that cannot be
         unpacked stays as it is, with its headers."""
@@ -410,7 +410,7 @@ def _values(batch: pa.RecordBatch, name: str) -> list[str | None]:
 
 
 def decompressed(payload: bytes, compression: str) -> bytes:
-    """The payload without a compression, up to `MOST_BYTES`. Raises BadFrame."""
+    """The payload without a compression, up to `MAX_UNPACKED_BYTES`. Raises BadFrame."""
     match compression.strip().casefold():
         case "none" | "identity":
             return payload
@@ -423,18 +423,18 @@ def decompressed(payload: bytes, compression: str) -> bytes:
                 f"The payload is compressed with {compression}; jetspark knows gzip, zstd and "
                 "snappy."
             )
-    if len(unpacked) > MOST_BYTES:
+    if len(unpacked) > MAX_UNPACKED_BYTES:
         raise BadFrame(_TOO_LARGE)
     return unpacked
 
 
-_TOO_LARGE = f"The payload has more than {MOST_BYTES >> 20} MiB without its compression."
+_TOO_LARGE = f"The payload has more than {MAX_UNPACKED_BYTES >> 20} MiB without its compression."
 
 
 def _of_stream(payload: bytes, name: str) -> bytes:
     try:
         with pa.CompressedInputStream(pa.BufferReader(payload), name) as stream:
-            content: bytes = stream.read(MOST_BYTES + 1)
+            content: bytes = stream.read(MAX_UNPACKED_BYTES + 1)
     except (OSError, pa.ArrowInvalid) as error:
         raise BadFrame(f"The payload is not compressed with {name}: {error}.") from None
     return content
@@ -444,7 +444,7 @@ def _of_snappy(payload: bytes) -> bytes:
     """A block: its length, then the data."""
     try:
         length, _ = read_varint(payload, 0)
-        if length > MOST_BYTES:
+        if length > MAX_UNPACKED_BYTES:
             raise BadFrame(_TOO_LARGE)
         unpacked: bytes = pa.decompress(payload, length, codec="snappy", asbytes=True)
     except (OSError, IndexError, pa.ArrowInvalid) as error:

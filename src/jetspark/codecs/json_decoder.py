@@ -38,7 +38,7 @@ MAX_VALUES: Final = 1_000_000
 MAX_DIGITS: Final = 1_000
 """Characters of a DECIMAL."""
 _PART_BYTES: Final = 1 << 20
-_SHOWN: Final = 60
+_MAX_SHOWN_CHARS: Final = 60
 """Characters of a value in a reason."""
 
 _Raw: TypeAlias = "msgspec.Raw | bytes"
@@ -189,13 +189,13 @@ def _decode_each(
 
 def misfit_text(value: bytes, name: str, hint: str = "") -> str:
     text = value.decode("utf-8", "replace")
-    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    text = text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
     article = "an" if name[0] in "AI" else "a"
     return f"{text} is not {article} {name}{hint}"
 
 
 class _Leaf(_Column):
-    """A type of single values: `one` says what is taken, `_fast` decodes many usual ones."""
+    """A type of single values: `decode_one` says what is taken, `_fast` decodes many usual ones."""
 
     def __init__(self, kind: pa.DataType, name: str) -> None:
         super().__init__(kind)
@@ -206,7 +206,7 @@ class _Leaf(_Column):
         try:
             return self._fast(values), []
         except (msgspec.MsgspecError, pa.ArrowException, ValueError, OverflowError):
-            found, misfits = _decode_each(self.one, values, self.name, end_of)
+            found, misfits = _decode_each(self.decode_one, values, self.name, end_of)
             return self._array(found), misfits
 
     def _array(self, values: list[Any]) -> pa.Array:
@@ -217,7 +217,7 @@ class _Leaf(_Column):
         """The array, or any of the errors that `build` takes for a reason to look at each."""
 
     @abstractmethod
-    def one(self, raw: bytes) -> Any:
+    def decode_one(self, raw: bytes) -> Any:
         """The value of one raw value, which is not null, for `_array`. Raises ValueError or
         msgspec's errors."""
 
@@ -227,25 +227,25 @@ class _Plain(_Leaf):
 
     def __init__(self, kind: pa.DataType, name: str, of: Any) -> None:
         super().__init__(kind, name)
-        self._all = msgspec.json.Decoder(list[of | None])
-        self._one = msgspec.json.Decoder(of)
+        self._list_decoder = msgspec.json.Decoder(list[of | None])
+        self._value_decoder = msgspec.json.Decoder(of)
 
     def _fast(self, values: _Values) -> pa.Array:
-        return pa.array(_decode_all(self._all, values), self.kind)
+        return pa.array(_decode_all(self._list_decoder, values), self.kind)
 
-    def one(self, raw: bytes) -> Any:
-        return self._one.decode(raw)
+    def decode_one(self, raw: bytes) -> Any:
+        return self._value_decoder.decode(raw)
 
 
-class _Whole(_Plain):
+class _Integer(_Plain):
     """TINYINT to BIGINT."""
 
     def __init__(self, kind: pa.DataType, name: str) -> None:
         super().__init__(kind, name, int)
         self._limit = 1 << (kind.bit_width - 1)
 
-    def one(self, raw: bytes) -> int:
-        value: int = self._one.decode(raw)
+    def decode_one(self, raw: bytes) -> int:
+        value: int = self._value_decoder.decode(raw)
         if not -self._limit <= value < self._limit:
             raise ValueError
         return value
@@ -263,7 +263,7 @@ class _Real(_Plain):
         """Below it, each whole number is one of this type."""
 
     def _fast(self, values: _Values) -> pa.Array:
-        numbers = pa.array(_decode_all(self._all, values), pa.float64())
+        numbers = pa.array(_decode_all(self._list_decoder, values), pa.float64())
         largest = pc.max(pc.abs(numbers)).as_py()
         if largest is not None and largest >= self._exact:
             raise ValueError
@@ -272,7 +272,7 @@ class _Real(_Plain):
     def _array(self, values: list[Any]) -> pa.Array:
         return pa.array(values, pa.float64()).cast(self.kind)
 
-    def one(self, raw: bytes) -> float:
+    def decode_one(self, raw: bytes) -> float:
         if raw.startswith(b'"'):
             text = msgspec.json.decode(raw, type=str)
             if text not in _REALS:
@@ -290,7 +290,7 @@ class _Real(_Plain):
         return value
 
     def _number(self, raw: bytes) -> float:
-        return float(self._one.decode(raw))
+        return float(self._value_decoder.decode(raw))
 
     def _is_same(self, raw: bytes, value: float) -> bool:
         """Whether a whole number is this one, or how JavaScript writes this one."""
@@ -306,8 +306,8 @@ class _Text(_Plain):
     def __init__(self) -> None:
         super().__init__(pa.string(), "STRING", str)
 
-    def one(self, raw: bytes) -> str:
-        return self._one.decode(raw) if raw.startswith(b'"') else raw.decode()
+    def decode_one(self, raw: bytes) -> str:
+        return self._value_decoder.decode(raw) if raw.startswith(b'"') else raw.decode()
 
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,4})?")
@@ -344,7 +344,7 @@ class _Exact(_Leaf):
     def _fast(self, values: _Values) -> pa.Array:
         return decimals_of(_texts_of(values), self.kind)
 
-    def one(self, raw: bytes) -> Decimal:
+    def decode_one(self, raw: bytes) -> Decimal:
         if raw.startswith(b'"'):
             raw = msgspec.json.decode(raw, type=str).encode()
         if len(raw) > MAX_DIGITS or _NUMBER.fullmatch(raw) is None:
@@ -381,24 +381,24 @@ class _Temporal(_Leaf):
 
     def __init__(self, kind: pa.DataType, name: str) -> None:
         super().__init__(kind, name)
-        self._all = msgspec.json.Decoder(list[str | None])
-        self._numbers = pa.int32() if pa.types.is_date(kind) else pa.int64()
+        self._list_decoder = msgspec.json.Decoder(list[str | None])
+        self._number_type = pa.int32() if pa.types.is_date(kind) else pa.int64()
 
     def _fast(self, values: _Values) -> pa.Array:
-        texts = pa.array(_decode_all(self._all, values), pa.string())
+        texts = pa.array(_decode_all(self._list_decoder, values), pa.string())
         fits = pc.all(pc.match_substring_regex(texts, self._form), min_count=0)
         if not fits.as_py():
             raise ValueError
         times = texts.cast(self.kind)
-        earliest, latest = pc.min_max(times.cast(self._numbers)).as_py().values()
+        earliest, latest = pc.min_max(times.cast(self._number_type)).as_py().values()
         if earliest is not None and not self._first <= earliest <= latest <= self._last:
             raise ValueError
         return times
 
     def _array(self, values: list[Any]) -> pa.Array:
-        return pa.array(values, self._numbers).cast(self.kind)
+        return pa.array(values, self._number_type).cast(self.kind)
 
-    def one(self, raw: bytes) -> int:
+    def decode_one(self, raw: bytes) -> int:
         value = self._number_of(raw)
         if not self._first <= value <= self._last:
             raise ValueError
@@ -466,14 +466,14 @@ def _days(text: str) -> int:
 class _Nested(_Column):
     """A type of values that are made of others."""
 
-    _all: msgspec.json.Decoder[list[Any]]
-    _one: msgspec.json.Decoder[Any]
+    _list_decoder: msgspec.json.Decoder[list[Any]]
+    _value_decoder: msgspec.json.Decoder[Any]
 
     def _decode(self, values: _Values, end_of: _EndOf) -> tuple[list[Any], list[BadValue]]:
         try:
-            return _decode_all(self._all, values), []
+            return _decode_all(self._list_decoder, values), []
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            return _decode_each(self._one.decode, values, self.name, end_of)
+            return _decode_each(self._value_decoder.decode, values, self.name, end_of)
 
 
 _NO_MEMBER = re.compile(r"[\\\"\x00-\x1f]")
@@ -523,8 +523,8 @@ class _Struct(_Nested):
         super().__init__(kind)
         self._fields = _Fields(list(kind))
         kind_of_objects: Any = self._fields.type
-        self._all = msgspec.json.Decoder(list[kind_of_objects | None])
-        self._one = msgspec.json.Decoder(kind_of_objects)
+        self._list_decoder = msgspec.json.Decoder(list[kind_of_objects | None])
+        self._value_decoder = msgspec.json.Decoder(kind_of_objects)
 
     def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
         objects, misfits = self._decode(values, end_of)
@@ -541,8 +541,8 @@ class _List(_Nested):
     def __init__(self, kind: pa.ListType) -> None:
         super().__init__(kind)
         self._items = column_of(kind.value_type)
-        self._all = msgspec.json.Decoder(list[list[msgspec.Raw] | None])
-        self._one = msgspec.json.Decoder(list[msgspec.Raw])
+        self._list_decoder = msgspec.json.Decoder(list[list[msgspec.Raw] | None])
+        self._value_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
     def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
         lists, misfits = self._decode(values, end_of)
@@ -562,8 +562,8 @@ class _Map(_Nested):
     def __init__(self, kind: pa.MapType) -> None:
         super().__init__(kind)
         self._items = column_of(kind.item_type)
-        self._all = msgspec.json.Decoder(list[dict[str, msgspec.Raw] | None])
-        self._one = msgspec.json.Decoder(dict[str, msgspec.Raw])
+        self._list_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw] | None])
+        self._value_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
         maps, misfits = self._decode(values, end_of)
@@ -578,7 +578,7 @@ class _Map(_Nested):
         if any(entries is None for entries in maps):
             array = null_rows(array, [row for row, entries in enumerate(maps) if entries is None])
         return array, misfits + rows_of_items(
-            more, offsets, lambda start, at: f"[{keys[start + at][:_SHOWN]!r}]"
+            more, offsets, lambda start, at: f"[{keys[start + at][:_MAX_SHOWN_CHARS]!r}]"
         )
 
 
@@ -592,8 +592,8 @@ class _Pairs(_Nested):
         entries = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
         self._keys, self._items = (column_of(field.type) for field in entries)
         pairs = list[tuple[msgspec.Raw, msgspec.Raw]]
-        self._all = msgspec.json.Decoder(list[pairs | None])
-        self._one = msgspec.json.Decoder(pairs)
+        self._list_decoder = msgspec.json.Decoder(list[pairs | None])
+        self._value_decoder = msgspec.json.Decoder(pairs)
 
     def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
         maps, bad_values = self._decode(values, end_of)
@@ -657,10 +657,10 @@ def null_rows(array: pa.Array, rows: Iterable[int]) -> pa.Array:
 
 _LEAVES: Final[dict[pa.DataType, Callable[[], _Leaf]]] = {
     pa.bool_(): partial(_Plain, pa.bool_(), "BOOLEAN", bool),
-    pa.int8(): partial(_Whole, pa.int8(), "TINYINT"),
-    pa.int16(): partial(_Whole, pa.int16(), "SMALLINT"),
-    pa.int32(): partial(_Whole, pa.int32(), "INT"),
-    pa.int64(): partial(_Whole, pa.int64(), "BIGINT"),
+    pa.int8(): partial(_Integer, pa.int8(), "TINYINT"),
+    pa.int16(): partial(_Integer, pa.int16(), "SMALLINT"),
+    pa.int32(): partial(_Integer, pa.int32(), "INT"),
+    pa.int64(): partial(_Integer, pa.int64(), "BIGINT"),
     pa.float32(): partial(_Single, pa.float32(), "FLOAT"),
     pa.float64(): partial(_Real, pa.float64(), "DOUBLE"),
     pa.string(): _Text,

@@ -54,20 +54,20 @@ class JsonFields:
         fields nor a reason.
         """
         at = batch.schema.get_field_index(self._payload)
-        payloads, unpacked = batch.column(at), None
+        payloads, frame_reasons = batch.column(at), None
         if self._framing is not None:
-            bare = self._framing.unframe(batch)
-            payloads, unpacked = bare.payloads, bare.reasons
-            if unpacked is not None:
-                payloads = pc.if_else(pc.is_valid(unpacked), None, payloads)
+            unframed = self._framing.unframe(batch)
+            payloads, frame_reasons = unframed.payloads, unframed.reasons
+            if frame_reasons is not None:
+                payloads = pc.if_else(pc.is_valid(frame_reasons), None, payloads)
         columns, reasons = self.decode(payloads)
         columns_of_batch = batch.columns
-        if (bare := batch.schema.get_field_index(BARE_PAYLOAD)) >= 0:
-            columns_of_batch[bare] = pc.coalesce(payloads, columns_of_batch[bare])
+        if (at_bare := batch.schema.get_field_index(BARE_PAYLOAD)) >= 0:
+            columns_of_batch[at_bare] = pc.coalesce(payloads, columns_of_batch[at_bare])
         if self._framing is not None:
             reasons = with_hints(reasons, payloads, self._framing)
-        if unpacked is not None:
-            reasons = pc.coalesce(unpacked, reasons)
+        if frame_reasons is not None:
+            reasons = pc.coalesce(frame_reasons, reasons)
         return pa.RecordBatch.from_arrays(
             [*columns_of_batch, *columns, reasons], schema=self.schema(batch.schema)
         )
@@ -82,8 +82,8 @@ class JsonFields:
         if not any(left):
             return columns, pa.nulls(rows, pa.string())
         is_left = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(left)])
-        others = self.decode_plainly(payloads.filter(is_left))
-        return replace_rows((columns, pa.nulls(rows, pa.string())), others, is_left)
+        replacements = self.decode_plainly(payloads.filter(is_left))
+        return replace_rows((columns, pa.nulls(rows, pa.string())), replacements, is_left)
 
     def decode_plainly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
         """The same without the C kernel."""

@@ -14,7 +14,7 @@ from jetspark.codecs.schema import UnusableSchema
 _TIMES: Final = {"date": pa.date32(), "date-time": pa.timestamp("us", tz="UTC")}
 MAX_TYPES: Final = 10_000
 """Types in a schema where each reference counts as all that it leads to."""
-_PLAIN: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+_PRIMITIVES: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 
 
 def columns_of(text: str) -> pa.Schema:
@@ -83,4 +83,4 @@ class _Types:
                 return pa.list_(pa.field("element", self.of(schema["items"], inside)))
             case "string":
                 return _TIMES.get(schema.get("format", ""), pa.string())
-        return _PLAIN.get(str(kind), pa.string())
+        return _PRIMITIVES.get(str(kind), pa.string())

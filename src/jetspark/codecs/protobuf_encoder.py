@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _SECOND: Final = 1_000_000
 _HOUR: Final = 3600 * _SECOND
-_LONGEST: Final = 315_576_000_000 * _SECOND
+_MAX_DURATION: Final = 315_576_000_000 * _SECOND
 """A duration: 10,000 years."""
 
 
@@ -138,7 +138,7 @@ def _checked_value(field: Any, values: pa.Array, ancestors: frozenset[str], name
             _check_between(values, pa.int64(), FIRST_MICROS, LAST_MICROS, name)
             return _seconds_and_nanos(values, FIRST_SECOND)
         case Kind.DURATION:
-            _check_between(values, pa.int64(), -_LONGEST, _LONGEST, name)
+            _check_between(values, pa.int64(), -_MAX_DURATION, _MAX_DURATION, name)
             return _seconds_and_nanos(values, 0)
         case Kind.DATE:
             _check_between(values, pa.int32(), FIRST_DAY, LAST_DAY, name)

@@ -14,7 +14,7 @@ from jetspark.codecs.protobuf_schema import Kind, is_map, kind_of, library
 from jetspark.years import FIRST_SECOND, LAST_SECOND
 
 _NANOS: Final = 1_000_000_000
-_LONGEST: Final = 315_576_000_000
+_MAX_DURATION_SECONDS: Final = 315_576_000_000
 _FIRST_DAY: Final = date(1970, 1, 1).toordinal()
 
 
@@ -115,7 +115,7 @@ def _value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
 
 
 def _duration(seconds: int, nanos: int) -> int:
-    if abs(seconds) > _LONGEST or abs(nanos) >= _NANOS or seconds * nanos < 0:
+    if abs(seconds) > _MAX_DURATION_SECONDS or abs(nanos) >= _NANOS or seconds * nanos < 0:
         raise Misfit(Problem.TIME)
     micros = abs(nanos) // 1000
     return seconds * 1_000_000 + (micros if nanos > 0 else -micros)

@@ -35,7 +35,7 @@ lines cannot become any number of columns."""
 MAX_DEPTH: Final = 60
 """Messages within each other: Arrow's interface for C takes 64 types."""
 _FILE: Final = re.compile(r"[^\x00-\x1f\\]{1,200}")
-_PLACE: Final = re.compile(r"(\d+):(\d+): *")
+_POSITION: Final = re.compile(r"(\d+):(\d+): *")
 
 
 # -- schemas -------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
 
 def _by_line(message: str) -> str:
     """`3:5: …`, as people read it."""
-    position = _PLACE.match(message)
+    position = _POSITION.match(message)
     return (
         message
         if position is None
@@ -219,7 +219,7 @@ def descriptor_of(
         descriptor = pool.FindMessageTypeByName(schema.name)
         _check_size(descriptor)
         _check_groups(descriptor)
-        _check_known(pool)
+        _check_well_known(pool)
     except UnusableSchema:
         raise
     except (TypeError, KeyError, ValueError, RecursionError) as error:
@@ -230,7 +230,7 @@ def descriptor_of(
     return descriptor
 
 
-def _found(file: Any, message: str) -> Any:
+def _find_message(file: Any, message: str) -> Any:
     """The message of a file; None if it is not there."""
     package, messages = file.package, file.message_type
     inside = message.removeprefix(f"{package}.") if package else message
@@ -245,13 +245,13 @@ def _found(file: Any, message: str) -> Any:
 
 def field_names(schema: PayloadSchema) -> list[str]:
     """All fields of the message. `schema`: a result of `message_of`."""
-    files = (_found(file, schema.name) for file in _descriptors(schema)[0].file)
+    files = (_find_message(file, schema.name) for file in _descriptors(schema)[0].file)
     return [field.name for message in filter(None, files) for field in message.field]
 
 
 def _only(file: Any, message: str, fields: Collection[str] | None) -> Any:
     """The file, with only these fields in the message: others are skipped, as unknown ones."""
-    descriptor = _found(file, message)
+    descriptor = _find_message(file, message)
     if fields is None or descriptor is None:
         return file
     selected = [field for field in descriptor.field if field.name in fields]
@@ -296,9 +296,9 @@ def _unmark_maps(messages: Iterable[Any]) -> None:
         _unmark_maps(message.nested_type)
 
 
-def _check_known(pool: Any) -> None:
+def _check_well_known(pool: Any) -> None:
     """Raise ConfigError for a message of Protobuf's own that lacks fields of it."""
-    for name, fields in _KNOWN_FIELDS.items():
+    for name, fields in _WELL_KNOWN_FIELDS.items():
         try:
             message = pool.FindMessageTypeByName(name)
         except KeyError:
@@ -398,20 +398,20 @@ _SCALARS: Final = {
     18: (Kind.SINT64, pa.int64()),
 }
 """By the numbers of Protobuf's `FieldDescriptorProto.Type`."""
-_KNOWN: Final = {
+_WELL_KNOWN: Final = {
     "google.protobuf.Timestamp": (Kind.TIMESTAMP, _US),
     "google.protobuf.Duration": (Kind.DURATION, pa.int64()),
     "google.type.Date": (Kind.DATE, pa.date32()),
     "google.type.TimeOfDay": (Kind.TIME_OF_DAY, pa.int64()),
 }
 """Messages that are a single value."""
-_KNOWN_FIELDS: Final = {
+_WELL_KNOWN_FIELDS: Final = {
     "google.protobuf.Timestamp": {"seconds": 1, "nanos": 2},
     "google.protobuf.Duration": {"seconds": 1, "nanos": 2},
     "google.type.Date": {"year": 1, "month": 2, "day": 3},
     "google.type.TimeOfDay": {"hours": 1, "minutes": 2, "seconds": 3, "nanos": 4},
 }
-"""The fields of `_KNOWN`, and their numbers."""
+"""The fields of `_WELL_KNOWN`, and their numbers."""
 _WRAPPERS: Final = {
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -431,8 +431,8 @@ def kind_of(field: Any, ancestors: frozenset[str]) -> Kind:
         return _SCALARS[field.type][0]
     if is_map(field):
         return Kind.MAP
-    if message.full_name in _KNOWN:
-        return _KNOWN[message.full_name][0]
+    if message.full_name in _WELL_KNOWN:
+        return _WELL_KNOWN[message.full_name][0]
     if message.full_name in _WRAPPERS:
         return Kind.WRAPPER
     return Kind.BYTES if message.full_name in ancestors else Kind.MESSAGE
@@ -464,4 +464,4 @@ def _type_of_value(field: Any, ancestors: frozenset[str]) -> pa.DataType:
             return pa.struct(_columns(message, ancestors | {message.full_name}))
         case Kind.BYTES if message is not None:
             return pa.binary()
-    return (_SCALARS[field.type] if message is None else _KNOWN[message.full_name])[1]
+    return (_SCALARS[field.type] if message is None else _WELL_KNOWN[message.full_name])[1]

@@ -33,7 +33,7 @@ class PayloadSchema:
     text: str
     """Avro: its JSON. JSON: JSON Schema. Protobuf: a FileDescriptorSet in base64, or the source of
     a .proto file, which always has a character that base64 lacks (";" or "{"). Debezium: what
-    `debezium.given_schema` takes. CloudEvents: of their data, in any of these forms, or empty."""
+    `debezium.parse_schema` takes. CloudEvents: of their data, in any of these forms, or empty."""
     name: str = ""
     """Of the subject under which a registry has it, or in full of the message or record; the name
     of a file in the imports of the schema that refers to it."""

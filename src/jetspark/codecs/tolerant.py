@@ -103,11 +103,11 @@ class TolerantDecoder:
         try:
             for part in self.framing.decompress(batch):
                 for piece in self._pieces(part):
-                    yield self._kept(self._decompressed(piece))
+                    yield self._with_corrupt_column(self._decompressed(piece))
         except NotOfPayload as error:
             raise error.error from None
 
-    def _kept(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
+    def _with_corrupt_column(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with the payloads of bad records, and no others that nobody needs."""
         corrupt = self._corrupt(decoded)
         schema = self._schema(decoded.schema)
@@ -125,10 +125,7 @@ class TolerantDecoder:
         try:
             return bad_payloads.cast(kind)
         except pa.ArrowInvalid:  # with U+FFFD for what is not UTF-8
-            texts = [
-                data and data.decode("utf-8", "replace")
-                for data in bad_payloads.to_pylist()
-            ]
+            texts = [data and data.decode("utf-8", "replace") for data in bad_payloads.to_pylist()]
             return pa.array(texts, kind)
 
     def _pieces(self, part: Decompressed) -> Iterator[Decompressed]:

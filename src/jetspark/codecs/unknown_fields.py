@@ -27,7 +27,7 @@ from jetspark.codecs.field_names import FieldNames
 from jetspark.codecs.json_decoder import parse_object
 from jetspark.reserved_names import is_reserved
 
-LEAST, MOST = -(2**63), 2**63 - 1
+MIN_BIGINT, MAX_BIGINT = -(2**63), 2**63 - 1
 """Of a BIGINT."""
 LONG: Final = "LONG"
 """A BIGINT of which a DOUBLE may not have the same number."""
@@ -53,16 +53,16 @@ class _Inside(NamedTuple):
 
 def known_fields(ddl: str) -> KnownFields:
     """Return what `rest_of` knows of payloads with this schema. Raises ConfigError."""
-    return _known(arrow_fields(ddl, "json")) if ddl else {}
+    return _fields_by_name(arrow_fields(ddl, "json")) if ddl else {}
 
 
-def _known(fields: Iterable[pa.Field]) -> KnownFields:
+def _fields_by_name(fields: Iterable[pa.Field]) -> KnownFields:
     return {field.name: _inside(field.type) for field in fields}
 
 
 def _inside(kind: pa.DataType) -> _Inside | None:
     if pa.types.is_struct(kind):
-        return _Inside(_known(kind))
+        return _Inside(_fields_by_name(kind))
     if not pa.types.is_list(kind) and not pa.types.is_map(kind):
         return None
     is_list = pa.types.is_list(kind)
@@ -167,7 +167,7 @@ def plain_type(value: Any) -> str:
         case bool():
             return "BOOLEAN"
         case int():
-            if not LEAST <= value <= MOST:
+            if not MIN_BIGINT <= value <= MAX_BIGINT:
                 return "STRING"
             return "BIGINT" if abs(value) < _EXACT else LONG
         case float() if math.isfinite(value):

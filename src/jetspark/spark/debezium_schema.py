@@ -75,7 +75,7 @@ def _find_newest_in_stream(
         newest = None
         columns = ("timestamp", "data", "headers")
         batches = read_range(options.connection, range_, columns=columns, fail_on_data_loss=False)
-        for batch in chain.from_iterable(map(options.payload_framing.bare, batches)):
+        for batch in chain.from_iterable(map(options.payload_framing.strip, batches)):
             newest = _find_last_in_batch(batch) or newest
         if newest is not None:
             return newest

@@ -110,4 +110,4 @@ def _read_sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBat
             name, first, end, stream_facts.created, options.subjects, direct=options.removes
         )
         batches = read_sample(options.connection, range_, share, _COLUMNS)
-        yield from chain.from_iterable(map(options.payload_framing.bare, batches))
+        yield from chain.from_iterable(map(options.payload_framing.strip, batches))

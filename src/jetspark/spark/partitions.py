@@ -178,7 +178,7 @@ def decode_payloads(
 ) -> Iterator[pa.RecordBatch]:
     """Add the fields of payloads to the batches, if the options have any."""
     if options.framing is not None:
-        batches = chain.from_iterable(map(options.framing.bare, batches))
+        batches = chain.from_iterable(map(options.framing.strip, batches))
     decoder = options.decoder
     return batches if decoder is None else decode_in_parts(decoder, batches)
 

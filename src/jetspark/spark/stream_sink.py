@@ -97,7 +97,7 @@ class _StreamWriter:
             target.subjects,
             subject=options.subject,
             max_bytes=target.largest_staged if exactly else target.largest,
-            headers=() if encoding is None else encoding.around[1],
+            headers=() if encoding is None else encoding.envelope[1],
         ).messages(batches)
 
     def abort(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:

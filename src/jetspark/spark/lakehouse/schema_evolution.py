@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from jetspark.codecs.ddl import check_fields, type_in_ddl, with_types
 from jetspark.codecs.field_names import FieldNames
 from jetspark.codecs.tolerant import CORRUPT
-from jetspark.codecs.unknown_fields import LEAST, LONG, MOST, can_be_column, common_type
+from jetspark.codecs.unknown_fields import LONG, MAX_BIGINT, MIN_BIGINT, can_be_column, common_type
 from jetspark.errors import ConfigError, SchemaEvolved, named
 from jetspark.lakehouse.file_layout import Layout
 from jetspark.lakehouse.formats import find_table, open_table
@@ -96,7 +96,11 @@ class SchemaChange:
                 continue
             for name in small.keys() & fields.keys() if isinstance(fields, dict) else ():
                 value, limit = fields[name], small[name]
-                if type(value) is int and not -limit <= value < limit and LEAST <= value <= MOST:
+                if (
+                    type(value) is int
+                    and not -limit <= value < limit
+                    and MIN_BIGINT <= value <= MAX_BIGINT
+                ):
                     self.widened.add(name)
 
     def _add(self, name: str, kind: str) -> None:
