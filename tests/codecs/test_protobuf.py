@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -236,15 +237,31 @@ def test_a_schema_that_cannot_be_used_is_refused_with_a_sentence() -> None:
         ProtobufDecoder(message_of(PayloadSchema("protobuf", group)), None)
 
 
-def test_a_known_message_with_other_fields_is_refused() -> None:
-    text = (
-        'syntax = "proto3"; package google.protobuf; message A { Timestamp t = 1; } '
-        "message Timestamp { int64 ticks = 1; }"
-    )
-    schema = message_of(PayloadSchema("protobuf", text))
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Timestamp { int64 ticks = 1; }",
+        "Timestamp { string seconds = 1; int32 nanos = 2; }",
+        "Duration { int64 seconds = 1; repeated int32 nanos = 2; }",
+        "Int32Value { int32 v = 1; }",
+        "Int32Value { int32 value = 3; }",
+        "Int32Value { Int32Value value = 1; }",
+    ],
+)
+def test_a_known_message_with_other_fields_is_refused(message: str) -> None:
+    name = message.partition(" ")[0]
+    text = f'syntax = "proto3"; package google.protobuf; message A {{ {name} t = 1; }} message '
+    schema = message_of(PayloadSchema("protobuf", text + message))
     for use in (ProtobufDecoder, ProtobufEncoder):
-        with pytest.raises(ConfigError, match=r"Timestamp without .* nanos"):
+        with pytest.raises(ConfigError, match=rf"defines google\.protobuf\.{name} without"):
             use(schema)
+
+
+def test_a_known_message_is_decoded_with_some_of_its_fields() -> None:
+    text = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message A { int32 a = 1; }'
+    schema = message_of(PayloadSchema("protobuf", text))
+    decoder = ProtobufDecoder(replace(schema, name="google.protobuf.Timestamp"), ["nanos"])
+    assert decoder.fields == pa.schema([("nanos", pa.int32())])
 
 
 def test_each_entry_of_a_map_is_there_with_and_without_the_kernel() -> None:

@@ -219,7 +219,7 @@ def descriptor_of(
         descriptor = pool.FindMessageTypeByName(schema.name)
         _check_size(descriptor)
         _check_groups(descriptor)
-        _check_well_known(pool)
+        _check_well_known(pool, schema.name if fields else "")
     except UnusableSchema:
         raise
     except (TypeError, KeyError, ValueError, RecursionError) as error:
@@ -296,18 +296,22 @@ def _unmark_maps(messages: Iterable[Any]) -> None:
         _unmark_maps(message.nested_type)
 
 
-def _check_well_known(pool: Any) -> None:
-    """Raise ConfigError for a message of Protobuf's own that lacks fields of it."""
-    for name, fields in _WELL_KNOWN_FIELDS.items():
+def _check_well_known(pool: Any, reduced: str) -> None:
+    """Raise ConfigError for a message of Protobuf's own that lacks its fields, except `reduced`."""
+    for name in _WELL_KNOWN_FIELDS.keys() - {reduced}:
+        fields = _WELL_KNOWN_FIELDS[name]
         try:
             message = pool.FindMessageTypeByName(name)
         except KeyError:
             continue
-        if not fields.items() <= {field.name: field.number for field in message.fields}.items():
+        declared = {
+            (field.number, field.name, field.type, field.is_repeated) for field in message.fields
+        }
+        known = {(number, *field, False) for number, field in enumerate(fields.items(), 1)}
+        if not known <= declared:
             raise UnusableSchema(
                 f"The Protobuf schema defines {name} without the fields that Protobuf's own has "
-                f"({', '.join(f'{field} = {number}' for field, number in fields.items())}): name "
-                "it otherwise."
+                f"({', '.join(fields)}): import that one, or name yours otherwise."
             )
 
 
@@ -405,17 +409,21 @@ _WELL_KNOWN: Final = {
     "google.type.TimeOfDay": (Kind.TIME_OF_DAY, pa.int64()),
 }
 """Messages that are a single value."""
-_WELL_KNOWN_FIELDS: Final = {
-    "google.protobuf.Timestamp": {"seconds": 1, "nanos": 2},
-    "google.protobuf.Duration": {"seconds": 1, "nanos": 2},
-    "google.type.Date": {"year": 1, "month": 2, "day": 3},
-    "google.type.TimeOfDay": {"hours": 1, "minutes": 2, "seconds": 3, "nanos": 4},
-}
-"""The fields of `_WELL_KNOWN`, and their numbers."""
+_WRAPPED: Final = {
+    "Double": 1, "Float": 2, "Int64": 3, "UInt64": 4, "Int32": 5, "UInt32": 13, "Bool": 8,
+    "String": 9, "Bytes": 12,
+}  # fmt: skip
 _WRAPPERS: Final = {
-    f"google.protobuf.{name}Value"
-    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+    f"google.protobuf.{name}Value": {"value": kind} for name, kind in _WRAPPED.items()
 }
+_WELL_KNOWN_FIELDS: Final = {
+    "google.protobuf.Timestamp": {"seconds": 3, "nanos": 5},
+    "google.protobuf.Duration": {"seconds": 3, "nanos": 5},
+    "google.type.Date": dict.fromkeys(("year", "month", "day"), 5),
+    "google.type.TimeOfDay": dict.fromkeys(("hours", "minutes", "seconds", "nanos"), 5),
+    **_WRAPPERS,
+}
+"""The fields of Protobuf's own messages, by their numbers from 1 on, and their types."""
 
 
 def is_map(field: Any) -> bool:
