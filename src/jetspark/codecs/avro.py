@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from jetspark.codecs.avro_schema import (
     PROMOTIONS,
     Field,
     Kind,
+    Node,
     Type,
     in_words,
     parse_record,
@@ -36,36 +37,12 @@ from jetspark.codecs.schema import PayloadSchema
 from jetspark.wire.kernel import avro_columns
 
 _NODE: Final = struct.Struct("=BBBBiiIII")
-
-
 _SAME_MEANING: Final = (
     {"timestamp-millis", "timestamp-micros"},
     {"local-timestamp-millis", "local-timestamp-micros"},
 )
 """Logical types of which one is converted into the other. A number of any other one would be taken
 for another value."""
-
-
-@dataclass(frozen=True)
-class Node:
-    """A part of a datum."""
-
-    kind: Kind
-    name: str = ""
-    slot: Slot | None = None
-    """None: nobody wants the value."""
-    nodes: tuple[Node, ...] = ()
-    constants: tuple[Node, ...] = ()
-    """Columns of a record that the writer does not have."""
-    constant: bytes | None = None
-    """A datum that stands for each record."""
-    is_millis: bool = False
-    scale: int = 0
-    size: int = 0
-    member: int = -1
-    """The number of its column in the reader's union; -1: it is the column of the union."""
-    key: str = field(default="", compare=False)
-    """Its column's name in the record around it."""
 
 
 class AvroDecoder(PlannedDecoder):

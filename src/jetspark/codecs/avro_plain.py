@@ -5,16 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.codecs.avro_schema import Kind
+from jetspark.codecs.avro_schema import Kind, Node
 from jetspark.codecs.columns import Misfit, Problem, bytes_of_value, check_decoded
 from jetspark.years import FIRST_DAY, LAST_DAY
-
-if TYPE_CHECKING:
-    from jetspark.codecs.avro import Node
 
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 
+from jetspark.codecs.columns import Slot
 from jetspark.codecs.decoder import Undecodable
 from jetspark.codecs.schema import PayloadSchema, UnusableSchema
 
@@ -99,6 +100,28 @@ KINDS: Final = {
     "map": Kind.MAP,
     "union": Kind.UNION,
 }
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a datum."""
+
+    kind: Kind
+    name: str = ""
+    slot: Slot | None = None
+    """None: nobody wants the value."""
+    nodes: tuple[Node, ...] = ()
+    constants: tuple[Node, ...] = ()
+    """Columns of a record that the writer does not have."""
+    constant: bytes | None = None
+    """A datum that stands for each record."""
+    is_millis: bool = False
+    scale: int = 0
+    size: int = 0
+    member: int = -1
+    """The number of its column in the reader's union; -1: it is the column of the union."""
+    key: str = field(default="", compare=False)
+    """Its column's name in the record around it."""
 
 
 # -- schemas -------------------------------------------------------------------------------------

@@ -13,16 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.errors import JetsparkError, SchemaNotFoundError
 from jetspark.reserved_names import CORRUPT_REASON
-
-if TYPE_CHECKING:
-    from jetspark.codecs.framing import Framing
 
 PAYLOAD: Final = "data"
 REASON: Final = CORRUPT_REASON
@@ -114,6 +111,16 @@ class Unframed:
     """Why there is no payload; None: there is one in each row."""
 
 
+class Envelope(Protocol):
+    """Undoes the compression and framing of payloads (`Framing`)."""
+
+    def unframe(self, batch: pa.RecordBatch) -> Unframed:
+        """Return the payloads of a batch."""
+
+    def hint(self, payload: bytes) -> str:
+        """Return a sentence about what may be around a payload that does not decode, or ""."""
+
+
 def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -> pa.Schema:
     """The schema of a batch with these columns, when these fields of `payload` are decoded."""
     at = columns.get_field_index(payload)
@@ -122,7 +129,7 @@ def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -
 
 
 def with_hints(
-    reasons: pa.StringArray, payloads: pa.BinaryArray, framing: Framing
+    reasons: pa.StringArray, payloads: pa.BinaryArray, framing: Envelope
 ) -> pa.StringArray:
     """The reasons why payloads do not fit, with what may be around them."""
     if reasons.null_count == len(reasons):
@@ -155,7 +162,7 @@ class PayloadFields:
     def __init__(
         self,
         fields: pa.Schema,
-        framing: Framing,
+        framing: Envelope,
         decoder_of: Callable[[SchemaKey], SchemaDecoder],
     ) -> None:
         """`fields`: all of them may be null; `decoder_of`: raises Undecodable for a schema that
