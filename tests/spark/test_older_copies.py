@@ -96,7 +96,7 @@ def test_a_copy_that_is_shorter_or_has_grown_stops_the_query(
     disk.fill("s", count=9)
     with pytest.raises(DataLossError, match=rf"'S' {REPLACED}.* sequence 15 was stored") as caught:
         query.run()
-    assert "messages before sequence 16 may never have been read. Set failOn" in str(caught.value)
+    assert "messages before sequence 16 may never have been read. Set 'failOn" in str(caught.value)
     assert (caught.value.first, caught.value.last) == (15, 15)
 
 
