@@ -26,8 +26,8 @@ MODULES = (
 CHOSEN = {
     "jetspark.spark": (
         "source.JetStreamDataSource", "session.local_session", "session.close_session",
-        "ingest.Ingest", "lag.LagListener", "lag.QueryLag", "lag.lag_by_stream",
-        "query_metrics.QueryMetrics", "queries.start_query",
+        "ingest.Ingest", "option_scopes.TableOptions",
+        "lag.LagListener", "lag.QueryLag", "lag.lag_by_stream", "query_metrics.QueryMetrics", "queries.start_query",
     ),
     "jetspark.metrics": ("endpoint.serving", "endpoint.Health"),
     "jetspark.bulk": ("backup.open_backup",),

@@ -15,8 +15,8 @@ from jetspark.spark.option_scopes import (
     PayloadScope,
     SourceScope,
     StreamSinkScope,
+    TableOptions,
     TableReadScope,
-    TableScope,
     text_of,
 )
 
@@ -70,7 +70,7 @@ PARTS = (
         "library that reaches the storage and the catalog (`storage.AWS_REGION`, "
         "`storage.s3.endpoint`), and `quarantine.…` the connection of\n"
         "a quarantine that is a stream (`quarantine.servers`).",
-        TableScope,
+        TableOptions,
     ),
     ("Reading tables", "`spark.read` of these formats.", TableReadScope),
 )

@@ -12,8 +12,8 @@ import sys
 import time
 
 from pyspark.sql import SparkSession
-from tests.support.ingest_job import ingest_job
 
+from jetspark.spark.ingest import Ingest
 from jetspark.spark.lag import LagListener
 from jetspark.spark.queries import source_options, start_writing
 
@@ -50,7 +50,7 @@ def findings(
     spark.streams.addListener(listener)
     lake = f"{folder}/lake"
     start = {"startingOffsets": "earliest", "minPartitions": "2"}
-    ingest_job(options=stream | start, to=lake).start(spark).awaitTermination(300)
+    Ingest(options=stream | start, to=lake).start(spark).awaitTermination(300)
     deadline = time.monotonic() + 60
     # Spark tells listeners afterwards, at last the query's end. Before, a listener must not be
     # removed: PySpark's client of Spark Connect may wait for ever then.

@@ -7,17 +7,17 @@ from dataclasses import fields, replace
 from typing import Any
 
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.option_scopes import TableScope, readers
+from jetspark.spark.option_scopes import TableOptions, readers
 from jetspark.spark.option_values import read_options
 
-_OF_TABLE = {one.name for one in fields(TableScope)}
+_OF_TABLE = {one.name for one in fields(TableOptions)}
 
 
 def ingest_job(*, table_options: Mapping[str, str] | None = None, **options: Any) -> Ingest:
     """`table_options`: further options of the table, as Spark takes them."""
     texts = dict(table_options or {})
     storage = {name: texts.pop(name) for name in list(texts) if "." in name}
-    table = TableScope(**read_options(texts, readers(TableScope), elsewhere={}))
+    table = TableOptions(**read_options(texts, readers(TableOptions), elsewhere={}))
     given = {name: options.pop(name) for name in list(options) if name in _OF_TABLE}
     if "keys" in given:
         given["keys"] = tuple(given["keys"])

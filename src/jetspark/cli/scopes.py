@@ -20,8 +20,8 @@ from jetspark.spark.option_scopes import (
     SchemaScope,
     SourceScope,
     StreamSinkScope,
+    TableOptions,
     TableReadScope,
-    TableScope,
     in_texts,
 )
 
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     SchemaFlags = SchemaScope
     SourceFlags = SourceScope
     StreamSinkFlags = StreamSinkScope
-    TableFlags = TableScope
+    TableFlags = TableOptions
     TableReadFlags = TableReadScope
 else:
     ConnectionFlags = flags_of(ConnectionScope, CONNECTION, leave_out=("servers", "context"))
@@ -102,7 +102,7 @@ else:
         leave_out=("stream", "bucket", "subject", "adopt_ledger", "writer_name"),
     )
     TableFlags = flags_of(
-        TableScope,
+        TableOptions,
         TABLE,
         leave_out=("transaction_id",),
         quarantine=BAD_RECORDS,

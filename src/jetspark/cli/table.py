@@ -46,7 +46,7 @@ table = group(
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class TableOptions:
+class OpenOptions:
     """The flags --format and --storage."""
 
     format: str | None = None
@@ -65,11 +65,11 @@ class TableOptions:
             yield open_table(ref, name)
 
 
-_DEFAULT = TableOptions()
+_DEFAULT = OpenOptions()
 
 
 @command(table, "jetspark table info lake/orders --json")
-def info(location: str, /, *, options: TableOptions = _DEFAULT, json: JsonOption = False) -> None:
+def info(location: str, /, *, options: OpenOptions = _DEFAULT, json: JsonOption = False) -> None:
     """Show a table: its rows, files and columns.
 
     Args:
@@ -97,7 +97,7 @@ def compact(
     /,
     *,
     target_size: str = "128m",
-    options: TableOptions = _DEFAULT,
+    options: OpenOptions = _DEFAULT,
     json: JsonOption = False,
 ) -> None:
     """Merge small files into large ones, even while queries write and read.
@@ -127,7 +127,7 @@ def vacuum(
     *,
     keep: str = "7d",
     dry_run: Switch = False,
-    options: TableOptions = _DEFAULT,
+    options: OpenOptions = _DEFAULT,
     json: JsonOption = False,
 ) -> None:
     """Remove the files of old versions and of failed tasks.

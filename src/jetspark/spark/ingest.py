@@ -54,7 +54,7 @@ from jetspark.spark.lakehouse.start_checks import check_start
 from jetspark.spark.lakehouse.table_preparation import check_columns
 from jetspark.spark.local_folders import local_path
 from jetspark.spark.offsets import from_json
-from jetspark.spark.option_scopes import TableScope, in_texts
+from jetspark.spark.option_scopes import TableOptions, in_texts
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.positions import resolve_ends
 from jetspark.spark.queries import CHECKPOINT_IN_TABLE, is_in_use, source_options, start_writing
@@ -77,7 +77,7 @@ class Ingest:
     table has one row for each key, its present value."""
     to: str
     """Folder or URI of the table."""
-    table_options: TableScope = field(default_factory=TableScope)
+    table_options: TableOptions = field(default_factory=TableOptions)
     """Options of the table. `partition_by` may name `day`, which is that of the message's time
     if no column has this name; with `evolve` the query ends with SchemaEvolved when the table has
     grown: start it again (`has_evolved`)."""

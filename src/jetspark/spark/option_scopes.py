@@ -399,7 +399,7 @@ class StreamSinkScope:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableScope:
+class TableOptions:
     """Options of format("jetspark-delta") and format("jetspark-iceberg") for writing."""
 
     partition_by: list[str] | None = option(  # noqa: RUF009  it calls `field`

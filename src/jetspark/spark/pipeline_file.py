@@ -57,7 +57,7 @@ from jetspark.spark.option_scopes import (
     SchemaScope,
     SourceScope,
     StreamSinkScope,
-    TableScope,
+    TableOptions,
     readers,
 )
 from jetspark.spark.options import SourceOptions, parse_options
@@ -147,7 +147,7 @@ _OF_LIST = ("default_table", "quarantine", "max_new_tables", "writer_name", "ado
 """Options of all its tables."""
 _SOURCE_OPTIONS = (*readers(SourceScope), *readers(PayloadScope), *readers(ConnectionScope))
 _STREAM_SINK_OPTIONS = (*readers(StreamSinkScope), *readers(SchemaScope), *readers(ConnectionScope))
-_TABLE_OPTIONS = (*readers(TableScope), "path", "catalog", "table")
+_TABLE_OPTIONS = (*readers(TableOptions), "path", "catalog", "table")
 _SIMILAR = 0.8
 """Similarity to ours of a key that another format may know."""
 JETSTREAM = "jetstream"

@@ -37,7 +37,7 @@ from jetspark.spark.lakehouse.dead_letter_sink import (
     DeadLetterSink,
 )
 from jetspark.spark.option_names import spark_name
-from jetspark.spark.option_scopes import TableReadScope, TableScope, readers
+from jetspark.spark.option_scopes import TableOptions, TableReadScope, readers
 from jetspark.spark.versions import in_arrow
 
 PREFIX = "jetspark-"
@@ -78,7 +78,7 @@ def _version(name: str, value: str) -> int:
 
 
 _WRITING: values.Table = {
-    **readers(TableScope),
+    **readers(TableOptions),
     "partition_by": lambda _, value: parse_partitions(value),
     "target_file_size": lambda name, value: parse_file_size(named(name), value),
     "file_compression": _compression,
@@ -103,7 +103,7 @@ class LakehouseOptions:
     """Widen types, and add columns for a stream's new fields (`schema_evolution`)."""
     target_file_size: int = 128 * 1024 * 1024
     """Bytes."""
-    file_compression: str = TableScope.file_compression
+    file_compression: str = TableOptions.file_compression
     keep_versions: timedelta | None = None
     transaction_id: str | None = None
     writer_name: str | None = None
@@ -124,7 +124,7 @@ class LakehouseOptions:
     """The stream in its place."""
     on_bad_record: str | None = None
     """`STOP`: the first one ends the write; else they are in `_corrupt_record`."""
-    max_new_tables: int = TableScope.max_new_tables
+    max_new_tables: int = TableOptions.max_new_tables
     compact_every: int | None = None
     """After so many commits small files are merged; 0: never; None: nobody has said."""
     tables: tuple[RoutedTable, ...] = ()
