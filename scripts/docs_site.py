@@ -27,7 +27,8 @@ CHOSEN = {
     "jetspark.spark": (
         "source.JetStreamDataSource", "session.local_session", "session.close_session",
         "ingest.Ingest", "option_scopes.TableOptions",
-        "lag.LagListener", "lag.QueryLag", "lag.lag_by_stream", "query_metrics.QueryMetrics", "queries.start_query",
+        "lag.LagListener", "lag.QueryLag", "lag.lag_by_stream", "query_metrics.QueryMetrics",
+        "queries.start_query",
     ),
     "jetspark.metrics": ("endpoint.serving", "endpoint.Health"),
     "jetspark.bulk": ("backup.open_backup",),
