@@ -1,4 +1,4 @@
-"""What payloads mean: schemas, their frames and headers, decoders into Arrow. No I/O.
+"""Payloads: their schemas, their frames and headers, decoders into Arrow, encoders. No I/O.
 
 `Codec` is imported when it is used, since it loads PyArrow.
 """

@@ -90,8 +90,7 @@ def pack_plan(root: Node) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
 
 
 def plan_datums(writer: Type, fields: Sequence[Field]) -> Node:
-    """What makes rows of these fields of the reader's from datums of a record. Raises
-    Undecodable."""
+    """Return the plan of a writer's datums for these fields of the reader's. Raises Undecodable."""
     columns = pa.struct([pa.field(field.name, field.type.arrow) for field in fields])
     return _record(writer, fields, Slot(0, columns), "")
 
@@ -167,7 +166,7 @@ def _written_position(writer: Type, field: Field) -> int | None:
 
 
 def _skipped(type_: Type) -> Node:
-    """What nobody wants."""
+    """Return the node of a value that the reader skips."""
     inner = tuple(replace(_skipped(written.type), name=written.name) for written in type_.fields)
     inner += tuple(map(_skipped, type_.parts))
     inner += tuple(Node(Kind.NULL, name=symbol) for symbol in type_.symbols)
@@ -182,7 +181,7 @@ def _symbols(writer: Type, reader: Type, name: str) -> tuple[Node, ...]:
         text = symbol if symbol in reader.symbols else reader.default
         if text is not None:
             return Node(Kind.NULL, name=text)
-        return Node(Kind.REFUSED, name=f"{name} is {symbol}; the schema has {symbols}.")
+        return Node(Kind.REJECTED, name=f"{name} is {symbol}; the schema has {symbols}.")
 
     return tuple(map(node, writer.symbols))
 
@@ -191,7 +190,7 @@ def _branches(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
     """Each branch of the writer's becomes the first one of the reader's that takes it."""
     written = writer.parts if writer.kind == "union" else (writer,)
     nodes = [_branch(branch, reader, slot, name) for branch in written]
-    if all(node.kind is Kind.REFUSED for node in nodes):
+    if all(node.kind is Kind.REJECTED for node in nodes):
         raise Undecodable(f"{name} is {in_words(writer)}, not {in_words(reader)}.")
     if writer.kind == "union":
         return Node(Kind.UNION, slot=slot, nodes=tuple(nodes))
@@ -204,7 +203,7 @@ def _branch(written: Type, reader: Type, slot: Slot, name: str) -> Node:
     if written.kind == "null":
         if reader.may_be_null:
             return Node(Kind.NULL, slot=slot)
-        return Node(Kind.REFUSED, name=f"{name} is null, not {in_words(reader)}.")
+        return Node(Kind.REJECTED, name=f"{name} is null, not {in_words(reader)}.")
     branches = reader.branches
     order = sorted(
         range(len(branches)),
@@ -215,4 +214,4 @@ def _branch(written: Type, reader: Type, slot: Slot, name: str) -> Node:
             if reader.has_members:
                 return replace(_resolve(written, branches[at], slot.below(at), name), member=at)
             return _resolve(written, branches[at], slot, name)
-    return Node(Kind.REFUSED, name=f"{name} is {in_words(written)}, not {in_words(reader)}.")
+    return Node(Kind.REJECTED, name=f"{name} is {in_words(written)}, not {in_words(reader)}.")

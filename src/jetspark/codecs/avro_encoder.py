@@ -96,7 +96,7 @@ def long(number: int) -> bytes:
 
 
 def put_of(type_: Type, name: str) -> _Put:
-    """What appends values of a type. `name`: of the field, for errors."""
+    """Return a function that appends values of a type. `name`: the field's, for errors."""
     if type_.kind == "union":
         return _put_of_union(type_, name)
     put = _put_of_kind(type_, name)
@@ -155,7 +155,7 @@ def _put_of_kind(type_: Type, name: str) -> _Put:
 
 
 def _number_of(logical: str) -> Callable[[Any], int]:
-    """What makes a number of a value of a logical type."""
+    """Return a function that converts values of a logical type to numbers."""
     if logical == "date":
         return lambda value: value.toordinal() - _FIRST_DAY
     if not logical:
@@ -381,7 +381,7 @@ def _value(type_: Type, default: Any) -> Any:
 
 
 def _value_of_union(type_: Type, default: Any) -> Any:
-    """Of the first branch, or null."""
+    """Return a default of the first branch, or null."""
     if default is None and type_.may_be_null:
         return None
     member = _value(type_.branches[0], default)

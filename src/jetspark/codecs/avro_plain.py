@@ -189,7 +189,7 @@ class _Datum:
 
 
 def _accepted(node: Node) -> Node:
-    if node.kind is Kind.REFUSED:
+    if node.kind is Kind.REJECTED:
         raise Misfit(Problem.NOT_TAKEN, node.name)
     return node
 

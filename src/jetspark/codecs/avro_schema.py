@@ -61,7 +61,7 @@ _VALUE: Final = "value"
 
 
 class Kind(IntEnum):
-    """What was written; the numbers are those of the C kernel."""
+    """The kind of a node; the numbers are those of the C kernel."""
 
     NULL = 0
     BOOLEAN = 1
@@ -72,15 +72,15 @@ class Kind(IntEnum):
     BYTES = 6
     FIXED = 7
     ENUM = 8
-    """Its nodes are the symbols."""
+    """The symbols are its nodes."""
     RECORD = 9
-    """Its nodes are the fields, and behind them constants."""
+    """The fields are its nodes, and behind them constants."""
     ARRAY = 10
     MAP = 11
     UNION = 12
     BRANCH = 13
     """No union, but the reader has one."""
-    REFUSED = 14
+    REJECTED = 14
     """A branch or a symbol that the reader does not take; its name says why."""
 
 
@@ -121,7 +121,7 @@ class Node:
     member: int = -1
     """The number of its column in the reader's union; -1: it is the column of the union."""
     key: str = field(default="", compare=False)
-    """Its column's name in the record around it."""
+    """The name of the column in the record around it."""
 
 
 # -- schemas -------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class Type:
 
     @cached_property
     def arrow(self) -> pa.DataType:
-        """As Spark has it. Raises Undecodable for a record without fields."""
+        """The type in Spark. Raises Undecodable for a record without fields."""
         match self.kind:
             case "record" if not self.fields:
                 raise Undecodable(f"{self.name} is a record without fields.")
@@ -185,7 +185,7 @@ class Type:
 
     @property
     def branches(self) -> tuple[Type, ...]:
-        """Of a union, without null; of another type, itself."""
+        """The branches of a union without null; another type is its own branch."""
         parts = self.parts if self.kind == "union" else (self,)
         return tuple(part for part in parts if part.kind != "null")
 
@@ -196,7 +196,7 @@ class Type:
 
     @property
     def has_members(self) -> bool:
-        """Whether it is a union that is a struct of its branches in Spark."""
+        """True for a union that is a STRUCT of its branches in Spark."""
         return self.kind == "union" and _wide(self.branches) is None and len(self.branches) > 1
 
     @cached_property
@@ -370,7 +370,7 @@ def _with_logical(type_: Type, declared: Mapping[str, Any]) -> Type:
 
 
 def parse_record(schema: PayloadSchema) -> Type:
-    """As a record. Raises Undecodable."""
+    """Parse a schema as a record. Raises Undecodable."""
     parser = _Parser()
     try:
         for reference in schema.references:
@@ -387,7 +387,7 @@ def parse_record(schema: PayloadSchema) -> Type:
 
 
 def reader_record(schema: PayloadSchema) -> Type:
-    """As a record, with the fields that its former versions had beside. Raises Undecodable."""
+    """Parse a schema as a record with the dropped fields of former versions. Raises Undecodable."""
     record = parse_record(schema)
     for version in schema.former:
         with suppress(Undecodable):  # nobody can have written with it
@@ -453,5 +453,5 @@ def fields_of(schema: PayloadSchema) -> pa.Schema:
 
 
 def in_words(type_: Type) -> str:
-    """What a type is, for a sentence."""
+    """Return the name of a type for a sentence."""
     return " or ".join(part.name or part.kind for part in type_.parts or (type_,))

@@ -78,7 +78,7 @@ class Codec:
 
     @cached_property
     def envelope(self) -> tuple[bytes, Pairs]:
-        """What is in front of each payload, and the headers of each message."""
+        """The bytes in front of each payload, and the headers of each message."""
         if self._compression not in COMPRESSIONS:
             raise ConfigError(f"compression must be {', '.join(COMPRESSIONS)}.")
         schema, wrapping = self._schema, replace(self._framing, compression=self._compression)
@@ -165,10 +165,10 @@ class Codec:
                 if not self._schema.text:
                     return msgspec.json.decode(payload_without_frame)
                 batch = pa.record_batch([pa.array([payload_without_frame], pa.binary())], [PAYLOAD])
-            given, batch = len(batch.columns), self._decoder.of(batch)
+            width, batch = len(batch.columns), self._decoder.of(batch)
             if (reason := batch.column(REASON)[-1].as_py()) is not None:
                 raise CodecError(reason)
-            names = [name for name in batch.schema.names[given:] if name not in (CORRUPT, REASON)]
+            names = [name for name in batch.schema.names[width:] if name not in (CORRUPT, REASON)]
             fields = batch.select(names)
             return fields.to_pylist(maps_as_pydicts="strict")[0]
         except BadFrame as error:
@@ -210,7 +210,7 @@ def _row(value: Any, fields: pa.Schema) -> pa.RecordBatch:
 
 
 def _misfit(value: Any, kind: pa.DataType, name: str, own: Iterable[type]) -> ConfigError:
-    """What of a value does not fit. `own`: as `_PYTHON_TYPES`; none of them are in JSON."""
+    """Return the error of a value that does not fit. `own`: `_PYTHON_TYPES`; empty for JSON."""
     inner: Iterable[tuple[Any, pa.DataType, str]] = ()
     if pa.types.is_struct(kind) and isinstance(value, Mapping):
         check_names(value, kind.names, name and f"{name}.")

@@ -99,7 +99,7 @@ def fields_below(kind: pa.DataType) -> list[pa.Field]:
 
 
 def count_columns(kind: pa.DataType) -> int:
-    """How many columns one of a type is in a plan, with itself."""
+    """Count the columns of a type in a plan, with its own."""
     return 1 + sum(count_columns(field.type) for field in fields_below(kind))
 
 
@@ -149,7 +149,7 @@ def buffers_of(payloads: Any) -> tuple[memoryview, memoryview]:
 
 
 MAX_DECODED_BYTES: Final = 512 * 1024 * 1024
-"""Of rows that are decoded together."""
+"""Bytes of rows that are decoded together."""
 
 
 def bytes_of_value(kind: pa.DataType) -> int:
@@ -223,7 +223,7 @@ class Misfit(Exception):
         self.path = ""
 
     def of_row(self, row: int) -> tuple[int, int, bytes, bytes]:
-        """As `Misfits` has it."""
+        """Return the problem as an item of `Misfits`."""
         return row, int(self.problem), self.path.encode(), self.sentence.encode()
 
 
@@ -238,7 +238,7 @@ _PAYLOAD_PROBLEMS: Final = {
     Problem.TAG: "a field has no number, or an unknown form",
     Problem.DEEP: "groups are nested too deeply",
 }
-"""What is wrong with a payload as a whole: its schema may be another one."""
+"""Problems of a payload as a whole: its schema may be another one."""
 _VALUE_PROBLEMS: Final = {
     Problem.UTF8: "the text is not UTF-8",
     Problem.TIME: "a time outside of the years 1 to 9999",
@@ -268,7 +268,7 @@ class PlannedDecoder(ABC):
     it was not built."""
 
     name: str
-    """What payloads should be."""
+    """Names the payloads in reasons: "Order in Avro"."""
     columns: KernelColumns
     plan: tuple[Any, ...]
     """The plan of payloads, for the kernel."""

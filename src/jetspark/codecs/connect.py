@@ -252,7 +252,7 @@ def convert_columns(
 
 @dataclass(frozen=True)
 class Reading:
-    """How values become a column."""
+    """A way from values to a column."""
 
     carrier: pa.DataType
     """The column that JSON values are decoded into."""

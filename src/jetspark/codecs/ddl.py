@@ -196,7 +196,7 @@ def ambiguous(columns: Iterable[str], fields: Iterable[str]) -> str | None:
 
 
 def _fields(ddl: str) -> Iterator[tuple[str, str, str, str]]:
-    """Of each field: its name, its type's first word and what follows it, and its text."""
+    """Yield the name of each field, its type's first word and what follows it, and its text."""
     text = ddl.strip()
     if struct := _STRUCT.fullmatch(text):
         text = struct[1]

@@ -73,7 +73,7 @@ _TRANSACTION = frozenset({"status", "id", "event_count", "data_collections"})
 _NOTIFICATION = frozenset({"id", "aggregate_type", "type", "additional_data"})
 _SCHEMA_CHANGE = frozenset({"source", "databaseName", "schemaName", "ddl", "tableChanges"})
 _CONTROL_SCHEMAS = ("Heartbeat", "TransactionMetadataValue", "SchemaChangeValue", "Notification")
-"""How the names of schemas end of what is no change."""
+"""Ends of the names of schemas whose messages are no changes of rows."""
 _SOURCE = (
     *log_position.FIELDS, "version", "connector", "name", "snapshot", "db", "sequence", "schema",
     "table", "collection", "row", "event_serial_no", "rs_id", "ssn", "txId", "xmin", "origin",
@@ -115,14 +115,14 @@ class NoRowError(ValueError):
 
 
 class Event(NamedTuple):
-    """What happened to one row, or to all of a table."""
+    """A change of one row, or of all rows of a table."""
 
     op: str
     row: Any
     """The row's JSON; of an event in Avro, the field with the row, or "" for the event itself."""
     table: str | None
     time: int | None
-    """In microseconds since 1970."""
+    """Microseconds since 1970."""
     position: str
     schema: bytes = b""
     """The schema that the event carries, in JSON."""
@@ -169,7 +169,7 @@ class _Message(NamedTuple):
     fields: Mapping[str, Any]
     """All fields: of JSON undecoded."""
     row: bytes | str
-    """As `Event` has the row, if the message itself is one."""
+    """The row of the `Event`, if the message itself is a row."""
     schema: bytes = b""
 
 

@@ -90,7 +90,7 @@ class SchemaDecoder(Protocol):
 
 
 class SchemaKey(NamedTuple):
-    """What names the schema of a payload's writer: an id or a name; neither: the reader's own."""
+    """Names the schema of a payload's writer by id or name; neither: the reader's own."""
 
     number: int | None = None
     name: str = ""
@@ -106,7 +106,7 @@ class Unframed:
     payloads: pa.BinaryArray
     keys: Sequence[SchemaKey]
     key_of_row: pa.Array
-    """For each payload, which of the keys names its schema."""
+    """The number of each payload's key in `keys`."""
     reasons: pa.StringArray | None = None
     """Why there is no payload; None: there is one in each row."""
 

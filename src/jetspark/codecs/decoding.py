@@ -1,4 +1,4 @@
-"""How the payloads of a stream are decoded, as options, flags and arguments say it."""
+"""The decoding of a stream's payloads, as options, flags and arguments choose it."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class Decoding:
     """The reader's: what the columns are."""
     framing: Framing
     fields: tuple[str, ...] = ()
-    """The wanted ones; empty: all."""
+    """The selected fields; empty: all."""
     lookup: SchemaLookup | None = field(default=None, repr=False)
-    """For the writers' schemas; without it every payload is of the reader's."""
+    """Finds the writers' schemas; None: every payload has the reader's."""
     keep_payload: bool = False
     """Whether rows have their payload, too."""
     bare_payload: bool = False
@@ -63,7 +63,7 @@ class Decoding:
     growing: str = ""
     """The reader's name in the registry, if a newer version ends the query; else empty."""
     unavailable_value: str = debezium.UNAVAILABLE_VALUE
-    """What Debezium writes for a value that the database did not send."""
+    """Debezium's text for a value that the database did not send."""
     names: FieldNames = field(default_factory=FieldNames)
     """The columns of fields."""
 
@@ -84,7 +84,7 @@ class Decoding:
         rename: Mapping[str, str] | None = None,
         **of_schema: Any,
     ) -> Decoding:
-        """From what users give; the rest is that of `find_schema`, whose errors it raises."""
+        """Create a decoding from options. `of_schema`: as `find_schema`, whose errors it raises."""
         if decode not in FORMATS:
             raise ConfigError(f"decode must be {', '.join(FORMATS)}, not {decode!r}.")
         of_schema |= {"schema_file": schema_file, "lookup": lookup, "schema_name": schema_name}
@@ -209,7 +209,7 @@ class _Renamed:
 
 
 def read_schema(file: str) -> bytes:
-    """What a file of a schema has. Raises ConfigError."""
+    """Return the content of a file with a schema. Raises ConfigError."""
     try:
         return read_small(file)
     except OSError as error:
@@ -331,7 +331,7 @@ def _of_protobuf(decoding: Decoding) -> PayloadFields:
 
 
 def data_format(text: str) -> Literal["avro", "protobuf", "json"]:
-    """Of the data of CloudEvents, by their schema."""
+    """Return the format of the data of CloudEvents by their schema."""
     return "protobuf" if ";" in text else "avro" if _IN_AVRO.match(text) else "json"
 
 

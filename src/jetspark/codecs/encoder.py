@@ -35,19 +35,19 @@ class Encoder(Protocol):
 
 
 def _sort(kind: pa.DataType) -> object:
-    """What a type and a wider one have in common."""
+    """Return what a type and each wider one have in common."""
     for sort in ("integer", "floating", "string", "large_string", "binary", "large_binary"):
         if getattr(pa.types, f"is_{sort}")(kind):
             return sort.removeprefix("large_")
     return kind.id, getattr(kind, "tz", None) is None
 
 
-def check_names(names: Iterable[str], known: Sequence[str], path: str = "") -> None:
+def check_names(names: Iterable[str], fields: Sequence[str], path: str = "") -> None:
     """Raise ConfigError for a name that is no field."""
     for name in names:
-        if name not in known:
+        if name not in fields:
             raise ConfigError(
-                f"Field {path}{name} is not in the schema, which has {', '.join(known)}: drop it."
+                f"Field {path}{name} is not in the schema, which has {', '.join(fields)}: drop it."
             )
 
 
@@ -89,15 +89,15 @@ def cast(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         raise misfit(name, values[0].as_py(), spark_type(kind)) from None
 
 
-def misfit(name: str, value: Any, wanted: str) -> ConfigError:
-    """The error for a value of a field; `wanted`: a type, or what it has to be in some words."""
-    article = "" if " " in wanted else "an " if wanted[0] in "aeiou" else "a "
+def misfit(name: str, value: Any, expected: str) -> ConfigError:
+    """The error for a value of a field; `expected`: a type, or what it has to be in some words."""
+    article = "" if " " in expected else "an " if expected[0] in "aeiou" else "a "
     subject = f"Field {name}" if name else "The value"
-    return ConfigError(f"{subject}: {shown(value)} is not {article}{wanted}.")
+    return ConfigError(f"{subject}: {shown(value)} is not {article}{expected}.")
 
 
 def elements(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Of lists, or of maps: where each begins, and their elements, or entries."""
+    """Return where each list begins, and their elements; of maps their entries."""
     if pa.types.is_map(values.type):
         entry = pa.struct([values.type.key_field, values.type.item_field])
         values = values.cast(pa.list_(pa.field("entries", entry, nullable=False)))
@@ -120,10 +120,10 @@ def numbers_of(values: pa.Array, symbols: Sequence[str], name: str) -> pa.Array:
     return symbol_numbers
 
 
-def scatter(there: pa.Array, values: pa.Array) -> pa.Array:
-    """The values in the rows where `there` is true, and null in the others."""
-    positions = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
-    return values.take(pc.if_else(there, positions, None))
+def scatter(mask: pa.Array, values: pa.Array) -> pa.Array:
+    """The values in the rows where `mask` is true, and null in the others."""
+    positions = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
+    return values.take(pc.if_else(mask, positions, None))
 
 
 # -- records of the C kernel ---------------------------------------------------------------------

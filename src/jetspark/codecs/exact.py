@@ -21,7 +21,7 @@ _MAX_SCALE: Final = 20_000
 
 
 def cast_exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """As `values.cast(kind)`, but raises ArrowInvalid where a decimal would become another number.
+    """Cast values; raises ArrowInvalid where a decimal would become another number.
 
     A text is not taken for a decimal: use `decimals_of`.
     """

@@ -1,4 +1,4 @@
-"""Which column a field of a payload becomes: one rule for the payloads of all formats.
+"""The column that a field of a payload becomes: one rule for the payloads of all formats.
 
 A row has the columns of its message beside those of its payload. A field keeps its name, unless a
 column of the message has it (`timestamp`, `data`), or would have it in another case: then it is

@@ -1,4 +1,4 @@
-"""What is around a payload: compression, and the frame or the headers that name its schema.
+"""Compression, and the frames or headers that name the schema of a payload.
 
 | framing | in front of the payload | in headers |
 |---|---|---|
@@ -29,9 +29,9 @@ from jetspark.errors import ConfigError, named, shown
 FRAMINGS: Final = ("none", "confluent", "apicurio", "azure", "nats")
 COMPRESSIONS: Final = ("none", "gzip", "zstd", "snappy")
 MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
-"""Of a payload that is unpacked: what a message without compression may have at most."""
+"""Bytes of a decompressed payload; a message without compression has no more."""
 MAX_PART_BYTES: Final = 16 * 1024 * 1024
-"""Of payloads that are unpacked together."""
+"""Bytes of payloads that are decompressed together."""
 _MAGIC: Final = {"confluent": 5, "apicurio": 9}
 """Bytes of the zero and the id."""
 _OF_HEADERS: Final = {"azure": "content-type", "nats": "nats-schema"}
@@ -41,8 +41,8 @@ _OF_AZURE = re.compile(r"[\w.+-]+/[\w.-]+\+([0-9a-fA-F-]{32,36})")
 
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 _MAX_NAME_CHARS: Final = 255
-"""Of a schema's name in a header: registries have no longer ones, and servers end the connection
-of a request with a longer subject."""
+"""Characters of a schema's name in a header: registries have no longer ones, and servers end the
+connection of a request with a longer subject."""
 _MAX_PATH: Final = 100
 """Messages in each other, on the path to one: more than protoc takes."""
 
@@ -56,7 +56,7 @@ class Decompressed:
     """Some rows of a batch, whose payloads are without compression."""
 
     rows: pa.RecordBatch
-    """As they came."""
+    """The rows as they came."""
     payloads: pa.BinaryArray | None = None
     """None: none of them was compressed."""
     reasons: pa.StringArray | None = None
@@ -71,7 +71,7 @@ class Decompressed:
 
 @dataclass(frozen=True)
 class Framing:
-    """How payloads are packed."""
+    """The frame and the compression of payloads."""
 
     name: str = "none"
     compression: str = "header"
@@ -104,8 +104,9 @@ class Framing:
     def envelope(
         self, schema: PayloadSchema, name: str | None, path: Sequence[int] = ()
     ) -> tuple[bytes, Pairs]:
-        """What is in front of a payload, and its headers. `name`: of the schema in its registry;
-        `path`: of Protobuf's message. Raises ConfigError without what a frame names."""
+        """Return the bytes in front of a payload, and its headers. `name`: the schema's in its
+        registry; `path`: that of Protobuf's message. Raises ConfigError if a frame names
+        what is not given."""
         headers = [("Content-Encoding", self.compression)] * (self.compression != "none")
         if self.name == "none":
             return b"", headers
@@ -129,7 +130,7 @@ class Framing:
         return head, headers
 
     def _is_plain(self, batch: pa.RecordBatch) -> bool:
-        """Whether it is known without a look at each row that no payload is compressed."""
+        """Return whether no payload is compressed, as far as the batch as a whole tells it."""
         if self.compression != "header":
             return self.compression == "none"
         at = batch.schema.get_field_index("headers")
@@ -264,7 +265,7 @@ class Framing:
         )
 
     def frame(self, payload: bytes) -> tuple[SchemaKey, int]:
-        """What a frame says, and its length. Raises BadFrame."""
+        """Parse a frame into a key and its length. Raises BadFrame."""
         size = _MAGIC[self.name]
         if len(payload) < size or payload[0]:
             raise BadFrame(
@@ -306,7 +307,7 @@ class Framing:
         return Unframed(payloads, list(key_numbers), pa.array(key_of_rows, pa.int32()))
 
     def _key(self, name: str | None, version: str | None) -> SchemaKey:
-        """What the headers say. Raises BadFrame."""
+        """Return the key of these headers. Raises BadFrame."""
         if name is not None and self.name == "azure":
             match = _OF_AZURE.fullmatch(name)
             name = None if match is None else match[1]

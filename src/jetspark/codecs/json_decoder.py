@@ -50,7 +50,7 @@ class BadValue(NamedTuple):
 
     row: int
     path: str
-    """Where the value is in the column's value: `[1].price`; empty: it is the whole value."""
+    """The way to it in the column's value: `[1].price`; empty: it is the whole value."""
     problem: str
     """`12.5 is not an INT`."""
 
@@ -132,7 +132,7 @@ def _not_json(payload: bytes, error: Exception) -> str:
 
 
 _EndOf: TypeAlias = Callable[[int], int]
-"""Where the values of the record end that a value belongs to."""
+"""Returns the end of the values of the record that has a value."""
 
 
 def _next(row: int) -> int:
@@ -206,8 +206,8 @@ class _Leaf(_Column):
         try:
             return self._fast(values), []
         except (msgspec.MsgspecError, pa.ArrowException, ValueError, OverflowError):
-            found, misfits = _decode_each(self.decode_one, values, self.name, end_of)
-            return self._array(found), misfits
+            decoded, misfits = _decode_each(self.decode_one, values, self.name, end_of)
+            return self._array(decoded), misfits
 
     def _array(self, values: list[Any]) -> pa.Array:
         return pa.array(values, self.kind)
@@ -477,7 +477,7 @@ class _Nested(_Column):
 
 
 _NO_MEMBER = re.compile(r"[\\\"\x00-\x1f]")
-"""What msgspec does not take in the name of a member, since it compares the text as it came."""
+"""Characters that msgspec does not find in a member's name: it compares the text as it came."""
 
 
 class _Fields:

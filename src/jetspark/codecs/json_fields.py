@@ -17,7 +17,7 @@ from jetspark.reserved_names import BARE_PAYLOAD
 from jetspark.wire.kernel import json_columns
 
 _MAX_DEPTH: Final = 30
-"""Of columns within each other for the kernel."""
+"""Columns within each other that the kernel takes."""
 
 
 class JsonFields:
@@ -86,7 +86,7 @@ class JsonFields:
         return replace_rows((columns, pa.nulls(rows, pa.string())), replacements, is_left)
 
     def decode_plainly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """The same without the C kernel."""
+        """Decode without the C kernel; see `decode`."""
         columns, reasons = self._decoder.decode(payloads)
         if payloads.null_count:
             reasons = pc.if_else(pc.is_null(payloads), None, reasons)

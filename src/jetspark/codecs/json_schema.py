@@ -38,7 +38,7 @@ def columns_of(text: str) -> pa.Schema:
 
 
 def json_columns_of(text: str) -> pa.Schema:
-    """The same for payloads, in Spark's DDL also of nested types. Raises ConfigError."""
+    """Return `columns_of`, in Spark's DDL also of nested types. Raises ConfigError."""
     return columns_of(text) if text.lstrip().startswith("{") else arrow_fields(text, "schema:")
 
 

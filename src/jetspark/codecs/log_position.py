@@ -73,8 +73,8 @@ def _mysql(source: Mapping[str, Any]) -> str:
 
 
 def _sql_server(source: Mapping[str, Any]) -> str:
-    """And Db2. Rows of a snapshot have no change_lsn: they come before the changes of the commit
-    up to which they were read, so that these are not lost."""
+    """Return the place of SQL Server and Db2. Rows of a snapshot have no change_lsn: they come
+    before the changes of the commit up to which they were read, so that these are not lost."""
     parts = [_lsn(source, "commit_lsn")]
     if source.get("change_lsn") not in (None, ""):
         parts.append(_lsn(source, "change_lsn"))
@@ -136,7 +136,7 @@ def without_log(positions: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def change_ids(positions: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What is the same in the positions of an event and of its repeats."""
+    """Return what the positions of an event and of its repeats share."""
     return pc.replace_substring_regex(positions, r"\.[0-9a-f]*\.", ".")
 
 

@@ -73,7 +73,7 @@ class _Field:
     number: int
     slot: Slot
     fields: tuple[_Field, ...] = ()
-    """By their numbers."""
+    """Fields of a message, by their numbers."""
     is_repeated: bool = False
     has_default: bool = False
     is_message: bool = False

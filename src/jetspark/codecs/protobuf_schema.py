@@ -114,7 +114,7 @@ def _compiled(schema: PayloadSchema) -> bytes:
 
 @lru_cache(maxsize=100)
 def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
-    """The same, or why there is none, which is remembered as well: payloads may name the schema."""
+    """Return the descriptor set or why there is none; payloads may name the schema again."""
     if (
         len(schema.text) + sum(len(reference.text) for reference in schema.references)
         > MAX_SOURCE_CHARS
@@ -307,8 +307,8 @@ def _check_well_known(pool: Any, reduced: str) -> None:
         declared = {
             (field.number, field.name, field.type, field.is_repeated) for field in message.fields
         }
-        known = {(number, *field, False) for number, field in enumerate(fields.items(), 1)}
-        if not known <= declared:
+        own = {(number, *field, False) for number, field in enumerate(fields.items(), 1)}
+        if not own <= declared:
             raise UnusableSchema(
                 f"The Protobuf schema defines {name} without the fields that Protobuf's own has "
                 f"({', '.join(fields)}): import that one, or name yours otherwise."
@@ -351,7 +351,7 @@ _UNSIGNED: Final = pa.decimal128(20, 0)
 
 
 class Kind(IntEnum):
-    """What a field is; the numbers are those of the C kernel."""
+    """The kind of a field; the numbers are those of the C kernel."""
 
     DOUBLE = 0
     FLOAT = 1
@@ -368,9 +368,9 @@ class Kind(IntEnum):
     SFIXED32 = 12
     STRING = 13
     BYTES = 14
-    """Also a message that contains itself, as it came."""
+    """Bytes, and a message that contains itself, as it came."""
     ENUM = 15
-    """Its fields are the symbols."""
+    """The symbols are its fields."""
     MESSAGE = 16
     MAP = 17
     WRAPPER = 18
@@ -401,7 +401,7 @@ _SCALARS: Final = {
     17: (Kind.SINT32, pa.int32()),
     18: (Kind.SINT64, pa.int64()),
 }
-"""By the numbers of Protobuf's `FieldDescriptorProto.Type`."""
+"""Kinds and columns by the numbers of Protobuf's `FieldDescriptorProto.Type`."""
 _WELL_KNOWN: Final = {
     "google.protobuf.Timestamp": (Kind.TIMESTAMP, _US),
     "google.protobuf.Duration": (Kind.DURATION, pa.int64()),
@@ -433,7 +433,7 @@ def is_map(field: Any) -> bool:
 
 
 def kind_of(field: Any, ancestors: frozenset[str]) -> Kind:
-    """What a value of a field is. `around`: the messages that it is in."""
+    """Return the kind of a field's values. `ancestors`: the messages that it is in."""
     message = field.message_type
     if message is None:
         return _SCALARS[field.type][0]

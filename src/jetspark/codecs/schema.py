@@ -35,16 +35,16 @@ class PayloadSchema:
     a .proto file, which always has a character that base64 lacks (";" or "{"). Debezium: what
     `debezium.parse_schema` takes. CloudEvents: of their data, in any of these forms, or empty."""
     name: str = ""
-    """Of the subject under which a registry has it, or in full of the message or record; the name
-    of a file in the imports of the schema that refers to it."""
+    """The subject under which a registry has it, or the full name of the message or record, or the
+    name of a file in the imports of the schema that refers to it."""
     version: int = 0
-    """Of the subject, or the registry's id; 0: unknown."""
+    """Version of the subject, or the registry's id; 0: unknown."""
     number: int | None = None
     """The registry's id."""
     references: tuple[PayloadSchema, ...] = ()
     """The schemas that it names, each before those that name it."""
     former: tuple[PayloadSchema, ...] = ()
-    """Its earlier versions, the latest one first, whose fields a reader keeps as columns."""
+    """Earlier versions, the latest one first, whose fields a reader keeps as columns."""
 
 
 def is_proto_source(text: str) -> bool:

@@ -76,7 +76,7 @@ class TolerantDecoder:
         return self._schema(self._inner(columns))
 
     def _inner(self, columns: pa.Schema) -> pa.Schema:
-        """What the decoder makes of these columns."""
+        """The schema of the decoder's batches from these columns."""
         if self._has_bare:
             columns = columns.append(pa.field(BARE_PAYLOAD, pa.binary()))
         return self.decoder.schema(columns)
@@ -86,7 +86,7 @@ class TolerantDecoder:
         return self.keep_bare or self.is_text
 
     def _schema(self, decoded: pa.Schema) -> pa.Schema:
-        """What is left of the decoder's columns, and that of bad records."""
+        """The schema without the columns that nobody asked for, and with that of bad records."""
         left_out = set() if self.keep_payload else {self.payload}
         left_out |= set() if self.keep_bare else {BARE_PAYLOAD}
         fields = [field for field in decoded if field.name not in left_out]

@@ -28,13 +28,13 @@ from jetspark.codecs.json_decoder import parse_object
 from jetspark.reserved_names import is_reserved
 
 MIN_BIGINT, MAX_BIGINT = -(2**63), 2**63 - 1
-"""Of a BIGINT."""
+"""The range of a BIGINT."""
 LONG: Final = "LONG"
 """A BIGINT of which a DOUBLE may not have the same number."""
 _EXACT: Final = 2**53
 _MAX_DIGITS: Final = 20
 _NO_NAME = re.compile(r"[\x00-\x20\x7f ,;{}()=.`\"]|^$")
-"""What formats and readers do not take in a column's name."""
+"""Characters that formats and readers do not take in a column's name."""
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -43,10 +43,10 @@ KnownFields: TypeAlias = "Mapping[str, _Inside | None]"
 
 
 class _Inside(NamedTuple):
-    """What a value holds that has objects in it."""
+    """The known fields of a value that has objects in it."""
 
     fields: KnownFields | None
-    """Of the object that it is; None: a list or a map."""
+    """Fields of the object; None: the value is a list or a map."""
     element: _Inside | None = None
     is_list: bool = False
 
@@ -98,7 +98,7 @@ def _object(rest: Mapping[str, str | None]) -> str | None:
 
 
 def _rest_of_value(raw: msgspec.Raw, inside: _Inside | None) -> str | None:
-    """What is unknown in a value; None if there is nothing, and if the value does not fit."""
+    """Return what is unknown in a value; None if nothing is, and if the value does not fit."""
     if inside is None:
         return None
     try:

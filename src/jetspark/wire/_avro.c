@@ -151,7 +151,7 @@ static int enum_value(Reader *r, const AvroNode *node) {
     const AvroNode *symbol = &node->children[number];
     if (node->column == NULL)
         return 1;
-    if (symbol->kind == AVRO_REFUSED)
+    if (symbol->kind == AVRO_REJECTED)
         return not_taken(r, symbol);
     return count_bytes(r->all, symbol->name_size) &&
            put_text(r->all, node->column, symbol->name, symbol->name_size);
@@ -236,7 +236,7 @@ static int blocks_value(Reader *r, const AvroNode *node) {
 /* A value that is one member of a STRUCT, of which the others are null. */
 static int member_value(Reader *r, const AvroNode *node, const AvroNode *branch) {
     Column *column = node->column;
-    if (branch->kind == AVRO_REFUSED)
+    if (branch->kind == AVRO_REJECTED)
         return not_taken(r, branch);
     if (column == NULL || branch->member < 0)
         return value(r, branch);

@@ -14,7 +14,7 @@ typedef enum {
     AVRO_RECORD,  /* its children are fields, and behind them constants of the reader's */
     AVRO_ARRAY, AVRO_MAP, AVRO_UNION,
     AVRO_BRANCH,  /* no union, but the reader has one: its child is what was written */
-    AVRO_REFUSED, /* a branch or a symbol that the reader lacks */
+    AVRO_REJECTED, /* a branch or a symbol that the reader lacks */
     AVRO_KINDS,
 } AvroKind;
 

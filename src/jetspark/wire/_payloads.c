@@ -384,7 +384,7 @@ static PyObject *decode_records(Batch *batch, Row row_of, void *root) {
 /* Whether a column takes what a node writes into it. */
 static int has_right_column(const AvroNode *node) {
     const Column *column = node->column;
-    if (column == NULL || node->kind == AVRO_NULL || node->kind == AVRO_REFUSED)
+    if (column == NULL || node->kind == AVRO_NULL || node->kind == AVRO_REJECTED)
         return 1;
     switch (node->kind) {
     case AVRO_BOOLEAN:
@@ -464,7 +464,7 @@ static int avro_node(Records *avro, AvroNode *node, int depth) {
     }
     node->is_nullable = node->kind == AVRO_UNION && node->count == 2 && below == 2;
     for (size_t i = 0; i < node->count; i++)
-        if (node->children[i].member >= 0 || node->children[i].kind == AVRO_REFUSED)
+        if (node->children[i].member >= 0 || node->children[i].kind == AVRO_REJECTED)
             node->is_nullable = 0;
     int has_one = node->kind == AVRO_ARRAY || node->kind == AVRO_MAP || node->kind == AVRO_BRANCH;
     return ((!has_one || below == 1) && has_right_column(node)) || no_plan();
