@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -46,6 +46,7 @@ from jetspark.jetstream.fetch import (
     CHECKS_PER_HEARTBEAT,
     GapDetector,
     Priority,
+    fate_of_missing,
     missing_deliveries_error,
     silence_error,
     wait_for_leader,
@@ -699,15 +700,9 @@ class ConsumerMessages(FrameReader[JsMsg]):
             self._missing = 0
             return
         missing, self._missing = self._missing, 0
-        consequence = (
-            "they are delivered again after its ack_wait" if self._acks else "they are lost"
-        )
         source = f"consumer {self._names['consumer']!r}"
-        self._client.report(
-            missing_deliveries_error(
-                source, missing, f"unless another client took them, {consequence}"
-            )
-        )
+        consequence = f"unless another client took them, {fate_of_missing(self._acks)}"
+        self._client.report(missing_deliveries_error(source, missing, consequence))
 
     async def _start_when_led(self, status: int | None) -> None:
         """Wait for a leader and start again; end when the consumer no longer exists."""
@@ -744,31 +739,11 @@ class ConsumerMessages(FrameReader[JsMsg]):
 
     # -- taking messages -----------------------------------------------------------------------
 
-    async def _loop(self) -> AsyncIterator[JsMsg]:
-        frames, take, client = self._frames, self._pull.take, self._client
-        self._loop_begins()
-        try:
-            while True:
-                if not frames:
-                    try:
-                        await self._fill()
-                    except StopAsyncIteration:
-                        return
-                yield JsMsg(client, take())
-        finally:
-            self._loop_ends(over=self._ended)
-
     @property
     def source(self) -> str:
         return f"consumer {self._names['consumer']!r}"
 
     def _take(self) -> JsMsg | None:
-        return JsMsg(self._client, self._pull.take())
-
-    async def __anext__(self) -> JsMsg:
-        # As in the base class, with one call less for each message.
-        if not self._frames:
-            await self._fill()
         return JsMsg(self._client, self._pull.take())
 
     def take_queued(self, limit: int) -> list[MessageFrame]:

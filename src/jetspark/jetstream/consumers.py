@@ -39,6 +39,7 @@ from jetspark.jetstream.fetch import (
     GapDetector,
     Priority,
     Pull,
+    fate_of_missing,
     make_priority,
     missing_deliveries_error,
     silence_error,
@@ -414,12 +415,8 @@ class PushMessages(MessageReader[JsMsg]):
         if not self._client.is_connected:
             self._silent = 0
         if missing := self._gaps.check(self._handled + self.pending_msgs):
-            consequence = (
-                "they are delivered again after its ack_wait" if self._acks else "they are lost"
-            )
-            self._client.report(
-                missing_deliveries_error(f"push consumer {self._name!r}", missing, consequence)
-            )
+            source, consequence = f"push consumer {self._name!r}", fate_of_missing(self._acks)
+            self._client.report(missing_deliveries_error(source, missing, consequence))
         if self._silent == 2 * CHECKS_PER_HEARTBEAT and self._heartbeat:
             self._client.report(silence_error(f"Push consumer {self._name!r}", self._heartbeat))
         if self._silent and self._silent % (2 * CHECKS_PER_HEARTBEAT) == 0:

@@ -151,6 +151,11 @@ class GapDetector:
         return len(self._heard | self._heard_before)
 
 
+def fate_of_missing(acks: bool) -> str:
+    """The fate of deliveries that did not come, for error messages."""
+    return "they are delivered again after its ack_wait" if acks else "they are lost"
+
+
 def missing_deliveries_error(
     source: str, missing: int, consequence: str
 ) -> errors.SequenceMismatchError:
@@ -552,11 +557,8 @@ class Pull:
         left = number_in(frame.headers, PENDING_MESSAGES)
         missing = 0 if left is None else self._batch - len(self._messages) - left
         if missing > 0 and end in (PullEnd.ORDINARY, PullEnd.TOO_LARGE):
-            redelivered = "they are delivered again after its ack_wait"
-            consequence = redelivered if self._acks else "they are lost"
-            self._finish(
-                missing_deliveries_error(f"consumer {self._consumer!r}", missing, consequence)
-            )
+            source, consequence = f"consumer {self._consumer!r}", fate_of_missing(self._acks)
+            self._finish(missing_deliveries_error(source, missing, consequence))
         elif end is PullEnd.ORDINARY or (end is PullEnd.TOO_LARGE and self._messages):
             self._finish(None)
         elif end is PullEnd.PIN_LOST and self._priority is not None:

@@ -6,14 +6,13 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple
 
 import jetspark.errors as errors
-from jetspark.client.subscription import FrameReader
 from jetspark.client.tasks import background, move_on_after
 from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.consumers import (
@@ -405,28 +404,6 @@ class OrderedMessages(ConsumerMessages):
         super()._end(error)
 
     # -- taking messages -----------------------------------------------------------------------
-
-    async def _loop(self) -> AsyncIterator[JsMsg]:
-        frames, take, follows = self._frames, self._pull.take, self._order.follows
-        client = self._client
-        self._loop_begins()
-        try:
-            while True:
-                if not frames:
-                    try:
-                        await self._fill()
-                    except StopAsyncIteration:
-                        return
-                frame = take()
-                if follows(frame.reply):
-                    yield JsMsg(client, frame)
-                else:
-                    self._on_refused()
-        finally:
-            self._loop_ends(over=self._ended)
-
-    async def __anext__(self) -> JsMsg:
-        return await FrameReader.__anext__(self)
 
     def _take(self) -> JsMsg | None:
         frame = self._pull.take()
