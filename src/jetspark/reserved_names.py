@@ -25,7 +25,7 @@ CORRUPT_RECORD: Final = "_corrupt_record"
 """The column with a payload that is no row."""
 CORRUPT_REASON: Final = "_corrupt_reason"
 """The column that says why a payload is no row."""
-BARE_PAYLOAD: Final = f"{PREFIX}_payload"
+UNFRAMED_PAYLOAD: Final = f"{PREFIX}_payload"
 """The column with payloads out of their compression and frames, on the way into a table."""
 _BAD_RECORDS: Final = frozenset({CORRUPT_RECORD, CORRUPT_REASON})
 

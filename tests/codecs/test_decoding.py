@@ -98,7 +98,7 @@ def test_only_a_schema_that_comes_from_a_registry_by_its_name_has_new_versions()
             return PayloadSchema("avro", '"long"', name=name, version=3)
 
     named: Any = {"lookup": Registry(), "schema_name": "n", "on_new_version": "stop"}
-    assert Decoding.make("avro", **named).growing == "n"
+    assert Decoding.make("avro", **named).watched == "n"
     with pytest.raises(ConfigError, match="comes from a registry by its name"):
         Decoding.make("avro", schema='"long"', on_new_version="stop")
     with pytest.raises(ConfigError, match="or its name in the registry, not both"):

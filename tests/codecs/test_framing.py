@@ -22,7 +22,7 @@ from jetspark.codecs.framing import BadFrame, Framing, decompressed
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import SchemaNotFoundError
-from jetspark.reserved_names import BARE_PAYLOAD
+from jetspark.reserved_names import UNFRAMED_PAYLOAD
 
 OLD = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
 NEW = {
@@ -167,15 +167,15 @@ def test_payloads_stay_as_they_came_whatever_is_around_them(bare: bool) -> None:
     payloads = [gzip.compress(confluent(1, one)) for one in inner]
     payloads += [confluent(1, b"{}"), gzip.compress(b"{}")]
     decoding = Decoding(PayloadSchema("json", "a INT"), around, keep_payload=True)
-    found = rows_of(replace(decoding, bare_payload=bare), batch(payloads))
+    found = rows_of(replace(decoding, unframed_payload=bare), batch(payloads))
     assert [row["data"] for row in found] == payloads
     assert [row["a"] for row in found] == [1] + [None] * 4
     assert [row[REASON] is None for row in found] == [True] + [False] * 4
     unpacked = [*inner, payloads[3], b"{}"]
     texts = [None, *(one.decode("utf-8", "replace") for one in unpacked[1:])]
     assert [row[CORRUPT] for row in found] == texts
-    assert [row.get(BARE_PAYLOAD) for row in found] == (unpacked if bare else [None] * 5)
-    of_frames = replace(decoding, framing=Framing("confluent"), bare_payload=bare)
+    assert [row.get(UNFRAMED_PAYLOAD) for row in found] == (unpacked if bare else [None] * 5)
+    of_frames = replace(decoding, framing=Framing("confluent"), unframed_payload=bare)
     found = rows_of(of_frames, batch([gzip.decompress(one) for one in payloads[:3]]))
     assert [row["data"] for row in found] == [confluent(1, one) for one in inner]
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.codecs.field_names import MESSAGE_COLUMNS, FieldNames
-from jetspark.codecs.unknown_fields import common_type, known_fields, new_columns, rest_of
+from jetspark.codecs.unknown_fields import common_type, find_unknown, known_fields, new_columns
 from jetspark.lakehouse.row_expressions import RowExpression
-from jetspark.reserved_names import BARE_PAYLOAD
+from jetspark.reserved_names import UNFRAMED_PAYLOAD
 
 VALUES = st.recursive(
     st.none()
@@ -32,7 +32,7 @@ def test_every_field_is_in_the_schema_or_in_the_rest(
 ) -> None:
     names = frozenset([*list(whole)[::2], *more])
     known = dict.fromkeys(names)
-    rest = rest_of(json.dumps(whole, ensure_ascii=ascii_only).encode(), known)
+    rest = find_unknown(json.dumps(whole, ensure_ascii=ascii_only).encode(), known)
     wanted = {name: value for name, value in whole.items() if name not in names}
     assert (None if rest is None else json.loads(rest)) == (wanted or None)
 
@@ -57,8 +57,8 @@ def test_every_field_is_in_the_schema_or_in_the_rest(
     ],
 )
 def test_values_stay_as_they_came(payload: bytes | None, rest: str | None) -> None:
-    assert rest_of(payload, {"a": None}) == rest
-    assert rest_of(payload and bytearray(payload), {"a": None}) == rest
+    assert find_unknown(payload, {"a": None}) == rest
+    assert find_unknown(payload and bytearray(payload), {"a": None}) == rest
 
 
 NESTED = (
@@ -83,7 +83,7 @@ NESTED = (
     ],
 )
 def test_the_rest_has_the_unknown_fields_of_objects_too(payload: str, rest: str | None) -> None:
-    assert rest_of(payload.encode(), known_fields(NESTED)) == rest
+    assert find_unknown(payload.encode(), known_fields(NESTED)) == rest
     value = RowExpression.parse("made", RowExpression.rest(NESTED).text)
     assert value.of_payload(payload.encode()) == rest
 
@@ -128,5 +128,5 @@ def test_different_fields_have_different_columns(whole: dict[str, Any]) -> None:
 def test_the_rest_is_a_value_of_a_row() -> None:
     value = RowExpression.rest('a INT, `b "c]` STRING')
     assert RowExpression.parse("made", value.text) == value
-    rows = pa.record_batch({BARE_PAYLOAD: [b'{"b \\"c]": 1, "d": 2}', b'{"a": 1}']})
+    rows = pa.record_batch({UNFRAMED_PAYLOAD: [b'{"b \\"c]": 1, "d": 2}', b'{"a": 1}']})
     assert value.of(rows).to_pylist() == ['{"d":2}', None]

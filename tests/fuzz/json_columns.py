@@ -21,7 +21,7 @@ from jetspark.bulk.json_shape import Shape
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.field_names import FieldNames
-from jetspark.codecs.unknown_fields import known_fields, new_columns, rest_of
+from jetspark.codecs.unknown_fields import find_unknown, known_fields, new_columns
 from jetspark.spark.lakehouse.schema_evolution import SchemaChange
 
 _ROWS = 100
@@ -86,7 +86,7 @@ def _wrong(
         known = known_fields(decoding.schema.text)
         growth, shape = SchemaChange(), Shape()
         for row in rows:
-            rest = rest_of(row, known)
+            rest = find_unknown(row, known)
             pa.array([rest], pa.string())
             growth.add_fields([new_columns(row, known, decoding.names)], FieldNames().taken)
             shape.add(row)

@@ -492,8 +492,8 @@ def _parse_numbers(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
     return build_column(
         kind,
         [
-            text if text is None else text.encode() if bare else msgspec.json.encode(text)
-            for text, bare in zip(texts.to_pylist(), is_number.to_pylist(), strict=True)
+            text if text is None else text.encode() if is_plain else msgspec.json.encode(text)
+            for text, is_plain in zip(texts.to_pylist(), is_number.to_pylist(), strict=True)
         ],
     )
 

@@ -474,7 +474,7 @@ class Placeholders:
 # -- batches -------------------------------------------------------------------------------------
 
 
-_BARE: Final = Framing(compression="none", may_be_framed=False)
+_NO_FRAME: Final = Framing(compression="none", may_be_framed=False)
 
 
 class DebeziumFields:
@@ -494,10 +494,10 @@ class DebeziumFields:
         self._row_fields = fields
         self._names = frozenset(fields.names)
         self._schema = b"" if schema is None else schema.encode()
-        self._framing = framing or _BARE
+        self._framing = framing or _NO_FRAME
         self._avro = avro
         self._placeholders = placeholders or Placeholders()
-        self._rows = PayloadFields(fields, _BARE, self._decoder)
+        self._rows = PayloadFields(fields, _NO_FRAME, self._decoder)
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""

@@ -58,9 +58,9 @@ class Decoding:
     """Finds the writers' schemas; None: every payload has the reader's."""
     keep_payload: bool = False
     """Whether rows have their payload, too."""
-    bare_payload: bool = False
+    unframed_payload: bool = False
     """Whether they have it without its compression and frame, too."""
-    growing: str = ""
+    watched: str = ""
     """The reader's name in the registry, if a newer version ends the query; else empty."""
     unavailable_value: str = debezium.UNAVAILABLE_VALUE
     """Debezium's text for a value that the database did not send."""
@@ -89,7 +89,7 @@ class Decoding:
             raise ConfigError(f"decode must be {', '.join(FORMATS)}, not {decode!r}.")
         of_schema |= {"schema_file": schema_file, "lookup": lookup, "schema_name": schema_name}
         payload_schema = find_schema(decode, **of_schema)
-        growing = schema_name or "" if on_new_version == "stop" else ""
+        watched = schema_name or "" if on_new_version == "stop" else ""
         if on_new_version == "stop" and not payload_schema.version:
             raise ConfigError(
                 "A schema has new versions if it comes from a registry by its name: give that, and "
@@ -97,14 +97,14 @@ class Decoding:
             )
         packed = Framing(framing, compression, with_message=decode == "protobuf").checked()
         check_ids(packed, lookup)
-        if growing and lookup is not None and packed.name != "none" and decode == "avro":
+        if watched and lookup is not None and packed.name != "none" and decode == "avro":
             payload_schema = replace(
-                payload_schema, former=_former_versions(lookup, growing, payload_schema)
+                payload_schema, former=_former_versions(lookup, watched, payload_schema)
             )
         with from_file(schema_file):
             names = FieldNames(rename or {})
             decoding = cls(
-                payload_schema, packed, tuple(fields), lookup, keep_payload, growing=growing,
+                payload_schema, packed, tuple(fields), lookup, keep_payload, watched=watched,
                 names=names,
             )  # fmt: skip
             if unavailable_value is not None:
@@ -131,7 +131,7 @@ class Decoding:
             named,
             self.framing,
             keep_payload=self.keep_payload,
-            keep_bare=self.bare_payload,
+            keep_unframed=self.unframed_payload,
             is_text=self.is_json,
         )
 
@@ -163,13 +163,13 @@ class Decoding:
         format_ = _registered(self.schema.format)
         if key.number is None:
             written = lookup.by_name(key.name, key.version, format_)
-            newest = written.version if key.name == self.growing else 0
+            newest = written.version if key.name == self.watched else 0
         else:
             written = lookup.by_id(key.number)
-            newest = lookup.by_name(self.growing, None, format_).version if self.growing else 0
+            newest = lookup.by_name(self.watched, None, format_).version if self.watched else 0
         if newest > self.schema.version:
             raise SchemaEvolved(
-                f"The schema {self.growing} has version {newest} now. The batch was not written: "
+                f"The schema {self.watched} has version {newest} now. The batch was not written: "
                 "start the query again."
             )
         return written

@@ -13,7 +13,7 @@ from jetspark.codecs.columns import KernelColumns
 from jetspark.codecs.decoder import PAYLOAD, replace_rows, with_fields, with_hints
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.json_decoder import JsonDecoder
-from jetspark.reserved_names import BARE_PAYLOAD
+from jetspark.reserved_names import UNFRAMED_PAYLOAD
 from jetspark.wire.kernel import json_columns
 
 _MAX_DEPTH: Final = 30
@@ -50,7 +50,7 @@ class JsonFields:
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns, and why payloads do not fit.
 
-        In a column `BARE_PAYLOAD` payloads come out of their frames. A null payload has neither
+        In a column `UNFRAMED_PAYLOAD` payloads come out of their frames. A null payload has neither
         fields nor a reason.
         """
         at = batch.schema.get_field_index(self._payload)
@@ -62,8 +62,8 @@ class JsonFields:
                 payloads = pc.if_else(pc.is_valid(frame_reasons), None, payloads)
         columns, reasons = self.decode(payloads)
         columns_of_batch = batch.columns
-        if (at_bare := batch.schema.get_field_index(BARE_PAYLOAD)) >= 0:
-            columns_of_batch[at_bare] = pc.coalesce(payloads, columns_of_batch[at_bare])
+        if (at_unframed := batch.schema.get_field_index(UNFRAMED_PAYLOAD)) >= 0:
+            columns_of_batch[at_unframed] = pc.coalesce(payloads, columns_of_batch[at_unframed])
         if self._framing is not None:
             reasons = with_hints(reasons, payloads, self._framing)
         if frame_reasons is not None:

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from jetspark.codecs import columns
 from jetspark.codecs.decoder import PAYLOAD, REASON, NotOfPayload, reason_of
 from jetspark.codecs.framing import Decompressed, Framing
-from jetspark.reserved_names import BARE_PAYLOAD, CORRUPT_RECORD, PREFIX
+from jetspark.reserved_names import CORRUPT_RECORD, PREFIX, UNFRAMED_PAYLOAD
 
 CORRUPT: Final = CORRUPT_RECORD
 """The column with the payloads of bad records."""
@@ -66,8 +66,8 @@ class TolerantDecoder:
     """The column that has them."""
     keep_payload: bool = False
     """Whether that column stays."""
-    keep_bare: bool = False
-    """Whether there is a column `BARE_PAYLOAD` with payloads without compression and frame."""
+    keep_unframed: bool = False
+    """Whether there is a column `UNFRAMED_PAYLOAD` with payloads without compression and frame."""
     is_text: bool = False
     """Whether the payload of a bad record is a text, which is without these, too."""
 
@@ -77,18 +77,18 @@ class TolerantDecoder:
 
     def _inner(self, columns: pa.Schema) -> pa.Schema:
         """The schema of the decoder's batches from these columns."""
-        if self._has_bare:
-            columns = columns.append(pa.field(BARE_PAYLOAD, pa.binary()))
+        if self._has_unframed:
+            columns = columns.append(pa.field(UNFRAMED_PAYLOAD, pa.binary()))
         return self.decoder.schema(columns)
 
     @property
-    def _has_bare(self) -> bool:
-        return self.keep_bare or self.is_text
+    def _has_unframed(self) -> bool:
+        return self.keep_unframed or self.is_text
 
     def _schema(self, decoded: pa.Schema) -> pa.Schema:
         """The schema without the columns that nobody asked for, and with that of bad records."""
         left_out = set() if self.keep_payload else {self.payload}
-        left_out |= set() if self.keep_bare else {BARE_PAYLOAD}
+        left_out |= set() if self.keep_unframed else {UNFRAMED_PAYLOAD}
         fields = [field for field in decoded if field.name not in left_out]
         corrupt = pa.field(CORRUPT, pa.string() if self.is_text else pa.binary())
         return pa.schema([*fields[:-1], corrupt, fields[-1]])
@@ -120,7 +120,7 @@ class TolerantDecoder:
         reasons = decoded.column(REASON)
         if reasons.null_count == len(reasons):
             return pa.nulls(len(reasons), kind)
-        payloads = decoded.column(BARE_PAYLOAD if self.is_text else self.payload)
+        payloads = decoded.column(UNFRAMED_PAYLOAD if self.is_text else self.payload)
         bad_payloads = pc.if_else(pc.is_valid(reasons), payloads, pa.scalar(None, pa.binary()))
         try:
             return bad_payloads.cast(kind)
@@ -155,8 +155,8 @@ class TolerantDecoder:
         rows, at = part.rows, part.rows.schema.get_field_index(self.payload)
         if part.payloads is not None:
             rows = rows.set_column(at, rows.schema.field(at), part.payloads)
-        if self._has_bare:
-            rows = rows.append_column(BARE_PAYLOAD, rows.column(at))
+        if self._has_unframed:
+            rows = rows.append_column(UNFRAMED_PAYLOAD, rows.column(at))
         if part.payloads is None or part.reasons is None:
             return _joined(list(self._decoded(rows)))
         row_numbers = pa.array(range(rows.num_rows), pa.int64())

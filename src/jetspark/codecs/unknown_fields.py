@@ -52,7 +52,7 @@ class _Inside(NamedTuple):
 
 
 def known_fields(ddl: str) -> KnownFields:
-    """Return what `rest_of` knows of payloads with this schema. Raises ConfigError."""
+    """Return what `find_unknown` knows of payloads with this schema. Raises ConfigError."""
     return _fields_by_name(arrow_fields(ddl, "json")) if ddl else {}
 
 
@@ -70,17 +70,17 @@ def _inside(kind: pa.DataType) -> _Inside | None:
     return element and _Inside(None, element, is_list)
 
 
-def rest_of(payload: bytes | bytearray | None, fields: KnownFields) -> str | None:
-    """An object of the other fields than these, with their values as they came.
+def find_unknown(payload: bytes | bytearray | None, fields: KnownFields) -> str | None:
+    """Return an object of the other fields than these, with their values as they came.
 
     None if there are none, and if the payload is no JSON object.
     """
-    return _rest_of_object(_parsed(payload), fields)
+    return _find_in_object(_parsed(payload), fields)
 
 
-def _rest_of_object(fields: Mapping[str, msgspec.Raw], schema_fields: KnownFields) -> str | None:
+def _find_in_object(fields: Mapping[str, msgspec.Raw], schema_fields: KnownFields) -> str | None:
     rest = {
-        name: _rest_of_value(raw, schema_fields[name])
+        name: _find_in_value(raw, schema_fields[name])
         if name in schema_fields
         else bytes(raw).decode()
         for name, raw in fields.items()
@@ -97,30 +97,26 @@ def _object(rest: Mapping[str, str | None]) -> str | None:
     return f"{{{','.join(parts)}}}" if parts else None
 
 
-def _rest_of_value(raw: msgspec.Raw, inside: _Inside | None) -> str | None:
+def _find_in_value(raw: msgspec.Raw, inside: _Inside | None) -> str | None:
     """Return what is unknown in a value; None if nothing is, and if the value does not fit."""
     if inside is None:
         return None
     try:
         if inside.is_list:
-            rest = [_rest_of_value(element, inside.element) for element in _elements(raw)]
-            return (
-                f"[{','.join(rest_of_element or 'null' for rest_of_element in rest)}]"
-                if any(rest)
-                else None
-            )
+            rest = [_find_in_value(element, inside.element) for element in _elements(raw)]
+            return f"[{','.join(part or 'null' for part in rest)}]" if any(rest) else None
         fields = _fields(raw)
     except msgspec.ValidationError:  # null, or another type: then the record is bad
         return None
     if inside.fields is not None:
-        return _rest_of_object(fields, inside.fields)
-    return _object({name: _rest_of_value(value, inside.element) for name, value in fields.items()})
+        return _find_in_object(fields, inside.fields)
+    return _object({name: _find_in_value(value, inside.element) for name, value in fields.items()})
 
 
 def new_columns(
     payload: bytes | bytearray | None, fields: Collection[str], names: FieldNames
 ) -> str | None:
-    """The types of the columns that the other fields than `known` need, as a JSON object; or None.
+    """The types of the columns that the other fields than `fields` need, as a JSON object; or None.
 
     Null needs no column.
     """

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs.field_names import FieldNames
-from jetspark.codecs.unknown_fields import KnownFields, known_fields, new_columns, rest_of
+from jetspark.codecs.unknown_fields import KnownFields, find_unknown, known_fields, new_columns
 from jetspark.errors import ConfigError
-from jetspark.reserved_names import BARE_PAYLOAD
+from jetspark.reserved_names import UNFRAMED_PAYLOAD
 
 _WITH_KEY = re.compile(r"(subject|header)\[(.*)\]")
 _OF_TIME = re.compile(r"(day|hour)\((.*)\)")
@@ -70,7 +70,7 @@ class RowExpression:
         if (rest := _REST.fullmatch(text)) is not None:
             schema, *renamed = json.loads(rest[2])
             new = FieldNames(*renamed) if renamed else None
-            return cls(text, BARE_PAYLOAD, schema=schema, new=new)
+            return cls(text, UNFRAMED_PAYLOAD, schema=schema, new=new)
         if (keyed := _WITH_KEY.fullmatch(text)) is None:
             if not text or "[" in text:
                 raise ConfigError(
@@ -106,7 +106,7 @@ class RowExpression:
         assert self.schema is not None  # noqa: S101
         if self.new is not None:
             return new_columns(payload, self._known_fields, self.new)
-        return rest_of(payload, self._known_fields)
+        return find_unknown(payload, self._known_fields)
 
     @cached_property
     def _known_fields(self) -> KnownFields:

@@ -40,7 +40,7 @@ def json_decoder(
     framing: Framing | None = None,
     *,
     keep_payload: bool = False,
-    keep_bare: bool = False,
+    keep_unframed: bool = False,
 ) -> Decoder:
     """A decoder of JSON payloads into columns.
 
@@ -57,7 +57,7 @@ def json_decoder(
         framing or Framing(compression="none"),
         payload,
         keep_payload=keep_payload,
-        keep_bare=keep_bare,
+        keep_unframed=keep_unframed,
         is_text=True,
     )
 

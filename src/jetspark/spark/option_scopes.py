@@ -185,7 +185,7 @@ class PayloadScope(SchemaScope):
         "Fields to keep, separated by commas; by default all.", (), read=values.columns
     )
     keep_payload: bool = option("Keep the payload as a column, too.", False, read=values.truth)
-    bare_payload: bool = option(
+    unframed_payload: bool = option(
         "With decode json: a column _jetspark_payload with the payload of bad records without "
         "compression and frame; ingest and run set it.",
         False,

@@ -17,7 +17,7 @@ from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.tolerant import Decoder, decode_in_parts
 from jetspark.lakehouse.row_expressions import RowExpression
-from jetspark.reserved_names import BARE_PAYLOAD
+from jetspark.reserved_names import UNFRAMED_PAYLOAD
 from jetspark.spark.json_payloads import json_decoder, names_beside, payload_of
 from jetspark.spark.lakehouse.options import LakehouseOptions, RoutedTable
 from jetspark.spark.lakehouse.schema_evolution import evolved_ddl, for_known_fields
@@ -73,8 +73,8 @@ class RowSpec:
         if decoding.is_json:
             decoding = decoding.with_json_fields(self.ddl or "")
         keep_payload = self.keep_payload or decoding.keep_payload
-        needs_bare = _need_bare_payload(self.derived)
-        return replace(decoding, keep_payload=keep_payload, bare_payload=needs_bare)
+        needs_unframed = _need_unframed_payload(self.derived)
+        return replace(decoding, keep_payload=keep_payload, unframed_payload=needs_unframed)
 
     def schemas(self, source: SourceOptions) -> list[pa.Schema]:
         """The columns of the rows; in a list those of messages without a table, and those of the
@@ -134,11 +134,11 @@ def _decoder_of(table: RoutedTable, source: SourceOptions) -> Decoder | None:
         table.names,
         framing=source.payload_framing,
         keep_payload=table.options.quarantine is not None,
-        keep_bare=_need_bare_payload(table.derived),
+        keep_unframed=_need_unframed_payload(table.derived),
     )
 
 
-def _need_bare_payload(derived: Mapping[str, RowExpression]) -> bool:
+def _need_unframed_payload(derived: Mapping[str, RowExpression]) -> bool:
     """Whether derived columns need payloads without compression and frame."""
     return any(value.schema is not None for value in derived.values())
 
@@ -155,7 +155,7 @@ class RowBuilder:
         """The columns of the rows, for messages with these columns."""
         decoded = columns if self.decoder is None else self.decoder.schema(columns)
         rows = self._with_derived(pa.RecordBatch.from_pylist([], decoded))
-        hidden = (REASON, BARE_PAYLOAD)
+        hidden = (REASON, UNFRAMED_PAYLOAD)
         return pa.schema([column for column in rows.schema if column.name not in hidden])
 
     def build(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -23,7 +23,7 @@ from jetspark.lakehouse.upserts import (
     read_description,
     staging_layout,
 )
-from jetspark.reserved_names import BARE_PAYLOAD
+from jetspark.reserved_names import UNFRAMED_PAYLOAD
 from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
 from jetspark.spark.lakehouse.batch_commits import MAX_CONCURRENT_COMMITS, BatchCommits
 from jetspark.spark.lakehouse.ledger import NO_BATCH, TableLedger
@@ -214,7 +214,7 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
 
 def _table_schema(options: LakehouseOptions, schema: pa.Schema) -> pa.Schema:
     """The columns of the table for rows with these columns. Raises ConfigError."""
-    left_out = {UNKNOWN_FIELDS_COLUMN, BARE_PAYLOAD, quarantine.REASON}
+    left_out = {UNKNOWN_FIELDS_COLUMN, UNFRAMED_PAYLOAD, quarantine.REASON}
     if options.quarantine is not None:
         for name in (*quarantine.MESSAGE, CORRUPT):
             if name not in schema.names:
