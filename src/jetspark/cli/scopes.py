@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     TableReadFlags = TableReadScope
 else:
     ConnectionFlags = flags_of(ConnectionScope, CONNECTION, leave_out=("servers", "context"))
-    PayloadFlags = flags_of(PayloadScope, PAYLOADS, leave_out=("keep_payload", "unframed_payload"))
+    PayloadFlags = flags_of(PayloadScope, PAYLOADS, leave_out=("keep_payload",))
     SchemaFlags = flags_of(SchemaScope, PAYLOADS)
     SourceFlags = flags_of(SourceScope, READING, leave_out=_NO_SOURCE_FLAGS)
     StreamSinkFlags = flags_of(

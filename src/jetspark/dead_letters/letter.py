@@ -38,7 +38,7 @@ class DeadLetter:
     seq: int
     """The letter's own sequence, in the stream of the dead letters."""
     reason: str
-    """ "max_deliver": delivered too often; "terminated": by `term`; "quarantined": put aside by a
+    """ "max_deliver": delivered too often; "terminated": by `term`; "quarantined": kept by a
     query that writes a table."""
     text: str | None
     """The reason that `term` gave, or why there is no row."""

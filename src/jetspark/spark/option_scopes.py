@@ -185,12 +185,6 @@ class PayloadScope(SchemaScope):
         "Fields to keep, separated by commas; by default all.", (), read=values.columns
     )
     keep_payload: bool = option("Keep the payload as a column, too.", False, read=values.truth)
-    unframed_payload: bool = option(
-        "With decode json: a column _jetspark_payload with the payload of bad records without "
-        "compression and frame; ingest and run set it.",
-        False,
-        read=values.truth,
-    )
     on_new_version: str | None = option(
         "When the schema has a new version in the registry: ignore it, or stop.",
         read=values.word("ignore", "stop"),
