@@ -131,27 +131,21 @@ def _record(writer: Type, fields: Sequence[Field], slot: Slot, name: str) -> Nod
     """`name`: of the record with a point, for errors."""
     selected: dict[int, Node] = {}
     constants = []
-    for at, wanted_field in enumerate(fields):
-        position, below = _written_position(writer, wanted_field), slot.below(at)
+    for at, field in enumerate(fields):
+        position, below = _written_position(writer, field), slot.below(at)
         if position is None:
-            datum = default_datum(wanted_field, f"{name}{wanted_field.name}")
-            constant = _resolve(
-                wanted_field.type, wanted_field.type, below, f"{name}{wanted_field.name}"
-            )
-            constants.append(
-                replace(constant, name=wanted_field.name, constant=datum, key=wanted_field.name)
-            )
+            datum = default_datum(field, f"{name}{field.name}")
+            constant = _resolve(field.type, field.type, below, f"{name}{field.name}")
+            constants.append(replace(constant, name=field.name, constant=datum, key=field.name))
         elif position in selected:
             twice = writer.fields[position].name
             raise Undecodable(f"{name}{twice} is two fields of the schema, by its aliases.")
         else:
-            node = _resolve(
-                writer.fields[position].type, wanted_field.type, below, f"{name}{wanted_field.name}"
-            )
-            selected[position] = replace(node, name=wanted_field.name, key=wanted_field.name)
+            node = _resolve(writer.fields[position].type, field.type, below, f"{name}{field.name}")
+            selected[position] = replace(node, name=field.name, key=field.name)
     nodes = [
-        selected.get(at) or replace(_skipped(wanted_field.type), name=wanted_field.name)
-        for at, wanted_field in enumerate(writer.fields)
+        selected.get(at) or replace(_skipped(field.type), name=field.name)
+        for at, field in enumerate(writer.fields)
     ]
     return Node(Kind.RECORD, slot=slot, nodes=tuple(nodes), constants=tuple(constants))
 

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.codecs.avro_schema import (
-    KINDS,
-    Field,
-    Kind,
-    Type,
-    fields_of,
-    in_words,
-    parse_record,
-)
+from jetspark.codecs.avro_schema import KINDS, Field, Kind, Type, fields_of, in_words, parse_record
 from jetspark.codecs.decoder import Undecodable
 from jetspark.codecs.encoder import (
     cast,
@@ -265,9 +257,7 @@ def part_of(type_: Type, values: pa.Array, name: str) -> Part:
     match type_.kind, type_.logical:
         case "record", _:
             fields = zip(type_.fields, values.flatten(), strict=True)
-            parts = [
-                part_of(field.type, column, f"{name}.{field.name}") for field, column in fields
-            ]
+            parts = [part_of(field.type, child, f"{name}.{field.name}") for field, child in fields]
             return part(Kind.RECORD, parts=parts)
         case "array", _:
             offsets, inner = elements(values)
@@ -295,28 +285,24 @@ def _part_of_union(type_: Type, values: pa.Array, name: str) -> Part:
     """Each row has the branch that is not null; of a union of numbers, the wider one."""
     rows, kind = len(values), type_.arrow
     members = iter(values.flatten() if type_.has_members else [values] * len(type_.branches))
-    codes, rows_of_branches = pa.nulls(rows, pa.int8()), pa.nulls(rows, pa.int32())
+    codes, indexes = pa.nulls(rows, pa.int8()), pa.nulls(rows, pa.int32())
     parts = []
     for code, branch in enumerate(type_.parts):
         if branch.kind == "null":
-            member, has_branch = values, values.is_null()
+            member, mask = values, values.is_null()
         else:
             member = next(members)
             if len(type_.branches) > 1 and not type_.has_members and branch.arrow != kind:
                 member = pa.nulls(rows, branch.arrow)
-            has_branch = member.is_valid()
-        if pc.any(pc.and_(has_branch, codes.is_valid())).as_py():
+            mask = member.is_valid()
+        if pc.any(pc.and_(mask, codes.is_valid())).as_py():
             raise ConfigError(f"Field {name} has a value in more than one member.")
-        parts.append(part_of(branch, member.filter(has_branch), name))
-        codes = pc.if_else(has_branch, pa.scalar(code, pa.int8()), codes)
-        order = pc.subtract(
-            pc.cumulative_sum(has_branch.cast(pa.int32())), pa.scalar(1, pa.int32())
-        )
-        rows_of_branches = pc.if_else(has_branch, order, rows_of_branches)
+        parts.append(part_of(branch, member.filter(mask), name))
+        codes = pc.if_else(mask, pa.scalar(code, pa.int8()), codes)
+        order = pc.subtract(pc.cumulative_sum(mask.cast(pa.int32())), pa.scalar(1, pa.int32()))
+        indexes = pc.if_else(mask, order, indexes)
     refuse_nulls(codes, name, in_words(type_))
-    return part(
-        Kind.UNION, codes.buffers()[1], rows_of_branches.buffers()[1], codes.offset, parts=parts
-    )
+    return part(Kind.UNION, codes.buffers()[1], indexes.buffers()[1], codes.offset, parts=parts)
 
 
 def _fixed_decimals(type_: Type, values: pa.Array, name: str) -> pa.Array:

@@ -42,10 +42,7 @@ PROMOTIONS: Final = {
     ("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"),
     ("float", "double"), ("string", "bytes"), ("bytes", "string"),
 }  # fmt: skip
-_WIDER: Final = (
-    ({"int", "long"}, pa.int64()),
-    ({"float", "double"}, pa.float64()),
-)
+_WIDER: Final = (({"int", "long"}, pa.int64()), ({"float", "double"}, pa.float64()))
 """Unions that are a single type in Spark."""
 _MOST_DIGITS: Final = 38
 MAX_NODES: Final = 10_000
@@ -413,14 +410,12 @@ def _with_dropped(current: Type, former: Type) -> Type:
         case "record":
             before = {field.name: field for field in former.fields}
             fields = [_same_field(field, before) for field in current.fields]
-            known_names = {
-                name for field in current.fields for name in (field.name, *field.aliases)
-            }
+            names = {name for field in current.fields for name in (field.name, *field.aliases)}
             return replace(
                 current,
                 fields=(
                     *fields,
-                    *(_dropped(field) for field in former.fields if field.name not in known_names),
+                    *(_dropped(field) for field in former.fields if field.name not in names),
                 ),
             )
         case "array" | "map":

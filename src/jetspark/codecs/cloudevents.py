@@ -80,9 +80,7 @@ def _json(value: Any, kind: pa.DataType, name: str) -> Any:
         return None
     if pa.types.is_struct(kind):
         members = ((field, value[field.name], f"{name}.{field.name}".strip(".")) for field in kind)
-        return {
-            f.name: _json(member, f.type, path) for f, member, path in members if member is not None
-        }
+        return {f.name: _json(item, f.type, path) for f, item, path in members if item is not None}
     if pa.types.is_map(kind):
         return {key: _json(item, kind.item_type, f"{name}[{key!r}]") for key, item in value}
     if pa.types.is_list(kind):
@@ -111,10 +109,7 @@ class CloudEventEncoder:
             data = rows.column(DATA.name).to_pylist()
         attributes = rows.select([name for name in rows.schema.names if name not in names])
         events = attributes.to_pylist(maps_as_pydicts="strict")
-        return [
-            self._event(row, attributes_of_row)
-            for row, attributes_of_row in zip(events, data, strict=True)
-        ]
+        return [self._event(row, datum) for row, datum in zip(events, data, strict=True)]
 
     def _event(self, row: Mapping[str, Any], data: bytes | None) -> bytes:
         event = {name[3:]: value for name, value in row.items() if value not in (None, "")}

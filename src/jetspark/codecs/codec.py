@@ -139,9 +139,8 @@ class Codec:
                 rows = _row(read(value, type=type_), fields)
             except (msgspec.ValidationError, pa.ArrowInvalid):
                 decoded = msgspec.json.decode(value) if as_json else value
-                raise _misfit(
-                    decoded, pa.struct(list(fields)), "", () if as_json else _PYTHON_TYPES
-                ) from None
+                types = () if as_json else _PYTHON_TYPES
+                raise _misfit(decoded, pa.struct(list(fields)), "", types) from None
             return self._encoded(encoder, rows)[0], headers
         except ConfigError as error:
             raise CodecError(str(error)) from None
@@ -229,7 +228,7 @@ def _misfit(value: Any, kind: pa.DataType, name: str, own: Iterable[type]) -> Co
     return misfit(name, value, spark_type(kind))
 
 
-_PYTHON_TYPE_OF_ARROW: Final = {
+_PLAIN_TYPES: Final = {
     "bool": bool,
     "float": float,
     "double": float,
@@ -259,7 +258,5 @@ def _python(kind: pa.DataType, *, required: bool = False) -> Any:
     elif types.is_timestamp(kind):
         type_ = Annotated[datetime, msgspec.Meta(tz=kind.tz is not None)]
     else:
-        type_ = _PYTHON_TYPE_OF_ARROW.get(
-            str(kind), Decimal | int if types.is_decimal(kind) else str
-        )
+        type_ = _PLAIN_TYPES.get(str(kind), Decimal | int if types.is_decimal(kind) else str)
     return type_ if required else type_ | None

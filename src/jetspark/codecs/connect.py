@@ -176,15 +176,15 @@ class ConnectDecoder:
         """`schemas`: of the fields; the type of a field without one says what its values are."""
         parts = [(field, schemas.get(field.name)) for field in fields]
         readings = [compile_reading(field.type, schema) for field, schema in parts]
-        alternatives = [
-            compile_reading(field.type, schema, alternative=True) for field, schema in parts
+        text_readings = [
+            compile_reading(field.type, schema, as_text=True) for field, schema in parts
         ]
         self._all = _Columns(list(fields), readings)
         self._singly: list[tuple[_Columns, _Columns | None]] = []
-        if any(a.carrier != b.carrier for a, b in zip(readings, alternatives, strict=True)):
-            for field, reading, alternative in zip(fields, readings, alternatives, strict=True):
-                is_ambiguous = reading.carrier != alternative.carrier
-                second = _Columns([field], [alternative]) if is_ambiguous else None
+        if any(a.carrier != b.carrier for a, b in zip(readings, text_readings, strict=True)):
+            for field, reading, text_reading in zip(fields, readings, text_readings, strict=True):
+                is_ambiguous = reading.carrier != text_reading.carrier
+                second = _Columns([field], [text_reading]) if is_ambiguous else None
                 self._singly.append((_Columns([field], [reading]), second))
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
@@ -199,11 +199,11 @@ class ConnectDecoder:
 
     def _decode_singly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
         columns, reasons = [], pa.nulls(len(payloads), pa.string())
-        for decoder, alternative in self._singly:
+        for decoder, text_decoder in self._singly:
             column, problems = decoder.decode(payloads)
-            if alternative is not None and problems.null_count < len(problems):
+            if text_decoder is not None and problems.null_count < len(problems):
                 is_bad = pc.is_valid(problems)
-                second = alternative.decode(payloads.filter(is_bad))
+                second = text_decoder.decode(payloads.filter(is_bad))
                 column, problems = replace_rows((column, problems), second, is_bad)
             columns += column
             reasons = pc.coalesce(reasons, problems)
@@ -260,31 +260,27 @@ class Reading:
     """Converts the carrier; None: it is the column."""
 
 
-def compile_reading(
-    kind: pa.DataType, schema: Schema | None, *, alternative: bool = False
-) -> Reading:
+def compile_reading(kind: pa.DataType, schema: Schema | None, *, as_text: bool = False) -> Reading:
     """Return how values with this schema become a column of a type.
 
-    `other`: how their other form is read, of decimals as numbers, of dates as texts.
+    `as_text`: from their other form, of decimals as numbers, of dates as texts.
     """
     schema = schema or {}
     if pa.types.is_struct(kind):
         schemas = {field["field"]: field for field in schema.get("fields", ())}
-        parts = [
-            compile_reading(f.type, schemas.get(f.name), alternative=alternative) for f in kind
-        ]
+        parts = [compile_reading(f.type, schemas.get(f.name), as_text=as_text) for f in kind]
         carrier = pa.struct([(f.name, part.carrier) for f, part in zip(kind, parts, strict=True)])
         return _nested(carrier, partial(_convert_struct, kind=kind, parts=parts), parts)
     if pa.types.is_list(kind):
-        part = compile_reading(kind.value_type, schema.get("items"), alternative=alternative)
+        part = compile_reading(kind.value_type, schema.get("items"), as_text=as_text)
         carrier = pa.list_(part.carrier)
         return _nested(carrier, partial(_convert_list, kind=kind, part=part), [part])
     if pa.types.is_map(kind):
-        key = compile_reading(kind.key_type, schema.get("keys"), alternative=alternative)
-        item = compile_reading(kind.item_type, schema.get("values"), alternative=alternative)
+        key = compile_reading(kind.key_type, schema.get("keys"), as_text=as_text)
+        item = compile_reading(kind.item_type, schema.get("values"), as_text=as_text)
         carrier = pa.map_(key.carrier, item.carrier)
         return _nested(carrier, partial(_convert_map, kind=kind, key=key, item=item), [key, item])
-    carrier, function = _compile_value(kind, schema, alternative=alternative)
+    carrier, function = _compile_value(kind, schema, as_text=as_text)
     if function is None:
         return Reading(carrier)
     return Reading(carrier, partial(_convert_values, kind=kind, function=function))
@@ -295,13 +291,13 @@ _Values: TypeAlias = "Callable[[pa.Array, pa.DataType], pa.Array]"
 
 
 def _compile_value(
-    kind: pa.DataType, schema: Schema, *, alternative: bool
+    kind: pa.DataType, schema: Schema, *, as_text: bool
 ) -> tuple[pa.DataType, _Values | None]:
     """Return the carrier of single values, and its conversion."""
     name, is_integer = schema.get("name"), pa.types.is_integer(kind)
     is_number = is_integer or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if name == _DECIMAL and not is_integer:
-        if alternative:
+        if as_text:
             return pa.string(), _parse_numbers
         scale = int(schema.get("parameters", {}).get("scale", 0))
         return pa.binary(), partial(_scale_bytes, scale=scale)
@@ -309,7 +305,7 @@ def _compile_value(
         return _UNSCALED, _scale_structs
     if not is_number:  # a column of numbers has a time as it came
         if name in _DATES:
-            return (pa.string(), _parse_dates) if alternative else (pa.int64(), _convert_days)
+            return (pa.string(), _parse_dates) if as_text else (pa.int64(), _convert_days)
         if name in _MOMENTS:
             return pa.int64(), partial(_convert_moments, unit=_MOMENTS[name])
         if name in _CLOCKS:
@@ -406,7 +402,7 @@ def _keep(values: pa.Array, mask: pa.BooleanArray) -> pa.Array:
 
 
 def _between(values: pa.Array, first: int, last: int) -> pa.Array:
-    """The values from `first` to `last`, and null for alternatives."""
+    """The values from `first` to `last`, and null for others."""
     return _keep(values, pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last)))
 
 

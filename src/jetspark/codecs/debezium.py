@@ -265,11 +265,7 @@ def _flat_event(message: _Message, seq: int) -> Event:
 
 
 def _row_event(
-    message: _Message,
-    source: Mapping[str, Any],
-    marks: Mapping[str, Any],
-    seq: int,
-    change: Any,
+    message: _Message, source: Mapping[str, Any], marks: Mapping[str, Any], seq: int, change: Any
 ) -> Event:
     """Return the event of a flattened row; `change`: its digest tells it from others."""
     op = marks.get("op") or "u"
@@ -376,10 +372,7 @@ def row_schemas(schema: bytes) -> dict[str, connect.Schema]:
 def row_columns(schema: bytes) -> pa.Schema:
     """The columns of the rows of an event with this schema. Raises ValueError."""
     try:
-        columns = [
-            (name, connect.arrow_type(schema_of_column))
-            for name, schema_of_column in row_schemas(schema).items()
-        ]
+        columns = [(name, connect.arrow_type(part)) for name, part in row_schemas(schema).items()]
     except (KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError("this is no schema of a Debezium event in JSON") from None
     if not columns:
@@ -436,14 +429,12 @@ class Placeholders:
             }
         )  # fmt: skip
         self._bytes = as_bytes
-        byte_values = list(as_bytes)
-        self._byte_lists = (byte_values, [number - 256 * (number > 127) for number in byte_values])
+        values = list(as_bytes)
+        self._byte_lists = (values, [number - 256 * (number > 127) for number in values])
         pair = msgspec.json.encode({text: text}).decode()
         self._texts |= {pair, pair.replace('":"', '": "')}  # hstore, as JSON
         self._marks = (b"\\", *(msgspec.json.encode(form)[1:-1] for form in self._texts))
-        lists = [
-            rb"\s*,\s*".join(b"%d" % n for n in byte_values) for byte_values in self._byte_lists
-        ]
+        lists = [rb"\s*,\s*".join(b"%d" % n for n in values) for values in self._byte_lists]
         self._find_list = re.compile(rb"\[\s*(?:" + b"|".join(lists) + rb")\s*\]").search
 
     def marks_in(self, rows: bytes) -> list[bytes]:

@@ -148,22 +148,18 @@ def replace_rows(
     """Return decoded columns and reasons, with those of `replacements` in the rows of a mask."""
     rows = len(is_replaced)
     behind_rows = pc.add(pc.cumulative_sum(is_replaced.cast(pa.int64())), rows - 1)
-    positions = pc.if_else(is_replaced, behind_rows, pa.array(range(rows), pa.int64()))
+    order = pc.if_else(is_replaced, behind_rows, pa.array(range(rows), pa.int64()))
     columns = [
-        pa.concat_arrays(pair).take(positions)
-        for pair in zip(decoded[0], replacements[0], strict=True)
+        pa.concat_arrays(pair).take(order) for pair in zip(decoded[0], replacements[0], strict=True)
     ]
-    return columns, pa.concat_arrays([decoded[1], replacements[1]]).take(positions)
+    return columns, pa.concat_arrays([decoded[1], replacements[1]]).take(order)
 
 
 class PayloadFields:
     """The fields of payloads as columns."""
 
     def __init__(
-        self,
-        fields: pa.Schema,
-        framing: Envelope,
-        decoder_of: Callable[[SchemaKey], SchemaDecoder],
+        self, fields: pa.Schema, framing: Envelope, decoder_of: Callable[[SchemaKey], SchemaDecoder]
     ) -> None:
         """`fields`: all of them may be null; `decoder_of`: raises Undecodable for a schema that
         cannot become these fields, and SchemaNotFoundError."""
@@ -193,7 +189,7 @@ class PayloadFields:
         order: list[pa.Array] = []
         # What most payloads name comes first: a registry answers a limited number of questions.
         counts = dict(
-            zip(*(array.to_pylist() for array in _counts(unframed.key_of_row)), strict=True)
+            zip(*(part.to_pylist() for part in _counts(unframed.key_of_row)), strict=True)
         )
         by_use = sorted(enumerate(unframed.keys), key=lambda item: -counts.get(item[0], 0))
         for number, key in by_use:
@@ -223,10 +219,8 @@ class PayloadFields:
         columns = [
             pa.concat_arrays(
                 [
-                    pa.nulls(len(reasons), field.type)
-                    if columns_of_piece is None
-                    else columns_of_piece[at]
-                    for columns_of_piece, reasons in pieces
+                    pa.nulls(len(reasons), field.type) if piece is None else piece[at]
+                    for piece, reasons in pieces
                 ]
             )
             for at, field in enumerate(self.fields)

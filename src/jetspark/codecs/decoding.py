@@ -88,9 +88,9 @@ class Decoding:
         if decode not in FORMATS:
             raise ConfigError(f"decode must be {', '.join(FORMATS)}, not {decode!r}.")
         of_schema |= {"schema_file": schema_file, "lookup": lookup, "schema_name": schema_name}
-        payload_schema = find_schema(decode, **of_schema)
+        reader = find_schema(decode, **of_schema)
         watched = schema_name or "" if on_new_version == "stop" else ""
-        if on_new_version == "stop" and not payload_schema.version:
+        if on_new_version == "stop" and not reader.version:
             raise ConfigError(
                 "A schema has new versions if it comes from a registry by its name: give that, and "
                 "no other schema."
@@ -98,13 +98,11 @@ class Decoding:
         packed = Framing(framing, compression, with_message=decode == "protobuf").checked()
         check_ids(packed, lookup)
         if watched and lookup is not None and packed.name != "none" and decode == "avro":
-            payload_schema = replace(
-                payload_schema, former=_former_versions(lookup, watched, payload_schema)
-            )
+            reader = replace(reader, former=_former_versions(lookup, watched, reader))
         with from_file(schema_file):
             names = FieldNames(rename or {})
             decoding = cls(
-                payload_schema, packed, tuple(fields), lookup, keep_payload, watched=watched,
+                reader, packed, tuple(fields), lookup, keep_payload, watched=watched,
                 names=names,
             )  # fmt: skip
             if unavailable_value is not None:
@@ -237,23 +235,17 @@ def find_schema(
     if lookup is not None and schema_name is not None:
         if schema_version is not None:
             check_whole("The schema's version", schema_version)
-        payload_schema = lookup.by_name(schema_name, schema_version, _registered(format_))
-        payload_schema = replace(payload_schema, name="")
-        if format_ == "debezium" and payload_schema.format == "avro":
-            payload_schema = replace(payload_schema, format="debezium")
-        if payload_schema.format != format_:
-            raise ConfigError(
-                f"The schema {schema_name} is in {payload_schema.format}, not {format_}."
-            )
+        reader = lookup.by_name(schema_name, schema_version, _registered(format_))
+        reader = replace(reader, name="")
+        if format_ == "debezium" and reader.format == "avro":
+            reader = replace(reader, format="debezium")
+        if reader.format != format_:
+            raise ConfigError(f"The schema {schema_name} is in {reader.format}, not {format_}.")
     else:
-        payload_schema = _schema_from_text_or_file(format_, schema, schema_file)
+        reader = _schema_from_text_or_file(format_, schema, schema_file)
     with from_file(schema_file):
-        payload_schema = (
-            payload_schema if message is None else replace(payload_schema, name=message)
-        )
-        return (
-            protobuf_schema.message_of(payload_schema) if format_ == "protobuf" else payload_schema
-        )
+        reader = reader if message is None else replace(reader, name=message)
+        return protobuf_schema.message_of(reader) if format_ == "protobuf" else reader
 
 
 def _former_versions(

@@ -250,19 +250,17 @@ class Framing:
         except BadFrame:
             pass
         keys_of: dict[SchemaKey, int] = {}
-        stripped, key_of_rows = payloads.to_pylist(), []
-        for at, payload in enumerate(stripped):
+        bodies, key_at = payloads.to_pylist(), []
+        for at, payload in enumerate(bodies):
             key = SchemaKey()
             if at not in reasons:
                 try:
                     key, length = self.frame(payload)
-                    stripped[at] = payload[length:]
+                    bodies[at] = payload[length:]
                 except BadFrame as error:
                     reasons[at] = str(error)
-            key_of_rows.append(keys_of.setdefault(key, len(keys_of)))
-        return Unframed(
-            pa.array(stripped, pa.binary()), list(keys_of), pa.array(key_of_rows, pa.int32())
-        )
+            key_at.append(keys_of.setdefault(key, len(keys_of)))
+        return Unframed(pa.array(bodies, pa.binary()), list(keys_of), pa.array(key_at, pa.int32()))
 
     def frame(self, payload: bytes) -> tuple[SchemaKey, int]:
         """Parse a frame into a key and its length. Raises BadFrame."""

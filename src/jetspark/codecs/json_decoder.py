@@ -738,9 +738,7 @@ class JsonDecoder:
             pa.concat_arrays([pa.nulls(0, field.type), *(columns[at] for columns, _ in parts)])
             for at, field in enumerate(self.schema)
         ]
-        return columns, pa.concat_arrays(
-            [pa.nulls(0, pa.string()), *(reasons for _, reasons in parts)]
-        )
+        return columns, pa.concat_arrays([pa.nulls(0, pa.string()), *(part for _, part in parts)])
 
     def _decode_part(
         self, payloads: list[bytes | None], is_text: bool
@@ -757,13 +755,13 @@ class JsonDecoder:
                 objects.append(None)
                 reasons[row] = str(error)
         columns = []
-        for array, misfits in self._fields.build(objects):
+        for array, bad_values in self._fields.build(objects):
             columns.append(
-                null_rows(array, {misfit.row for misfit in misfits}) if misfits else array
+                null_rows(array, {bad.row for bad in bad_values}) if bad_values else array
             )
-            for misfit in misfits:
-                if reasons[misfit.row] is None:
-                    reasons[misfit.row] = f"{misfit.path.removeprefix('.')}: {misfit.problem}."
+            for bad in bad_values:
+                if reasons[bad.row] is None:
+                    reasons[bad.row] = f"{bad.path.removeprefix('.')}: {bad.problem}."
         return columns, pa.array(reasons, pa.string())
 
 

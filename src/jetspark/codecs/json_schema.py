@@ -74,9 +74,7 @@ class _Types:
         match kind:
             case "object" if schema.get("properties"):
                 properties = schema["properties"].items()
-                return pa.struct(
-                    [(name, self.of(declared, inside)) for name, declared in properties]
-                )
+                return pa.struct([(name, self.of(part, inside)) for name, part in properties])
             case "object" if isinstance(schema.get("additionalProperties"), dict):
                 return pa.map_(pa.string(), self.of(schema["additionalProperties"], inside))
             case "array" if "items" in schema:

@@ -28,13 +28,7 @@ from jetspark.codecs.protobuf_schema import Kind, descriptor_of, fields_of, is_m
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
 from jetspark.wire.kernel import protobuf_messages
-from jetspark.years import (
-    FIRST_DAY,
-    FIRST_MICROS,
-    FIRST_SECOND,
-    LAST_DAY,
-    LAST_MICROS,
-)
+from jetspark.years import FIRST_DAY, FIRST_MICROS, FIRST_SECOND, LAST_DAY, LAST_MICROS
 
 if TYPE_CHECKING:
     from jetspark.wire.kernel import Part
@@ -80,13 +74,11 @@ def _checked(
     members = dict(zip(values.type.names, values.flatten(), strict=True))
     for field in message.fields:
         if field.is_required:
-            is_present = members.get(field.name, pa.nulls(len(values))).filter(values.is_valid())
-            refuse_nulls(is_present, f"{name}{field.name}", "a value that is required")
+            column = members.get(field.name, pa.nulls(len(values))).filter(values.is_valid())
+            refuse_nulls(column, f"{name}{field.name}", "a value that is required")
     for oneof in message.oneofs:
-        is_present = [
-            members[field.name].is_valid() for field in oneof.fields if field.name in members
-        ]
-        if any(pc.any(pc.and_(*two)).as_py() for two in combinations(is_present, 2)):
+        masks = [members[field.name].is_valid() for field in oneof.fields if field.name in members]
+        if any(pc.any(pc.and_(*two)).as_py() for two in combinations(masks, 2)):
             raise ConfigError(f"Field {name}{oneof.name} has a value in more than one member.")
     by_number = sorted(message.fields, key=lambda field: field.number)
     parts = {
@@ -119,10 +111,8 @@ def _checked_value(field: Any, values: pa.Array, ancestors: frozenset[str], name
     match kind_of(field, ancestors):
         case Kind.ENUM:
             symbols = field.enum_type.values_by_name
-            positions = numbers_of(values, list(symbols), name)
-            return pa.array([symbol.number for symbol in symbols.values()], pa.int32()).take(
-                positions
-            )
+            numbers = pa.array([symbol.number for symbol in symbols.values()], pa.int32())
+            return numbers.take(numbers_of(values, list(symbols), name))
         case Kind.UINT64 | Kind.FIXED64:
             return cast(values, pa.uint64(), name)
         case Kind.UINT32 | Kind.FIXED32:
@@ -144,7 +134,7 @@ def _checked_value(field: Any, values: pa.Array, ancestors: frozenset[str], name
             _check_between(values, pa.int32(), FIRST_DAY, LAST_DAY, name)
             parts = {"year": pc.year(values), "month": pc.month(values), "day": pc.day(values)}
             return _struct_of(
-                {unit: number.cast(pa.int32()) for unit, number in parts.items()}, values
+                {part: column.cast(pa.int32()) for part, column in parts.items()}, values
             )
         case Kind.TIME_OF_DAY:
             return _time_of_day(values, name)
@@ -191,15 +181,13 @@ def _seconds_and_nanos(values: pa.Array, first: int) -> pa.StructArray:
 def _time_of_day(values: pa.Array, name: str) -> pa.StructArray:
     parts, rest = {}, values
     for unit, size in (("hours", _HOUR), ("minutes", 60 * _SECOND), ("seconds", _SECOND)):
-        number = pc.divide(rest, size)
-        parts[unit], rest = number, pc.subtract(rest, pc.multiply(number, size))
+        column = pc.divide(rest, size)
+        parts[unit], rest = column, pc.subtract(rest, pc.multiply(column, size))
     earliest, latest = pc.min_max(values).as_py().values()
     if earliest is not None and not 0 <= earliest <= latest < 25 * _HOUR:
         raise ConfigError(f"Field {name} has a time that no day has.")
     parts["nanos"] = pc.multiply(rest, 1000)
-    return _struct_of(
-        {unit_name: number.cast(pa.int32()) for unit_name, number in parts.items()}, values
-    )
+    return _struct_of({part: column.cast(pa.int32()) for part, column in parts.items()}, values)
 
 
 # -- columns for the C kernel --------------------------------------------------------------------

@@ -115,28 +115,21 @@ def _compiled(schema: PayloadSchema) -> bytes:
 @lru_cache(maxsize=100)
 def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
     """Return the descriptor set or why there is none; payloads may name the schema again."""
-    if (
-        len(schema.text) + sum(len(reference.text) for reference in schema.references)
-        > MAX_SOURCE_CHARS
-    ):
+    if len(schema.text) + sum(len(file.text) for file in schema.references) > MAX_SOURCE_CHARS:
         return f"The Protobuf schema has more than {MAX_SOURCE_CHARS >> 20} MiB."
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
         sources, descriptors = root / "sources", root / "descriptors"
         sources.mkdir()
-        for reference in schema.references:
-            file = (
-                (sources / reference.name).resolve() if _FILE.fullmatch(reference.name) else sources
-            )
-            if sources not in file.parents:
-                return (
-                    f"The Protobuf schema imports {shown(reference.name)}, outside of its folder."
-                )
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(reference.text, "utf-8")
+        for file in schema.references:
+            path = (sources / file.name).resolve() if _FILE.fullmatch(file.name) else sources
+            if sources not in path.parents:
+                return f"The Protobuf schema imports {shown(file.name)}, outside of its folder."
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text, "utf-8")
         (sources / _MAIN).write_text(schema.text, "utf-8")
         try:
-            process = subprocess.run(  # noqa: S603
+            protoc = subprocess.run(  # noqa: S603
                 [
                     *module_command("grpc_tools.protoc", f"-I{sources}"),
                     *("--include_imports", f"--descriptor_set_out={descriptors}", _MAIN),
@@ -147,23 +140,19 @@ def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
             )
         except subprocess.TimeoutExpired:
             return f"protoc does not compile the Protobuf schema in {COMPILE_TIMEOUT:.0f} seconds."
-        if process.returncode:
-            messages = process.stderr.decode("utf-8", "replace").strip().splitlines() or [
+        if protoc.returncode:
+            lines = protoc.stderr.decode("utf-8", "replace").strip().splitlines() or [
                 "protoc failed"
             ]
-            last = messages[-1].replace(f"{sources}/", "").removeprefix(f"{_MAIN}:")
+            last = lines[-1].replace(f"{sources}/", "").removeprefix(f"{_MAIN}:")
             return f"The Protobuf schema cannot be compiled: {_by_line(last)}"
         return descriptors.read_bytes()
 
 
-def _by_line(message: str) -> str:
+def _by_line(text: str) -> str:
     """`3:5: …`, as people read it."""
-    position = _POSITION.match(message)
-    return (
-        message
-        if position is None
-        else f"line {position[1]}, column {position[2]}: {message[position.end() :]}"
-    )
+    match = _POSITION.match(text)
+    return text if match is None else f"line {match[1]}, column {match[2]}: {text[match.end() :]}"
 
 
 def _messages(file: Any) -> Iterator[str]:

@@ -78,10 +78,10 @@ def find_unknown(payload: bytes | bytearray | None, fields: KnownFields) -> str 
     return _find_in_object(_parsed(payload), fields)
 
 
-def _find_in_object(fields: Mapping[str, msgspec.Raw], schema_fields: KnownFields) -> str | None:
+def _find_in_object(fields: Mapping[str, msgspec.Raw], known_fields: KnownFields) -> str | None:
     rest = {
-        name: _find_in_value(raw, schema_fields[name])
-        if name in schema_fields
+        name: _find_in_value(raw, known_fields[name])
+        if name in known_fields
         else bytes(raw).decode()
         for name, raw in fields.items()
     }

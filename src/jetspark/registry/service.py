@@ -152,8 +152,7 @@ class _Registry:
             refs = await self._keys(SchemaRef(target.name, _checked_format(target.format)))
             if (stored_latest := await self._latest(refs)) is None:
                 _refuse(
-                    documents.Code.NOT_FOUND,
-                    f"There is no {SchemaRef(target.name, target.format)}",
+                    documents.Code.NOT_FOUND, f"There is no {SchemaRef(target.name, target.format)}"
                 )
             latest = stored_latest.schema
             is_latest = target.version in (None, latest.version)
