@@ -84,6 +84,7 @@ def test_drain_gives_what_has_arrived(filled: Filled) -> None:
 
 def test_a_callback_may_use_the_client_raise_and_drain(filled: Filled, nc: Client) -> None:
     seen: Queue[tuple[int, str]] = Queue()
+    assigned = threading.Event()
 
     def callback(message: JsMsg) -> None:
         message.ack_sync(timeout=30)
@@ -91,10 +92,12 @@ def test_a_callback_may_use_the_client_raise_and_drain(filled: Filled, nc: Clien
         if message.data == b"3":
             raise ValueError("three is too many")
         if message.data == b"19":
+            assert assigned.wait(30)
             messages.drain()
 
     consumer = filled(20)
     messages = consumer.consume(callback=callback)
+    assigned.set()
     name = "jetspark consumer 'c'"
     assert [seen.get(timeout=30) for _ in range(20)] == [(number, name) for number in range(20)]
     assert "three is too many" in str(nc.last_error)
