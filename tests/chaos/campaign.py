@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from unittest import mock
 
 from tests.chaos.outcome import Outcome
 from tests.support import campaign
@@ -141,11 +142,11 @@ def run_kinds(
 ) -> Figures:
     """So many runs, from number `first` on, of the kinds whose names have `only` in them."""
     # Most of these JVMs live for seconds: what is compiled better costs more than it gives.
-    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    java = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"} | dict(os.environ)
     campaign.those_named(only, kinds)
     numbered = ((number, kind_of(kinds, seed, number, costly)) for number in count(first))
     figures = Figures()
-    with Shared() as shared:
+    with mock.patch.dict(os.environ, java), Shared() as shared:
         for number, kind in islice((one for one in numbered if only in one[1]), runs):
             begun = time.monotonic()
             outcome = run_one(kind, kinds[kind], seed, number, shared)

@@ -52,7 +52,7 @@ async def test_deadlines_begin_with_the_call(nats_server: NatsServer) -> None:
     slow = {"fetch", "consumer next"}  # half a second more
     figures = deadlines.Figures()
     calls = [name for name in deadlines.CALLS if name not in slow]
-    await deadlines.run_on(nats_server, figures, 1.5, calls)
+    await deadlines.run_on(nats_server, figures, 3.0, calls)
     assert figures.wrong == []
 
 
@@ -75,7 +75,7 @@ def test_threads_through_one_publisher_lose_and_log_nothing(
 
 async def test_equal_tasks_get_equal_shares(shared_server: NatsServer) -> None:
     figures = fairness.Figures()
-    await fairness.run_on(shared_server.url, figures, 0.5, Random(1), threads=False)
+    await fairness.run_on(shared_server.url, figures, 1.5, Random(1), threads=False)
     assert figures.wrong == []
 
 
