@@ -89,6 +89,12 @@ def test_a_value_that_fits_is_taken_exactly(kind: str, text: str, value: object)
         assert (rows[-1]["v"], reasons[-1]) == (value, None)
 
 
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+def test_a_zero_keeps_its_sign(kind: str) -> None:
+    rows, _ = decode(f"v {kind}", b'{"v": -0}', b'{"v": -0.0}', b'{"v": 0}')
+    assert [str(row["v"]) for row in rows] == ["-0.0", "-0.0", "0.0"]
+
+
 @pytest.mark.parametrize(
     ("kind", "texts"),
     [

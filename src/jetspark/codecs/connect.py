@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -69,7 +70,8 @@ _NUMBER: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
 
 def arrow_type(schema: Schema) -> pa.DataType:
-    """Return the type of a column. Times of day, and numbers of any scale, are texts.
+    """Return the type of a column. Times of day, numbers of any scale, and maps with keys that are
+    no texts, which are lists of pairs in JSON, are texts.
 
     Raises ValueError for what is no schema.
     """
@@ -95,8 +97,10 @@ def arrow_type(schema: Schema) -> pa.DataType:
             return pa.struct([(field["field"], arrow_type(field)) for field in schema["fields"]])
         case "array":
             return pa.list_(arrow_type(schema["items"]))
+        case "map" if arrow_type(schema["keys"]) != pa.string():
+            return pa.string()
         case "map":
-            return pa.map_(arrow_type(schema["keys"]), arrow_type(schema["values"]))
+            return pa.map_(pa.string(), arrow_type(schema["values"]))
         case str() if kind in _PRIMITIVES:
             return _PRIMITIVES[kind]
     raise ValueError(f"{kind!r} is no type of Kafka Connect")
@@ -276,10 +280,9 @@ def compile_reading(kind: pa.DataType, schema: Schema | None, *, as_text: bool =
         carrier = pa.list_(part.carrier)
         return _nested(carrier, partial(_convert_list, kind=kind, part=part), [part])
     if pa.types.is_map(kind):
-        key = compile_reading(kind.key_type, schema.get("keys"), as_text=as_text)
-        item = compile_reading(kind.item_type, schema.get("values"), as_text=as_text)
-        carrier = pa.map_(key.carrier, item.carrier)
-        return _nested(carrier, partial(_convert_map, kind=kind, key=key, item=item), [key, item])
+        part = compile_reading(kind.item_type, schema.get("values"), as_text=as_text)
+        carrier = pa.map_(kind.key_type, part.carrier)
+        return _nested(carrier, partial(_convert_map, kind=kind, part=part), [part])
     carrier, function = _compile_value(kind, schema, as_text=as_text)
     if function is None:
         return Reading(carrier)
@@ -310,11 +313,13 @@ def _compile_value(
             return pa.int64(), partial(_convert_moments, unit=_MOMENTS[name])
         if name in _CLOCKS:
             return pa.int64(), partial(_convert_clocks, unit=_CLOCKS[name])
+    if schema.get("type") == "bytes" and not is_integer and kind not in (pa.binary(), pa.string()):
+        return pa.binary(), lambda values, kind: pa.nulls(len(values), kind)
     if pa.types.is_date(kind):
         return pa.string(), _parse_dates
     if pa.types.is_timestamp(kind):
         return pa.string(), _parse_timestamps
-    if pa.types.is_floating(kind) and schema.get("type") in (None, "string", "bytes"):
+    if pa.types.is_floating(kind) and schema.get("type") in (None, "string"):
         return pa.string(), _parse_numbers
     return kind, None
 
@@ -352,23 +357,15 @@ def _convert_list(
 
 
 def _convert_map(
-    values: pa.MapArray, kind: pa.MapType, key: Reading, item: Reading
+    values: pa.MapArray, kind: pa.MapType, part: Reading
 ) -> tuple[pa.Array, list[BadValue]]:
     offsets, entries = elements(values)
     keys, items = entries.flatten()
-    texts = keys.cast(pa.string())
-    keys, bad_keys = _convert_part(keys, key, kind.key_type)
-    items, bad_values = _convert_part(items, item, kind.item_type)
-    bad_values = rows_of_items(
-        [*bad_keys, *bad_values],
-        offsets.to_pylist(),
-        lambda start, at: f"[{texts[start + at].as_py()!r}]",
-    )
-    if bad_keys:  # a map has no place for them
-        values = null_rows(values, {bad.row for bad in bad_values})
-        return _convert_map(values, kind, key, item)[0], bad_values
+    items, bad_values = _convert_part(items, part, kind.item_type)
     column = pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=values.is_null())
-    return column, bad_values
+    return column, rows_of_items(
+        bad_values, offsets.to_pylist(), lambda start, at: f"[{keys[start + at].as_py()!r}]"
+    )
 
 
 # -- single values -------------------------------------------------------------------------------
@@ -424,9 +421,12 @@ def _convert_moments(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array
         texts = values.cast(pa.timestamp("ns")).cast(kind)
         texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})000$", r"\1")
     else:
-        factor = max(unit // _US, 1)
-        micros = _between(values, -(-FIRST_MICROS // factor), LAST_MICROS // factor)
-        micros = pc.multiply(micros, factor) if unit >= _US else _divide(micros, _US)
+        if unit < _US:
+            micros = _divide(values, _US)
+        else:
+            factor = unit // _US
+            values = _between(values, -(-FIRST_MICROS // factor), LAST_MICROS // factor)
+            micros = pc.multiply(values, factor)
         if pa.types.is_timestamp(kind):
             return micros.cast(kind)
         if pa.types.is_date(kind):
@@ -478,13 +478,22 @@ def _scale_structs(values: pa.StructArray, kind: pa.DataType) -> pa.Array:
     """Decimals that have their scale beside their digits."""
     texts = decimal_texts(values.field("value"), values.field("scale"))
     texts = _keep(texts, values.is_valid())
-    return texts if pa.types.is_string(kind) else _parse_numbers(texts, kind)
+    if pa.types.is_string(kind):
+        return texts
+    numbers = _parse_numbers(texts, kind)
+    if not pa.types.is_floating(kind):
+        return numbers
+    pairs = zip(numbers.to_pylist(), texts.to_pylist(), strict=True)
+    is_same = [number is not None and Decimal(repr(number)) == Decimal(t) for number, t in pairs]
+    return _keep(numbers, pa.array(is_same, pa.bool_()))
 
 
 def _parse_numbers(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
     is_number = pc.match_substring_regex(texts, _NUMBER)
     if pa.types.is_string(kind):
         return _keep(texts, is_number)
+    if not pa.types.is_floating(kind) and not pa.types.is_decimal(kind):
+        return pa.nulls(len(texts), kind)
     return build_column(
         kind,
         [
@@ -503,7 +512,9 @@ def _parse(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
 
 def _parse_dates(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
     dates = _parse(pc.replace_substring_regex(texts, "([0-9])Z$", r"\1"), pa.date32())
-    return dates.cast(kind) if kind in (pa.date32(), pa.string()) else pa.nulls(len(texts), kind)
+    if pa.types.is_string(kind):
+        return _keep(texts, dates.is_valid())
+    return dates if pa.types.is_date(kind) else pa.nulls(len(texts), kind)
 
 
 def _parse_timestamps(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:

@@ -4,8 +4,8 @@ Whatever a payload makes its decoder raise is the reason why it is a bad record,
 batch (`reason_of`); only a registry that cannot be asked does (`NotOfPayload`).
 
 The payloads of one writer's schema are decoded together, and each that does not fit has its reason.
-Where they would become too large together, halves are tried, until a payload that is too large by
-itself is alone: a row has the same values whatever is beside it.
+Where they would become too large together, `tolerant` tries halves, until a payload that is too
+large by itself is alone: a row has the same values whatever is beside it.
 """
 
 from __future__ import annotations
@@ -243,27 +243,10 @@ class PayloadFields:
         if isinstance(decoder, str):
             yield None, pa.repeat(pa.scalar(decoder, pa.string()), len(payloads))
         elif len(payloads):
-            yield from self._decode_halves(decoder, payloads)
+            columns, reasons = decoder.decode(payloads)
+            yield columns, with_hints(reasons, payloads, self._framing)
         else:
             yield None, pa.nulls(0, pa.string())
-
-    def _decode_halves(
-        self, decoder: SchemaDecoder, payloads: pa.BinaryArray
-    ) -> Iterator[tuple[list[pa.Array] | None, pa.StringArray]]:
-        try:
-            columns, reasons = decoder.decode(payloads)
-        except BaseException as error:
-            reason = reason_of(error)
-        else:
-            yield columns, with_hints(reasons, payloads, self._framing)
-            return
-        half = len(payloads) // 2
-        if not half:
-            hint = self._framing.hint(payloads[0].as_py())
-            yield None, pa.array([f"{reason}{hint}"], pa.string())
-            return
-        yield from self._decode_halves(decoder, payloads.slice(0, half))
-        yield from self._decode_halves(decoder, payloads.slice(half))
 
 
 def _counts(values: pa.Array) -> tuple[pa.Array, pa.Array]:

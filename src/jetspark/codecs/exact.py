@@ -83,9 +83,9 @@ def decimal_texts(digits: pa.BinaryArray, scales: pa.Array) -> pa.StringArray:
     return pa.array(texts, pa.string())
 
 
-def single_of(text: str) -> float:
-    """The nearest FLOAT of a number's text. Raises ValueError for a text that is none."""
-    return float(pa.scalar(text.removeprefix("+")).cast(pa.float32()).as_py())
+def real_of(text: str, kind: pa.DataType) -> float:
+    """Return the nearest FLOAT or DOUBLE of a number's text. Raises ValueError for another text."""
+    return float(pa.scalar(text).cast(kind).as_py())
 
 
 def _has_decimals(kind: pa.DataType) -> bool:

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from jetspark.codecs.columns import bytes_of_value, check_decoded
 from jetspark.codecs.decoder import Undecodable
-from jetspark.codecs.exact import decimals_of, single_of
+from jetspark.codecs.exact import decimals_of, real_of
 from jetspark.errors import ConfigError
 from jetspark.years import FIRST_DAY, FIRST_MICROS, LAST_DAY, LAST_MICROS
 
@@ -254,18 +254,18 @@ class _Integer(_Plain):
 _REALS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
-class _Real(_Plain):
-    """DOUBLE: the nearest number, but of a whole number only the same one."""
+class _Real(_Leaf):
+    """FLOAT and DOUBLE: the nearest number, but of a whole number only the same one."""
 
     def __init__(self, kind: pa.DataType, name: str) -> None:
-        super().__init__(kind, name, float)
+        super().__init__(kind, name)
         self._exact = float(1 << (24 if kind == pa.float32() else 53))
         """Below it, each whole number is one of this type."""
 
     def _fast(self, values: _Values) -> pa.Array:
-        numbers = pa.array(_decode_all(self._list_decoder, values), pa.float64())
+        numbers = _texts_of(values).cast(self.kind)
         largest = pc.max(pc.abs(numbers)).as_py()
-        if largest is not None and largest >= self._exact:
+        if largest is not None and not largest < self._exact:
             raise ValueError
         return numbers
 
@@ -278,7 +278,7 @@ class _Real(_Plain):
             if text not in _REALS:
                 raise ValueError
             return _REALS[text]
-        value = self._number(raw)
+        value = real_of(raw.decode(), self.kind)
         if abs(value) == float("inf"):
             raise ValueError
         if (
@@ -288,9 +288,6 @@ class _Real(_Plain):
         ):
             raise ValueError
         return value
-
-    def _number(self, raw: bytes) -> float:
-        return float(self._value_decoder.decode(raw))
 
     def _is_same(self, raw: bytes, value: float) -> bool:
         """Whether a whole number is this one, or how JavaScript writes this one."""
@@ -311,20 +308,6 @@ class _Text(_Plain):
 
 
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,4})?")
-
-
-class _Single(_Real):
-    """FLOAT: the same, but not by way of a DOUBLE, which rounds twice."""
-
-    def _fast(self, values: _Values) -> pa.Array:
-        numbers = _texts_of(values).cast(self.kind)
-        largest = pc.max(pc.abs(numbers)).as_py()
-        if largest is not None and not largest < self._exact:
-            raise ValueError
-        return numbers
-
-    def _number(self, raw: bytes) -> float:
-        return single_of(raw.decode())
 
 
 def _texts_of(values: _Values) -> pa.Array:
@@ -582,43 +565,6 @@ class _Map(_Nested):
         )
 
 
-class _Pairs(_Nested):
-    """MAP with keys that are no texts, which Kafka Connect writes as a list of pairs."""
-
-    name = "MAP"
-
-    def __init__(self, kind: pa.MapType) -> None:
-        super().__init__(kind)
-        entries = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-        self._keys, self._items = (column_of(field.type) for field in entries)
-        pairs = list[tuple[msgspec.Raw, msgspec.Raw]]
-        self._list_decoder = msgspec.json.Decoder(list[pairs | None])
-        self._value_decoder = msgspec.json.Decoder(pairs)
-
-    def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
-        maps, bad_values = self._decode(values, end_of)
-        for row, pairs in enumerate(maps):
-            keys = [bytes(key) for key, _ in pairs or ()]
-            if _NULL in keys or len({*keys}) < len(keys):
-                text = bytes(values[row] or b"")
-                hint = ", whose keys are not null and different"
-                bad_values.append(BadValue(row, "", misfit_text(text, self.name, hint)))
-                maps[row] = None
-        keys, bad_keys = self._keys.build([key for pairs in maps for key, _ in pairs or ()])
-        for bad in rows_of_items(bad_keys, _offsets(maps), lambda _, at: f"[{at}]"):
-            bad_values.append(bad)
-            maps[bad.row] = None
-        if bad_keys:
-            keys, _ = self._keys.build([key for pairs in maps for key, _ in pairs or ()])
-        offsets = _offsets(maps)
-        items = [item for pairs in maps for _, item in pairs or ()]
-        items, bad_items = self._items.build(items, _end_of_items(offsets, end_of))
-        array = pa.MapArray.from_arrays(
-            pa.array(offsets, pa.int32()), keys, items, type=self.kind, mask=_null_mask(maps)
-        )
-        return array, bad_values + rows_of_items(bad_items, offsets, lambda _, at: f"[{at}]")
-
-
 def _null_mask(values: Sequence[Any]) -> pa.BooleanArray | None:
     return pa.array([value is None for value in values], pa.bool_())
 
@@ -661,7 +607,7 @@ _LEAVES: Final[dict[pa.DataType, Callable[[], _Leaf]]] = {
     pa.int16(): partial(_Integer, pa.int16(), "SMALLINT"),
     pa.int32(): partial(_Integer, pa.int32(), "INT"),
     pa.int64(): partial(_Integer, pa.int64(), "BIGINT"),
-    pa.float32(): partial(_Single, pa.float32(), "FLOAT"),
+    pa.float32(): partial(_Real, pa.float32(), "FLOAT"),
     pa.float64(): partial(_Real, pa.float64(), "DOUBLE"),
     pa.string(): _Text,
     pa.binary(): _Bytes,
@@ -679,8 +625,8 @@ def column_of(kind: pa.DataType) -> _Column:
         return _Exact(kind)
     if pa.types.is_struct(kind):
         return _Struct(kind)
-    if pa.types.is_map(kind):
-        return _Map(kind) if kind.key_type == pa.string() else _Pairs(kind)
+    if pa.types.is_map(kind) and kind.key_type == pa.string():
+        return _Map(kind)
     if pa.types.is_list(kind):
         return _List(kind)
     raise ConfigError(f"JSON payloads have no values of the type {kind}.")

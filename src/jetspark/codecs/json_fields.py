@@ -40,8 +40,7 @@ class JsonFields:
         self._decoder = JsonDecoder(fields, in_payloads)
         named = [f.with_name(name) for f, name in zip(fields, in_payloads, strict=True)]
         self._columns = KernelColumns(named, _MAX_DEPTH)
-        has_kernel = json_columns is not None and all(_has_text_keys(f.type) for f in fields)
-        self.plan = self._columns.plan if has_kernel else None
+        self.plan = None if json_columns is None else self._columns.plan
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
@@ -91,10 +90,3 @@ class JsonFields:
         if payloads.null_count:
             reasons = pc.if_else(pc.is_null(payloads), None, reasons)
         return columns, reasons
-
-
-def _has_text_keys(kind: pa.DataType) -> bool:
-    """Whether each map in a type has keys that are texts, as the kernel takes them."""
-    if pa.types.is_map(kind) and kind.key_type != pa.string():
-        return False
-    return all(_has_text_keys(kind.field(at).type) for at in range(kind.num_fields))
