@@ -21,11 +21,17 @@ from jetspark.spark.fast_start.switch import VARIABLE
 from jetspark.spark.fast_start.workers import ForkServer, start_fork_server
 
 _THREADS = """
-import os
+import os, time
 from jetspark.spark.fast_start.fork_server import preload
+def name(task):
+    return open(f"/proc/self/task/{task}/comm").read().strip()
+def names():
+    return {name(task) for task in os.listdir("/proc/self/task") if int(task) != os.getpid()}
 preload()
-print({open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")
-       if int(task) != os.getpid()})
+deadline = time.monotonic() + 10
+while name(os.getpid()) in names() and time.monotonic() < deadline:
+    time.sleep(0.01)  # a thread names itself after it has begun
+print(names())
 """
 _RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, as only on Linux")
