@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
 from pyiceberg.table import StaticTable
 from tests.support.numbers_table import SCHEMA, written
-from tests.support.table_readers import newest_metadata
+from tests.support.table_readers import by_duckdb, newest_metadata
 from tests.support.together import together
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
@@ -70,6 +70,18 @@ def test_the_newest_version_of_a_folder_is_found_whatever_its_hint_says(tmp_path
     found = formats.open_table(formats.Format.ICEBERG, name)
     assert commit_batch(found, "q", 1, written(found, 10, 20))
     assert hint.read_text("utf-8") == "3"
+
+
+def test_a_batch_whose_writer_was_killed_before_the_hint_is_found_by_others(tmp_path: Path) -> None:
+    name = TableName(path=str(tmp_path / "table"))
+    table = formats.open_or_create_table(formats.Format.ICEBERG, name, SCHEMA, ())
+    files = written(table, 0, 10)
+    commit_batch(table, "q", 0, files)
+    hint = tmp_path / "table" / "metadata" / "version-hint.text"
+    hint.write_text("1", "utf-8")
+    again = formats.open_table(formats.Format.ICEBERG, name)
+    assert not commit_batch(again, "q", 0, files)
+    assert by_duckdb("iceberg", tmp_path / "table", "SELECT count(*) FROM t") == [(10,)]
 
 
 def test_a_folder_with_a_catalog_s_table_gets_no_other(name: TableName, tmp_path: Path) -> None:

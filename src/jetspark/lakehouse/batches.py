@@ -138,7 +138,7 @@ def has_batch(
     offsets: int | None = None,
 ) -> bool:
     """Whether a table has a batch, which may be committed otherwise. The arguments, and the errors,
-    are those of `commit_batch`. May refresh the table."""
+    are those of `commit_batch`. May refresh the table; lets readers find the batch."""
     table.check_txn_versions_retained()
     last = last_batch(table, writer)
     if (last is None or last < batch) and not adopt:
@@ -155,6 +155,8 @@ def has_batch(
             "checkpoint was used, too. Go on with the checkpoint that wrote this batch, and remove "
             f"the other one; or, to leave out the messages of this batch, {ADOPT_HINT}."
         )
+    if last == batch:  # the attempt that committed it may have been killed before it ended
+        table.repair_version_hint()
     return True
 
 

@@ -280,6 +280,9 @@ class OpenDelta(Table):
                 "TBLPROPERTIES), or write to another table."
             )
 
+    def repair_version_hint(self) -> None:
+        """Nothing to repair: readers list the log."""
+
     def was_set_back(self, version: int, name: str, txn_version: int) -> bool:
         later = self.version - version
         return later > 0 and any(

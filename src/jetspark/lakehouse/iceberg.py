@@ -35,7 +35,7 @@ from jetspark.lakehouse.iceberg_commits import (
     data_file,
     stage_files,
 )
-from jetspark.lakehouse.iceberg_folder import catalog_of, local_folder
+from jetspark.lakehouse.iceberg_folder import FolderCatalog, catalog_of, local_folder
 from jetspark.lakehouse.iceberg_storage import IcebergStorage
 from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.optimistic_commits import commit_with_retries
@@ -213,6 +213,10 @@ class OpenIceberg(Table):
 
     def check_txn_versions_retained(self) -> None:
         """Nothing to check: table properties stay."""
+
+    def repair_version_hint(self) -> None:
+        if isinstance(self._table.catalog, FolderCatalog):
+            self._table.catalog.repair_version_hint()
 
     def was_set_back(self, version: int, name: str, txn_version: int) -> bool:
         snapshot = self._table.metadata.snapshot_by_id(version)

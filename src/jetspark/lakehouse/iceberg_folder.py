@@ -149,6 +149,12 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         finally:
             beside.unlink(missing_ok=True)
 
+    def repair_version_hint(self) -> None:
+        """Let the hint name the newest version, if a writer was killed before it wrote the hint."""
+        newest = self._newest()
+        if newest is not None and self._hinted() != newest:
+            self._point_to_newest(newest)
+
     def _point_to_newest(self, version: int) -> None:
         """Write the hint; each writer repeats it until it names the newest version."""
         while True:
@@ -162,16 +168,20 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
 
     def _newest(self) -> int | None:
         """The newest version; a writer killed during a commit may have left an older hint."""
-        version = 0
-        check_path(self.location, f"metadata/{_HINT}")
-        with suppress(OSError, ValueError), (self._metadata / _HINT).open("rb") as hint:
-            version = int(hint.read(_MAX_VERSION_DIGITS).decode())
+        version = self._hinted()
         if not (self._metadata / f"v{version}.metadata.json").exists():
             names = os.listdir(self._metadata) if self._metadata.is_dir() else []
             version = max(map(_version, names), default=0)
         while (self._metadata / f"v{version + 1}.metadata.json").exists():
             version += 1
         return version or None
+
+    def _hinted(self) -> int:
+        """The version that the hint names; 0 if it names none."""
+        check_path(self.location, f"metadata/{_HINT}")
+        with suppress(OSError, ValueError), (self._metadata / _HINT).open("rb") as hint:
+            return int(hint.read(_MAX_VERSION_DIGITS).decode())
+        return 0
 
 
 def _version(name: str) -> int:

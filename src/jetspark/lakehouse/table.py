@@ -182,6 +182,10 @@ class Table(Protocol):
         version, which made `version` or a later one: by a restore (Delta), by a rollback
         (Iceberg)."""
 
+    def repair_version_hint(self) -> None:
+        """Name the newest version where readers look for it, if a writer was killed between its
+        commit and that: an Iceberg table in a folder has a file for it."""
+
     # -- properties ------------------------------------------------------------------------
 
     def property(self, name: str) -> str | None:
