@@ -47,7 +47,7 @@ class Callback(Generic[T]):
         source: str,
         report: Callable[[JetsparkError], None],
     ) -> None:
-        """`what`: the beginning of the report, such as "The callback of …"."""
+        """`source`: the beginning of the report, such as "The callback of …"."""
         self._function = function
         self._source = source
         self._report = report

@@ -239,7 +239,8 @@ _PLAIN_TYPES: Final = {
 
 def _python(kind: pa.DataType, *, required: bool = False) -> Any:
     """The type of a value in Python, for msgspec: Arrow would take 3.5 for 3, a time in no zone for
-    one in UTC, and leave unknown fields out. `whole`: the value cannot be None."""
+    one in UTC, and leave unknown fields out. `required`: the value cannot be
+    None."""
     types = pa.types
     if types.is_struct(kind):
         names = {f"f{at}": field.name for at, field in enumerate(kind)}

@@ -48,7 +48,7 @@ class Attempts:
     """
 
     def __init__(self, options: ConnectOptions, addresses: list[Any]) -> None:
-        """`found`: the result of getaddrinfo."""
+        """`addresses`: the result of getaddrinfo."""
         if options.randomize:
             random.shuffle(addresses)
         self._addresses = addresses

@@ -32,7 +32,8 @@ class Requirement(NamedTuple):
     feature: str
 
     def unsupported_error(self, server: str) -> UnsupportedByServerError:
-        """The error for a server that is too old. `known`: its version, or what is known of it."""
+        """The error for a server that is too old. `server`: its version, or what is known of
+        it."""
         major, minor = self.version
         return UnsupportedByServerError(self.feature, f"{major}.{minor}", server)
 

@@ -115,7 +115,7 @@ def parse_format(option: str, name: str) -> Format:
 
 
 def parse_file_size(option: str, value: str) -> int:
-    """Bytes of a text such as "128m". Raises ConfigError; `said`: the option's or flag's name."""
+    """Bytes of a text such as "128m". Raises ConfigError; `option`: its name, or the flag's."""
     match = _SIZE.fullmatch(value.strip().casefold())
     size = int(match[1]) * _UNITS[match[2]] if match else 0
     if size < _MIN_FILE_SIZE:
@@ -124,7 +124,7 @@ def parse_file_size(option: str, value: str) -> int:
 
 
 def parse_duration(option: str, value: str) -> timedelta:
-    """The time in "7d". Raises ConfigError; `said`: the option's or flag's name."""
+    """The time in "7d". Raises ConfigError; `option`: its name, or the flag's."""
     match = _DURATION.fullmatch(value.strip().casefold())
     if match is None:
         raise ConfigError(

@@ -133,7 +133,8 @@ def check_no_folder_links(
     location: str, *, is_foreign: Callable[[str], bool] = lambda _: False
 ) -> None:
     """Raise ConfigError for a link among what is below a folder, and leads to a folder itself: a
-    library could write behind it. `aside`: names in the folder that are not the table's."""
+    library could write behind it. `is_foreign`: whether a name in the folder is not
+    the table's."""
     root = local_folder_of(location)
     if root is None:
         return

@@ -295,8 +295,8 @@ class Upsert:
                 raise ConfigError(f"A row has no value in {name!r}, which is its key or order.")
 
     def _last(self, rows: pa.Table, *, across_logs: bool = False) -> pa.Table:
-        """The last row of each key. `whole`: also where rows with and without a place in the log
-        have the same one."""
+        """The last row of each key. `across_logs`: also where rows with and without a place in the
+        log have the same one."""
         if self.sequence_by is not None:
             rows = rows.sort_by(self.sequence_by)
         row_numbers = pa.array(range(rows.num_rows), pa.int64())

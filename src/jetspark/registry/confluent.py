@@ -123,7 +123,7 @@ class ConfluentRegistry:
     def _schema(
         self, path: str, title: str, schemas: dict[str, PayloadSchema | None]
     ) -> PayloadSchema:
-        """`known`: what was found for this question by now, by its path; None: it is on the way."""
+        """`schemas`: those found for this question by now, by their paths; None: on the way."""
         answer = self._request_schema(path, title)
         kind = _FORMATS.get(answer.schema_type or "AVRO")
         if kind is None:

@@ -46,9 +46,9 @@ def schema_lookup(
     token: str | None = None,
     ca_file: str | None = None,
 ) -> SchemaLookup:
-    """Schemas of `where`: "nats", the registry on the servers of `options`, or an https URL.
+    """Schemas of `registry`: "nats", the one on the servers of `options`, or an https URL.
 
-    The others: of the registry with a URL (see ConfluentRegistry). Raises ConfigError. Sends
+    The others: for a registry with a URL (see ConfluentRegistry). Raises ConfigError. Sends
     nothing.
     """
     if registry != OVER_NATS:
