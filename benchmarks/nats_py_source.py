@@ -20,8 +20,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from jetspark.bulk.arrow import SCHEMA as ARROW_SCHEMA
-from jetspark.spark.source import SCHEMA
+from jetspark.ranges.arrow import SCHEMA as ARROW_SCHEMA
+from jetspark.spark.data_source import SCHEMA
 
 _ROWS = 10_000  # in one record batch, as many as jetspark puts there
 _TIMEOUT = 30.0

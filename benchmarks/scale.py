@@ -78,8 +78,8 @@ def _streams(job: Job, counts: Sequence[int], rounds: int) -> float:
 def _driven(
     job: Job, link: RawLink, streams: int, rounds: int
 ) -> tuple[float, float, float, int, int]:
-    from jetspark.spark.options import parse_options
-    from jetspark.spark.stream_reader import JetStreamStreamReader
+    from jetspark.spark.source.options import parse_options
+    from jetspark.spark.source.stream_reader import JetStreamStreamReader
 
     options = {"servers": job.url, "streamPattern": "N.*", "startingOffsets": "earliest"}
     reader = JetStreamStreamReader(parse_options(options))
@@ -123,10 +123,10 @@ def _driven(
 
 def _backlog(most: float) -> float:
     """Returns the seconds of planning for one partition, from the largest backlog."""
-    from jetspark.bulk.ranges import SequenceRange
-    from jetspark.spark.option_scopes import SourceScope
-    from jetspark.spark.options import parse_options
-    from jetspark.spark.partitions import plan_partitions
+    from jetspark.options.scopes import SourceScope
+    from jetspark.ranges.sequence_range import SequenceRange
+    from jetspark.spark.source.options import parse_options
+    from jetspark.spark.source.partitions import plan_partitions
 
     print(f"{'backlog':>8} {'partitions':>11} {'plan s':>8} {'MB of partitions':>17}")
     options = parse_options({"stream": "S"})

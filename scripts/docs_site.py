@@ -18,20 +18,15 @@ MODULES = (
     "jetspark.errors", "jetspark", "jetspark.blocking", "jetspark.jetstream", "jetspark.kv",
     "jetspark.objects", "jetspark.services", "jetspark.documents", "jetspark.documents.events",
     "jetspark.backup",
-    "jetspark.dead_letters", "jetspark.groups", "jetspark.registry", "jetspark.codecs",
+    "jetspark.dead_letters", "jetspark.groups", "jetspark.registry", "jetspark.payloads",
     "jetspark.identity",
     "jetspark.acl", "jetspark.system", "jetspark.tracing", "jetspark.traces", "jetspark.server",
+    "jetspark.spark",
 )  # fmt: skip
 # Modules that have more than what is public.
 CHOSEN = {
-    "jetspark.spark": (
-        "source.JetStreamDataSource", "session.local_session", "session.close_session",
-        "ingest.Ingest", "option_scopes.TableOptions",
-        "lag.LagListener", "lag.QueryLag", "lag.lag_by_stream", "query_metrics.QueryMetrics",
-        "queries.start_query",
-    ),
     "jetspark.metrics": ("endpoint.serving", "endpoint.Health"),
-    "jetspark.bulk": ("backup.open_backup",),
+    "jetspark.ranges": ("backup.open_backup",),
     "jetspark.connection": ("options.make_options",),
     "jetspark.registry.lookup": ("schema_lookup",),
 }  # fmt: skip

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import fields
 
 from jetspark.errors import JetsparkError
-from jetspark.spark.option_names import spark_name
-from jetspark.spark.option_scopes import (
+from jetspark.options.names import spark_name
+from jetspark.options.scopes import (
     ConnectionScope,
     PayloadScope,
     SourceScope,

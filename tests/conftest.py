@@ -120,7 +120,7 @@ def pytest_collection_modifyitems(
             item.add_marker("server")
         if "spark" in fixtures:
             item.add_marker("spark")
-        if "lakehouse" in item.path.parts:
+        if "tables" in item.path.parts:
             item.add_marker("tables")
     yield  # to what -m leaves out
     if _WORKER is not None:  # the same order in all
@@ -162,7 +162,7 @@ class MakeServer(Protocol):
 def _no_idle_links() -> Iterator[None]:
     """Links of ranges are kept by a process; those of one test are not the next one's."""
     yield
-    if (module := sys.modules.get("jetspark.bulk.link_pool")) is not None:
+    if (module := sys.modules.get("jetspark.links.link_pool")) is not None:
         module.pool.close()
 
 
@@ -369,7 +369,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """local[2] without registration of the source: it has to be found by itself."""
-    from jetspark.spark.session import close_session, local_session
+    from jetspark.spark.session.session import close_session, local_session
 
     session = local_session(
         "tests",

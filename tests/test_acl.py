@@ -21,25 +21,25 @@ from tests.jetstream.eventually import eventually
 from tests.support.driven_query import DrivenQuery
 
 from jetspark.acl import USER_INFO, Permissions, Responses, Roles
-from jetspark.bulk.exactly_once import ExactlyOnceWriter
-from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
-from jetspark.bulk.links import BlockingLink
-from jetspark.bulk.links import connect as connect_link
-from jetspark.bulk.publish import StreamPublisher
-from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.reader import read_range
-from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.full_client import connect
-from jetspark.lakehouse import quarantine
+from jetspark.links.link import BlockingLink
+from jetspark.links.link import connect as connect_link
+from jetspark.links.stream_api import StreamAPI
+from jetspark.ranges.reader import read_range
+from jetspark.ranges.sequence_range import SequenceRange
 from jetspark.registry.service import serve_registry
-from jetspark.spark.claims import SOLE_READER
-from jetspark.spark.lakehouse.dead_letter_sink import DeadLetterSink
-from jetspark.spark.offsets import StreamOffset
-from jetspark.spark.options import SourceOptions
-from jetspark.spark.progress_consumer import ProgressConsumer
+from jetspark.spark.source.claims import SOLE_READER
+from jetspark.spark.source.offsets import StreamOffset
+from jetspark.spark.source.options import SourceOptions
+from jetspark.spark.source.progress_consumer import ProgressConsumer
+from jetspark.spark.table_sink.dead_letter_sink import DeadLetterSink
+from jetspark.stream_writes.exactly_once import ExactlyOnceWriter
+from jetspark.stream_writes.ledger import Ledger, ledger_stream, marker_subjects
+from jetspark.stream_writes.publish import StreamPublisher
 from jetspark.subjects import subject_matches, subjects_overlap
+from jetspark.tables import quarantine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

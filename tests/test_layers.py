@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 # -- the rules -----------------------------------------------------------------------------------
 
 VALUES = {
-    *("errors", "err_codes", "nats_py_names", "retries", "validation", "payloads", "timestamps"),
+    *(
+        "errors",
+        "err_codes",
+        "nats_py_names",
+        "retries",
+        "validation",
+        "payload_bytes",
+        "timestamps",
+    ),
     "years",
     *("subjects", "nearest", "own_python", "reserved_names", "kv_rules", "letter_rules", "files"),
     "version",
@@ -72,22 +80,27 @@ LAYERS: dict[str, set[str]] = {
     "system": VALUES | {"wire", "client", "documents"},
     "groups": VALUES | {"wire", "client", "documents", "jetstream", "kv"},
     "registry": VALUES
-    | {"wire", "client", "connection.options", "documents", "kv", "services", "bulk", "codecs"},
+    | {"wire", "client", "connection.options", "documents", "kv", "services"}
+    | {"links", "ranges", "payloads"},
     "traces": VALUES | {"client", "version", "wire"},
     "full_client": CORE | FEATURES,
     "blocking": CORE | FEATURES | {"full_client"},
-    "codecs": VALUES | {"wire.headers", "wire.kernel"},
-    "bulk": VALUES
-    | {"codecs", "wire", "connection.opening", "connection.locks"}
-    | BACKUP_FILES
-    | SANS_IO,
-    "lakehouse": VALUES
-    | {"codecs.exact", "codecs.field_names", "codecs.unknown_fields", "codecs.log_position"}
+    "payloads": VALUES | {"wire.headers", "wire.kernel"},
+    "links": VALUES | {"wire", "connection.opening", "connection.locks"} | SANS_IO,
+    "ranges": VALUES
+    | {"links", "payloads", "wire", "connection.locks", "connection.options"}
+    | BACKUP_FILES,
+    "stream_writes": VALUES | {"links", "wire", "connection.options"},
+    "options": VALUES
+    | {"payloads.field_names", "connection.options", "connection.proxy", "connection.urls"},
+    "tables": VALUES
+    | {f"payloads.{file}" for file in ("exact", "field_names", "unknown_fields", "log_position")}
     | {"wire.documents"},
     "spark": VALUES
-    | {"bulk", "codecs", "lakehouse", "connection.options", "connection.proxy", "connection.urls"}
+    | {"links", "ranges", "stream_writes", "payloads", "tables", "options", "connection.options"}
     | {"wire.documents", "registry.lookup", "metrics.names", "metrics.endpoint"},
-    "rows": VALUES | {"bulk", "codecs", "registry.lookup", "connection.options", "backup.folder"},
+    "rows": VALUES
+    | {"links", "ranges", "payloads", "registry.lookup", "connection.options", "backup.folder"},
     "metrics": CORE,
     "server": VALUES | {"wire.documents"},
     "public_names": CORE | FEATURES | {"full_client", "rows", "metrics.observing"},
@@ -97,15 +110,22 @@ LAYERS: dict[str, set[str]] = {
 LAYERS["cli"] = set(LAYERS)
 LAYERS["__main__"] = {"cli"}
 
+# The rooms of `spark`: each uses only what is before it. Files that are not named come first.
+SPARK_ROOMS = (
+    *("source", "stream_sink", "table_sink", "data_source", "queries", "pipelines"),
+    *("fast_start", "session"),
+)
+
 # What a layer may import besides the standard library and msgspec.
 LIBRARIES: dict[str, set[str]] = {
     "blocking": {"uvloop"},
     "metrics": {"prometheus_client"},
     "connection": {"nkeys", "nacl", "cryptography", "websockets"},
-    "codecs": {"pyarrow", "google", "grpc_tools"},
+    "payloads": {"pyarrow", "google", "grpc_tools"},
     "registry": {"avro", "google", "grpc_tools", "jsonschema", "referencing"},
-    "bulk": {"pyarrow"},
-    "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
+    "ranges": {"pyarrow"},
+    "stream_writes": {"pyarrow"},
+    "tables": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas", "prometheus_client"},
     "traces": {"opentelemetry"},
     "rows": {"pyarrow", "polars", "pandas", "duckdb", "rich"},
@@ -118,10 +138,19 @@ LIBRARIES: dict[str, set[str]] = {
 # Of the standard library: protocol without I/O, and no event loop where threads block.
 IO = frozenset({"asyncio", "socket", "ssl", "selectors", "threading"})
 FORBIDDEN: dict[str, frozenset[str]] = {
-    **dict.fromkeys(VALUES | ARCHIVE_FILES | {"wire", "documents", "codecs"}, IO),
+    **dict.fromkeys(VALUES | ARCHIVE_FILES | {"wire", "documents", "payloads", "options"}, IO),
     **dict.fromkeys(SANS_IO, frozenset({"asyncio", "socket"})),
     **dict.fromkeys(
-        ("bulk", "lakehouse", "spark", "server", "connection.opening", "backup.folder"),
+        (
+            "links",
+            "ranges",
+            "stream_writes",
+            "tables",
+            "spark",
+            "server",
+            "connection.opening",
+            "backup.folder",
+        ),
         frozenset({"asyncio"}),
     ),
 }
@@ -159,6 +188,12 @@ def within(name: str, group: str) -> bool:
     return name == group or name.startswith(f"{group}.")
 
 
+def spark_room(name: str) -> int:
+    """The place of a module of `spark` in the order of its rooms."""
+    room = name.split(".")[2:3]
+    return SPARK_ROOMS.index(room[0]) if room and room[0] in SPARK_ROOMS else -1
+
+
 def broken_rules(module: str, source: str, *, is_package: bool = False) -> list[str]:
     """One sentence for each import in the text of `module` that the tables do not allow."""
     inside = module.removeprefix("jetspark").removeprefix(".")
@@ -173,6 +208,9 @@ def broken_rules(module: str, source: str, *, is_package: bool = False) -> list[
             # The root package is a group of its own: whoever imports it imports the face.
             if not any(target == group or (group and within(target, group)) for group in allowed):
                 broken.append(f"{module} imports {name}, which is not below {layer or 'the root'}")
+            is_inside = within(name, "jetspark.spark") and module.startswith("jetspark.spark.")
+            if is_inside and spark_room(name) > spark_room(module):
+                broken.append(f"{module} imports {name}, a later room")
             continue
         library = name.partition(".")[0]
         forbidden = {
@@ -212,11 +250,12 @@ def test_every_file_keeps_the_order_of_layers() -> None:
         ("jetspark.jetstream.streams", "from jetspark.full_client import Connection"),
         ("jetspark.kv.bucket", "from jetspark.objects import store"),
         ("jetspark.kv.bucket", "from jetspark.wire import frames"),
-        ("jetspark.bulk.links", "import asyncio"),
-        ("jetspark.bulk.links", "from jetspark.connection import transport"),
-        ("jetspark.bulk.links", "from jetspark.client import Client"),
+        ("jetspark.links.link", "import asyncio"),
+        ("jetspark.links.link", "from jetspark.connection import transport"),
+        ("jetspark.links.link", "from jetspark.client import Client"),
         ("jetspark.spark.reader", "from jetspark.wire import frames"),
-        ("jetspark.server.nats_server", "from jetspark.bulk import link"),
+        ("jetspark.spark.source.options", "from jetspark.spark.queries import start"),
+        ("jetspark.server.nats_server", "from jetspark.ranges import link"),
         ("jetspark.client.messages", "import pyspark"),
         ("jetspark.wire.kernel", "import requests"),
         ("jetspark.full_client", "from jetspark.cli import main"),
@@ -232,8 +271,8 @@ def test_broken_rule_is_noticed(module: str, source: str) -> None:
     ("module", "source"),
     [
         ("jetspark.wire.parser", "from . import frames\nfrom jetspark.errors import ProtocolError"),
-        ("jetspark.bulk.links", "import socket\nfrom jetspark.connection.handshake import x"),
-        ("jetspark.bulk.arrow", "import pyarrow as pa"),
+        ("jetspark.links.link", "import socket\nfrom jetspark.connection.handshake import x"),
+        ("jetspark.ranges.arrow", "import pyarrow as pa"),
         ("jetspark.cli.demo", "import jetspark\nfrom jetspark import connect\nimport rich.text"),
         ("jetspark.full_client", "from jetspark.jetstream.context import JetStreamContext"),
     ],
@@ -413,22 +452,22 @@ def test_imports_are_light() -> None:
 
 
 def test_tasks_load_no_client() -> None:
-    loaded = loaded_by("import jetspark.bulk.reader, jetspark.registry.lookup")
+    loaded = loaded_by("import jetspark.ranges.reader, jetspark.registry.lookup")
     assert "jetspark" in loaded
     assert "asyncio" not in loaded
 
 
-TABLES = "jetspark.spark.ingest jetspark.cli.table jetspark.lakehouse."
+TABLES = "jetspark.spark.pipelines.ingest jetspark.cli.table jetspark.tables."
 WITHOUT = [
     ("pyarrow", "jetspark.cli.ingest jetspark.cli.run jetspark.cli.demo"),
-    ("pyspark", "jetspark.bulk.reader jetspark.codecs.ddl jetspark.spark.java"),
-    ("pyiceberg", f"{TABLES}delta"),
-    ("deltalake", f"{TABLES}iceberg"),
+    ("pyspark", "jetspark.ranges.reader jetspark.payloads.ddl jetspark.spark.java"),
+    ("pyiceberg", f"{TABLES}delta.table"),
+    ("deltalake", f"{TABLES}iceberg.table"),
     (
         "google openlineage opentelemetry sqlglot",
-        f"{TABLES}delta jetspark.lakehouse.iceberg jetspark.spark.source "
-        "jetspark.spark.task_writes jetspark.cli.ingest jetspark.cli.run jetspark.full_client "
-        "jetspark.blocking",
+        f"{TABLES}delta.table jetspark.tables.iceberg.table jetspark.spark.data_source "
+        "jetspark.spark.pipelines.task_writes jetspark.cli.ingest jetspark.cli.run "
+        "jetspark.full_client jetspark.blocking",
     ),
 ]
 """Libraries, and what does without them. Of the first ones nothing else is loaded yet."""

@@ -21,13 +21,14 @@ LENGTH = 20_000
 """A pattern that takes the square of it needs many seconds."""
 METHODS = "fullmatch|match|search|finditer|findall|sub|split"
 OF_OWN_TEXT = (
-    "jetspark.cli.", "jetspark.spark.jvm", "jetspark.spark.pipeline", "jetspark.spark.failures",
+    "jetspark.cli.", "jetspark.spark.session.jvm", "jetspark.spark.pipelines.pipeline",
+    "jetspark.spark.failures",
 )  # fmt: skip
 """Modules whose patterns read what this user, or Spark, has written."""
 EXCEPT = {
-    "jetspark.codecs.ddl._PIECE": "a schema as this user writes it",
-    "jetspark.lakehouse.partitions._OUTSIDE": "partitions as this user writes them",
-    "jetspark.lakehouse.upserts._CONDITION": "a condition as this user writes it",
+    "jetspark.payloads.ddl._PIECE": "a schema as this user writes it",
+    "jetspark.tables.partitions._OUTSIDE": "partitions as this user writes them",
+    "jetspark.tables.upserts._CONDITION": "a condition as this user writes it",
     "jetspark.wire.pull._PART": "reads only what _DURATION takes",
 }
 

@@ -23,11 +23,6 @@ from tests.support.streams import Admin, numbered
 import jetspark
 from jetspark import blocking
 from jetspark.acl import Roles
-from jetspark.bulk import scan
-from jetspark.bulk.arrow import BUCKET_SCHEMA, SCHEMA
-from jetspark.bulk.fixed_range import AtTime
-from jetspark.bulk.reader import read_range
-from jetspark.bulk.scan import position
 from jetspark.errors import (
     BucketNotFoundError,
     ConfigError,
@@ -35,6 +30,11 @@ from jetspark.errors import (
     PermissionsError,
     StreamNotFoundError,
 )
+from jetspark.ranges import scan
+from jetspark.ranges.arrow import BUCKET_SCHEMA, SCHEMA
+from jetspark.ranges.fixed_range import AtTime
+from jetspark.ranges.reader import read_range
+from jetspark.ranges.scan import position
 
 if TYPE_CHECKING:
     from tests.conftest import MakeServer, NeedsServer, Unique

@@ -89,7 +89,7 @@ def jetspark_snapshot(job: Job) -> Measure:
 
 
 def jetspark_backup(job: Job) -> Measure:
-    from jetspark.bulk.backup import open_backup
+    from jetspark.ranges.backup import open_backup
 
     def read_backup(stream: str, messages: int) -> Tally:
         return read.tally(open_backup(Path(os.environ["BACKUPS"], stream)).read())

@@ -81,7 +81,7 @@ def one_process(job: Job) -> Measure:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from jetspark.codecs.decoding import Decoding
+    from jetspark.payloads.decoding import Decoding
 
     schema = _schema(job)
     decoder = None if schema is None else Decoding.make("json", schema=schema).decoder()

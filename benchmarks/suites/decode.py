@@ -116,7 +116,7 @@ def _measured(job: Job, batches: list[Any], decode: Callable[[Any], int]) -> Mea
 def _jetspark(job: Job, payloads: Iterator[bytes], decode: Any, schema: str) -> Measure:
     import pyarrow as pa
 
-    from jetspark.codecs.decoding import Decoding
+    from jetspark.payloads.decoding import Decoding
 
     decoder = Decoding.make(decode, schema=schema).decoder()
     columns = pa.array(payloads, pa.binary())
@@ -170,7 +170,7 @@ def _of_dicts(rows: list[dict[str, Any]], schema: Any) -> int:
 def _columns(decode: Any, schema: str) -> Any:
     import pyarrow as pa
 
-    from jetspark.codecs.decoding import Decoding
+    from jetspark.payloads.decoding import Decoding
 
     found = Decoding.make(decode, schema=schema).decoder().decoder
     return found.schema(pa.schema([("data", pa.binary())]))

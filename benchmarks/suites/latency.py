@@ -207,7 +207,7 @@ def _latency(
 
 @contextmanager
 def our_session(job: Job) -> Iterator[SparkSession]:
-    from jetspark.spark.session import close_session, local_session
+    from jetspark.spark.session.session import close_session, local_session
 
     spark = local_session(
         "benchmark",
@@ -224,7 +224,7 @@ def our_session(job: Job) -> Iterator[SparkSession]:
 def _quick(rows: DataFrame, checkpoint: str, start: Callable[[], Any]) -> Callable[[], Any]:
     """As `ingest` and `run` start queries; versions before have nothing for it."""
     try:
-        from jetspark.spark.queries import with_quick_checkpoint
+        from jetspark.spark.queries.start import with_quick_checkpoint
     except ImportError:
         return start
     return with_quick_checkpoint(rows.sparkSession, checkpoint, start)
@@ -275,10 +275,10 @@ def _percentiles(times: list[float]) -> dict[str, float]:
 
 def _alone(source: dict[str, str], last: int) -> dict[str, float]:
     """Milliseconds of two parts of the source."""
-    from jetspark.bulk.ranges import SequenceRange
-    from jetspark.bulk.reader import read_range
-    from jetspark.spark.options import parse_options
-    from jetspark.spark.source_streams import fetch_source_facts
+    from jetspark.ranges.reader import read_range
+    from jetspark.ranges.sequence_range import SequenceRange
+    from jetspark.spark.source.options import parse_options
+    from jetspark.spark.source.source_streams import fetch_source_facts
 
     options = parse_options(source)
 

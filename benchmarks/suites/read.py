@@ -75,10 +75,10 @@ def read_arrow(job: Job, stream: str, messages: int, *, snapshot: bool = False) 
 
 def arrow_batches(job: Job, stream: str, messages: int, *, snapshot: bool = False) -> Iterator[Any]:
     """A whole stream as record batches."""
-    from jetspark.bulk.leaders import Leaders
-    from jetspark.bulk.ranges import SequenceRange
-    from jetspark.bulk.reader import read_range
     from jetspark.connection.options import make_options
+    from jetspark.links.leaders import Leaders
+    from jetspark.ranges.reader import read_range
+    from jetspark.ranges.sequence_range import SequenceRange
 
     options = make_options(job.url)
     created = Leaders(options, _TIMEOUT).call(lambda api: api.stream(stream).created)

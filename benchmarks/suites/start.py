@@ -77,7 +77,7 @@ def _plain_session(folder: Path) -> None:
 
 
 def _local_session(folder: Path, *, short: bool = False) -> None:
-    from jetspark.spark.session import close_session, local_session, short_job_options
+    from jetspark.spark.session.session import close_session, local_session, short_job_options
 
     options = short_job_options({}) if short else []
     spark = local_session("benchmark", log_file=folder / "log", jvm_options=options)

@@ -128,8 +128,8 @@ def _encoders() -> dict[str, Callable[[dict[str, Any]], bytes]]:
     import fastavro
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    from jetspark.codecs.protobuf_schema import message_of
-    from jetspark.codecs.schema import PayloadSchema
+    from jetspark.payloads.protobuf_schema import message_of
+    from jetspark.payloads.schema import PayloadSchema
 
     schema = fastavro.parse_schema(AVRO)
     found = message_of(PayloadSchema("protobuf", PROTOBUF))

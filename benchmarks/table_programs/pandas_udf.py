@@ -14,7 +14,7 @@ import pandas as pd
 from benchmarks.flights import AVRO, PROTOBUF, SCHEMA
 from pyspark.sql.pandas.functions import pandas_udf
 
-from jetspark.spark.session import local_session
+from jetspark.spark.session.session import local_session
 
 _HANDLERS: list[Any] = []  # of this process
 
@@ -31,8 +31,8 @@ def new_handler() -> Any:
     import ptars
     from google.protobuf import descriptor_pb2, descriptor_pool
 
-    from jetspark.codecs.protobuf_schema import message_of
-    from jetspark.codecs.schema import PayloadSchema
+    from jetspark.payloads.protobuf_schema import message_of
+    from jetspark.payloads.schema import PayloadSchema
 
     schema = message_of(PayloadSchema("protobuf", PROTOBUF))
     pool = descriptor_pool.DescriptorPool()

@@ -7,7 +7,7 @@
             async for message in orders: ...
 
 Importing jetspark imports neither Spark nor Arrow; those live in `jetspark.spark`,
-`jetspark.bulk`, found by PySpark when they are needed. All exceptions are in `jetspark.errors`;
+`jetspark.ranges`, found by PySpark when they are needed. All exceptions are in `jetspark.errors`;
 the common ones are here too.
 
 The names (`jetspark.public_names`) are imported when one of them is first used: the processes that

@@ -216,7 +216,7 @@ class Roles:
         return self._about(stream, calls)
 
     def range_reader(self, stream: str) -> Permissions:
-        """Read ranges: `jetspark.read`, `jetspark.bulk`."""
+        """Read ranges: `jetspark.read`, `jetspark.ranges`."""
         named = (js_api.CONSUMER_CREATE, js_api.CONSUMER_CREATE_FILTERED)
         return self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *named, *_OWN_CONSUMER))
 

@@ -90,7 +90,7 @@
          │   └─ DigestMismatchError
          ├─ BackupError                    a stream's backup or restore did not come to its end
          ├─ LedgerError                    exactly-once writing: what is stored does not fit
-         └─ RangeError                     reading a range of sequences (bulk, Spark)
+         └─ RangeError                     reading a range of sequences (jetspark.read, Spark)
              ├─ DataLossError              sequences of the range are gone
              ├─ StreamRecreatedError       same name, another creation time
              └─ IncompleteRangeError       the range could not be proven complete

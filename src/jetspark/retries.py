@@ -1,6 +1,6 @@
 """Retries: which errors are transient, and the pauses before another attempt. Pure.
 
-Who retries in the client (`bulk.retry` has the table of the readers and writers without an event
+Who retries in the client (`links.retry` has the table of the readers and writers without an event
 loop):
 
 | who | what | after | pauses | until |
@@ -44,7 +44,7 @@ TRANSIENT_CODES: Final = ELECTING | NO_JETSTREAM | BUSY | FULL | REPLICATING
 class TryAnotherLinkError(errors.JetsparkError):
     """Data that came over a link is unusable or incomplete: another link, or consumer, may do.
 
-    It does not leave `bulk`, which raises IncompleteRangeError for it in the end.
+    Readers and writers raise IncompleteRangeError in its place in the end.
     """
 
 

@@ -3,8 +3,8 @@
 Contract: `read` checks its arguments and connects to nothing. The first use of the result asks the
 stream's leader once; from then on the range is fixed, and each further use reads it again. It is
 read in the calling thread, without an event loop: in asyncio use `asyncio.to_thread`. Rows are
-exact as those of `format("jetstream")` (`bulk.reader`): in order, each once, and what is gone is a
-DataLossError.
+exact as those of `format("jetstream")` (`ranges.reader`): in order, each once, and what is gone is
+a DataLossError.
 
 The libraries are imported when they are needed: none of them is part of `import jetspark`.
 """
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from jetspark.bulk.scan import Plan, Scan
-    from jetspark.codecs.decoding import Decoding, Format
-    from jetspark.codecs.schema import SchemaLookup
     from jetspark.connection.options import ConnectOptions
+    from jetspark.payloads.decoding import Decoding, Format
+    from jetspark.payloads.schema import SchemaLookup
+    from jetspark.ranges.scan import Plan, Scan
 
 _NOTEBOOK_ROWS = 10
 _MAX_NOTEBOOK_CHARS = 100
@@ -108,7 +108,7 @@ def read(
     Raises ConfigError for wrong arguments, and without pyarrow.
     """
     library("pyarrow", "'jetspark[arrow]'")
-    from jetspark.bulk.scan import Scan, position
+    from jetspark.ranges.scan import Scan, position
 
     stream, backup = _split_source(source)
     if (source is None) == (bucket is None):
@@ -181,7 +181,7 @@ def _make_decoding(
     `arguments`: as of `Decoding.make`; `lookup` may be a registry's address, which is asked through
     `connection` when it is in NATS.
     """
-    from jetspark.codecs.decoding import Decoding
+    from jetspark.payloads.decoding import Decoding
 
     if isinstance(registry := arguments["lookup"], str):
         from jetspark.registry.lookup import schema_lookup

@@ -18,7 +18,7 @@ from opentelemetry.trace import Span, SpanKind, TracerProvider
 from jetspark.client.hooks import Acknowledgement, Around, Hooks
 from jetspark.client.messages import MessageView, PreparedMessage
 from jetspark.errors import NotJetStreamMessageError
-from jetspark.payloads import byte_view
+from jetspark.payload_bytes import byte_view
 from jetspark.version import __version__
 from jetspark.wire.headers import Headers
 from jetspark.wire.kernel import frame_of

@@ -1,5 +1,5 @@
 """Found by Spark: any top-level module named pyspark_* may offer one DefaultSource."""
 
-from jetspark.spark.lakehouse.source import IcebergDataSource as DefaultSource
+from jetspark.spark.table_sink.data_sources import IcebergDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -29,11 +29,11 @@ from tests.support.s2 import decompress, entries
 from jetspark import blocking, errors
 from jetspark.backup import BackupProgress, restore, save, verify_backup
 from jetspark.backup.folder import BackupWriter
-from jetspark.bulk.backup import open_backup
 from jetspark.client.messages import Message
 from jetspark.documents.streams import PubAck, StoredMsg
 from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream.api import Api
+from jetspark.ranges.backup import open_backup
 from jetspark.server import NatsServer
 from jetspark.wire import frames
 from jetspark.wire.documents import ServerInfo

@@ -11,10 +11,10 @@ from tests.support import archives
 from jetspark import blocking
 from jetspark.backup import verify_backup
 from jetspark.backup.folder import local_folder, location_of, redact_folder
-from jetspark.bulk._backup_files import read_error
-from jetspark.bulk.backup import open_backup
 from jetspark.cli import app
 from jetspark.errors import ConfigError, JetsparkError
+from jetspark.ranges._backup_files import read_error
+from jetspark.ranges.backup import open_backup
 from jetspark.server import NatsServer
 
 

@@ -23,11 +23,11 @@ from tests.support.cluster import Cluster
 from tests.support.server_lines import server_of
 from tests.support.streams import Admin
 
-from jetspark.bulk.link_pool import pool
-from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import read_range
 from jetspark.connection.options import make_options
 from jetspark.errors import DataLossError, JetsparkError, StreamNotFoundError, StreamRecreatedError
+from jetspark.links.link_pool import pool
+from jetspark.ranges.reader import read_range
+from jetspark.ranges.sequence_range import ReadLimits, SequenceRange
 from jetspark.server import NatsServer
 
 STREAM = "S"
@@ -146,7 +146,7 @@ class _Interruptions(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.count = 0
-        self._logger = logging.getLogger("jetspark.bulk")
+        self._logger = logging.getLogger("jetspark.ranges")
         self._logger.setLevel(logging.WARNING)
         self._logger.propagate = False
         self._logger.addHandler(self)

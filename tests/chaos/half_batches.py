@@ -28,20 +28,20 @@ from unittest.mock import patch
 import pyarrow as pa
 from tests.support import campaign
 
-from jetspark.bulk.arrow import SCHEMA as MESSAGES
-from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import JetsparkError
-from jetspark.lakehouse.batches import commit_batch
-from jetspark.lakehouse.formats import Format, open_table
-from jetspark.lakehouse.table import TableName
-from jetspark.spark.lakehouse import batch_commits, template_tables, writers
-from jetspark.spark.lakehouse.options import parse_lakehouse_options, table_list_option
-from jetspark.spark.lakehouse.table_preparation import prepare_for_query
-from jetspark.spark.lakehouse.target import Target
-from jetspark.spark.lakehouse.task_files import TaskFiles
-from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
-from jetspark.spark.table_rows import split_by_table
-from jetspark.spark.task_output import TaskCommit
+from jetspark.payloads.tolerant import CORRUPT
+from jetspark.ranges.arrow import SCHEMA as MESSAGES
+from jetspark.spark.pipelines.table_rows import split_by_table
+from jetspark.spark.table_sink import batch_commits, template_tables, writers
+from jetspark.spark.table_sink.options import parse_lakehouse_options, table_list_option
+from jetspark.spark.table_sink.table_preparation import prepare_for_query
+from jetspark.spark.table_sink.target import Target
+from jetspark.spark.table_sink.task_files import TaskFiles
+from jetspark.spark.table_sink.task_output import TaskCommit
+from jetspark.spark.table_sink.writers import LakehouseStreamWriter
+from jetspark.tables.batches import commit_batch
+from jetspark.tables.formats import Format, open_table
+from jetspark.tables.table import TableName
 
 _QUERY = "00000000-0000-0000-0000-000000000001"
 _PER_BATCH = 12

@@ -41,9 +41,9 @@ from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
 
-from jetspark.lakehouse.formats import format_of
 from jetspark.letter_rules import SEQUENCE, SUBJECT
 from jetspark.server import NatsServer
+from jetspark.tables.formats import format_of
 from jetspark.wire.headers import parse_headers
 
 STREAM = "E"

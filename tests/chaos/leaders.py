@@ -24,20 +24,20 @@ from tests.chaos.leaders_routes import PartedCluster
 from tests.chaos.outcome import Findings, Outcome
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk import leaders
-from jetspark.bulk.current_values import read_last_per_subject
-from jetspark.bulk.exactly_once import ExactlyOnceWriter
-from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read
-from jetspark.bulk.ledger import Ledger, TaskRows, ledger_stream
-from jetspark.bulk.link_pool import pool
-from jetspark.bulk.links import connect
-from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import read_range
-from jetspark.bulk.stream_api import StreamAPI
-from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import DataLossError, JetsparkError, RequestTimeoutError
+from jetspark.links import leaders
+from jetspark.links.leaders import Leaders, confirmed_facts, linearizable_read
+from jetspark.links.link import connect
+from jetspark.links.link_pool import pool
+from jetspark.links.stream_api import StreamAPI
+from jetspark.links.stream_facts import StreamFacts
+from jetspark.ranges.current_values import read_last_per_subject
+from jetspark.ranges.reader import read_range
+from jetspark.ranges.sequence_range import ReadLimits, SequenceRange
 from jetspark.server import NatsServer
+from jetspark.stream_writes.exactly_once import ExactlyOnceWriter
+from jetspark.stream_writes.ledger import Ledger, TaskRows, ledger_stream
 
 _ELECTED_WITHIN = 60.0
 _LIMITS = ReadLimits(timeout=60.0)

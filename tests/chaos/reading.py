@@ -24,9 +24,9 @@ from tests.chaos.reading_scene import CONF, STREAM, Scene, eventually, one_serve
 from tests.chaos.spark import Process, below, kill
 from tests.support.certificates import make_certificates
 
-from jetspark.bulk.links import connect
 from jetspark.connection.options import make_options
 from jetspark.errors import JetsparkError
+from jetspark.links.link import connect
 
 
 def suffering(

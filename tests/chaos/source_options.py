@@ -26,10 +26,10 @@ from tests.support import campaign
 from tests.support.query import Query
 from tests.support.streams import Admin
 
-from jetspark.bulk.link_pool import pool
 from jetspark.errors import JetsparkError, UnsupportedByServerError
+from jetspark.links.link_pool import pool
 from jetspark.server import NatsServer
-from jetspark.spark.claims import SOLE_READER
+from jetspark.spark.source.claims import SOLE_READER
 from jetspark.subjects import subject_matches
 from jetspark.wire import frames
 from jetspark.wire.kernel import MessageFrame

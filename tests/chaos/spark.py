@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jetspark.spark.session import close_session, local_session
+from jetspark.spark.session.session import close_session, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

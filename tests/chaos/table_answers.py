@@ -45,14 +45,14 @@ from tests.support.ports import free_port
 from tests.support.rest_catalog import rest_catalog
 
 from jetspark.errors import JetsparkError
-from jetspark.lakehouse import optimistic_commits
-from jetspark.lakehouse.batches import CommitAction, append, commit_batch, commit_files, overwrite
-from jetspark.lakehouse.delta_claim import REWRITE_CLAIM
-from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
-from jetspark.lakehouse.iceberg_folder import FolderCatalog
-from jetspark.lakehouse.new_files import NewFile
-from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import Upsert
+from jetspark.tables import optimistic_commits
+from jetspark.tables.batches import CommitAction, append, commit_batch, commit_files, overwrite
+from jetspark.tables.delta.claim import REWRITE_CLAIM
+from jetspark.tables.formats import Format, open_or_create_table, open_table
+from jetspark.tables.iceberg.folder import FolderCatalog
+from jetspark.tables.new_files import NewFile
+from jetspark.tables.table import Table, TableName
+from jetspark.tables.upserts import Upsert
 
 FAULTS = ("lost", "500 lost", "cut", "500", "503", "twice", "slow")
 _SLOW = 0.2

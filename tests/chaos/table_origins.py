@@ -66,12 +66,13 @@ from tests.support.numbers_table import SCHEMA, write
 from tests.support.table_readers import by_duckdb, duckdb_of
 
 from jetspark.errors import JetsparkError
-from jetspark.lakehouse import iceberg, iceberg_maintenance
-from jetspark.lakehouse.batches import commit_batch, commit_files
-from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
-from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.table import TableName
-from jetspark.lakehouse.upserts import Upsert
+from jetspark.tables.batches import commit_batch, commit_files
+from jetspark.tables.formats import Format, open_or_create_table, open_table
+from jetspark.tables.iceberg import maintenance as iceberg_maintenance
+from jetspark.tables.iceberg import table as iceberg
+from jetspark.tables.partitions import PartitionBy
+from jetspark.tables.table import TableName
+from jetspark.tables.upserts import Upsert
 
 HOURS = 30
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -118,7 +119,7 @@ def catalog_and_name(name: TableName) -> tuple[Catalog, str]:
     """As PyIceberg opens it."""
     if name.path is None:
         return load_catalog("mine", **name.properties), str(name.identifier)
-    from jetspark.lakehouse.iceberg_folder import FolderCatalog
+    from jetspark.tables.iceberg.folder import FolderCatalog
 
     return FolderCatalog(Path(name.path)), "folder.table"
 

@@ -42,9 +42,9 @@ from tests.support.table_readers import by_duckdb, by_polars
 from jetspark.blocking import connect
 from jetspark.cli import app
 from jetspark.errors import APIError
-from jetspark.lakehouse.formats import format_of
 from jetspark.server import NatsServer
-from jetspark.spark.session import close_session, local_session
+from jetspark.spark.session.session import close_session, local_session
+from jetspark.tables.formats import format_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

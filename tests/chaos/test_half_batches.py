@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.chaos.half_batches import run
 
-from jetspark.spark.lakehouse.batch_commits import BatchCommits
+from jetspark.spark.table_sink.batch_commits import BatchCommits
 
 pytestmark = pytest.mark.tables
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.chaos.source_options import run
 
-from jetspark.spark import claims
+from jetspark.spark.source import claims
 
 pytestmark = pytest.mark.server
 

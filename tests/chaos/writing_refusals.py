@@ -20,8 +20,8 @@ from tests.chaos.writing_scene import NANOSECONDS, Scene, at_step, scene
 from tests.chaos.writing_steps import ALL, COMMITTED, COPYING, DECIDED, SENT
 from tests.support.streams import Admin
 
-from jetspark.bulk.ledger import ledger_stream
 from jetspark.server import NatsServer
+from jetspark.stream_writes.ledger import ledger_stream
 
 # -- room --------------------------------------------------------------------------------------
 

@@ -23,9 +23,9 @@ from tests.chaos.writing_steps import ONE_BATCH, PASSES, Gate
 from tests.support.cluster import Cluster
 from tests.support.streams import Admin
 
-from jetspark.bulk.ledger import ledger_stream
 from jetspark.errors import JetsparkError
 from jetspark.server import NatsServer
+from jetspark.stream_writes.ledger import ledger_stream
 
 NANOSECONDS = 1_000_000_000
 _WINDOW = 1800 * NANOSECONDS  # longer than the longest run on the slowest machine

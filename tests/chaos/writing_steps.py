@@ -18,11 +18,15 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from jetspark.bulk.batch_copier import BatchCopier
-from jetspark.bulk.ledger import Ledger
-from jetspark.bulk.publish import StreamPublisher
-from jetspark.spark.source import JetStreamDataSource
-from jetspark.spark.stream_sink import JetStreamBatchWriter, JetStreamStreamWriter, WriteReport
+from jetspark.spark.data_source import JetStreamDataSource
+from jetspark.spark.stream_sink.writers import (
+    JetStreamBatchWriter,
+    JetStreamStreamWriter,
+    WriteReport,
+)
+from jetspark.stream_writes.batch_copier import BatchCopier
+from jetspark.stream_writes.ledger import Ledger
+from jetspark.stream_writes.publish import StreamPublisher
 
 W = TypeVar("W", bound="_Stopping")
 

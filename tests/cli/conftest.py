@@ -59,10 +59,10 @@ def run_in_spark(run: Run, spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
         log_file.touch()
         return spark
 
-    sessions = "jetspark.spark.session"
+    sessions = "jetspark.spark.session.session"
     monkeypatch.setattr(f"{sessions}.local_session", local_session)
     monkeypatch.setattr(f"{sessions}.close_session", lambda _: None)
-    monkeypatch.setattr("jetspark.spark.warm_up_job.warm_up", lambda _: None)
+    monkeypatch.setattr("jetspark.spark.session.warm_up_job.warm_up", lambda _: None)
     return run
 
 

@@ -12,15 +12,15 @@ from tests.conftest import MakeServer
 
 from jetspark.acl import Roles
 from jetspark.blocking import connect
-from jetspark.bulk.exactly_once import ExactlyOnceWriter
-from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.reader import read_range
 from jetspark.cli import app
 from jetspark.cli.acl import acl
 from jetspark.errors import PermissionsError
-from jetspark.spark.options import parse_options
-from jetspark.spark.sink_options import inspect_target, parse_sink_options, prepare
-from jetspark.spark.source_streams import fetch_source_facts
+from jetspark.ranges.reader import read_range
+from jetspark.ranges.sequence_range import SequenceRange
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.source.source_streams import fetch_source_facts
+from jetspark.spark.stream_sink.options import inspect_target, parse_sink_options, prepare
+from jetspark.stream_writes.exactly_once import ExactlyOnceWriter
 
 ROLES = [
     name.replace("_", "-")

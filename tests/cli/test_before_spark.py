@@ -24,11 +24,11 @@ from jetspark.cli.ingest import batch_limits
 from jetspark.cli.options import starting
 from jetspark.cli.signals import StopRequested
 from jetspark.cli.spark_runs import SparkFlags
-from jetspark.codecs.ddl import check_fields
 from jetspark.errors import ConfigError, SparkUnavailableError
-from jetspark.lakehouse.formats import Format, open_or_create_table
-from jetspark.lakehouse.table import TableName
-from jetspark.spark.option_scopes import SourceScope
+from jetspark.options.scopes import SourceScope
+from jetspark.payloads.ddl import check_fields
+from jetspark.tables.formats import Format, open_or_create_table
+from jetspark.tables.table import TableName
 from jetspark.timestamps import parse_isotime
 
 Says = Callable[..., str]

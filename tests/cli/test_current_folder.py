@@ -12,7 +12,7 @@ from tests.spark.test_workers import wait_until_ready
 from tests.support.processes import ended
 from tests.support.streams import Admin
 
-from jetspark.codecs.decoding import Decoding
+from jetspark.payloads.decoding import Decoding
 from jetspark.spark.fast_start.workers import start_fork_server
 
 NAMES = (

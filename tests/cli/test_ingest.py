@@ -24,7 +24,7 @@ from tests.support.table_readers import by_duckdb, column
 
 from jetspark.cli.ingest import describe_result
 from jetspark.spark.checkpoints import read_checkpoint
-from jetspark.spark.lakehouse.ledger import TableLedger
+from jetspark.spark.table_sink.ledger import TableLedger
 
 SECONDS = 300.0
 

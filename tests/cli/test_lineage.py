@@ -17,9 +17,9 @@ from jetspark.cli import app
 from jetspark.cli.lineage import lineage_of
 from jetspark.cli.signals import StopRequested
 from jetspark.errors import ConfigError, PipelineError
-from jetspark.lakehouse.formats import Format
-from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.options import parse_options
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.tables.formats import Format
 
 Events = Callable[[], list[dict[str, Any]]]
 

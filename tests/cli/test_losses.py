@@ -19,11 +19,11 @@ from tests.support.ports import free_port
 from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk.losses import Loss, report_loss
 from jetspark.cli import console
 from jetspark.cli.console import Outcome
 from jetspark.cli.signals import stop_on_signals
 from jetspark.cli.spark_runs import Losses, Watch
+from jetspark.ranges.losses import Loss, report_loss
 
 SECONDS = 300.0
 logger = logging.getLogger("jetspark.of_spark")

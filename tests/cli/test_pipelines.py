@@ -21,8 +21,8 @@ from tests.support.streams import Admin
 from tests.support.table_readers import column
 
 from jetspark.server import NatsServer
-from jetspark.spark.jvm import WrongSettingError
-from jetspark.spark.replay import Replay
+from jetspark.spark.pipelines.replay import Replay
+from jetspark.spark.session.jvm import WrongSettingError
 
 SECONDS = 300.0
 
@@ -148,7 +148,7 @@ def test_a_wrong_setting_of_spark_is_named_with_its_line(
     def refusing(*_: object, conf: Mapping[str, str], **__: object) -> NoReturn:
         raise WrongSettingError("spark.driver.memory", f"no {conf['spark.driver.memory']}")
 
-    monkeypatch.setattr("jetspark.spark.session.local_session", refusing)
+    monkeypatch.setattr("jetspark.spark.session.session.local_session", refusing)
     file = tmp_path / "p.toml"
     setting = '[spark]\n"spark.driver.memory" = "lots"'
     for place, given, more in (

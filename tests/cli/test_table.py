@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from jetspark.cli import app
-from jetspark.lakehouse.formats import Format, open_or_create_table
-from jetspark.lakehouse.table import TableName
+from jetspark.tables.formats import Format, open_or_create_table
+from jetspark.tables.table import TableName
 
 
 def option(text: str) -> tuple[str, str]:

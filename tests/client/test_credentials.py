@@ -17,9 +17,9 @@ from tests.support.certificates import Certificates
 import jetspark
 import jetspark.blocking
 from jetspark import JetsparkError
-from jetspark.bulk.links import connect as connect_bulk
 from jetspark.connection.options import make_options
 from jetspark.errors import AuthorizationError, ConfigError
+from jetspark.links.link import connect as connect_bulk
 from jetspark.server import NatsServer
 
 WITHIN = 60

@@ -15,10 +15,10 @@ from tests.support.scripted_server import ScriptedServer
 
 import jetspark
 from jetspark import blocking
-from jetspark.bulk import links
 from jetspark.connection.handshake import may_be_silent
 from jetspark.connection.options import make_options
 from jetspark.errors import ConnectionFailure, JetsparkError, ProtocolError
+from jetspark.links import link as links
 
 
 @contextmanager

@@ -23,7 +23,7 @@ import jetspark.errors as errors
 from jetspark import Client, ConnectionStatus, Headers, JetsparkError, blocking
 from jetspark.client.publishing import NumberedPublishes
 from jetspark.connection.options import ConnectOptions
-from jetspark.payloads import payload_bytes
+from jetspark.payload_bytes import payload_bytes
 from jetspark.server import NatsServer
 from jetspark.wire.headers import parse_headers
 

@@ -21,9 +21,9 @@ from tests.support.proxies import HttpProxy, Proxy, SocksProxy
 import jetspark
 import jetspark.blocking
 from jetspark import Reconnected
-from jetspark.bulk.links import connect as connect_bulk
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, ConnectTimeoutError, JetsparkError, ServerRefusedError
+from jetspark.links.link import connect as connect_bulk
 from jetspark.server import NatsServer
 
 WITHIN = 60

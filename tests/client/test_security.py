@@ -14,8 +14,8 @@ from tests.support.certificates import Certificates
 
 import jetspark
 import jetspark.errors as errors
-from jetspark.bulk.links import connect as connect_blocking
 from jetspark.connection.options import make_options
+from jetspark.links.link import connect as connect_blocking
 from jetspark.server import NatsServer
 
 USERS = 'authorization { users = [{user: u, password: "p@ss"}] }'

@@ -18,9 +18,9 @@ from tests.support.ports import free_port
 from tests.support.scripted_server import ScriptedServer
 
 import jetspark
-from jetspark.bulk.links import connect as connect_blocking
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, ConnectionFailure, ConnectTimeoutError, TLSError
+from jetspark.links.link import connect as connect_blocking
 from jetspark.server import NatsServer
 
 

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from jetspark import blocking, connect
-from jetspark.bulk._sockets import dial as open_socket
 from jetspark.connection.handshake import identity_of
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.pool import ServerPool
 from jetspark.connection.urls import parse_url, parse_urls
 from jetspark.errors import ConfigError, ServerRefusedError, TLSError
+from jetspark.links._sockets import dial as open_socket
 from jetspark.server import NatsServer
 
 

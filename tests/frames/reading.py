@@ -9,12 +9,12 @@ from typing import Any
 
 from tests.frames.scene import BEAT, Scene, retried, settled, until, within
 
-from jetspark.bulk.current_values import read_last_per_subject
-from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import read_range
 from jetspark.errors import JetsparkError, RequestTimeoutError, SequenceMismatchError
 from jetspark.jetstream import FetchResult, JsMsg, PullConsumer
 from jetspark.kv import Bucket
+from jetspark.ranges.current_values import read_last_per_subject
+from jetspark.ranges.reader import read_range
+from jetspark.ranges.sequence_range import ReadLimits, SequenceRange
 
 _SHORT = timedelta(seconds=1)
 _LIMITS = ReadLimits(heartbeat=BEAT, timeout=10)

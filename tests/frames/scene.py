@@ -10,10 +10,10 @@ from typing import Final, TypeVar
 
 from tests.support.frame_proxy import Fault, FrameProxy, Kind
 
-from jetspark.bulk.link_pool import pool
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import JetsparkError, MessageNotFoundError
 from jetspark.full_client import Client, JetStream
+from jetspark.links.link_pool import pool
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from tests.frames.scene import PATIENCE, Scene, retried, within
 from tests.support.query import Query
 
-from jetspark.spark.sink_options import SinkOptions, parse_sink_options, prepare
-from jetspark.spark.stream_sink import JetStreamBatchWriter
+from jetspark.spark.stream_sink.options import SinkOptions, parse_sink_options, prepare
+from jetspark.spark.stream_sink.writers import JetStreamBatchWriter
 
 _ATTEMPTS = 4
 _SECONDS = str(4 * PATIENCE)

@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from tests.frames.scene import PATIENCE, Scene, retried, settled, within
 
-from jetspark.bulk.exactly_once import ExactlyOnceWriter
-from jetspark.bulk.ledger import Ledger
-from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.fast_ingest import GapPolicy
+from jetspark.stream_writes.exactly_once import ExactlyOnceWriter
+from jetspark.stream_writes.ledger import Ledger
+from jetspark.stream_writes.publish import StreamPublisher
 
 _MANY = [b"%d" % number for number in range(20)]
 

@@ -105,8 +105,8 @@ def run(runs: int = 100_000, seed: int = 0, sanitize: bool = False) -> Figures:
     kernel = c_kernel(sanitize=sanitize)
     from tests.support import archives as make
 
-    from jetspark.bulk.backup import open_backup
     from jetspark.errors import BackupError, DataLossError
+    from jetspark.ranges.backup import open_backup
 
     rng = random.Random(seed)
     figures = Figures()

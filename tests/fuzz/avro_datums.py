@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tests.codecs.avro_schemas import (
+from tests.fuzz.sanitized import VARIANTS, Decoder, c_kernel
+from tests.payloads.avro_schemas import (
     LOGICAL,
     Schema,
     in_spark,
@@ -21,7 +22,6 @@ from tests.codecs.avro_schemas import (
     record,
     written,
 )
-from tests.fuzz.sanitized import VARIANTS, Decoder, c_kernel
 from tests.support import campaign
 from tests.support.damage import BINARY, damaged
 
@@ -102,8 +102,8 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
     in_kernel = Decoder(kernel, "avro_columns") if sanitize else None
     import pyarrow as pa
 
-    from jetspark.codecs.avro import AvroDecoder
-    from jetspark.codecs.avro_schema import fields_of
+    from jetspark.payloads.avro import AvroDecoder
+    from jetspark.payloads.avro_schema import fields_of
 
     figures = Figures()
     for turn in range(-(-runs // (_ROWS * (VARIANTS if sanitize else 1)))):

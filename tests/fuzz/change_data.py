@@ -39,16 +39,16 @@ from tests.support.debezium import (
 )
 from tests.support.table_readers import by_duckdb
 
-from jetspark.codecs.debezium import POSITION, TIME, DebeziumFields, row_columns
-from jetspark.codecs.decoder import REASON
-from jetspark.codecs.tolerant import TolerantDecoder
-from jetspark.lakehouse.batches import commit_batch
-from jetspark.lakehouse.file_writer import write_files
-from jetspark.lakehouse.formats import Format, open_or_create_table
-from jetspark.lakehouse.history import History
-from jetspark.lakehouse.new_files import NewFile
-from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import RowCondition, Upsert, remove_staged_files, staging_layout
+from jetspark.payloads.debezium import POSITION, TIME, DebeziumFields, row_columns
+from jetspark.payloads.decoder import REASON
+from jetspark.payloads.tolerant import TolerantDecoder
+from jetspark.tables.batches import commit_batch
+from jetspark.tables.file_writer import write_files
+from jetspark.tables.formats import Format, open_or_create_table
+from jetspark.tables.history import History
+from jetspark.tables.new_files import NewFile
+from jetspark.tables.table import Table, TableName
+from jetspark.tables.upserts import RowCondition, Upsert, remove_staged_files, staging_layout
 
 CONNECTORS = (*WITHOUT_PLACE, "another")
 _SCHEMA = json.dumps(ENVELOPE_SCHEMA)

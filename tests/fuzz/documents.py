@@ -13,11 +13,6 @@ from typing import Any
 from tests.support import campaign
 
 from jetspark.backup.metadata import parse_metadata
-from jetspark.bulk._atomic_batch import parse_batch_ack
-from jetspark.bulk.encoded_messages import pack_messages, unpack_messages
-from jetspark.bulk.leader_terms import observation_of
-from jetspark.bulk.ledger import decode_decision
-from jetspark.bulk.stream_facts import facts_of
 from jetspark.dead_letters.letter import read_letter
 from jetspark.documents.consumers import ConsumerInfo
 from jetspark.documents.document import Timestamp, from_wire, to_wire
@@ -27,9 +22,14 @@ from jetspark.errors import JetsparkError
 from jetspark.groups.documents import GroupLocation
 from jetspark.jetstream.api import describe_payload
 from jetspark.jetstream.publish_request import parse_pub_ack
+from jetspark.links.leader_terms import observation_of
+from jetspark.links.stream_facts import facts_of
 from jetspark.objects.info import info_of
 from jetspark.services.discovery import parse_latency
 from jetspark.services.protocol import ServiceInfo, ServicePing, ServiceStats, decode_answer
+from jetspark.stream_writes._atomic_batch import parse_batch_ack
+from jetspark.stream_writes.encoded_messages import pack_messages, unpack_messages
+from jetspark.stream_writes.ledger import decode_decision
 from jetspark.system.documents import Statsz
 from jetspark.system.system import read_answer
 from jetspark.tracing.tree import parse_report

@@ -37,13 +37,13 @@ from tests.support import campaign
 from tests.support.numbers_table import SCHEMA, write
 
 from jetspark.errors import JetsparkError
-from jetspark.lakehouse import iceberg
-from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.file_layout import NULL_FOLDER
-from jetspark.lakehouse.formats import Format, find_table, open_or_create_table, open_table
-from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import Upsert
+from jetspark.tables.batches import commit_files
+from jetspark.tables.file_layout import NULL_FOLDER
+from jetspark.tables.formats import Format, find_table, open_or_create_table, open_table
+from jetspark.tables.iceberg import table as iceberg
+from jetspark.tables.partitions import PartitionBy
+from jetspark.tables.table import Table, TableName
+from jetspark.tables.upserts import Upsert
 
 SECRET = 1_000_000
 """Rows of the other table begin with this number."""

@@ -16,13 +16,13 @@ import pyarrow as pa
 from tests.support.campaign import Figures
 from tests.support.json_payloads import SCHEMAS, Kind, payload
 
-from jetspark.bulk.arrow import SCHEMA
-from jetspark.bulk.json_shape import Shape
-from jetspark.codecs.decoder import REASON
-from jetspark.codecs.decoding import Decoding
-from jetspark.codecs.field_names import FieldNames
-from jetspark.codecs.unknown_fields import find_unknown, known_fields, new_columns
-from jetspark.spark.lakehouse.schema_evolution import SchemaChange
+from jetspark.payloads.decoder import REASON
+from jetspark.payloads.decoding import Decoding
+from jetspark.payloads.field_names import FieldNames
+from jetspark.payloads.json_shape import Shape
+from jetspark.payloads.unknown_fields import find_unknown, known_fields, new_columns
+from jetspark.ranges.arrow import SCHEMA
+from jetspark.spark.table_sink.schema_evolution import SchemaChange
 
 _ROWS = 100
 _DEEP = 5_000

@@ -29,9 +29,9 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
     in_kernel = Decoder(kernel, "json_columns") if sanitize else None
     import pyarrow as pa
 
-    from jetspark.codecs.columns import buffers_of
-    from jetspark.codecs.ddl import arrow_fields
-    from jetspark.codecs.json_fields import JsonFields
+    from jetspark.payloads.columns import buffers_of
+    from jetspark.payloads.ddl import arrow_fields
+    from jetspark.payloads.json_fields import JsonFields
 
     schemas = []
     for types, kinds in SCHEMAS:

@@ -16,16 +16,16 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
-from tests.codecs.avro_schemas import EPOCH, in_spark, payload_schema, written
-from tests.codecs.test_framing import Registry, batch, confluent, packed
-from tests.codecs.test_protobuf import ORDER, SOURCE, Order, as_row
+from tests.payloads.avro_schemas import EPOCH, in_spark, payload_schema, written
+from tests.payloads.test_framing import Registry, batch, confluent, packed
+from tests.payloads.test_protobuf import ORDER, SOURCE, Order, as_row
 from tests.support import campaign
 
-from jetspark.codecs.decoder import REASON
-from jetspark.codecs.decoding import Decoding
-from jetspark.codecs.framing import Framing
-from jetspark.codecs.schema import PayloadSchema
-from jetspark.codecs.tolerant import CORRUPT
+from jetspark.payloads.decoder import REASON
+from jetspark.payloads.decoding import Decoding
+from jetspark.payloads.framing import Framing
+from jetspark.payloads.schema import PayloadSchema
+from jetspark.payloads.tolerant import CORRUPT
 
 
 def _record(name: str, **types: Any) -> dict[str, Any]:

@@ -72,9 +72,9 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
     kernel = c_kernel(sanitize=sanitize)
     in_kernel = Decoder(kernel, "protobuf_columns") if sanitize else None
     import pyarrow as pa
-    from tests.codecs.test_protobuf import ORDER, Order, same
+    from tests.payloads.test_protobuf import ORDER, Order, same
 
-    from jetspark.codecs.protobuf import ProtobufDecoder
+    from jetspark.payloads.protobuf import ProtobufDecoder
 
     decoder = ProtobufDecoder(ORDER)
     figures = Figures()

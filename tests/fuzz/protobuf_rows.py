@@ -126,7 +126,7 @@ class Schemas:
         field.type_name = f".p.{message.name}.{entry.name}"
 
     def payload_schema(self) -> Any:
-        from jetspark.codecs.schema import PayloadSchema
+        from jetspark.payloads.schema import PayloadSchema
 
         files = descriptor_pb2.FileDescriptorSet()
         for one in _FILES:
@@ -170,7 +170,7 @@ class Rows:
         return written, read
 
     def absent(self, field: Any, around: frozenset[str]) -> Any:
-        from jetspark.codecs.protobuf_schema import Kind, kind_of
+        from jetspark.payloads.protobuf_schema import Kind, kind_of
 
         if field.is_repeated:
             return []
@@ -182,7 +182,7 @@ class Rows:
         return Decimal(0) if unsigned else field.default_value
 
     def field(self, field: Any, around: frozenset[str]) -> tuple[Any, Any]:
-        from jetspark.codecs.protobuf_schema import is_map
+        from jetspark.payloads.protobuf_schema import is_map
 
         if not field.is_repeated:
             return self.value(field, around)
@@ -199,7 +199,7 @@ class Rows:
         )
 
     def value(self, field: Any, around: frozenset[str]) -> tuple[Any, Any]:
-        from jetspark.codecs.protobuf_schema import Kind, kind_of
+        from jetspark.payloads.protobuf_schema import Kind, kind_of
 
         rng, message = self.rng, field.message_type
         kind = kind_of(field, around)
@@ -215,7 +215,7 @@ class Rows:
         return value, value
 
     def scalar(self, kind: Any, *, is_message: bool) -> Any:
-        from jetspark.codecs.protobuf_schema import Kind
+        from jetspark.payloads.protobuf_schema import Kind
 
         rng = self.rng
         near = rng.choice([0, 1, -1, 127, 128, 300, 2**20, 2**31 - 1, -(2**31)])
@@ -276,9 +276,9 @@ def run(runs: int = 100_000, seed: int = 0, sanitize: bool = False) -> Figures:
     in_kernel = Decoder(kernel, "protobuf_columns") if sanitize else None
     import pyarrow as pa
 
-    from jetspark.codecs import protobuf_plain
-    from jetspark.codecs.protobuf import ProtobufDecoder
-    from jetspark.codecs.protobuf_encoder import ProtobufEncoder, part_of
+    from jetspark.payloads import protobuf_plain
+    from jetspark.payloads.protobuf import ProtobufDecoder
+    from jetspark.payloads.protobuf_encoder import ProtobufEncoder, part_of
 
     figures = Figures()
     for turn in range(-(-runs // (_ROWS * (VARIANTS if sanitize else 1)))):

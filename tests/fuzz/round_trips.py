@@ -35,15 +35,15 @@ from tests.support.java import small_jvms
 from tests.support.table_readers import by_polars, in_duckdb, newest_metadata
 
 from jetspark.errors import JetsparkError
-from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.file_layout import Layout
-from jetspark.lakehouse.file_writer import write_files
-from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
-from jetspark.lakehouse.misfits import misfit_mask
-from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.table import Table, TableName
-from jetspark.lakehouse.upserts import Upsert, staging_layout
-from jetspark.spark.session import close_session, local_session
+from jetspark.spark.session.session import close_session, local_session
+from jetspark.tables.batches import commit_files
+from jetspark.tables.file_layout import Layout
+from jetspark.tables.file_writer import write_files
+from jetspark.tables.formats import Format, open_or_create_table, open_table
+from jetspark.tables.misfits import misfit_mask
+from jetspark.tables.partitions import PartitionBy
+from jetspark.tables.table import Table, TableName
+from jetspark.tables.upserts import Upsert, staging_layout
 
 # -------------------------------------------------------------------------------------------------
 # Types, and the values at their edges.

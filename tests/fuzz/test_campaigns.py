@@ -18,8 +18,8 @@ from tests.fuzz import (
 )
 from tests.wire.test_kernels import both
 
-from jetspark.codecs.ddl import arrow_fields
-from jetspark.codecs.json_fields import JsonFields
+from jetspark.payloads.ddl import arrow_fields
+from jetspark.payloads.json_fields import JsonFields
 
 
 def test_spoiled_archives_are_rows_or_a_typed_error() -> None:
@@ -63,7 +63,7 @@ def test_without_the_c_kernel_the_columns_are_the_same(monkeypatch: pytest.Monke
     fields = arrow_fields("a INT, t STRING", "json:")
     given = pa.array([b'{"a": 1}', b"x", b'{"t": 1.5}'], pa.binary())
     expected = JsonFields(fields).decode(given)
-    monkeypatch.setattr("jetspark.codecs.json_fields.json_columns", None)
+    monkeypatch.setattr("jetspark.payloads.json_fields.json_columns", None)
     assert JsonFields(fields).decode(given) == expected
 
 

@@ -16,13 +16,13 @@ from tests.support.js_peer import cache
 from tests.support.leaf import HubAndLeaf
 
 from jetspark import blocking, errors
-from jetspark.bulk import links
-from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.reader import read_range
-from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
 from jetspark.documents.streams import External, Republish, Source, SubjectTransform
 from jetspark.full_client import Client, JetStream, connect
+from jetspark.links import link as links
+from jetspark.links.stream_api import StreamAPI
+from jetspark.ranges.reader import read_range
+from jetspark.ranges.sequence_range import SequenceRange
 
 
 async def filled(js: JetStream, name: str, *tails: str, **options: Any) -> None:

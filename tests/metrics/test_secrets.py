@@ -15,11 +15,11 @@ from tests.support.accounts import Operator, creds_text, new_key
 
 from jetspark.cli import app
 from jetspark.metrics.endpoint import Health, serving
-from jetspark.spark.option_names import flag_name, spark_name
-from jetspark.spark.option_scopes import CONNECTION
-from jetspark.spark.options import parse_options
-from jetspark.spark.query_metrics import QueryMetrics, _QueryState
-from jetspark.spark.query_progress import QueryProgress
+from jetspark.options.names import flag_name, spark_name
+from jetspark.options.scopes import CONNECTION
+from jetspark.spark.queries.metrics import QueryMetrics, _QueryState
+from jetspark.spark.queries.progress import QueryProgress
+from jetspark.spark.source.options import parse_options
 
 if TYPE_CHECKING:
     from tests.conftest import MakeServer

@@ -17,8 +17,8 @@ from unittest import mock
 from pyspark.sql import SparkSession
 
 from jetspark.cli import app
-from jetspark.spark import session
-from jetspark.spark.jvm import activate_session
+from jetspark.spark.session import session
+from jetspark.spark.session.jvm import activate_session
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",

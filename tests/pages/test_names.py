@@ -1,4 +1,4 @@
-"""Dotted names of our modules in backquotes, as `bulk.reader`, are those of the code."""
+"""Dotted names of our modules in backquotes, as `ranges.reader`, are those of the code."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ def test_a_name_on_a_page_is_in_the_code(page: Path) -> None:
 
 def test_a_name_that_is_gone_is_noticed() -> None:
     assert is_there("jetspark.errors.ConfigError")
-    assert not is_there("jetspark.bulk.gone")
+    assert not is_there("jetspark.ranges.gone")
     assert not is_there("jetspark.errors.gone")

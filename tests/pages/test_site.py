@@ -14,10 +14,11 @@ import yaml
 
 from jetspark import errors, public_names
 from jetspark.cli.app import COMMANDS, make_app
-from jetspark.spark import options, sink_options
-from jetspark.spark.lakehouse import options as table_options
-from jetspark.spark.option_names import spark_name
-from jetspark.spark.option_scopes import CONNECTION
+from jetspark.options.names import spark_name
+from jetspark.options.scopes import CONNECTION
+from jetspark.spark.source import options
+from jetspark.spark.stream_sink import options as sink_options
+from jetspark.spark.table_sink import options as table_options
 
 ROOT = Path(__file__).parents[2]
 SITE_SECONDS = 300.0

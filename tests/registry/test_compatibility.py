@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
+from jetspark.payloads.schema import PayloadSchema
 from jetspark.registry.compatibility import check_definition, incompatibilities, violations
 
 
@@ -177,7 +177,7 @@ def test_an_id_that_is_no_uri_is_refused() -> None:
 def test_what_the_rules_use_is_imported_before_they_are_asked() -> None:
     script = """if True:
         import sys
-        from jetspark.codecs.schema import PayloadSchema
+        from jetspark.payloads.schema import PayloadSchema
         from jetspark.registry.compatibility import check_definition, load_rules, violations
         load_rules()
         before = set(sys.modules)

@@ -21,8 +21,8 @@ from tests.support.certificates import Certificates
 
 from jetspark.cli.options import DEFAULT
 from jetspark.cli.scopes import PayloadFlags, SchemaFlags, codec_of, schema_texts
-from jetspark.codecs.protobuf_schema import message_of
 from jetspark.errors import ConfigError, RegistryError, SchemaNotFoundError
+from jetspark.payloads.protobuf_schema import message_of
 from jetspark.registry import confluent
 from jetspark.registry.confluent import ConfluentRegistry
 from jetspark.registry.lookup import Remembering

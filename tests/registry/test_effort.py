@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 import pytest
-from tests.codecs.test_doubling_schemas import messages, properties, records
+from tests.payloads.test_doubling_schemas import messages, properties, records
 
-from jetspark.codecs.schema import PayloadSchema
+from jetspark.payloads.schema import PayloadSchema
 from jetspark.registry import effort
 from jetspark.registry.compatibility import incompatibilities, load_rules
 

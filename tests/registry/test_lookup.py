@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.codecs.test_framing import batch, confluent
+from tests.payloads.test_framing import batch, confluent
 from tests.registry.conftest import avro
 
-from jetspark.codecs import Codec
-from jetspark.codecs.decoder import REASON
-from jetspark.codecs.decoding import Decoding
-from jetspark.codecs.framing import Framing
-from jetspark.codecs.schema import PayloadSchema
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, RegistryError, SchemaNotFoundError
 from jetspark.full_client import Client
+from jetspark.payloads import Codec
+from jetspark.payloads.decoder import REASON
+from jetspark.payloads.decoding import Decoding
+from jetspark.payloads.framing import Framing
+from jetspark.payloads.schema import PayloadSchema
 from jetspark.registry import lookup
 from jetspark.registry.confluent import ConfluentRegistry
 from jetspark.registry.lookup import NatsRegistry, Remembering, schema_lookup

@@ -21,9 +21,9 @@ from pathlib import Path
 from tests.support import campaign
 
 from jetspark import blocking
-from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.reader import read_range
 from jetspark.connection.options import make_options
+from jetspark.ranges.reader import read_range
+from jetspark.ranges.sequence_range import SequenceRange
 from jetspark.server import NatsServer
 
 PEAK_MEGABYTES = 200

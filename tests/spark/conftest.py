@@ -14,7 +14,7 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.server import NatsServer
 from jetspark.spark.failures import explain
-from jetspark.spark.queries import source_options, start_writing
+from jetspark.spark.queries.start import source_options, start_writing
 
 Read = Callable[..., DataFrame]
 

@@ -13,9 +13,9 @@ import time
 
 from pyspark.sql import SparkSession
 
-from jetspark.spark.ingest import Ingest
-from jetspark.spark.lag import LagListener
-from jetspark.spark.queries import source_options, start_writing
+from jetspark.spark.pipelines.ingest import Ingest
+from jetspark.spark.queries.lag import LagListener
+from jetspark.spark.queries.start import source_options, start_writing
 
 COUNT = 1000
 """Messages."""

@@ -18,9 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.support.ingest_job import ingest_job
 
-from jetspark.spark import task_writes
-from jetspark.spark.queries import start_query
-from jetspark.spark.session import close_session, local_session
+from jetspark.spark.pipelines import task_writes
+from jetspark.spark.queries.start import start_query
+from jetspark.spark.session.session import close_session, local_session
 
 S3_SECRET = "a hidden=\\ of\n \té😀#!:"
 

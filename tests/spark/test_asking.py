@@ -15,16 +15,16 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from tests.support.frame_proxy import FrameProxy
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk.leaders import confirmed_facts
-from jetspark.bulk.link_pool import pool
-from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import AuthError, RequestTimeoutError, ServerRefusedError, StreamNotFoundError
+from jetspark.links.leaders import confirmed_facts
+from jetspark.links.link_pool import pool
+from jetspark.links.stream_api import StreamAPI
 from jetspark.server import NatsServer
-from jetspark.spark import source_streams
-from jetspark.spark.options import parse_options
-from jetspark.spark.source import JetStreamDataSource
-from jetspark.spark.source_streams import fetch_source_facts
-from jetspark.spark.stream_reader import JetStreamStreamReader
+from jetspark.spark.data_source import JetStreamDataSource
+from jetspark.spark.source import source_streams
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.source.source_streams import fetch_source_facts
+from jetspark.spark.source.stream_reader import JetStreamStreamReader
 
 
 def _filled(server: NatsServer) -> dict[str, str]:

@@ -13,10 +13,10 @@ from tests.support.server_lines import server_of
 from tests.support.streams import Admin, numbered
 
 from jetspark.errors import ConfigError
-from jetspark.spark.batch_reader import JetStreamBatchReader
-from jetspark.spark.offsets import StreamOffset, to_json
-from jetspark.spark.options import parse_options
-from jetspark.spark.stream_reader import JetStreamStreamReader
+from jetspark.spark.source.batch_reader import JetStreamBatchReader
+from jetspark.spark.source.offsets import StreamOffset, to_json
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.source.stream_reader import JetStreamStreamReader
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from tests.support.streams import Admin
 from jetspark import blocking
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
-from jetspark.spark.options import parse_options
+from jetspark.spark.source.options import parse_options
 
 COUNT = 3_000
 

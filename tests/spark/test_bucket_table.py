@@ -17,7 +17,7 @@ from tests.support.table_readers import column
 
 from jetspark.errors import ConfigError, PipelineError
 from jetspark.spark.failures import explain
-from jetspark.spark.ingest import Ingest
+from jetspark.spark.pipelines.ingest import Ingest
 
 _SECOND = 1_000_000_000
 
@@ -97,7 +97,7 @@ def test_a_row_that_was_replaced_in_the_meantime_stays(
         bucket.ingest().start(bucket.spark).awaitTermination(300)
         return []
 
-    monkeypatch.setattr("jetspark.spark.bucket_table._fetch_keys", keys_and_another_run)
+    monkeypatch.setattr("jetspark.spark.pipelines.bucket_table._fetch_keys", keys_and_another_run)
     assert bucket.ingest().remove_gone_keys() == 2
     assert bucket.rows("revision") == Counter([3])
 

@@ -20,8 +20,8 @@ from tests.support.table_readers import by_duckdb, column
 
 from jetspark.errors import BadNameError, ConfigError, TableError
 from jetspark.server import NatsServer
-from jetspark.spark.options import parse_options
-from jetspark.spark.row_encoders import EntryEncoder
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.stream_sink.row_encoders import EntryEncoder
 
 
 def make_bucket(admin: Admin, name: str) -> str:

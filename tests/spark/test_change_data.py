@@ -22,8 +22,8 @@ from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import Format
-from jetspark.spark.debezium_schema import add_event_schema
+from jetspark.spark.source.debezium_schema import add_event_schema
+from jetspark.tables.formats import Format
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 

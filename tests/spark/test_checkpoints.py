@@ -12,7 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.support.lake import Lake
 
 from jetspark.spark.local_folders import enclosing_table_or_checkpoint
-from jetspark.spark.queries import BY_FILE_SYSTEM, SETTING, with_quick_checkpoint
+from jetspark.spark.queries.start import BY_FILE_SYSTEM, SETTING, with_quick_checkpoint
 
 pytestmark = pytest.mark.spark
 

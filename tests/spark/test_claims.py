@@ -18,13 +18,13 @@ from tests.support.cluster import Cluster
 from tests.support.driven_query import DrivenQuery
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, DataLossError
 from jetspark.server import NatsServer
-from jetspark.spark.claims import SOLE_READER
-from jetspark.spark.options import parse_options
-from jetspark.spark.stream_reader import JetStreamStreamReader
+from jetspark.spark.source.claims import SOLE_READER
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.source.stream_reader import JetStreamStreamReader
+from jetspark.stream_writes.publish import StreamPublisher
 from jetspark.wire import js_api
 
 

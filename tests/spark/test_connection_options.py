@@ -14,11 +14,11 @@ from tests.conftest import MakeServer
 from tests.support.accounts import Operator, creds_text, new_key
 from tests.support.certificates import Certificates
 
-from jetspark.bulk.links import connect
 from jetspark.errors import AuthorizationError, ConfigError
-from jetspark.spark.option_names import spark_name
-from jetspark.spark.option_scopes import CONNECTION
-from jetspark.spark.options import parse_options
+from jetspark.links.link import connect
+from jetspark.options.names import spark_name
+from jetspark.options.scopes import CONNECTION
+from jetspark.spark.source.options import parse_options
 
 STREAM = {"stream": "S"}
 SERVER = {"servers": "nats://a"}

@@ -16,20 +16,20 @@ from tests.support.table_readers import by_us
 from tests.support.tasks import Task
 
 from jetspark.blocking import connect
-from jetspark.bulk.arrow import SCHEMA
-from jetspark.codecs.tolerant import CORRUPT
 from jetspark.dead_letters import DeadLetter
 from jetspark.errors import BrokenSocketError, ConfigError, TableError
-from jetspark.lakehouse import batches
-from jetspark.lakehouse.formats import Format
 from jetspark.letter_rules import subject_of_letter
-from jetspark.spark.lakehouse import batch_commits, dead_letter_sink
-from jetspark.spark.lakehouse.options import parse_lakehouse_options, table_list_option
-from jetspark.spark.lakehouse.table_preparation import prepare_for_query
-from jetspark.spark.lakehouse.task_files import TaskFiles
-from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
-from jetspark.spark.options import parse_options
-from jetspark.spark.task_output import TaskCommit
+from jetspark.payloads.tolerant import CORRUPT
+from jetspark.ranges.arrow import SCHEMA
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.table_sink import batch_commits, dead_letter_sink
+from jetspark.spark.table_sink.options import parse_lakehouse_options, table_list_option
+from jetspark.spark.table_sink.table_preparation import prepare_for_query
+from jetspark.spark.table_sink.task_files import TaskFiles
+from jetspark.spark.table_sink.task_output import TaskCommit
+from jetspark.spark.table_sink.writers import LakehouseStreamWriter
+from jetspark.tables import batches
+from jetspark.tables.formats import Format
 from jetspark.wire import js_api
 
 pytestmark = [pytest.mark.server, pytest.mark.tables]

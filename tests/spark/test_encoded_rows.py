@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.codecs.test_cloudevents import IN_HEADERS, structured
+from tests.payloads.test_cloudevents import IN_HEADERS, structured
 from tests.registry.test_confluent import Scripted
 from tests.spark.conftest import Read, Write, failure
 from tests.support.streams import Admin

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.support.streams import Admin
 
-from jetspark.spark.rows_in_progress import RowsInProgress
+from jetspark.spark.queries.rows_in_progress import RowsInProgress
 
 pytestmark = pytest.mark.spark
 

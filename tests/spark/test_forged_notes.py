@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from jetspark.errors import TableError
-from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.file_writer import write_files
-from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
-from jetspark.lakehouse.new_files import encode_new_file
-from jetspark.lakehouse.table import TableName
-from jetspark.spark.lakehouse.batch_commits import BatchCommits
-from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.pending_batch import PendingBatch, PendingDeadLetters
+from jetspark.spark.table_sink.batch_commits import BatchCommits
+from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.pending_batch import PendingBatch, PendingDeadLetters
+from jetspark.tables.batches import commit_files
+from jetspark.tables.file_writer import write_files
+from jetspark.tables.formats import Format, open_or_create_table, open_table
+from jetspark.tables.new_files import encode_new_file
+from jetspark.tables.table import TableName
 
 pytestmark = pytest.mark.tables
 SCHEMA = pa.schema([("n", pa.int64())])

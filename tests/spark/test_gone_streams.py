@@ -11,8 +11,8 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.errors import ConfigError, StreamNotFoundError, StreamRecreatedError
 from jetspark.server import NatsServer
-from jetspark.spark.options import parse_options
-from jetspark.spark.stream_reader import JetStreamStreamReader
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.source.stream_reader import JetStreamStreamReader
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 from tests.support.ingest_job import ingest_job
 
 from jetspark.errors import ConfigError, PipelineError, TableError
-from jetspark.lakehouse.formats import Format, find_table, open_or_create_table
-from jetspark.lakehouse.table import TableName
-from jetspark.spark.lakehouse import batch_commits, writers
-from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
-from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
-from jetspark.spark.pipeline import check_tables
-from jetspark.spark.pipeline_file import read_pipeline
+from jetspark.spark.pipelines.pipeline import check_tables
+from jetspark.spark.pipelines.pipeline_file import read_pipeline
+from jetspark.spark.table_sink import batch_commits, writers
+from jetspark.spark.table_sink.data_sources import DeltaDataSource, IcebergDataSource
+from jetspark.spark.table_sink.writers import LakehouseStreamWriter
+from jetspark.tables.formats import Format, find_table, open_or_create_table
+from jetspark.tables.table import TableName
 
 SCHEMA = StructType([StructField("seq", LongType())])
 ROWS = pa.RecordBatch.from_pydict({"seq": [1, 2]})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.lake import Lake
 
-from jetspark.spark.infer_schema import infer_schemas
+from jetspark.spark.source.infer_schema import infer_schemas
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 

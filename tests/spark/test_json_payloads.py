@@ -12,8 +12,8 @@ from tests.support.json_payloads import FIELDS, NESTED, payload
 from tests.support.streams import Admin
 from tests.support.table_readers import by_us
 
-from jetspark.lakehouse.formats import Format
-from jetspark.spark.json_payloads import decode_json
+from jetspark.spark.source.payload_columns import decode_json
+from jetspark.tables.formats import Format
 
 KINDS = {**FIELDS, **{name: kind for name, (_, kind) in NESTED.items()}}
 DDL = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS.items() if name not in NESTED)

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.streams import Admin
 
-from jetspark.bulk.json_shape import Shape
 from jetspark.cli import app
-from jetspark.codecs.ddl import check_fields
+from jetspark.payloads.ddl import check_fields
+from jetspark.payloads.json_shape import Shape
 from jetspark.reserved_names import is_reserved
 
 JSON = st.recursive(

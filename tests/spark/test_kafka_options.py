@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from jetspark.errors import ConfigError
-from jetspark.spark.option_names import spark_name
-from jetspark.spark.option_scopes import CONNECTION
-from jetspark.spark.option_values import _OF_KAFKA
-from jetspark.spark.options import _READING, parse_options
-from jetspark.spark.sink_options import _WRITING, parse_sink_options
+from jetspark.options.names import spark_name
+from jetspark.options.scopes import CONNECTION
+from jetspark.options.values import _OF_KAFKA
+from jetspark.spark.source.options import _READING, parse_options
+from jetspark.spark.stream_sink.options import _WRITING, parse_sink_options
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-options.md"
 _KNOWN = set(map(spark_name, {**CONNECTION, **_READING}))

@@ -25,12 +25,12 @@ from tests.support.table_readers import by_duckdb, column
 from tests.support.tasks import batch_writer
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import Format, open_table
-from jetspark.lakehouse.table import TableName
 from jetspark.server import NatsServer
-from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.queries import source_options, start_writing
-from jetspark.spark.replay import Replay
+from jetspark.spark.pipelines.replay import Replay
+from jetspark.spark.queries.start import source_options, start_writing
+from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.tables.formats import Format, open_table
+from jetspark.tables.table import TableName
 
 pytestmark = pytest.mark.parametrize("format_", ["delta", "iceberg"])
 

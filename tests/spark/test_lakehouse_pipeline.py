@@ -16,9 +16,9 @@ from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.errors import ConfigError, PipelineError
-from jetspark.spark.pipeline import check_queries, check_tables, start
-from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
-from jetspark.spark.query_progress import QueryProgress
+from jetspark.spark.pipelines.pipeline import check_queries, check_tables, start_pipeline
+from jetspark.spark.pipelines.pipeline_file import PipelineFile, read_pipeline
+from jetspark.spark.queries.progress import QueryProgress
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ file_compression = "snappy"
 
 def run(pipeline: PipelineFile, spark: SparkSession) -> None:
     check_tables(pipeline)
-    for query in start(pipeline, spark).values():
+    for query in start_pipeline(pipeline, spark).values():
         query.awaitTermination(300)
 
 
@@ -69,7 +69,7 @@ def test_each_sink_is_exactly_once_and_a_lost_checkpoint_is_refused(
     assert column("delta", tmp_path / "all", "n") == Counter(range(301))
     assert column("iceberg", tmp_path / "even", "n") == Counter(range(0, 301, 2))
     shutil.rmtree(tmp_path / "chk" / "all")
-    for attempt in (check_tables, partial(start, spark=spark)):
+    for attempt in (check_tables, partial(start_pipeline, spark=spark)):
         with pytest.raises(PipelineError, match=r"sink all: .* does not have its checkpoint"):
             attempt(pipeline)
     assert column("delta", tmp_path / "all", "n") == Counter(range(301))
@@ -112,7 +112,7 @@ quarantine = "{folder}/{name}_aside"
     flows = check_queries(pipeline, spark)
     assert not (tmp_path / "chk").exists()
     figures = {}
-    for one, query in start(pipeline, spark, flows).items():
+    for one, query in start_pipeline(pipeline, spark, flows).items():
         query.awaitTermination(300)
         done = QueryProgress()
         done.update(query)

@@ -12,13 +12,13 @@ import pytest
 from tests.support.ingest_job import ingest_job
 
 from jetspark.errors import ConfigError, TableError
-from jetspark.lakehouse.batches import commit_batch
-from jetspark.lakehouse.file_writer import FileWriter
-from jetspark.lakehouse.formats import Format, find_table, open_or_create_table
-from jetspark.lakehouse.table import TableName
 from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
-from jetspark.spark.ingest import Ingest
 from jetspark.spark.local_folders import local_path
+from jetspark.spark.pipelines.ingest import Ingest
+from jetspark.tables.batches import commit_batch
+from jetspark.tables.file_writer import FileWriter
+from jetspark.tables.formats import Format, find_table, open_or_create_table
+from jetspark.tables.table import TableName
 
 ROWS = pa.RecordBatch.from_pydict({"seq": [1, 2]})
 NAME = "the run on S"

@@ -22,24 +22,24 @@ from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb, column, rows_of
 from tests.support.tasks import Task
 
-import jetspark.spark.pipeline as pipelines
-from jetspark.bulk import arrow
+import jetspark.spark.pipelines.pipeline as pipelines
 from jetspark.errors import PipelineError, SchemaEvolved, TableError
-from jetspark.lakehouse import batches
-from jetspark.lakehouse.formats import Format
+from jetspark.ranges import arrow
 from jetspark.server import NatsServer
 from jetspark.spark.checkpoints import CheckpointState
-from jetspark.spark.lakehouse import batch_commits, table_preparation
-from jetspark.spark.lakehouse.options import (
+from jetspark.spark.pipelines.retry_quarantine import ReprocessResult
+from jetspark.spark.queries.progress import QueryProgress
+from jetspark.spark.table_sink import batch_commits, table_preparation
+from jetspark.spark.table_sink.options import (
     LakehouseOptions,
     parse_lakehouse_options,
     table_list_option,
 )
-from jetspark.spark.lakehouse.schema_evolution import SchemaChange
-from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
-from jetspark.spark.query_progress import QueryProgress
-from jetspark.spark.retry_quarantine import ReprocessResult
-from jetspark.spark.task_output import TaskCommit
+from jetspark.spark.table_sink.schema_evolution import SchemaChange
+from jetspark.spark.table_sink.task_output import TaskCommit
+from jetspark.spark.table_sink.writers import LakehouseStreamWriter
+from jetspark.tables import batches
+from jetspark.tables.formats import Format
 
 pytestmark = pytest.mark.tables
 
@@ -232,7 +232,7 @@ def test_one_reading_fills_tables_of_different_schemas(
     pipelines.check_tables(pipeline)
     flows = pipelines.check_queries(pipeline, spark)
     assert not (tmp_path / "tasks").exists()
-    (query,) = pipelines.start(pipeline, spark, flows).values()
+    (query,) = pipelines.start_pipeline(pipeline, spark, flows).values()
     query.awaitTermination(300)
     done = QueryProgress()
     done.update(query)
@@ -338,7 +338,7 @@ def test_each_table_of_a_pipeline_grows_on_its_own(
     def run() -> list[int]:
         """How often each query was started until the stream's end."""
         counts = []
-        for query in pipelines.start(pipeline, spark).values():
+        for query in pipelines.start_pipeline(pipeline, spark).values():
             running: StreamingQuery | None = query
             for started in itertools.count(1):
                 assert running is not None
@@ -401,7 +401,7 @@ path = "{tmp_path}/b"
     pipeline = pipeline_of(admin.url, queue, tmp_path, sink, options=only)
     for count in (60, 120):
         admin.fill([(f"{queue}.{'ab'[n % 2]}", b'{"n": 1}') for n in range(60)])
-        for query in pipelines.start(pipeline, spark).values():
+        for query in pipelines.start_pipeline(pipeline, spark).values():
             query.awaitTermination(300)
         assert column("iceberg", tmp_path / "a", "seq") == Counter(range(1, count, 2))
         assert column("iceberg", tmp_path / "b", "seq") == Counter(range(2, count + 1, 2))

@@ -11,8 +11,8 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.blocking import connect
 from jetspark.server import NatsServer
-from jetspark.spark.options import parse_options
-from jetspark.spark.stream_reader import JetStreamStreamReader, gc_paused
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.source.stream_reader import JetStreamStreamReader, gc_paused
 
 _STREAMS = 100
 

@@ -18,9 +18,9 @@ from tests.support.streams import Admin, numbered
 from jetspark.blocking import connect
 from jetspark.errors import DataLossError
 from jetspark.server import NatsServer
-from jetspark.spark.batch_reader import JetStreamBatchReader
-from jetspark.spark.options import parse_options
-from jetspark.spark.stream_reader import JetStreamStreamReader
+from jetspark.spark.source.batch_reader import JetStreamBatchReader
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.source.stream_reader import JetStreamStreamReader
 
 REPLACED = "was replaced by an older copy of itself"
 

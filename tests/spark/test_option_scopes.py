@@ -8,9 +8,9 @@ import pytest
 from scripts import options
 
 from jetspark.errors import ConfigError
-from jetspark.spark.option_names import flag_name, in_spark, on_command_line, spark_name
-from jetspark.spark.option_scopes import SourceScope, TableOptions, in_texts
-from jetspark.spark.options import parse_options
+from jetspark.options.names import flag_name, in_spark, on_command_line, spark_name
+from jetspark.options.scopes import SourceScope, TableOptions, in_texts
+from jetspark.spark.source.options import parse_options
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "options.md"
 

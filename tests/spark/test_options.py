@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField, StructType
 
-from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_BUCKET_SCHEMA
-from jetspark.bulk.arrow import SCHEMA as ARROW_SCHEMA
-from jetspark.bulk.fixed_range import AtTime, resolve_position
 from jetspark.errors import ConfigError
-from jetspark.spark.json_payloads import payload_ddl
-from jetspark.spark.option_values import columns, join_names
-from jetspark.spark.options import Positions, parse_options
-from jetspark.spark.source import BUCKET_SCHEMA, SCHEMA, check_schema, source_schema
+from jetspark.options.values import columns, join_names
+from jetspark.ranges.arrow import BUCKET_SCHEMA as ARROW_BUCKET_SCHEMA
+from jetspark.ranges.arrow import SCHEMA as ARROW_SCHEMA
+from jetspark.ranges.fixed_range import AtTime, resolve_position
+from jetspark.spark.data_source import BUCKET_SCHEMA, SCHEMA, check_schema, source_schema
+from jetspark.spark.source.options import Positions, parse_options
+from jetspark.spark.source.payload_columns import payload_ddl
 from jetspark.spark.versions import in_arrow
 
 BASE = {"stream": "ORDERS"}

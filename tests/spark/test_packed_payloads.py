@@ -12,17 +12,17 @@ from typing import Any
 import cramjam
 import pytest
 from pyspark.sql import SparkSession
-from tests.codecs.avro_schemas import written
-from tests.codecs.test_framing import OLD, confluent
+from tests.payloads.avro_schemas import written
+from tests.payloads.test_framing import OLD, confluent
 from tests.support.lake import Lake
 from tests.support.pipelines import pipeline_of
 from tests.support.streams import Admin
 
 from jetspark.blocking import connect
-from jetspark.spark.infer_schema import infer_schemas
-from jetspark.spark.pipeline import check_queries, check_tables, reprocess, start
-from jetspark.spark.replay import Replay
-from jetspark.spark.retry_quarantine import ReprocessResult
+from jetspark.spark.pipelines.pipeline import check_queries, check_tables, reprocess, start_pipeline
+from jetspark.spark.pipelines.replay import Replay
+from jetspark.spark.pipelines.retry_quarantine import ReprocessResult
+from jetspark.spark.source.infer_schema import infer_schemas
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 
@@ -207,7 +207,7 @@ def test_tables_of_a_list_unpack_their_json_and_keep_messages_as_they_came(
     sinks = LIST.format(ddl="id INT, note STRING", **parts)
     pipeline = pipeline_of(lake.admin.url, name, lake.folder, sinks, options=options)
     check_tables(pipeline)
-    (query,) = start(pipeline, lake.spark, check_queries(pipeline, lake.spark)).values()
+    (query,) = start_pipeline(pipeline, lake.spark, check_queries(pipeline, lake.spark)).values()
     query.awaitTermination(300)
     (row,) = lake.rows(f"{sink}/a")
     assert (row["id"], row["rest"]) == (1, '{"x":2}')

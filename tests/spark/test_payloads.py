@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 from pyspark.serializers import CloudPickleSerializer
-from tests.codecs.avro_schemas import EPOCH, written
-from tests.codecs.test_decoding import GOOD
-from tests.codecs.test_framing import NEW, OLD, OTHER, confluent
-from tests.codecs.test_protobuf import SOURCE, Order
+from tests.payloads.avro_schemas import EPOCH, written
+from tests.payloads.test_decoding import GOOD
+from tests.payloads.test_framing import NEW, OLD, OTHER, confluent
+from tests.payloads.test_protobuf import SOURCE, Order
 from tests.registry.test_confluent import Scripted
 from tests.support.ingest_job import ingest_job
 from tests.support.lake import Lake
 from tests.support.streams import Admin
 
-from jetspark.lakehouse.formats import Format
-from jetspark.spark.retry_quarantine import ReprocessResult
-from jetspark.spark.source import JetStreamDataSource
-from jetspark.spark.table_rows import RowSpec
-from jetspark.spark.task_writes import DirectDataSource
+from jetspark.spark.data_source import JetStreamDataSource
+from jetspark.spark.pipelines.retry_quarantine import ReprocessResult
+from jetspark.spark.pipelines.table_rows import RowSpec
+from jetspark.spark.pipelines.task_writes import DirectDataSource
 from jetspark.spark.versions import HAS_LIMITS
+from jetspark.tables.formats import Format
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 

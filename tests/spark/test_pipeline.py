@@ -15,9 +15,9 @@ from tests.support.streams import Admin
 from tests.support.table_readers import column
 
 from jetspark.errors import ConfigError, PipelineError
-from jetspark.spark.pipeline import check_queries, check_servers, start
-from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
-from jetspark.spark.replay import Replay
+from jetspark.spark.pipelines.pipeline import check_queries, check_servers, start_pipeline
+from jetspark.spark.pipelines.pipeline_file import PipelineFile, read_pipeline
+from jetspark.spark.pipelines.replay import Replay
 
 DELTA = '[sinks.s]\nformat = "jetspark-delta"\npath = "p"'
 MESSAGES = '[sinks.s]\nformat = "jetstream"\nsubject = "s"'
@@ -75,7 +75,7 @@ from = "twice"
 """
     more = f'[sinks.some]\nfrom = "some"\n{table.format(tmp_path, "some")}\n'
     pipeline = write(one_sink + more, queue)
-    for act in (check_queries, start):
+    for act in (check_queries, start_pipeline):
         with pytest.raises(PipelineError, match=r"toml:19: .*is read for the sink all, too, with"):
             act(pipeline, spark)
     alone = write(one_sink, queue)
@@ -87,7 +87,7 @@ from = "twice"
     ):
         views = {**pipeline.views, "twice": sql}
         with pytest.raises(PipelineError, match=r"is read twice for this sink"):
-            start(replace(pipeline, views=views), spark)
+            start_pipeline(replace(pipeline, views=views), spark)
     assert admin.facts(queue).consumers == 0
 
 
@@ -162,7 +162,7 @@ def test_sql_of_a_view_is_a_query_and_a_command_is_not_executed(
         "SHOW TABLES",
         "BEGIN SELECT 1; END",
     ):
-        for attempt in (check_queries, start):
+        for attempt in (check_queries, start_pipeline):
             with pytest.raises(PipelineError, match=rf"toml:10: view v: {refused}"):
                 attempt(pipeline(sql), spark)
     assert kept.read_text("utf-8") == "precious"
@@ -203,7 +203,7 @@ stream = "{out}"
     )
     check_servers(pipeline)
     for count in (200, 201):
-        for query in start(pipeline, spark).values():
+        for query in start_pipeline(pipeline, spark).values():
             query.awaitTermination(300)
         assert sum(column("delta", tmp_path / "table", "region").values()) == count
         assert admin.facts(out).messages == count
@@ -216,9 +216,9 @@ def test_an_error_names_the_part_of_the_pipeline_and_its_line(
     sink = '[sinks.out]\nformat = "noop"\n'
     view = '[views.v]\nsql = "SELECT nope FROM orders"\n'
     with pytest.raises(PipelineError, match=r"/pipeline\.toml:10: view v: .*nope"):
-        start(write(view + sink), spark)
+        start_pipeline(write(view + sink), spark)
     with pytest.raises(PipelineError, match=r"toml:10: sink out: .*[Nn]o[Ss]uch"):
-        start(write('[sinks.out]\nformat = "nosuch"\n'), spark)
+        start_pipeline(write('[sinks.out]\nformat = "nosuch"\n'), spark)
     with pytest.raises(PipelineError, match=r"toml:5: source orders: .*did you mean"):
         check_servers(write(sink, orders[:-1]))
 

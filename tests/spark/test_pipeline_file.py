@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jetspark.errors import ConfigError
-from jetspark.spark.pipeline_file import read_pipeline
+from jetspark.spark.pipelines.pipeline_file import read_pipeline
 
 GOOD = """\
 name = "orders"

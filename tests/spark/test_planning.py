@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.bulk.fixed_range import Position, fixed_range
-from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError, StreamRecreatedError
-from jetspark.spark import partitions, planning
-from jetspark.spark.offsets import StreamOffset, from_json, to_json
+from jetspark.links.stream_facts import StreamFacts
+from jetspark.ranges.fixed_range import Position, fixed_range
+from jetspark.ranges.sequence_range import SequenceRange
+from jetspark.spark.source import partitions, planning
+from jetspark.spark.source.offsets import StreamOffset, from_json, to_json
 
 CREATED = "2026-01-01T00:00:00.123456789Z"
 

@@ -14,10 +14,10 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
-from jetspark.spark.offsets import StreamOffset
-from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.progress_consumer import DESCRIPTION, ProgressConsumer
-from jetspark.spark.queries import source_options, start_writing
+from jetspark.spark.queries.start import source_options, start_writing
+from jetspark.spark.source.offsets import StreamOffset
+from jetspark.spark.source.options import SourceOptions, parse_options
+from jetspark.spark.source.progress_consumer import DESCRIPTION, ProgressConsumer
 
 
 @pytest.fixture

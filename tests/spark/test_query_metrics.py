@@ -20,9 +20,9 @@ from tests.support.ingest_job import ingest_job
 from tests.support.streams import Admin, numbered
 
 from jetspark.metrics.endpoint import collected
-from jetspark.spark import query_metrics
-from jetspark.spark.query_metrics import QueryMetrics, _QueryState
-from jetspark.spark.query_progress import QueryProgress
+from jetspark.spark.queries import metrics as query_metrics
+from jetspark.spark.queries.metrics import QueryMetrics, _QueryState
+from jetspark.spark.queries.progress import QueryProgress
 
 
 def values(stream: str, query: str = "orders") -> dict[str, float | None]:

@@ -17,17 +17,17 @@ import pytest
 from tests.support.table_readers import by_us
 
 from jetspark.errors import ConfigError, TableError
-from jetspark.lakehouse import quarantine
-from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.file_writer import write_files
-from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
-from jetspark.lakehouse.table import TableName
-from jetspark.spark import retry_quarantine, table_rows
-from jetspark.spark.lakehouse.options import parse_lakehouse_options, table_list_option
-from jetspark.spark.lakehouse.table_preparation import prepare
-from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.retry_quarantine import ReprocessResult
-from jetspark.spark.table_rows import RowSpec
+from jetspark.spark.pipelines import retry_quarantine, table_rows
+from jetspark.spark.pipelines.retry_quarantine import ReprocessResult
+from jetspark.spark.pipelines.table_rows import RowSpec
+from jetspark.spark.source.options import SourceOptions, parse_options
+from jetspark.spark.table_sink.options import parse_lakehouse_options, table_list_option
+from jetspark.spark.table_sink.table_preparation import prepare
+from jetspark.tables import quarantine
+from jetspark.tables.batches import commit_files
+from jetspark.tables.file_writer import write_files
+from jetspark.tables.formats import Format, open_or_create_table, open_table
+from jetspark.tables.table import TableName
 
 pytestmark = pytest.mark.tables
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
-from jetspark.bulk.arrow import to_batch
-from jetspark.bulk.encoded_messages import pack_messages, unpack_messages
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError
-from jetspark.spark.row_encoders import RowEncoder, check_columns
-from jetspark.spark.source import SCHEMA
+from jetspark.ranges.arrow import to_batch
+from jetspark.spark.data_source import SCHEMA
+from jetspark.spark.stream_sink.row_encoders import RowEncoder, check_columns
+from jetspark.stream_writes.encoded_messages import pack_messages, unpack_messages
 from jetspark.wire.kernel import Deliveries
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))

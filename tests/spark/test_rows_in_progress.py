@@ -10,16 +10,14 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from jetspark.bulk.arrow import SCHEMA
-from jetspark.bulk.retry import Retry
 from jetspark.errors import BrokenSocketError
-from jetspark.lakehouse.formats import Format
+from jetspark.links.retry import Retry
+from jetspark.ranges.arrow import SCHEMA
 from jetspark.retries import Backoff
-from jetspark.spark import task_writes
-from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.table_preparation import prepare
-from jetspark.spark.options import parse_options
-from jetspark.spark.rows_in_progress import (
+from jetspark.spark.pipelines import task_writes
+from jetspark.spark.pipelines.table_rows import RowSpec
+from jetspark.spark.pipelines.task_writes import DirectPartition, DirectReader, Into
+from jetspark.spark.queries.rows_in_progress import (
     RowsInProgress,
     collecting_in,
     report_folder,
@@ -27,9 +25,11 @@ from jetspark.spark.rows_in_progress import (
     rows_in_progress,
     stop_collecting,
 )
-from jetspark.spark.table_rows import RowSpec
-from jetspark.spark.task_output import outputs_in
-from jetspark.spark.task_writes import DirectPartition, DirectReader, Into
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.table_preparation import prepare
+from jetspark.spark.table_sink.task_output import outputs_in
+from jetspark.tables.formats import Format
 
 
 def test_what_tasks_report_is_added_up_for_each_query(tmp_path: Path) -> None:

@@ -12,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.tasks import Task
 
-from jetspark.bulk.arrow import SCHEMA
-from jetspark.codecs.ddl import check_fields, with_types
-from jetspark.codecs.field_names import FieldNames
-from jetspark.codecs.unknown_fields import new_columns
 from jetspark.errors import ConfigError, SchemaEvolved
-from jetspark.lakehouse.formats import Format, open_or_create_table, open_table
-from jetspark.lakehouse.table import TableName
-from jetspark.spark.lakehouse import schema_evolution
-from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
-from jetspark.spark.lakehouse.schema_evolution import (
+from jetspark.payloads.ddl import check_fields, with_types
+from jetspark.payloads.field_names import FieldNames
+from jetspark.payloads.unknown_fields import new_columns
+from jetspark.ranges.arrow import SCHEMA
+from jetspark.spark.table_sink import schema_evolution
+from jetspark.spark.table_sink.options import LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.table_sink.schema_evolution import (
     SchemaChange,
     evolve_tables,
     evolved_ddl,
     extend_ddl,
 )
+from jetspark.tables.formats import Format, open_or_create_table, open_table
+from jetspark.tables.table import TableName
 
 
 def needed(row: dict[str, Any]) -> str | None:

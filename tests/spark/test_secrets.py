@@ -13,8 +13,8 @@ from tests.spark.secrets_run import S3_SECRET
 from tests.support.accounts import new_key
 from tests.support.processes import ended
 
-from jetspark.bulk.links import connect
 from jetspark.connection.options import make_options
+from jetspark.links.link import connect
 
 # Words that Spark itself would mask wherever they stand must not be in them.
 PASSWORD = "Xq7-hidden-w0rd"

@@ -15,17 +15,17 @@ from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
 
 from jetspark.blocking import connect
-from jetspark.bulk.ranges import SequenceRange
 from jetspark.errors import ConfigError, PipelineError, StreamRecreatedError
-from jetspark.lakehouse.file_writer import FileWriter
-from jetspark.lakehouse.formats import Format, open_or_create_table
-from jetspark.lakehouse.table import TableName
-from jetspark.spark.ingest import Ingest
-from jetspark.spark.options import parse_options
-from jetspark.spark.partitions import plan_partitions, read_partition
-from jetspark.spark.pipeline import check_queries
-from jetspark.spark.pipeline_file import read_pipeline
-from jetspark.spark.queries import streaming_sources
+from jetspark.ranges.sequence_range import SequenceRange
+from jetspark.spark.pipelines.ingest import Ingest
+from jetspark.spark.pipelines.pipeline import check_queries
+from jetspark.spark.pipelines.pipeline_file import read_pipeline
+from jetspark.spark.queries.start import streaming_sources
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.source.partitions import plan_partitions, read_partition
+from jetspark.tables.file_writer import FileWriter
+from jetspark.tables.formats import Format, open_or_create_table
+from jetspark.tables.table import TableName
 
 pytestmark = pytest.mark.server
 

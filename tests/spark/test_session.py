@@ -18,8 +18,8 @@ from tests.support.ports import free_port
 from tests.support.processes import ended
 
 from jetspark.errors import ConfigError
-from jetspark.spark.queries import _open_in_jvm, is_in_use, locked
-from jetspark.spark.session import short_job_options, stop_without_waiting
+from jetspark.spark.queries.start import _open_in_jvm, is_in_use, locked
+from jetspark.spark.session.session import short_job_options, stop_without_waiting
 
 # In processes of their own: a program has one JVM, and here that may be the other tests'.
 _SECOND_SESSIONS = """
@@ -37,8 +37,8 @@ from pyspark.sql import SparkSession
 from tests.support.processes import descendants, wait_until_gone
 
 from jetspark.errors import ConfigError
-from jetspark.spark import session as sessions
-from jetspark.spark.jvm import WrongSettingError
+from jetspark.spark.session import session as sessions
+from jetspark.spark.session.jvm import WrongSettingError
 
 log, missing = Path(sys.argv[1], "log"), Path(sys.argv[1], "missing", "log")
 address = sys.argv[2]
@@ -63,7 +63,7 @@ def seen_by_a_worker(spark):
         import os
         import sys
 
-        found = "jetspark.spark.partitions" in sys.modules
+        found = "jetspark.spark.source.partitions" in sys.modules
         return found, os.environ["IN_THE_ENVIRONMENT"], os.environ["FOR_EXECUTORS"], os.getcwd()
 
     return spark.sparkContext.parallelize([0], 1).map(look).first()
@@ -139,8 +139,8 @@ import pytest
 from pyspark import SparkContext
 
 from jetspark.errors import SparkUnavailableError
-from jetspark.spark import jvm
-from jetspark.spark.session import local_session
+from jetspark.spark.session import jvm
+from jetspark.spark.session.session import local_session
 
 # As a library may have them, which then crash in a fork.
 os.register_at_fork(after_in_child=lambda: os._exit(1))

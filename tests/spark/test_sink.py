@@ -18,9 +18,9 @@ from tests.support.cluster import Cluster
 from tests.support.streams import Admin
 
 from jetspark.errors import JetsparkError
-from jetspark.spark.queries import source_options, start_writing
-from jetspark.spark.sink_options import inspect_target, parse_sink_options
-from jetspark.spark.stream_sink import JetStreamBatchWriter
+from jetspark.spark.queries.start import source_options, start_writing
+from jetspark.spark.stream_sink.options import inspect_target, parse_sink_options
+from jetspark.spark.stream_sink.writers import JetStreamBatchWriter
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from jetspark.errors import ConfigError
-from jetspark.spark import options as reading
-from jetspark.spark import sink_options as writing
-from jetspark.spark.option_names import spark_name
-from jetspark.spark.options import parse_options
-from jetspark.spark.sink_options import Guarantee, parse_sink_options
+from jetspark.options.names import spark_name
+from jetspark.spark.source import options as reading
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.stream_sink import options as writing
+from jetspark.spark.stream_sink.options import Guarantee, parse_sink_options
 
 MINIMAL = {"stream": "S"}
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.streams import Admin
 
 from jetspark.errors import ConfigError
-from jetspark.spark.sink_options import inspect_target, parse_sink_options, prepare
+from jetspark.spark.stream_sink.options import inspect_target, parse_sink_options, prepare
 
 TO_ALL = {"src": ">", "dest": "moved.>"}
 

@@ -21,8 +21,8 @@ from tests.support.ports import free_port
 from tests.support.streams import Admin, numbered
 
 from jetspark.spark.failures import explain
-from jetspark.spark.lag import LagListener, QueryLag, total_lag
-from jetspark.spark.queries import start_query
+from jetspark.spark.queries.lag import LagListener, QueryLag, total_lag
+from jetspark.spark.queries.start import start_query
 from jetspark.spark.versions import HAS_LIMITS
 
 

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from tests.support.lake import Lake
 
 from jetspark.errors import PipelineError
-from jetspark.spark.queries import start_query
-from jetspark.spark.source import JetStreamDataSource
+from jetspark.spark.data_source import JetStreamDataSource
+from jetspark.spark.queries.start import start_query
+from jetspark.spark.session.warm_up_job import warm_up
 from jetspark.spark.versions import register
-from jetspark.spark.warm_up_job import warm_up
 
 # Ends at once where a busy machine is late: Spark waits its ten seconds either way.
 _PYTHON = """#!/bin/sh

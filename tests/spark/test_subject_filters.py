@@ -11,8 +11,8 @@ from tests.support.streams import Admin
 
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
-from jetspark.spark.options import parse_options
-from jetspark.spark.source_streams import fetch_source_facts
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.source.source_streams import fetch_source_facts
 
 
 @pytest.fixture

@@ -14,18 +14,18 @@ import pytest
 from tests.support.table_readers import by_us
 
 from jetspark.errors import TableError
-from jetspark.lakehouse.batches import commit_batch, commit_files
-from jetspark.lakehouse.file_writer import write_files
-from jetspark.lakehouse.formats import Format, open_or_create_table
-from jetspark.lakehouse.table import Table, TableName
-from jetspark.spark.lakehouse import batch_commits, template_tables, writers
-from jetspark.spark.lakehouse.ledger import NO_BATCH, TableLedger
-from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.pending_batch import PendingBatch
-from jetspark.spark.lakehouse.table_preparation import prepare_for_query
-from jetspark.spark.lakehouse.task_files import TaskFiles
-from jetspark.spark.lakehouse.writers import LakehouseStreamWriter
-from jetspark.spark.task_output import TaskCommit, TaskOutput
+from jetspark.spark.table_sink import batch_commits, template_tables, writers
+from jetspark.spark.table_sink.ledger import NO_BATCH, TableLedger
+from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.pending_batch import PendingBatch
+from jetspark.spark.table_sink.table_preparation import prepare_for_query
+from jetspark.spark.table_sink.task_files import TaskFiles
+from jetspark.spark.table_sink.task_output import TaskCommit, TaskOutput
+from jetspark.spark.table_sink.writers import LakehouseStreamWriter
+from jetspark.tables.batches import commit_batch, commit_files
+from jetspark.tables.file_writer import write_files
+from jetspark.tables.formats import Format, open_or_create_table
+from jetspark.tables.table import Table, TableName
 
 ROWS = pa.schema([("site", pa.string()), ("n", pa.int64())])
 

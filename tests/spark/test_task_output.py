@@ -22,12 +22,12 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.support.lake import Lake
 
 from jetspark.errors import ConfigError, TableError
-from jetspark.lakehouse.new_files import NewFile
-from jetspark.spark import task_output
-from jetspark.spark.debezium_schema import add_event_schema
 from jetspark.spark.failures import explain
-from jetspark.spark.lakehouse.schema_evolution import SchemaChange
-from jetspark.spark.task_output import TaskOutput
+from jetspark.spark.source.debezium_schema import add_event_schema
+from jetspark.spark.table_sink import task_output
+from jetspark.spark.table_sink.schema_evolution import SchemaChange
+from jetspark.spark.table_sink.task_output import TaskOutput
+from jetspark.tables.new_files import NewFile
 
 SECRET = task_output.make_secret()
 FILE = NewFile(

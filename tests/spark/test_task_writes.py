@@ -15,17 +15,17 @@ from tests.support.lake import Lake
 from tests.support.table_readers import by_duckdb
 
 from jetspark.blocking import connect
-from jetspark.bulk.arrow import SCHEMA as MESSAGE
-from jetspark.codecs.tolerant import CORRUPT
 from jetspark.errors import ConfigError, PipelineError
-from jetspark.lakehouse.formats import Format
+from jetspark.payloads.tolerant import CORRUPT
+from jetspark.ranges.arrow import SCHEMA as MESSAGE
 from jetspark.spark.failures import explain
-from jetspark.spark.infer_schema import infer_schemas
-from jetspark.spark.json_payloads import METADATA_COLUMNS
-from jetspark.spark.lakehouse.options import parse_lakehouse_options
-from jetspark.spark.lakehouse.table_preparation import prepare
-from jetspark.spark.lakehouse.task_files import TaskFiles
-from jetspark.spark.retry_quarantine import ReprocessResult
+from jetspark.spark.pipelines.retry_quarantine import ReprocessResult
+from jetspark.spark.source.infer_schema import infer_schemas
+from jetspark.spark.source.payload_columns import METADATA_COLUMNS
+from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.table_preparation import prepare
+from jetspark.spark.table_sink.task_files import TaskFiles
+from jetspark.tables.formats import Format
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
 
-from jetspark.spark import queries
+from jetspark.spark.queries import start as queries
 from jetspark.spark.versions import StreamReader, limits
 
 

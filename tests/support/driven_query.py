@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 
 from jetspark.connection.options import ConnectOptions
-from jetspark.spark.options import parse_options
-from jetspark.spark.stream_reader import JetStreamStreamReader
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.source.stream_reader import JetStreamStreamReader
 from jetspark.spark.versions import limits
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from jetspark.spark.ingest import Ingest
-from jetspark.spark.option_scopes import TableOptions, readers
-from jetspark.spark.option_values import read_options
+from jetspark.options.scopes import TableOptions, readers
+from jetspark.options.values import read_options
+from jetspark.spark.pipelines.ingest import Ingest
 
 _OF_TABLE = {one.name for one in fields(TableOptions)}
 

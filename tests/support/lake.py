@@ -14,9 +14,9 @@ from tests.support.ingest_job import ingest_job
 from tests.support.streams import Admin
 from tests.support.table_readers import rows_of
 
-from jetspark.lakehouse.formats import Format
-from jetspark.spark.ingest import Ingest
-from jetspark.spark.query_progress import QueryProgress
+from jetspark.spark.pipelines.ingest import Ingest
+from jetspark.spark.queries.progress import QueryProgress
+from jetspark.tables.formats import Format
 
 
 class Lake:

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pyarrow as pa
 
-from jetspark.lakehouse.file_writer import write_files
-from jetspark.lakehouse.new_files import NewFile
-from jetspark.lakehouse.table import Table
-from jetspark.lakehouse.upserts import staging_layout
+from jetspark.tables.file_writer import write_files
+from jetspark.tables.new_files import NewFile
+from jetspark.tables.table import Table
+from jetspark.tables.upserts import staging_layout
 
 SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
+from jetspark.spark.pipelines.pipeline_file import PipelineFile, read_pipeline
 
 
 def pipeline_of(

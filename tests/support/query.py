@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from jetspark.errors import JetsparkError
-from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.stream_reader import JetStreamStreamReader
+from jetspark.spark.source.options import SourceOptions, parse_options
+from jetspark.spark.source.stream_reader import JetStreamStreamReader
 
 
 class Query:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from jetspark.bulk.arrow import SCHEMA
-from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import read_range
-from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import make_options
+from jetspark.links.stream_facts import StreamFacts
+from jetspark.ranges.arrow import SCHEMA
+from jetspark.ranges.reader import read_range
+from jetspark.ranges.sequence_range import ReadLimits, SequenceRange
 
 
 def whole(facts: StreamFacts, **more: Any) -> SequenceRange:

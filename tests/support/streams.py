@@ -9,11 +9,11 @@ from typing import Any, Self
 
 import msgspec
 
-from jetspark.bulk.links import BlockingLink, connect
-from jetspark.bulk.stream_api import StreamAPI
-from jetspark.bulk.stream_facts import StreamFacts
 from jetspark.connection.options import make_options
 from jetspark.errors import NoRespondersError
+from jetspark.links.link import BlockingLink, connect
+from jetspark.links.stream_api import StreamAPI
+from jetspark.links.stream_facts import StreamFacts
 from jetspark.wire import frames
 from jetspark.wire.headers import Headers, encode_headers
 

@@ -14,8 +14,8 @@ import polars
 import pyarrow as pa
 from pyiceberg.table import StaticTable
 
-from jetspark.lakehouse.formats import Format, find_table
-from jetspark.lakehouse.table import TableName
+from jetspark.tables.formats import Format, find_table
+from jetspark.tables.table import TableName
 
 os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # or Polars warns
 _EXTENSIONS = {"delta": ("delta",), "iceberg": ("avro", "iceberg")}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from jetspark.spark.lakehouse.dataframe_columns import written_schemas
-from jetspark.spark.lakehouse.options import LakehouseOptions
-from jetspark.spark.lakehouse.table_preparation import prepare, prepare_for_query
-from jetspark.spark.lakehouse.task_files import TaskFiles
-from jetspark.spark.lakehouse.writers import LakehouseBatchWriter
-from jetspark.spark.options import parse_options
-from jetspark.spark.table_rows import RowSpec, build_rows
+from jetspark.spark.pipelines.table_rows import RowSpec, build_rows
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.table_sink.dataframe_columns import written_schemas
+from jetspark.spark.table_sink.options import LakehouseOptions
+from jetspark.spark.table_sink.table_preparation import prepare, prepare_for_query
+from jetspark.spark.table_sink.task_files import TaskFiles
+from jetspark.spark.table_sink.writers import LakehouseBatchWriter
 
 
 class Task:

@@ -19,7 +19,7 @@ from jetspark.documents.streams import StreamConfig
 from jetspark.errors import ConfigError
 from jetspark.files import read_small_text
 from jetspark.server import NatsServer
-from jetspark.spark.pipeline_file import read_pipeline
+from jetspark.spark.pipelines.pipeline_file import read_pipeline
 
 
 @pytest.mark.parametrize(

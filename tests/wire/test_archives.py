@@ -18,8 +18,8 @@ from tests.wire.test_kernels import rows_of
 from jetspark.backup.archive_content import ArchiveContent
 from jetspark.backup.folder import BackupWriter
 from jetspark.backup.message_list import parse_entry
-from jetspark.bulk.ranges import SequenceRange
 from jetspark.errors import BackupError, ConfigError
+from jetspark.ranges.sequence_range import SequenceRange
 from jetspark.wire import _kernel  # type: ignore[attr-defined]
 from jetspark.wire.kernel import OTHER_FRAME
 

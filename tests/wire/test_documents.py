@@ -50,21 +50,18 @@ def test_text_that_no_utf8_has_is_a_document_error() -> None:
 # The decoder itself; and the kernel, whose columns of numbers are digits that it has matched.
 _DECODERS = {"wire/documents.py", "wire/_python_kernel.py"}
 # Those that turn every error of a decoder into an answer of their own.
-_DECODERS |= {"jetstream/fast_ingest.py", "lakehouse/quarantine.py", "codecs/unknown_fields.py"}
-_DECODERS |= {"lakehouse/upserts.py", "spark/lakehouse/pending_batch.py"}
-_DECODERS |= {"spark/infer_schema.py", "bulk/json_shape.py", "registry/compatibility.py"}
-_DECODERS |= {f"codecs/{one}.py" for one in ("avro_schema", "cloudevents", "codec")}
-_DECODERS |= {f"codecs/{one}.py" for one in ("connect", "debezium", "json_schema", "json_decoder")}
+_DECODERS |= {"jetstream/fast_ingest.py", "tables/quarantine.py", "payloads/unknown_fields.py"}
+_DECODERS |= {"tables/upserts.py", "spark/table_sink/pending_batch.py"}
+_DECODERS |= {"spark/source/infer_schema.py", "payloads/json_shape.py", "registry/compatibility.py"}
+_DECODERS |= {f"payloads/{one}.py" for one in ("avro_schema", "cloudevents", "codec", "connect")}
+_DECODERS |= {f"payloads/{one}.py" for one in ("debezium", "json_schema", "json_decoder")}
 # What Spark, its JVM and our own processes wrote.
-_OURS = {"spark/lag.py", "spark/checkpoints.py", "spark/fast_start/fork_server.py", "wire/trace.py"}
-_OURS |= {"spark/lakehouse/ledger.py", "spark/lakehouse/options.py"}
+_OURS = {"spark/queries/lag.py", "spark/checkpoints.py", "spark/fast_start/fork_server.py"}
+_OURS |= {"wire/trace.py", "registry/json_rules.py", "spark/pipelines/table_rows.py"}
+_OURS |= {"tables/row_expressions.py", "tables/statistics.py"}
 _OURS |= {
-    "lakehouse/row_expressions.py",
-    "spark/lakehouse/schema_evolution.py",
-    "registry/json_rules.py",
+    f"spark/table_sink/{one}.py" for one in ("ledger", "options", "schema_evolution", "task_output")
 }
-_OURS |= {"lakehouse/statistics.py", "spark/task_output.py", "spark/table_rows.py"}
-_OURS |= {"registry/json_rules.py"}
 
 
 def test_nothing_else_decodes_json_or_messagepack() -> None:

@@ -21,7 +21,7 @@ from jetspark.client.messages import Message
 from jetspark.client.requests import ReplyReceiver, RequestMux, no_reply
 from jetspark.connection.locks import LOOK_EVERY
 from jetspark.errors import JetsparkError
-from jetspark.payloads import Payload
+from jetspark.payload_bytes import Payload
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import HeadersLike

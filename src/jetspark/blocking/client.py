@@ -43,7 +43,7 @@ from jetspark.connection.session import Statistics
 from jetspark.connection.transports import Dial, TLSState
 from jetspark.errors import JetsparkError, RequestTimeoutError, user_error
 from jetspark.full_client import Client as AsyncClient
-from jetspark.payloads import Payload, Value
+from jetspark.payload_bytes import Payload, Value
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import HeadersLike, PayloadCodec, codec_of

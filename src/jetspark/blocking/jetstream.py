@@ -66,7 +66,7 @@ from jetspark.jetstream.publish_request import (
     publish_headers,
 )
 from jetspark.jetstream.streams import StreamConfigLike
-from jetspark.payloads import Value, payload_bytes
+from jetspark.payload_bytes import Value, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import PayloadCodec, codec_of

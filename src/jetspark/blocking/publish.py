@@ -30,7 +30,7 @@ from jetspark.jetstream.in_flight import Results, SenderT, sender_of
 from jetspark.jetstream.publish_request import BatchOptions, MessageOptions
 from jetspark.jetstream.publisher import Publisher as AsyncPublisher
 from jetspark.jetstream.publisher import PublisherSender
-from jetspark.payloads import Payload, Value, payload_bytes
+from jetspark.payload_bytes import Payload, Value, payload_bytes
 from jetspark.wire.headers import PayloadCodec, codec_of
 
 _SETTLING = 100

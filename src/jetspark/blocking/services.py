@@ -23,7 +23,7 @@ from jetspark.blocking.jetstream import EventCallback, Events
 from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives, makes, twin_of
 from jetspark.blocking.worker import WorkerPool, plain_callback
 from jetspark.client.tasks import reported
-from jetspark.payloads import Payload
+from jetspark.payload_bytes import Payload
 from jetspark.services.discovery import Services as AsyncServices
 from jetspark.services.discovery import answered, json_answer, json_payload
 from jetspark.services.endpoint import (

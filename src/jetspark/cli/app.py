@@ -18,7 +18,7 @@ import cyclopts
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested
 from jetspark.errors import JetsparkError, NoServersError, ServerRefusedError
-from jetspark.spark.option_names import flag_name, on_command_line
+from jetspark.options.names import flag_name, on_command_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,7 +67,7 @@ def _converted(kind: Any, tokens: Sequence[cyclopts.Token]) -> Any:
     """cyclopts's conversion, which alone would round a fraction to a whole number; lists of names
     may have commas between them, too."""
     if kind == tuple[str, ...]:
-        from jetspark.spark.option_values import split_names
+        from jetspark.options.values import split_names
 
         # An empty list would pass for none.
         return split_names(",".join(token.value for token in tokens)) or ("",)

@@ -28,7 +28,7 @@ from jetspark.validation import MAX_SEQUENCE, check_whole, path_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from jetspark.bulk.backup import Backup
+    from jetspark.ranges.backup import Backup
 
 _MAX_SUBJECTS = 20
 
@@ -55,7 +55,7 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = Fals
         subjects: Only messages under these subjects, separated by commas.
         json: Print one JSON document, with every subject.
     """
-    from jetspark.bulk.backup import open_backup
+    from jetspark.ranges.backup import open_backup
 
     opened = open_backup(folder)
     counts: Counter[str] = Counter()
@@ -129,8 +129,8 @@ def extract(
     """
     import pyarrow.parquet as pq
 
-    from jetspark.bulk.arrow import COLUMNS, schema_of
-    from jetspark.bulk.backup import open_backup
+    from jetspark.ranges.arrow import COLUMNS, schema_of
+    from jetspark.ranges.backup import open_backup
 
     target = _new_file(to)
     for name, sequence in (("--start", start), ("--end", end)):

@@ -80,8 +80,8 @@ def demo(*, to: str | None = None, master: str = "local[*]") -> int:
 
 def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> int:
     with signals_held():
-        from jetspark.spark.ingest import Ingest
         from jetspark.spark.java import find_java
+        from jetspark.spark.pipelines.ingest import Ingest
 
     job = Ingest(options={"stream": STREAM}, to=str(table))
     job.check()

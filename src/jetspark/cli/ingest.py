@@ -27,10 +27,10 @@ from jetspark.cli.scopes import BAD_RECORDS, PAYLOADS, READING, RUN, TABLE
 from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
 from jetspark.errors import ConfigError
-from jetspark.spark.option_scopes import PayloadScope, SourceScope, in_texts, text_of
+from jetspark.options.scopes import PayloadScope, SourceScope, in_texts, text_of
 
 if TYPE_CHECKING:
-    from jetspark.spark.ingest import Ingest
+    from jetspark.spark.pipelines.ingest import Ingest
 
 _BATCH = {"maxOffsetsPerTrigger": "2000000", "maxBytesPerTrigger": str(2**30)}
 """Limits of a batch by default."""
@@ -83,7 +83,7 @@ class TargetFlags:
         return scopes.storage_texts(pairs("--storage", self.storage))
 
     def arguments(self) -> dict[str, Any]:
-        """Arguments of `spark.ingest.Ingest`."""
+        """Arguments of `spark.pipelines.ingest.Ingest`."""
         return {
             "json_schema": self.json_schema,
             "format": self.format,
@@ -159,7 +159,7 @@ def ingest(
         options["keys"] = text_of(table.keys)
         table = replace(table, keys=())
     if payloads.decode == "debezium":
-        from jetspark.spark.debezium_schema import add_event_schema
+        from jetspark.spark.source.debezium_schema import add_event_schema
 
         options = dict(add_event_schema(options))
     if target.to is None or run.infer:
@@ -168,7 +168,7 @@ def ingest(
     settings = spark.settings()
 
     with signals_held():
-        from jetspark.spark.ingest import Ingest
+        from jetspark.spark.pipelines.ingest import Ingest
 
     job = Ingest(
         options=options,
@@ -227,7 +227,7 @@ def _run_query(
     job: Ingest, stream: str, watch: Watch, flags: SparkFlags, settings: Mapping[str, str]
 ) -> int:
     """Run the query; returns how many rows of keys that are gone were removed."""
-    from jetspark.spark.queries import locked
+    from jetspark.spark.queries.start import locked
 
     removed = 0
 
@@ -288,7 +288,7 @@ def _report(job: Ingest, stream: str, watch: Watch, removed: int) -> None:
 
 def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messages: int) -> None:
     """Print the schema of a sample for each table, as --json-schema takes it."""
-    from jetspark.spark.infer_schema import infer_schemas
+    from jetspark.spark.source.infer_schema import infer_schemas
 
     schemas = infer_schemas(source, to, messages)
     if outcome.as_json:
@@ -338,9 +338,9 @@ def check_source(source: dict[str, str], *, is_new: bool) -> None:
 
     `is_new`: there is no checkpoint, so reading begins where the options say.
     """
-    from jetspark.spark.options import parse_options
-    from jetspark.spark.positions import check_start
-    from jetspark.spark.source_streams import fetch_source_facts
+    from jetspark.spark.source.options import parse_options
+    from jetspark.spark.source.positions import check_start
+    from jetspark.spark.source.source_streams import fetch_source_facts
 
     options = parse_options(source).for_streaming()
     fetch_source_facts(options)

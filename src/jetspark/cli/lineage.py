@@ -27,10 +27,10 @@ from jetspark.cli.signals import StopRequested
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import absolute_path, find_table
-from jetspark.spark.lakehouse.options import LakehouseOptions
-from jetspark.spark.options import SourceOptions
-from jetspark.spark.sink_options import SinkOptions
+from jetspark.spark.source.options import SourceOptions
+from jetspark.spark.stream_sink.options import SinkOptions
+from jetspark.spark.table_sink.options import LakehouseOptions
+from jetspark.tables.formats import absolute_path, find_table
 
 logger = logging.getLogger("jetspark.cli")
 Sinks: TypeAlias = Mapping[str, SinkOptions | LakehouseOptions | None]

@@ -13,7 +13,7 @@ from jetspark.cli.console import Outcome, counted
 from jetspark.cli.scopes import READING, RUN, WRITING
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, figures_served, quiet_spark, spinner
-from jetspark.spark.option_scopes import in_texts
+from jetspark.options.scopes import in_texts
 
 
 @Parameter(name="*", group=READING)
@@ -96,8 +96,8 @@ def replay(
     settings = flags.settings()
 
     with signals_held():
-        from jetspark.spark.replay import Replay
-        from jetspark.spark.sink_options import inspect_target, parse_sink_options
+        from jetspark.spark.pipelines.replay import Replay
+        from jetspark.spark.stream_sink.options import inspect_target, parse_sink_options
 
     job = Replay(
         table=table,

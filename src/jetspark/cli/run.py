@@ -17,8 +17,8 @@ from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
 
 if TYPE_CHECKING:
-    from jetspark.spark.pipeline_file import PipelineFile, SinkTable
-    from jetspark.spark.query_progress import QueryProgress
+    from jetspark.spark.pipelines.pipeline_file import PipelineFile, SinkTable
+    from jetspark.spark.queries.progress import QueryProgress
 
 _NOT_CHECKED = (
     "Not checked: the rows themselves, and whether folders of other machines are writable."
@@ -52,9 +52,9 @@ def run(
         lineage: Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml.
     """
     with signals_held():
-        from jetspark.spark import pipeline as pipelines
-        from jetspark.spark.pipeline_file import read_pipeline
-        from jetspark.spark.queries import locked
+        from jetspark.spark.pipelines import pipeline as pipelines
+        from jetspark.spark.pipelines.pipeline_file import read_pipeline
+        from jetspark.spark.queries.start import locked
 
     outcome = Outcome(flags.quiet, json)
     pipeline = replace(read_pipeline(file), adopt=adopt)
@@ -90,7 +90,7 @@ def run(
             locks.enter_context(locked(spark, checkpoint))
         flows = pipelines.check_queries(pipeline, spark)
         if not check:
-            queries = pipelines.start(pipeline, spark, flows)
+            queries = pipelines.start_pipeline(pipeline, spark, flows)
             if pipeline.follow:
                 outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
             watch.run(queries, stop, restart=partial(pipelines.start_again, pipeline, spark))

@@ -16,10 +16,10 @@ from cyclopts import Parameter
 import jetspark.registry.documents as documents
 from jetspark.cli import console, options
 from jetspark.cli.app import FAILED, SUCCEEDED, command, group
-from jetspark.codecs.schema import is_proto_source
 from jetspark.documents.document import to_wire
 from jetspark.errors import ConfigError, SchemaNotFoundError, ServiceError
 from jetspark.files import read_small
+from jetspark.payloads.schema import is_proto_source
 
 if TYPE_CHECKING:
     from jetspark.full_client import Client

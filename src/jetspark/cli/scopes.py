@@ -1,4 +1,4 @@
-"""Scopes of options (`spark.option_scopes`) as flags of commands, in groups of the help."""
+"""Scopes of options (`options.scopes`) as flags of commands, in groups of the help."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cyclopts import Group, Parameter
 import jetspark.errors as errors
 from jetspark.cli.options import Connection
 from jetspark.connection.options import make_options
-from jetspark.spark.option_names import on_command_line
-from jetspark.spark.option_scopes import (
+from jetspark.options.names import on_command_line
+from jetspark.options.scopes import (
     ConnectionScope,
     PayloadScope,
     SchemaScope,
@@ -26,7 +26,7 @@ from jetspark.spark.option_scopes import (
 )
 
 if TYPE_CHECKING:
-    from jetspark.codecs.codec import Codec
+    from jetspark.payloads.codec import Codec
 
 S = TypeVar("S")
 
@@ -158,8 +158,8 @@ def codec_of(
         raise errors.ConfigError(f"goes with {errors.named(option)}.", option=min(arguments))
     if format_ is None:
         return None
-    from jetspark.codecs.codec import Codec  # it loads PyArrow
-    from jetspark.spark.options import with_lookup
+    from jetspark.payloads.codec import Codec  # it loads PyArrow
+    from jetspark.spark.source.options import with_lookup
 
     return Codec(format_, **with_lookup(arguments, make_options(**connection.options())))
 

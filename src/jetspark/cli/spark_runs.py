@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from jetspark.bulk.link_pool import pool
-from jetspark.bulk.losses import LOSSES_VARIABLE, Loss
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.options import Repeated, pairs
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.errors import ConfigError, JetsparkError, PipelineError, SparkUnavailableError
-from jetspark.spark import rows_in_progress
+from jetspark.links.link_pool import pool
+from jetspark.ranges.losses import LOSSES_VARIABLE, Loss
+from jetspark.spark.queries import rows_in_progress
 from jetspark.wire.documents import decode_json
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from jetspark.cli.lineage import Lineage
     from jetspark.cli.signals import Stop
     from jetspark.connection.options import ConnectOptions
-    from jetspark.spark.query_metrics import QueryMetrics
-    from jetspark.spark.query_progress import QueryProgress
+    from jetspark.spark.queries.metrics import QueryMetrics
+    from jetspark.spark.queries.progress import QueryProgress
 
 logger = logging.getLogger("jetspark.cli")
 
@@ -257,9 +257,9 @@ def quiet_spark(
         from pyspark.errors import AnalysisException, PySparkException
 
         from jetspark.spark.failures import explain
-        from jetspark.spark.jvm import WrongSettingError, read_end_reason
-        from jetspark.spark.session import close_session, local_session, short_job_options
-        from jetspark.spark.warm_up_job import warm_up
+        from jetspark.spark.session.jvm import WrongSettingError, read_end_reason
+        from jetspark.spark.session.session import close_session, local_session, short_job_options
+        from jetspark.spark.session.warm_up_job import warm_up
 
     master, quiet = flags.master, flags.quiet
     with temporary_folder("jetspark-spark-") as folder:
@@ -472,7 +472,7 @@ class Watch:
         from pyspark.errors import StreamingQueryException
 
         from jetspark.spark.failures import explain
-        from jetspark.spark.query_progress import QueryProgress
+        from jetspark.spark.queries.progress import QueryProgress
 
         self.progress = {name: QueryProgress() for name in queries}
         failure = None
@@ -588,7 +588,7 @@ def figures_served(
     if address is None:
         return nullcontext()
     with signals_held():
-        from jetspark.spark.query_metrics import served
+        from jetspark.spark.queries.metrics import served
 
     return served(address, alive, lost)
 

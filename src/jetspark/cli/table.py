@@ -29,8 +29,8 @@ from jetspark.cli.signals import signals_held, stop_on_signals
 from jetspark.errors import ConfigError
 
 if TYPE_CHECKING:
-    from jetspark.lakehouse.table import Table
-    from jetspark.spark.retry_quarantine import ReprocessResult
+    from jetspark.spark.pipelines.retry_quarantine import ReprocessResult
+    from jetspark.tables.table import Table
 
 _MAX_NAMES = 10
 """Most names of kept files to print."""
@@ -57,7 +57,7 @@ class OpenOptions:
     @contextmanager
     def opened(self, location: str) -> Iterator[Table]:
         """Open the table. Raises ConfigError, and TableError for an unreadable one."""
-        from jetspark.lakehouse.formats import open_table, reporting_library_errors, resolve_table
+        from jetspark.tables.formats import open_table, reporting_library_errors, resolve_table
 
         options = scopes.storage_texts(pairs("--storage", self.storage))
         ref, name = resolve_table(location, self.format, options)
@@ -109,7 +109,7 @@ def compact(
         target_size: Size of the large files, such as 128m or 1g.
         json: One JSON document.
     """
-    from jetspark.lakehouse.formats import parse_file_size
+    from jetspark.tables.formats import parse_file_size
 
     target = parse_file_size("--target-size", target_size)
     with options.opened(location) as opened:
@@ -142,7 +142,7 @@ def vacuum(
         dry_run: Only print the files.
         json: One JSON document.
     """
-    from jetspark.lakehouse.formats import parse_duration
+    from jetspark.tables.formats import parse_duration
 
     retention = parse_duration("--keep", keep)
     with options.opened(location) as opened:
@@ -204,7 +204,7 @@ def retry(
     if connection.options() and payloads.registry != "nats":
         raise ConfigError("--server and --context say where --registry nats is: give them with it.")
     with signals_held():
-        from jetspark.spark.ingest import Ingest
+        from jetspark.spark.pipelines.ingest import Ingest
 
     # The stream is not read.
     options = {"stream": "retried", **scopes.schema_texts(payloads), **connection.spark_options()}
@@ -223,8 +223,8 @@ def retry(
 
 def _retry_sink(outcome: Outcome, quarantine: str, file: Path) -> None:
     with signals_held():
-        from jetspark.spark.pipeline import reprocess, sink_of_quarantine
-        from jetspark.spark.pipeline_file import read_pipeline
+        from jetspark.spark.pipelines.pipeline import reprocess, sink_of_quarantine
+        from jetspark.spark.pipelines.pipeline_file import read_pipeline
 
     pipeline = read_pipeline(file)
     sink = sink_of_quarantine(pipeline, quarantine)

@@ -46,7 +46,7 @@ from jetspark.connection.session import Statistics
 from jetspark.connection.supervisor import CLOSE_TIMEOUT, Supervisor
 from jetspark.connection.transports import Dial, TLSState
 from jetspark.connection.waiting import start_task
-from jetspark.payloads import Payload, Value, payload_bytes
+from jetspark.payload_bytes import Payload, Value, payload_bytes
 from jetspark.subjects import check_queue, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole, texts_of
@@ -377,8 +377,8 @@ class CoreClient:
     ) -> None:
         """Send one message; waits while the link is blocked.
 
-        `codec`: makes the payload of a value, see `jetspark.codecs.Codec`. Raises as publish_nowait
-        and the codec.
+        `codec`: makes the payload of a value, see `jetspark.payloads.Codec`. Raises as
+        publish_nowait and the codec.
         """
         if get_running_loop() is not self.loop:  # asked here, as it is for each message
             self.check_loop()

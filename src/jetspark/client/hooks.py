@@ -22,7 +22,7 @@ from jetspark.client.messages import MessageView, PreparedMessage, Reporter
 from jetspark.connection.events import ConnectionEvent
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.session import Statistics
-from jetspark.payloads import Payload, Value, payload_bytes
+from jetspark.payload_bytes import Payload, Value, payload_bytes
 from jetspark.validation import check_kind
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.kernel import MessageFrame, frame_of

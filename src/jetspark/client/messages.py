@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, JetsparkError, shown
-from jetspark.payloads import Payload, byte_view, payload_bytes
+from jetspark.payload_bytes import Payload, byte_view, payload_bytes
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import Headers, HeadersLike, PayloadCodec, codec_of, parse_headers

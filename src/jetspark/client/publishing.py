@@ -16,7 +16,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.connection.server_errors import COMMON_LINE, check_headers, check_line
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import MaxPayloadError
-from jetspark.payloads import Payload, Value, payload_bytes
+from jetspark.payload_bytes import Payload, Value, payload_bytes
 from jetspark.subjects import check_publish_subject
 from jetspark.wire import frames
 from jetspark.wire.headers import Headers, HeadersLike, encode_headers

@@ -35,7 +35,7 @@ from jetspark.client.publishing import FrameOutbox, Publishing
 from jetspark.client.tasks import move_on_after
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
-from jetspark.payloads import Payload
+from jetspark.payload_bytes import Payload
 from jetspark.wire.headers import HeadersLike
 from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of

@@ -3,7 +3,7 @@
 INFO comes first. TLS follows when either side requires it; with `tls_first` it comes before INFO.
 Then CONNECT, with the server's nonce signed, and PING are sent together, and the PONG proves that
 the server has accepted the client. The TLS of a WebSocket lies below all this. asyncio (`session`)
-and the blocking reader (`bulk.links`) drive the same generator, so both refuse the same servers
+and the blocking reader (`links.link`) drive the same generator, so both refuse the same servers
 with the same errors.
 """
 

@@ -37,7 +37,7 @@ from jetspark.jetstream.publish_request import (
     parse_pub_ack,
     stored_as_ordinary,
 )
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payload_bytes import Payload, payload_bytes
 from jetspark.timestamps import Seconds
 from jetspark.wire.headers import (
     COMMIT,

@@ -53,7 +53,7 @@ from jetspark.jetstream.publish_request import (
     refusal,
     stored_as_ordinary,
 )
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payload_bytes import Payload, payload_bytes
 from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole, check_word
 from jetspark.wire.headers import Headers

@@ -36,7 +36,7 @@ from jetspark.jetstream.publish_request import (
 )
 from jetspark.jetstream.publisher import RETRY_FOR, DisconnectPolicy, Publisher, PublisherSender
 from jetspark.jetstream.stored import StoredCalls
-from jetspark.payloads import Payload, Value, payload_bytes
+from jetspark.payload_bytes import Payload, Value, payload_bytes
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import NANOSECONDS, Seconds, in_seconds, ns_from_now
 from jetspark.validation import check_moment, check_text, check_whole

@@ -53,7 +53,7 @@ from jetspark.jetstream.publish_request import (
     ack_timeout,
     plain_ack_head,
 )
-from jetspark.payloads import Value, payload_bytes
+from jetspark.payload_bytes import Value, payload_bytes
 from jetspark.retries import FULL, PAUSE, is_transient
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole, check_word

@@ -52,7 +52,7 @@ from jetspark.kv.watch import (
     WatchSelection,
 )
 from jetspark.kv_rules import STREAM_PREFIX, Operation, check_bucket
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payload_bytes import Payload, payload_bytes
 from jetspark.subjects import check_name, subjects_overlap
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.validation import MAX_SEQUENCE, check_sequence, check_whole

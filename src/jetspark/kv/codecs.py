@@ -28,7 +28,7 @@ from jetspark.kv_rules import (
     check_key,
     operation_in,
 )
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payload_bytes import Payload, payload_bytes
 from jetspark.timestamps import ns_to_datetime
 from jetspark.validation import check_kind, check_whole, texts_of
 

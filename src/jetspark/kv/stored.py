@@ -14,7 +14,7 @@ from jetspark.jetstream.publish_request import TimeToLive
 from jetspark.jetstream.stored import TOGETHER
 from jetspark.kv.codecs import BucketEncoding, Entry, Snapshot
 from jetspark.kv_rules import OPERATION, Operation
-from jetspark.payloads import Payload
+from jetspark.payload_bytes import Payload
 from jetspark.timestamps import Seconds
 from jetspark.validation import MAX_SEQUENCE, check_whole
 

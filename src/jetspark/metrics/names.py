@@ -92,7 +92,7 @@ PENDING = Metric(
     _CLIENT,
 )
 
-# -- queries: `spark.query_metrics` --------------------------------------------------------------
+# -- queries: `spark.queries.metrics` --------------------------------------------------------------
 
 LAG = Metric(
     *("jetspark.stream.lag.messages", _GAUGE, "{message}"),

@@ -67,7 +67,7 @@ from jetspark.objects.info import (
     latin_info_subject,
     to_stored,
 )
-from jetspark.payloads import Payload, byte_view, has_buffer
+from jetspark.payload_bytes import Payload, byte_view, has_buffer
 from jetspark.retries import FULL, PAUSE, is_transient_for_client
 from jetspark.subjects import new_nuid
 from jetspark.timestamps import ns_to_datetime

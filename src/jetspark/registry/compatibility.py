@@ -25,8 +25,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
+from jetspark.payloads.schema import PayloadSchema
 from jetspark.registry.avro_defaults import wrong_defaults
 from jetspark.registry.effort import Effort, TooComplex
 from jetspark.registry.json_rules import find_disallowed
@@ -198,7 +198,7 @@ def _files(schema: PayloadSchema) -> list[FileDescriptorProto]:
     """The file of the schema, behind those that it imports."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-    from jetspark.codecs.protobuf_schema import message_of  # it imports Arrow
+    from jetspark.payloads.protobuf_schema import message_of  # it imports Arrow
 
     message = message_of(replace(schema, name=""))  # of a registry, not of a message
     return list(FileDescriptorSet.FromString(base64.b64decode(message.text)).file)

@@ -33,8 +33,8 @@ from urllib.request import (
 
 import msgspec
 
-from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError, DocumentError, RegistryError, SchemaNotFoundError
+from jetspark.payloads.schema import PayloadSchema
 from jetspark.registry.deadlines import Deadline, WatchedConnection
 from jetspark.retries import Backoff
 from jetspark.wire.documents import decode_json

@@ -12,9 +12,9 @@ from typing import Final, Literal, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 
-from jetspark.codecs.schema import PayloadSchema
 from jetspark.documents.document import Document, Moment, from_wire
 from jetspark.errors import BadNameError, RegistryError, SchemaNotFoundError
+from jetspark.payloads.schema import PayloadSchema
 from jetspark.wire.documents import decode_document
 from jetspark.wire.headers import Headers
 from jetspark.wire.service_api import service_error

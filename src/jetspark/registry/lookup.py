@@ -18,11 +18,11 @@ from functools import partial
 from typing import Final
 
 import jetspark.registry.documents as documents
-from jetspark.bulk.link_pool import pool
-from jetspark.bulk.retry import Retry, attempt
-from jetspark.codecs.schema import PayloadSchema, SchemaLookup
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import BadNameError, ConfigError, NoRespondersError, SchemaNotFoundError
+from jetspark.links.link_pool import pool
+from jetspark.links.retry import Retry, attempt
+from jetspark.payloads.schema import PayloadSchema, SchemaLookup
 from jetspark.registry.confluent import ConfluentRegistry
 from jetspark.wire.headers import parse_headers
 

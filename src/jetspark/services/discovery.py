@@ -19,7 +19,7 @@ from jetspark.documents.document import Moment, Span, from_wire
 from jetspark.documents.events import Caller, Event
 from jetspark.errors import JetsparkError, JetStreamError, NoRespondersError, RequestTimeoutError
 from jetspark.jetstream.events import EventCallback, Events
-from jetspark.payloads import Payload
+from jetspark.payload_bytes import Payload
 from jetspark.services.protocol import (
     VERB_OF,
     ServiceInfo,

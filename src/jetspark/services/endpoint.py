@@ -28,7 +28,7 @@ from jetspark.client.messages import MessageView
 from jetspark.client.publishing import Publishing
 from jetspark.client.tasks import background
 from jetspark.documents.document import Duration
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payload_bytes import Payload, payload_bytes
 from jetspark.services.protocol import EndpointInfo, EndpointStats, Tally, error_headers, one_line
 from jetspark.wire.documents import decode_json, encode_document
 from jetspark.wire.headers import HeadersLike

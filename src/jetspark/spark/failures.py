@@ -12,8 +12,8 @@ from pyspark.errors import StreamingQueryException
 
 import jetspark.errors as errors
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
+from jetspark.options.names import in_spark
 from jetspark.retries import LASTING
-from jetspark.spark.option_names import in_spark
 
 _JETSPARK = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)

@@ -7,7 +7,7 @@ from typing import Final
 
 import jetspark.errors as errors
 from jetspark.client.client import CoreClient, seconds_of
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payload_bytes import Payload, payload_bytes
 from jetspark.timestamps import Seconds
 from jetspark.tracing.tree import MessageTrace, Reports, parse_report
 from jetspark.wire.headers import Headers, HeadersLike

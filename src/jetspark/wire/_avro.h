@@ -1,5 +1,5 @@
 /* Datums of Avro into columns, without Python: a plan says how a datum of the writer's schema
-   becomes a row of the reader's. See codecs/avro.py. */
+   becomes a row of the reader's. See payloads/avro.py. */
 
 #ifndef JETSPARK_AVRO_H
 #define JETSPARK_AVRO_H
@@ -7,7 +7,7 @@
 #include "_columns.h"
 #include "_misfit.h"
 
-/* What the writer has written. The numbers are those of codecs/avro_schema.py. */
+/* What the writer has written. The numbers are those of payloads/avro_schema.py. */
 typedef enum {
     AVRO_NULL, AVRO_BOOLEAN, AVRO_INT, AVRO_LONG, AVRO_FLOAT, AVRO_DOUBLE, AVRO_BYTES, AVRO_FIXED,
     AVRO_ENUM,    /* its children are symbols: texts, and those that the reader lacks */

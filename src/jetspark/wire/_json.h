@@ -1,5 +1,5 @@
 /* JSON payloads into columns, without Python: what is usual, exactly. A record with anything else (a
-   value that does not fit, a name twice, a number of many digits) is left to codecs/json_decoder.py,
+   value that does not fit, a name twice, a number of many digits) is left to payloads/json_decoder.py,
    which decides what it means. */
 
 #ifndef JETSPARK_JSON_H

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* The numbers are those of codecs/columns.py. */
+/* The numbers are those of payloads/columns.py. */
 typedef enum {
     FITS, ENDS, LEFT_OVER, BAD_NUMBER, BAD_SIZE, BAD_BOOLEAN, NO_UTF8, NO_BRANCH, NO_SYMBOL, NO_TIME,
     NO_DECIMAL, NOT_TAKEN, BAD_TAG, TOO_DEEP,

@@ -1,4 +1,4 @@
-/* Messages of Protobuf into columns, without Python. See codecs/protobuf.py. */
+/* Messages of Protobuf into columns, without Python. See payloads/protobuf.py. */
 
 #ifndef JETSPARK_PROTOBUF_H
 #define JETSPARK_PROTOBUF_H
@@ -6,7 +6,7 @@
 #include "_columns.h"
 #include "_misfit.h"
 
-/* What a field is. The numbers are those of codecs/protobuf_schema.py. */
+/* What a field is. The numbers are those of payloads/protobuf_schema.py. */
 typedef enum {
     PB_DOUBLE, PB_FLOAT, PB_INT64, PB_UINT64, PB_INT32, PB_UINT32, PB_BOOL, PB_SINT32, PB_SINT64,
     PB_FIXED64, PB_FIXED32, PB_SFIXED64, PB_SFIXED32, PB_STRING,

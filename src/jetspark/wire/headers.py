@@ -146,7 +146,7 @@ HeadersLike: TypeAlias = Headers | Mapping[str, str | Iterable[str]] | Iterable[
 
 @runtime_checkable
 class PayloadCodec(Protocol):
-    """A `jetspark.codecs.Codec`, or an object of your own."""
+    """A `jetspark.payloads.Codec`, or an object of your own."""
 
     def encode(
         self, value: Any, headers: HeadersLike | None, /
@@ -160,7 +160,7 @@ class PayloadCodec(Protocol):
 def codec_of(codec: PayloadCodec) -> PayloadCodec:
     """Itself. Raises ConfigError for anything else, such as the name of a format."""
     if not isinstance(codec, PayloadCodec):
-        raise ConfigError(f"codec is a jetspark.codecs.Codec, not {shown(codec)}.")
+        raise ConfigError(f"codec is a jetspark.payloads.Codec, not {shown(codec)}.")
     return codec
 
 

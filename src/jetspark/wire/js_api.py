@@ -3,7 +3,7 @@
 A call is one request to <prefix>.<subject>; the prefix is "$JS.API", "$JS.<domain>.API" or the
 caller's own. The response is a JSON document, whose `type` is checked; an `error` in it raises its
 class in `ERRORS`, or APIError. Names follow the rules of ADR-6. `jetstream.api` and
-`bulk.stream_api` send the requests.
+`links.stream_api` send the requests.
 """
 
 from __future__ import annotations

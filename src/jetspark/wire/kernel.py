@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     """Datums of Avro as the columns of a schema.
 
     The arguments are those of `json_columns`, and a plan of datums, with its names and constants
-    (codecs/avro.py). Returns what does not fit (its row, a number of `columns.Problem`, the
+    (payloads/avro.py). Returns what does not fit (its row, a number of `columns.Problem`, the
     path of the value, and a sentence), and the columns.
     """
 
@@ -125,7 +125,7 @@ if TYPE_CHECKING:
         | None
     )
     """Messages of Protobuf as the columns of a schema, as `avro_columns` has datums of Avro, with a
-    plan of messages and its names (codecs/protobuf.py)."""
+    plan of messages and its names (payloads/protobuf.py)."""
     Part: TypeAlias = tuple[int, bool, int, int, Any, Any, Any, tuple[Any, ...]]
     avro_datums: Callable[[int, Part], tuple[Memory, Memory]] | None
     """So many rows as datums of Avro, and where each begins and the last ends (64 bits).

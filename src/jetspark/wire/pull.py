@@ -1,4 +1,4 @@
-"""The statuses that end a pull request, and what each means (ADR-37), for the client and `bulk`.
+"""The statuses that end a pull request, and what each means (ADR-37), for the client and `ranges`.
 
 A status is sent to the reply subject of its request. Most have the headers Nats-Pending-Messages
 and Nats-Pending-Bytes: how much of the request was not delivered.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
-# The pull request's document (ADR-13, ADR-37, ADR-42), for the client and `bulk`.
+# The pull request's document (ADR-13, ADR-37, ADR-42), for the client and `ranges`.
 
 
 class PullRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -292,7 +292,7 @@ def _run_training(file: Path) -> str:
     with TemporaryFile() as log:
         with (
             subprocess.Popen(  # noqa: S603
-                module_command("jetspark.spark.fast_start.training", str(file)),
+                module_command("jetspark.spark.session.training", str(file)),
                 env=os.environ | SAFE_PATH,
                 stdin=subprocess.PIPE,  # closed when this process ends: then the training ends, too
                 stdout=subprocess.DEVNULL,

@@ -37,8 +37,8 @@ MODULES = (
     "pyspark.sql.worker.write_into_data_source",
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.pandas.types",
-    "jetspark.spark.task_writes",
-    "jetspark.lakehouse.delta",
+    "jetspark.spark.pipelines.task_writes",
+    "jetspark.tables.delta.table",
 )
 """Modules to import; some may be missing, with another Spark or without an extra."""
 

@@ -1,1 +1,0 @@
-"""Tables in open formats, Delta and Iceberg: files are committed with the number of their batch."""

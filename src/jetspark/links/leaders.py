@@ -1,0 +1,180 @@
+"""Requests to the leaders of streams, repeated over a new link when one is lost, and proofs.
+
+A leader that was replaced without noticing gives outdated answers. They do no harm if the rest is
+read later, or if a compare-and-set follows. But only a leader can show that a stream ends here,
+that its head has moved, that nothing is left, or that a marker is gone. `confirmed_facts` and
+`linearizable_read` repeat a question until the leader is proven to lead (`leader_terms`). With one
+replica that takes no time. With more it takes until the next heartbeat, at most about 1.4 seconds,
+or 2.4 when something was stored just before; within the lease that a proof gives on the same link,
+it takes none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import jetspark.errors as errors
+from jetspark.connection.options import ConnectOptions
+from jetspark.links.link_pool import pool
+from jetspark.links.many_streams import fetch_stream_facts
+from jetspark.links.retry import Retry, attempt
+from jetspark.links.stream_api import StoredMessage, StreamAPI
+from jetspark.links.stream_facts import StreamFacts
+
+T = TypeVar("T")
+
+
+class Leaders:
+    """The leaders of streams on the servers of `options`. Each question uses a link of its own."""
+
+    def __init__(
+        self,
+        options: ConnectOptions,
+        retry_seconds: float,
+        *,
+        timeout: float = 5.0,
+        at_once_if_new: bool = False,
+    ) -> None:
+        """`retry_seconds`: how long a request is repeated; `timeout`: seconds for each call.
+
+        `at_once_if_new`: a server that never answered this process gets one attempt only, unless it
+        accepts a link and then loses it, or is silent. So a wrong address, or a server that was not
+        started, fails at once, while a running query survives the restart of a server (see
+        `LinkPool.reachable`).
+        """
+        self._options = options
+        self._retry_seconds = retry_seconds
+        self._timeout = timeout
+        self._at_once_if_new = at_once_if_new
+        self.reads_are_linearizable = False
+        """Whether to read messages from proven leaders only; see `linearizable_reads`."""
+
+    def call(self, request: Callable[[StreamAPI], T]) -> T:
+        """Make a request, which must be idempotent, and return its result.
+
+        It is repeated over a new link after a transient error. Raises the errors of the request,
+        and those of the link that persist (ConnectionFailure, RequestTimeoutError, ProtocolError).
+        """
+        once_only = self._at_once_if_new and self._options not in pool.reachable
+        retry = Retry(0.0 if once_only else self._retry_seconds)
+
+        def call_once() -> T:
+            with pool.link(self._options) as link:
+                try:
+                    return request(StreamAPI(link, self._timeout))
+                except (errors.ConnectionFailure, errors.RequestTimeoutError):
+                    # The server had accepted us, so the address is right.
+                    retry.timeout = self._retry_seconds
+                    raise
+
+        answer = attempt(call_once, retry)
+        pool.reachable.add(self._options)
+        return answer
+
+    @contextmanager
+    def linearizable_reads(self) -> Iterator[None]:
+        """Read messages from proven leaders in the block, which have everything acknowledged.
+
+        Outside of it they may come from a replaced leader, which is enough before a
+        compare-and-set, and to find a message, but not to find that there is none.
+        """
+        before, self.reads_are_linearizable = self.reads_are_linearizable, True
+        try:
+            yield
+        finally:
+            self.reads_are_linearizable = before
+
+    def message(self, stream: str, **selector: int | str) -> StoredMessage | None:
+        """A message by `seq`, `last_by_subj` or `next_by_subj`; None when there is none.
+
+        Raises StreamNotFoundError, and the errors of `call`.
+        """
+
+        def request(api: StreamAPI) -> StoredMessage | None:
+            return api.message(stream, **selector)
+
+        if self.reads_are_linearizable:
+            return self.call(lambda api: linearizable_read(api, [stream], request))
+        return self.call(request)
+
+    def last_sequence(self, stream: str) -> int:
+        """The last sequence of a stream, from a proven leader. Raises the errors of `message`."""
+        return self.call(lambda api: confirmed_facts(api, [stream])[stream].last_seq)
+
+
+# -- proofs --------------------------------------------------------------------------------------
+
+_ASK_INTERVAL = 0.05
+_PROOF_TIMEOUT = 6.0
+"""Seconds without a proof until it fails; then the caller may try another link."""
+_RIVALS_TIMEOUT = 0.15
+"""Seconds within which a running replica outside the quorum also confirms the leader."""
+
+
+def confirmed_facts(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamFacts]:
+    """Facts of streams, by name, from leaders that still led after the call.
+
+    Raises RequestTimeoutError when a leader cannot be proven, and the errors of `StreamAPI.stream`.
+    """
+    return _prove(api, list(streams))[0]
+
+
+def linearizable_read(
+    api: StreamAPI, streams: Iterable[str], request: Callable[[StreamAPI], T]
+) -> T:
+    """An answer that includes all that the leaders of `streams` acknowledged before this call.
+
+    `request` asks about these streams, and must be idempotent. A silent replica may be a suspended
+    former leader: then two answers with a proof in between must be equal. Raises the errors of
+    `confirmed_facts` and of the question.
+    """
+    names = list(streams)
+    _, unrivalled = _prove(api, names)
+    answer = request(api)
+    deadline = time.monotonic() + 2 * _PROOF_TIMEOUT
+    while not unrivalled:
+        _, unrivalled = _prove(api, names)
+        before, answer = answer, request(api)
+        if before == answer:
+            break
+        if time.monotonic() > deadline:
+            raise errors.RequestTimeoutError(
+                f"{_these(names)} on {api.link.server}: a replica is silent, and answers differ."
+            )
+    return answer
+
+
+def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bool]:
+    """Facts from proven leaders, and whether none of them can have a rival."""
+    started = time.monotonic()
+    terms = api.link.leader_terms
+    facts: dict[str, StreamFacts] = {}
+    led: float | None = None
+    unconfirmed = names
+    while True:
+        answers, missing = fetch_stream_facts(api, unconfirmed)
+        for error in missing.values():
+            raise error
+        facts |= answers
+        unconfirmed = [name for name in unconfirmed if not terms[name].unrivalled_since(started)]
+        now = time.monotonic()
+        if not unconfirmed:
+            return facts, True
+        unproven = [name for name in unconfirmed if not terms[name].led_since(started)]
+        if not unproven:
+            led = now if led is None else led
+            if now > led + _RIVALS_TIMEOUT:
+                return facts, False
+        elif now > started + _PROOF_TIMEOUT:
+            raise errors.RequestTimeoutError(
+                f"{_these(unproven)} on {api.link.server}: the leader has not heard from a "
+                f"quorum of replicas for {_PROOF_TIMEOUT:g} s, so another may lead."
+            )
+        time.sleep(_ASK_INTERVAL)
+
+
+def _these(names: list[str]) -> str:
+    return f"Stream{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"

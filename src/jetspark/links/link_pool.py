@@ -1,0 +1,64 @@
+"""The idle links of this process, which readers and writers take and return."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jetspark.connection.options import ConnectOptions
+from jetspark.links.link import _TRUSTED_SECONDS, BlockingLink, connect
+
+
+class LinkPool:
+    """The idle links of a process, since one Python worker reads many partitions.
+
+    A forked child must not use its parent's sockets: it begins with an empty pool, and closes only
+    its own copies of them.
+    """
+
+    def __init__(self) -> None:
+        self.idle: dict[ConnectOptions, list[tuple[BlockingLink, float]]] = {}
+        """Idle links, with the `time.monotonic()` since when."""
+        self.reachable: set[ConnectOptions] = set()
+        """Servers that answered this process, or that serve a query it takes part in: one
+        that cannot be reached is restarting, and not a wrong address."""
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.idle.clear)
+
+    @contextmanager
+    def link(self, options: ConnectOptions) -> Iterator[BlockingLink]:
+        """A link for the block: an idle one that still answers, or a new one. Raises as `connect`.
+
+        It returns to the pool unless the block raises, or its generator is closed early.
+        """
+        link = self._take_idle(options) or connect(options)
+        try:
+            yield link
+        except BaseException:  # also GeneratorExit, after a LIMIT: messages may be in flight
+            link.close()
+            raise
+        if not link.closed:
+            self.idle.setdefault(options, []).append((link, time.monotonic()))
+
+    def _take_idle(self, options: ConnectOptions) -> BlockingLink | None:
+        idle = self.idle.get(options, [])
+        while True:
+            try:
+                link, since = idle.pop()
+            except IndexError:  # not asked before, since another thread may take the last one
+                return None
+            if time.monotonic() - since < _TRUSTED_SECONDS or link.check():
+                return link
+
+    def close(self) -> None:
+        """Close all idle links."""
+        while self.idle:
+            _, idle = self.idle.popitem()
+            for link, _since in idle:
+                link.close()
+
+
+pool = LinkPool()
+"""The pool of this process."""

@@ -1,0 +1,174 @@
+"""The configuration and state of a stream, from an answer to STREAM.INFO. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jetspark.errors as errors
+from jetspark.links.leader_terms import copies_of, leader_of
+from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
+
+
+class LastMessage(NamedTuple):
+    """The last message of a stream."""
+
+    seq: int
+    ns: int
+    """When it was stored, in nanoseconds since the epoch."""
+
+    def replaced_message(self, stream: str, now_ns: int) -> str:
+        """The beginning of a sentence: the message of this sequence now has another time."""
+        return (
+            f"Stream {stream!r} was replaced by an older copy of itself (a restored disk?): "
+            f"sequence {self.seq} was stored at {format_isotime(self.ns)} before and at "
+            f"{format_isotime(now_ns)} now"
+        )
+
+
+class Witness(NamedTuple):
+    """A message of a stream with `max_msgs_per_subject`, remembered while it was stored.
+
+    There a gap proves nothing, since newer messages replace older ones. But if this one is gone and
+    its subject has no message at all, something else removed it.
+    """
+
+    seq: int
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """The configuration and state of a stream."""
+
+    name: str
+    created: str
+    """Creation time in the server's words; it identifies the stream."""
+    first_seq: int
+    last_seq: int
+    messages: int
+    bytes: int
+    retention: str
+    keeps_last_per_subject: bool
+    """Only max_msgs_per_subject removes messages: the first sequence increases without a loss."""
+    consumers: int = 0
+    allows_direct: bool = False
+    """Direct gets are allowed."""
+    is_mirror: bool = False
+    longest_inactive: float | None = None
+    """The stream's limit for its consumers' inactivity, in seconds; None: no limit."""
+    limits: str = ""
+    """The limits that remove messages, in words; empty if there are none."""
+    copies: int = 1
+    """Replicas, including the leader."""
+    leader: str = ""
+    """The leader that answered; empty outside of a cluster, and if no leader did."""
+    oldest: str = ""
+    """Time of the first message, in the server's words; meaningless without messages."""
+    newest: str = ""
+    """Time of the message `last_seq`, in the server's words; empty if there was none."""
+    subjects: tuple[str, ...] = ()
+    """Subjects it listens to; empty if it may store messages under others."""
+    deleted: int = 0
+    """Deleted messages after the first one."""
+    holds_others: bool = False
+    """True for a mirror, and with sources or a subject transform: they store other subjects."""
+    server_id: str = ""
+    """The ID of the server that answered; it changes with each start."""
+
+    @property
+    def last(self) -> LastMessage | None:
+        """The last message; None if there never was one."""
+        return LastMessage(self.last_seq, parse_isotime(self.newest)) if self.newest else None
+
+    @property
+    def stores_many_subjects(self) -> bool:
+        """Whether clients may publish to several of its subjects, and nothing else is stored."""
+        many = len(self.subjects) > 1 or not {"*", ">"}.isdisjoint("".join(self.subjects))
+        return many and not self.holds_others
+
+    def has_a_gap_at(self, sequence: int) -> bool:
+        """True if it begins after a sequence that only a delete, or a purge, can have removed.
+
+        A deleted message is a gap, wherever it was.
+        """
+        by_hand = not self.limits or self.keeps_last_per_subject
+        return by_hand and self.retention == "limits" and self.first_seq == sequence + 1
+
+    @property
+    def removed_by(self) -> str:
+        """The possible reasons why unread messages were removed, in words."""
+        by = "by a purge or deletion, since it has no limits"
+        if self.limits:
+            by = f"by its limits ({self.limits}) or a purge"
+        by += ", before they were read"
+        if self.retention == "workqueue":
+            by += ", or by this query itself, if its checkpoint is an older copy"
+        return by
+
+    def lost_tail(self, end: int) -> str:
+        """Say that the stream ended before sequence `end` once, and ends earlier now."""
+        return (
+            f"Stream {self.name!r} ends at sequence {self.last_seq}, but had {end - 1} before: the "
+            "server has lost acknowledged messages."
+        )
+
+    def recreated_error(self, created: str, advice: str = "") -> errors.StreamRecreatedError:
+        """The error if the stream was recreated: its creation time is not `created`.
+
+        `advice`: a sentence.
+        """
+        restored: bool | None = None
+        # The messages of a mirror have the times of its origin.
+        if self.messages and self.oldest and not self.is_mirror:
+            restored = parse_isotime(self.oldest) < parse_isotime(self.created)
+        return errors.StreamRecreatedError(self.name, created, self.created, restored, advice)
+
+
+def facts_of(name: str, answer: Mapping[str, Any], server_id: str = "") -> StreamFacts:
+    """The facts in an answer to STREAM.INFO. `server_id`: the ID of the server."""
+    config, state = answer["config"], answer["state"]
+    return StreamFacts(
+        name=name,
+        created=answer.get("created", ""),
+        first_seq=state["first_seq"],
+        last_seq=state["last_seq"],
+        messages=state["messages"],
+        bytes=state["bytes"],
+        retention=config.get("retention", "limits"),
+        keeps_last_per_subject=config.get("max_msgs_per_subject", -1) > 0
+        and config.get("max_age", 0) <= 0
+        and (
+            config.get("discard") == "new"
+            or (config.get("max_msgs", -1) < 0 and config.get("max_bytes", -1) < 0)
+        ),
+        consumers=state.get("consumer_count", 0),
+        allows_direct=bool(config.get("allow_direct")),
+        is_mirror="mirror" in config,
+        longest_inactive=limits["inactive_threshold"] / NANOSECONDS
+        if (limits := config.get("consumer_limits") or {}).get("inactive_threshold")
+        else None,
+        limits=_limits(config),
+        copies=copies_of(answer),
+        leader=leader_of(answer),
+        oldest=state.get("first_ts", ""),
+        newest=state.get("last_ts", "") if state["last_seq"] else "",
+        subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
+        deleted=state.get("num_deleted", 0),
+        holds_others=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),
+        server_id=server_id,
+    )
+
+
+def _limits(config: dict[str, Any]) -> str:
+    limits = [
+        f"{name} {config[name]}"
+        for name in ("max_msgs", "max_bytes", "max_msgs_per_subject")
+        if config.get(name, -1) > 0
+    ]
+    if config.get("max_age", 0) > 0:
+        limits.append(f"max_age {config['max_age'] / NANOSECONDS:g} s")
+    if config.get("allow_msg_ttl"):
+        limits.append("times to live of messages")
+    return ", ".join(limits)

@@ -1,0 +1,482 @@
+"""The one table of options: each scope is a dataclass, and each field an option.
+
+From it derive the names on all surfaces (`option_names`), the parsers of Spark's texts, the flags
+of the command line with their help, the keys of a pipeline file, and docs/options.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.errors import named
+from jetspark.kv_rules import check_bucket
+from jetspark.options import values
+from jetspark.options.names import spark_name
+from jetspark.subjects import check_name
+
+BACKFILLS = ("consumer", "snapshot", "snapshot-blocking-deletes")
+
+
+def option(help: str, default: Any = None, *, read: Callable[[str, str], Any] = values.name) -> Any:
+    """A field of a scope.
+
+    `help`: its description, in one sentence; `read`: a function of its name and text, which checks
+    the text and returns the value.
+    """
+    return field(default=default, metadata={"help": help, "read": read})
+
+
+def _consumer(_: str, value: str) -> str:
+    return check_name("consumer", value)
+
+
+def readers(scope: type) -> values.Table:
+    """The functions that read texts, by the names of the scope's options."""
+    return {option.name: option.metadata["read"] for option in fields(scope)}
+
+
+def in_texts(options: Any) -> dict[str, str]:
+    """The options of a scope that differ from their defaults, as Spark takes them."""
+    return {
+        spark_name(option.name): text_of(value)
+        for option in fields(options)
+        if (value := getattr(options, option.name)) != option.default
+    }
+
+
+def text_of(value: object) -> str:
+    """The text that Spark takes for a value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return values.join_names(value)
+    if isinstance(value, list):
+        return ",".join(value)
+    return str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionScope:
+    """The connection to the servers."""
+
+    servers: str | None = option(
+        "URLs of servers, separated by commas; by default nats://127.0.0.1:4222. tls:// requires "
+        "TLS.",
+        read=values.servers,
+    )
+    context: str | None = option(
+        "A context of the nats command, in place of servers; it is read on the driver.",
+        read=values.text,
+    )
+    user: str | None = option(
+        "The user's name; it does not belong into the URL, which Spark would show.",
+        read=values.text,
+    )
+    password: str | None = option("The user's password.", read=values.text)
+    token: str | None = option("A token, in place of user and password.", read=values.text)
+    creds_file: str | None = option(
+        "Path of a .creds file, which must exist on the executors, too.", read=values.text
+    )
+    creds: str | None = option("The text of a .creds file.", read=values.text)
+    nkey_seed_file: str | None = option(
+        "Path of a file with the seed of an NKey, which must exist on the executors, too.",
+        read=values.text,
+    )
+    nkey_seed: str | None = option("The seed of an NKey.", read=values.text)
+    jwt: str | None = option("The JWT that goes with the NKey.", read=values.text)
+    proxy: str | None = option(
+        "http://host:port (HTTP CONNECT) or socks5://host:port; a proxy with a login stands in a "
+        "context.",
+        read=values.proxy,
+    )
+    tls: bool = option("Require TLS.", False, read=values.truth)
+    tls_first: bool = option(
+        "Begin TLS before the server's first bytes, as handshake_first asks for.",
+        False,
+        read=values.truth,
+    )
+    tls_ca_file: str | None = option(
+        "PEM file of the authorities to trust; all TLS files must exist on the executors, too.",
+        read=values.text,
+    )
+    tls_ca_dir: str | None = option("Folder with the authorities to trust.", read=values.text)
+    tls_cert_file: str | None = option("PEM file with the client's certificate.", read=values.text)
+    tls_key_file: str | None = option("PEM file with the certificate's key.", read=values.text)
+    tls_key_password: str | None = option("The password of that key.", read=values.text)
+    tls_hostname: str | None = option(
+        "The name that the server's certificate must have.", read=values.text
+    )
+    connect_timeout: float = option("Seconds for one server.", 2.0, read=values.seconds)
+    inbox_prefix: str = option(
+        "Prefix of inboxes, for accounts that restrict them.", "_INBOX", read=values.subject
+    )
+    jetstream_domain: str | None = option(
+        "JetStream in a domain.", read=lambda name, value: check_name("domain", value)
+    )
+    jetstream_api_prefix: str | None = option(
+        "JetStream through an imported API.",
+        read=lambda name, value: values.subject(name, value.removesuffix(".")),
+    )
+
+
+CONNECTION = readers(ConnectionScope)
+
+
+def connection_options(option_values: Mapping[str, Any]) -> ConnectOptions:
+    """The connection's options among those of a format. Raises ConfigError."""
+    values.only_one(option_values, ("jetstream_domain", "jetstream_api_prefix"))
+    options = make_options(**values.select(option_values, CONNECTION))
+    has_files = {"creds_file", "nkey_seed_file"} & option_values.keys()
+    return options if has_files else options.with_contents()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaScope:
+    """The schema of payloads, and what is around them."""
+
+    schema: str | None = option(
+        "The payloads' schema, as text; or a compiled class for Protobuf (shop_pb2:Order); or "
+        'columns ("id BIGINT, amount DOUBLE") for JSON, Debezium and the data of CloudEvents; or a '
+        "JSON Schema for JSON and CloudEvents."
+    )
+    schema_file: str | None = option(
+        "File with the schema: .avsc, .proto, a descriptor set of protoc, or the JSON of Debezium."
+    )
+    schema_name: str | None = option("Name of the schema in the registry.")
+    schema_version: int | None = option(
+        "Version of that schema; by default the latest when the run begins.",
+        read=values.positive_int,
+    )
+    registry: str | None = option(
+        "Registry with the schemas: https://host for Confluent's interface, or nats for one on the "
+        "servers."
+    )
+    registry_user: str | None = option("User of the registry.", read=values.text)
+    registry_password: str | None = option("The user's password.", read=values.text)
+    registry_token: str | None = option(
+        "Token of the registry, in place of a user.", read=values.text
+    )
+    registry_ca_file: str | None = option(
+        "PEM file of the authorities to trust in the registry's certificate.", read=values.text
+    )
+    message: str | None = option("Message type of Protobuf; by default the first in the schema.")
+    framing: str | None = option(
+        "How each payload or its headers name the schema: none (the default), confluent, apicurio, "
+        "azure or nats."
+    )
+    compression: str | None = option(
+        "Compression of the payloads: gzip, zstd, snappy or none; by default, where they are read, "
+        "as the header Content-Encoding says."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PayloadScope(SchemaScope):
+    """Options of decoding payloads to columns."""
+
+    decode: str | None = option(
+        "Format of the payloads, avro, protobuf, cloudevents, debezium or json: their fields "
+        "become columns."
+    )
+    fields: tuple[str, ...] = option(
+        "Fields to keep, separated by commas; by default all.", (), read=values.columns
+    )
+    keep_payload: bool = option("Keep the payload as a column, too.", False, read=values.truth)
+    on_new_version: str | None = option(
+        "When the schema has a new version in the registry: ignore it, or stop.",
+        read=values.word("ignore", "stop"),
+    )
+    unavailable_value: str | None = option(
+        "Debezium's unavailable.value.placeholder, if it is not the default."
+    )
+    rename: str | None = option(
+        "Columns with other names than their fields: timestamp=sent_at,data=body. By default a "
+        "field that is named as a column of the message becomes payload_timestamp and so on.",
+        read=values.renames,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceScope:
+    """Options of format("jetstream") for reading."""
+
+    stream: str | None = option("The stream to read.", read=values.stream)
+    streams: tuple[str, ...] = option(
+        "Several streams, separated by commas.", (), read=values.streams
+    )
+    stream_pattern: str | None = option(
+        "A regular expression that matches the whole names of the streams to read; streams that "
+        "match later are read from their earliest message.",
+        read=values.pattern,
+    )
+    bucket: str | None = option(
+        "A Key-Value bucket, in place of a stream.", read=lambda _, value: check_bucket(value)
+    )
+    keys: tuple[str, ...] = option(
+        "With bucket: only these keys, separated by commas; wildcards are allowed.",
+        (),
+        read=values.keys,
+    )
+    history: bool = option(
+        "With bucket, batch only: all revisions, in place of the current values.",
+        False,
+        read=values.truth,
+    )
+    present_values: bool = option(
+        "With bucket, streaming only: the changes are merged into a row for each key, so values "
+        "that expired unread are no data loss.",
+        False,
+        read=values.truth,
+    )
+    orders_by_seq: bool = option(
+        "Streaming only: the sink orders its rows by seq, so a stream whose sequences begin anew "
+        f"ends the query; ingest and run set it for tables with {named('sequence_by')} seq.",
+        False,
+        read=values.truth,
+    )
+    subjects: tuple[str, ...] = option(
+        "Only messages under these subjects, separated by commas (several need nats-server 2.10); "
+        "wildcards are allowed.",
+        (),
+        read=values.subjects,
+    )
+    columns: tuple[str, ...] = option(
+        "A selection of the message's columns, separated by commas, in that order; without data "
+        "and headers the server does not send them.",
+        (),
+        read=values.columns,
+    )
+    starting_offsets: str | None = option(
+        "Where a new query begins: earliest, latest (streaming only), a sequence, or JSON of these "
+        "by stream; a batch and a sole reader begin at the earliest, a streaming query at the "
+        "latest."
+    )
+    starting_timestamp: str | None = option(
+        f"In place of {named('starting_offsets')}: the first message stored at or after a time, "
+        "such as 2026-01-31T12:00:00Z, or milliseconds since 1970."
+    )
+    starting_offsets_by_timestamp: str | None = option("Times by stream, as JSON.")
+    starting_offsets_by_timestamp_strategy: str = option(
+        "Where to begin if all messages are older than the time: error, or latest.",
+        "error",
+        read=values.word("error", "latest"),
+    )
+    ending_offsets: str | None = option(
+        f"The end of the read, exclusive, in the form of {named('starting_offsets')}; in a "
+        "streaming query with trigger(availableNow=True) only. By default latest."
+    )
+    ending_timestamp: str | None = option("The end as a time.")
+    ending_offsets_by_timestamp: str | None = option("Ends by stream as times, as JSON.")
+    max_offsets_per_trigger: int | None = option(
+        "Streaming only: most sequences in one micro-batch, gaps included, divided among the "
+        "streams in proportion to their waiting messages.",
+        read=values.positive_int,
+    )
+    max_bytes_per_trigger: int | None = option(
+        "Streaming only: most bytes in one micro-batch, as the stream stores them, estimated from "
+        "the stream's average.",
+        read=values.positive_int,
+    )
+    min_offsets_per_trigger: int | None = option(
+        "Streaming only: wait for this many sequences, but no longer than "
+        f"{named('max_trigger_delay')}.",
+        read=values.positive_int,
+    )
+    max_trigger_delay: float = option(
+        f"Seconds after the last batch for which {named('min_offsets_per_trigger')} "
+        "waits; in Spark also 15m.",
+        15 * 60.0,
+        read=values.duration,
+    )
+    min_partitions: int = option(
+        "Least number of partitions, but no partition without a sequence; each is a task of Spark.",
+        1,
+        read=values.positive_int,
+    )
+    max_records_per_partition: int = option(
+        "Most sequences in one partition; a batch has at most 10,000 partitions.",
+        250_000,
+        read=values.positive_int,
+    )
+    fail_on_data_loss: bool = option(
+        "Stop when messages or a stream that should have been read are gone; otherwise continue "
+        "with what is still there, and log a warning.",
+        True,
+        read=values.truth,
+    )
+    max_rows_per_batch: int = option(
+        "Most rows of the Arrow batches passed to Spark.", 30_000, read=values.positive_int
+    )
+    max_bytes_per_batch: int = option(
+        "Most bytes of these batches.", 8 << 20, read=values.positive_int
+    )
+    read_timeout: float = option(
+        "Seconds without progress, reconnecting included, after which a task or the query fails.",
+        60.0,
+        read=values.seconds,
+    )
+    sole_reader: bool = option(
+        "Read a work queue, and remove the messages that the checkpoint covers.",
+        False,
+        read=values.truth,
+    )
+    interest_consumer: str | None = option(
+        "Streaming only: read a stream with retention interest through a consumer of this name.",
+        read=_consumer,
+    )
+    progress_consumer: str | None = option(
+        "Streaming only: name of a consumer that shows the query's progress to NATS tools.",
+        read=_consumer,
+    )
+    available_now: bool = option(
+        "Streaming only: read only the messages that are in the stream when the query starts; for "
+        "Spark 4.0 and 4.1.",
+        False,
+        read=values.truth,
+    )
+    backfill: str = option(
+        "How a batch read, or the first micro-batch of a query, comes: through a consumer, or a "
+        "snapshot (or snapshot-blocking-deletes, before nats-server 2.15).",
+        BACKFILLS[0],
+        read=values.word(*BACKFILLS),
+    )
+    backup: str | None = option(
+        "Batch only: the folder of a stream's backup, in place of a stream and a server."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamSinkScope:
+    """Options of format("jetstream") for writing."""
+
+    stream: str | None = option("The stream to write to.", read=check_name)
+    bucket: str | None = option(
+        "The bucket to write to, in place of a stream.", read=lambda _, value: check_bucket(value)
+    )
+    subject: str | None = option("The subject of all rows.", read=values.subject)
+    guarantee: str = option(
+        "How often a row may be stored: at-least-once, effectively-once or exactly-once.",
+        "at-least-once",
+    )
+    encode: str | None = option("Format of the payloads to make of columns.")
+    publish_timeout: float = option(
+        "Seconds without progress, reconnecting included, after which a task fails.",
+        60.0,
+        read=values.seconds,
+    )
+    lanes: int = option(
+        "exactly-once: how many partitions are copied in parallel.", 4, read=values.positive_int
+    )
+    prepare_stream: bool = option(
+        "exactly-once: add to the stream's configuration the settings that it lacks.",
+        False,
+        read=values.truth,
+    )
+    transaction_id: str | None = option(
+        "exactly-once, batch: name of the write; a second write of this name changes nothing.",
+        read=check_name,
+    )
+    adopt_ledger: bool = option(
+        "exactly-once, streaming: start although the ledger does not have the previous batch, or "
+        "has an earlier query of this name; for one run.",
+        False,
+        read=values.truth,
+    )
+    writer_name: str | None = option(
+        "exactly-once, streaming: the query's name in the ledger, by which it is recognised when "
+        "its checkpoint is lost; by default made of the checkpoint's place.",
+        read=values.text,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """Options of format("jetspark-delta") and format("jetspark-iceberg") for writing."""
+
+    partition_by: list[str] | None = option(  # noqa: RUF009  it calls `field`
+        "Columns and transforms to partition a new table by: region, day(timestamp), hour(…), or, "
+        "in Iceberg, month(…), year(…), bucket(16, id), truncate(4, name).",
+        read=values.text,
+    )
+    merge_schema: bool = option(
+        "Add columns that the table lacks, instead of refusing the rows.", False, read=values.truth
+    )
+    evolve: bool = option(
+        "Add a column for each new field of the payloads, and in Iceberg widen int to long and "
+        "float to double, so that no field is lost.",
+        False,
+        read=values.truth,
+    )
+    target_file_size: str = option("Size at which a task begins a new file.", "128m")
+    file_compression: str = option(
+        "Compression of the table's files: zstd, snappy, gzip, lz4 or none.", "zstd"
+    )
+    keep_versions: str | None = option("How long older versions are kept, such as 12h, 7d or 2w.")
+    transaction_id: str | None = option(
+        "Name of a batch write; a second write of this name changes nothing."
+    )
+    writer_name: str | None = option(
+        "The streaming query's name in the table, by which it is recognised when its checkpoint is "
+        "lost; by default made of the checkpoint's place."
+    )
+    adopt: bool = option(
+        "Add the rows to a table that this query has not written, or has written with another "
+        "checkpoint.",
+        False,
+        read=values.truth,
+    )
+    keys: tuple[str, ...] = option(
+        "Columns of the key, separated by commas (a name with a comma in backquotes): a row "
+        "replaces the row with the same values in these columns.",
+        (),
+        read=values.columns,
+    )
+    sequence_by: str | None = option(
+        "With keys: the column whose greatest value is the last row of a key."
+    )
+    apply_as_deletes: str | None = option(
+        "With keys: rows that remove their key: a boolean column, column = 'text' or "
+        "column IN ('text', …)."
+    )
+    apply_as_truncates: str | None = option(
+        f"With {named('sequence_by')}: rows without a key, each of which removes all rows before "
+        f"it; written like {named('apply_as_deletes')}."
+    )
+    history_by: str | None = option(
+        f"With {named('sequence_by')}: the column with the time of a change; the table keeps all "
+        "rows of a key, with valid_from and valid_to."
+    )
+    default_table: str | None = option("With a template: the table for rows that have no table.")
+    max_new_tables: int = option(
+        "With a template: most new tables of a task.", 1000, read=values.positive_int
+    )
+    quarantine: str | None = option(
+        "Table for records that do not become rows, with the reason: payloads that do not fit the "
+        "schema, and rows without a table; or stream:NAME, a stream of dead letters."
+    )
+    on_bad_record: str | None = option(
+        "Without quarantine: keep (the default) puts a payload that does not fit the schema into "
+        "the column _corrupt_record; stop ends the write and names the message.",
+        read=values.word("keep", "stop"),
+    )
+    compact_every: int | None = option(
+        "Streaming only, not with keys: merge the small files of a table after this many commits, "
+        "0 for never; by default 100 where a command follows a stream.",
+        read=values.non_negative_int,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableReadScope:
+    """Options of format("jetspark-delta") and format("jetspark-iceberg") for reading."""
+
+    version_as_of: int | None = option("A version (Delta) or a snapshot's id (Iceberg).")
+    prune: str | None = option(
+        "A condition; files that cannot have such rows are not read.", read=values.text
+    )
+    min_partitions: int = option(
+        "At least this many tasks, if there are as many files.", 1, read=values.positive_int
+    )

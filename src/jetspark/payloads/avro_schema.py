@@ -1,0 +1,452 @@
+"""Schemas of Avro, as Spark has them: Avro's specification, "Schema Declaration" and "Names".
+
+The types are those of Spark's `from_avro`; docs/payloads.md has the differences.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+
+from jetspark.payloads.columns import Slot
+from jetspark.payloads.decoder import Undecodable
+from jetspark.payloads.schema import PayloadSchema, UnusableSchema
+
+_US: Final = pa.timestamp("us", tz="UTC")
+_PRIMITIVES: Final[Mapping[str, pa.DataType]] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL: Final[Mapping[tuple[str, str], pa.DataType]] = {
+    ("int", "date"): pa.date32(),
+    ("long", "timestamp-millis"): _US,
+    ("long", "timestamp-micros"): _US,
+    ("long", "local-timestamp-millis"): pa.timestamp("us"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+}
+"""The logical types that Spark knows, beside decimal."""
+PROMOTIONS: Final = {
+    ("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"),
+    ("float", "double"), ("string", "bytes"), ("bytes", "string"),
+}  # fmt: skip
+_WIDER: Final = (({"int", "long"}, pa.int64()), ({"float", "double"}, pa.float64()))
+"""Unions that are a single type in Spark."""
+_MOST_DIGITS: Final = 38
+MAX_NODES: Final = 10_000
+"""Types in a schema where each use of a named type counts as a whole, so that a few lines cannot
+become any number of columns."""
+MAX_DEPTH: Final = 100
+"""Types within each other."""
+MAX_FIXED_BYTES: Final = (1 << 31) - 1
+_CHARS_OF_NODE: Final = 16
+"""Characters of a default or symbol that count as one type."""
+_VALUE: Final = "value"
+"""The one field of a schema that is no record."""
+
+
+class Kind(IntEnum):
+    """The kind of a node; the numbers are those of the C kernel."""
+
+    NULL = 0
+    BOOLEAN = 1
+    INT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTES = 6
+    FIXED = 7
+    ENUM = 8
+    """The symbols are its nodes."""
+    RECORD = 9
+    """The fields are its nodes, and behind them constants."""
+    ARRAY = 10
+    MAP = 11
+    UNION = 12
+    BRANCH = 13
+    """No union, but the reader has one."""
+    REJECTED = 14
+    """A branch or a symbol that the reader does not take; its name says why."""
+
+
+KINDS: Final = {
+    "null": Kind.NULL,
+    "boolean": Kind.BOOLEAN,
+    "int": Kind.INT,
+    "long": Kind.LONG,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "bytes": Kind.BYTES,
+    "string": Kind.BYTES,
+    "fixed": Kind.FIXED,
+    "enum": Kind.ENUM,
+    "record": Kind.RECORD,
+    "array": Kind.ARRAY,
+    "map": Kind.MAP,
+    "union": Kind.UNION,
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a datum."""
+
+    kind: Kind
+    name: str = ""
+    slot: Slot | None = None
+    """None: nobody wants the value."""
+    nodes: tuple[Node, ...] = ()
+    constants: tuple[Node, ...] = ()
+    """Columns of a record that the writer does not have."""
+    constant: bytes | None = None
+    """A datum that stands for each record."""
+    is_millis: bool = False
+    scale: int = 0
+    size: int = 0
+    member: int = -1
+    """The number of its column in the reader's union; -1: it is the column of the union."""
+    key: str = field(default="", compare=False)
+    """The name of the column in the record around it."""
+
+
+# -- schemas -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Type:
+    kind: str
+    name: str = ""
+    aliases: frozenset[str] = frozenset()
+    logical: str = ""
+    """One that Spark knows."""
+    declared: str = ""
+    """The logical type of the schema, whether or not Spark knows it."""
+    size: int = 0
+    digits: tuple[int, int] = (0, 0)
+    """Precision and scale of a decimal."""
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    """The symbol of an enum."""
+    fields: tuple[Field, ...] = ()
+    parts: tuple[Type, ...] = ()
+    """The elements of an array, the values of a map, or the branches of a union."""
+
+    @cached_property
+    def nodes(self) -> int:
+        """Types in it, with itself."""
+        symbols = sum(1 + len(symbol) // _CHARS_OF_NODE for symbol in self.symbols)
+        fields = sum(
+            field.type.nodes + len(str(field.default)) // _CHARS_OF_NODE for field in self.fields
+        )
+        return 1 + symbols + fields + sum(part.nodes for part in self.parts)
+
+    @cached_property
+    def depth(self) -> int:
+        """Types within each other, with itself."""
+        inner = (*self.parts, *(field.type for field in self.fields))
+        return 1 + max((type_.depth for type_ in inner), default=0)
+
+    @cached_property
+    def arrow(self) -> pa.DataType:
+        """The type in Spark. Raises Undecodable for a record without fields."""
+        match self.kind:
+            case "record" if not self.fields:
+                raise Undecodable(f"{self.name} is a record without fields.")
+            case "record":
+                return pa.struct([pa.field(field.name, field.type.arrow) for field in self.fields])
+            case "array":
+                return pa.list_(pa.field("element", self.parts[0].arrow))
+            case "map":
+                return pa.map_(pa.string(), self.parts[0].arrow)
+            case "union":
+                return _of_union(self.branches)
+            case "enum":
+                return pa.string()
+        if self.logical == "decimal":
+            return pa.decimal128(*self.digits)
+        if self.kind == "fixed":
+            return pa.binary()
+        return _LOGICAL.get((self.kind, self.logical), _PRIMITIVES[self.kind])
+
+    @property
+    def branches(self) -> tuple[Type, ...]:
+        """The branches of a union without null; another type is its own branch."""
+        parts = self.parts if self.kind == "union" else (self,)
+        return tuple(part for part in parts if part.kind != "null")
+
+    @property
+    def may_be_null(self) -> bool:
+        parts = self.parts if self.kind == "union" else (self,)
+        return any(part.kind == "null" for part in parts)
+
+    @property
+    def has_members(self) -> bool:
+        """True for a union that is a STRUCT of its branches in Spark."""
+        return self.kind == "union" and _wide(self.branches) is None and len(self.branches) > 1
+
+    @cached_property
+    def may_be_empty(self) -> bool:
+        """Whether a value may have no bytes."""
+        if self.kind == "record":
+            return all(field.type.may_be_empty for field in self.fields)
+        return self.kind == "null" or (self.kind == "fixed" and not self.size)
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    type: Type
+    aliases: frozenset[str]
+    default: Any
+    has_default: bool
+
+
+def _of_union(branches: Sequence[Type]) -> pa.DataType:
+    if len(branches) < 2:
+        return branches[0].arrow if branches else pa.null()
+    members = [pa.field(f"member{at}", branch.arrow) for at, branch in enumerate(branches)]
+    return _wide(branches) or pa.struct(members)
+
+
+def _wide(branches: Sequence[Type]) -> pa.DataType | None:
+    """The type of a union of numbers."""
+    kinds = {branch.kind for branch in branches}
+    return next((wide for types, wide in _WIDER if kinds == types), None)
+
+
+class _Parser:
+    """Reads a schema: Avro's specification, "Schema Declaration" and "Names"."""
+
+    def __init__(self) -> None:
+        self._named_types: dict[str, Type | None] = {}
+        """None: its definition is not read to its end, so that it would contain itself."""
+
+    def parse(self, text: str) -> Type:
+        try:
+            text.encode()
+            declared = json.loads(text)
+        except ValueError as error:
+            raise Undecodable(f"it is not JSON: {error}") from None
+        return self._type(declared, "")
+
+    def _type(self, declared: Any, space: str) -> Type:
+        type_ = self._declared(declared, space)
+        if type_.nodes > MAX_NODES:
+            raise Undecodable(f"it has more than {MAX_NODES:,} fields")
+        if type_.depth > MAX_DEPTH:
+            raise Undecodable("it is nested too deeply")
+        return type_
+
+    def _declared(self, declared: Any, space: str) -> Type:
+        match declared:
+            case str() if declared in _PRIMITIVES:
+                return Type(declared)
+            case str():
+                return self._named(declared, space)
+            case list():
+                parts = tuple(self._type(part, space) for part in declared)
+                if any(part.kind == "union" for part in parts) or not parts:
+                    raise Undecodable("a union has no union in it, and at least one type")
+                if _wide([part for part in parts if part.kind != "null"]) is not None:
+                    parts = tuple(
+                        replace(part, logical="", declared="") for part in parts
+                    )  # to Spark a number
+                return Type("union", parts=parts)
+            case {"type": "array", "items": items}:
+                element = self._type(items, space)
+                if element.may_be_empty:
+                    # A few bytes would be as many elements as one likes.
+                    raise Undecodable("it has an array of elements without bytes")
+                return Type("array", parts=(element,))
+            case {"type": "map", "values": values}:
+                return Type("map", parts=(self._type(values, space),))
+            case {"type": "record" | "error" | "enum" | "fixed", "name": str()}:
+                return self._definition(declared, space)
+            case {"type": str(kind)} if kind in _PRIMITIVES:
+                return _with_logical(Type(kind), declared)
+            case {"type": str() | dict() | list() as inner}:
+                return self._type(inner, space)
+        raise Undecodable(f"it has {json.dumps(declared)[:80]}, which is no type of Avro")
+
+    def _named(self, name: str, space: str) -> Type:
+        for full in (_full(name, space), name):
+            if full in self._named_types:
+                type_ = self._named_types[full]
+                if type_ is None:
+                    raise Undecodable(f"{name} contains itself, which a column cannot")
+                return type_
+        raise Undecodable(f"it does not define {name}")
+
+    def _definition(self, declared: Mapping[str, Any], space: str) -> Type:
+        full = _full(declared["name"], declared.get("namespace", space))
+        inside = full.rpartition(".")[0]
+        type_ = Type(
+            "record" if declared["type"] == "error" else declared["type"],
+            full.rpartition(".")[2],
+            frozenset(str(alias).rpartition(".")[2] for alias in declared.get("aliases") or ()),
+        )
+        self._named_types[full] = None
+        try:
+            if type_.kind == "record":
+                fields = [self._field(field, inside) for field in declared["fields"]]
+                if len({field.name for field in fields}) < len(fields):
+                    raise Undecodable(f"its record {full} has a field twice")
+                type_ = replace(type_, fields=tuple(fields))
+            elif type_.kind == "enum":
+                default = declared.get("default")
+                type_ = replace(
+                    type_,
+                    symbols=_texts(declared["symbols"]),
+                    default=None if default is None else _text(default),
+                )
+            else:
+                type_ = _with_logical(replace(type_, size=_size(declared["size"])), declared)
+        except (KeyError, TypeError, ValueError) as error:
+            raise Undecodable(f"its {declared['type']} {full} is incomplete ({error})") from None
+        self._named_types[full] = type_
+        return type_
+
+    def _field(self, declared: Mapping[str, Any], space: str) -> Field:
+        return Field(
+            _text(declared["name"]),
+            self._type(declared["type"], space),
+            frozenset(_texts(declared.get("aliases") or [])),
+            declared.get("default"),
+            "default" in declared,
+        )
+
+
+def _text(declared: Any) -> str:
+    if not isinstance(declared, str):
+        raise TypeError(f"{json.dumps(declared)[:80]} is no text")
+    return declared
+
+
+def _texts(declared: Any) -> tuple[str, ...]:
+    if not isinstance(declared, list):
+        raise TypeError(f"{json.dumps(declared)[:80]} is no list")
+    return tuple(_text(text) for text in declared)
+
+
+def _size(declared: Any) -> int:
+    if type(declared) is not int or not 0 <= declared <= MAX_FIXED_BYTES:
+        raise TypeError(f"{json.dumps(declared)[:80]} is no size")
+    return declared
+
+
+def _full(name: str, space: str) -> str:
+    return f"{space}.{name}" if space and "." not in name else name
+
+
+def _with_logical(type_: Type, declared: Mapping[str, Any]) -> Type:
+    logical = str(declared.get("logicalType") or "")
+    type_ = replace(type_, declared=logical)
+    if (type_.kind, logical) in _LOGICAL:
+        return replace(type_, logical=logical)
+    if logical == "decimal" and type_.kind in ("bytes", "fixed"):
+        precision, scale = declared.get("precision"), declared.get("scale", 0)
+        if (
+            type(precision) is type(scale) is int
+            and 0 < precision <= _MOST_DIGITS
+            and 0 <= scale <= precision
+        ):
+            return replace(type_, logical=logical, digits=(precision, scale))
+    return type_
+
+
+def parse_record(schema: PayloadSchema) -> Type:
+    """Parse a schema as a record. Raises Undecodable."""
+    parser = _Parser()
+    try:
+        for reference in schema.references:
+            parser.parse(reference.text)
+        type_ = parser.parse(schema.text)
+    except Undecodable as error:
+        name = f" {schema.name}" if schema.name else ""
+        raise Undecodable(f"The Avro schema{name} cannot be used: {error}.") from None
+    except RecursionError:
+        raise Undecodable("The Avro schema is nested too deeply.") from None
+    if type_.kind == "record":
+        return type_
+    return Type("record", fields=(Field(_VALUE, type_, frozenset(), None, False),))
+
+
+def reader_record(schema: PayloadSchema) -> Type:
+    """Parse a schema as a record with the dropped fields of former versions. Raises Undecodable."""
+    record = parse_record(schema)
+    for version in schema.former:
+        with suppress(Undecodable):  # nobody can have written with it
+            extended = _with_dropped(record, parse_record(version))
+            if extended.nodes <= MAX_NODES:
+                record = extended
+    return record
+
+
+def _with_dropped(current: Type, former: Type) -> Type:
+    """The type with the fields that only the former one has, at any depth, which may be null."""
+    if len(current.branches) != 1 or len(former.branches) != 1:
+        return current
+    if current.kind == "union":  # of null and a type
+        parts = (
+            part if part.kind == "null" else _with_dropped(part, former) for part in current.parts
+        )
+        return replace(current, parts=tuple(parts))
+    (former,) = former.branches
+    if current.kind != former.kind:
+        return current
+    match current.kind:
+        case "record":
+            before = {field.name: field for field in former.fields}
+            fields = [_same_field(field, before) for field in current.fields]
+            names = {name for field in current.fields for name in (field.name, *field.aliases)}
+            return replace(
+                current,
+                fields=(
+                    *fields,
+                    *(_dropped(field) for field in former.fields if field.name not in names),
+                ),
+            )
+        case "array" | "map":
+            return replace(current, parts=(_with_dropped(current.parts[0], former.parts[0]),))
+    return current
+
+
+def _same_field(field: Field, before: Mapping[str, Field]) -> Field:
+    earlier = next((before[name] for name in (field.name, *field.aliases) if name in before), None)
+    if earlier is None:
+        return field
+    return replace(field, type=_with_dropped(field.type, earlier.type))
+
+
+def _dropped(field: Field) -> Field:
+    """The field of a former version, null where it is missing."""
+    type_ = field.type
+    if not type_.may_be_null:
+        parts = type_.parts if type_.kind == "union" else (type_,)
+        type_ = Type("union", parts=(Type("null"), *parts))
+    return replace(field, type=type_, default=None, has_default=True)
+
+
+def fields_of(schema: PayloadSchema) -> pa.Schema:
+    """The fields of a schema as columns. Raises ConfigError."""
+    try:
+        return pa.schema(list(reader_record(schema).arrow))
+    except Undecodable as error:
+        raise UnusableSchema(str(error)) from None
+
+
+def in_words(type_: Type) -> str:
+    """Return the name of a type for a sentence."""
+    return " or ".join(part.name or part.kind for part in type_.parts or (type_,))

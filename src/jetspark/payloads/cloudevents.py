@@ -1,0 +1,257 @@
+"""CloudEvents 1.0: attributes and data as columns, in the structured and in the binary mode.
+
+| column | |
+|---|---|
+| `ce_id`, `ce_source`, `ce_type`, and each other attribute but the time | as text |
+| `ce_time` | as TIMESTAMP |
+| `ce_extensions` | further attributes, as MAP<STRING, STRING> |
+| `ce_data` | the data, as BINARY; with a schema of the data its fields are in its place |
+
+A message with a header `ce-specversion` is an event in the binary mode: its other attributes are in
+headers `ce-…`, and its payload is the data. Any other one is an event in JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.errors import ConfigError, shown
+from jetspark.payloads.decoder import (
+    PAYLOAD,
+    REASON,
+    PayloadFields,
+    Unframed,
+    reason_of,
+    reason_text,
+    with_fields,
+)
+from jetspark.payloads.encoder import Encoder, misfit, scatter
+from jetspark.payloads.json_decoder import build_column, parse_object
+from jetspark.payloads.json_fields import JsonFields
+
+_NEEDED: Final = ("id", "source", "specversion", "type")
+_TEXTS: Final = (*_NEEDED, "subject", "datacontenttype", "dataschema")
+_TIME: Final = pa.timestamp("us", tz="UTC")
+ATTRIBUTES: Final = pa.schema(
+    [
+        *(pa.field(f"ce_{name}", pa.string()) for name in _TEXTS),
+        pa.field("ce_time", _TIME),
+        pa.field("ce_extensions", pa.map_(pa.string(), pa.string())),
+    ]
+)
+DATA: Final = pa.field("ce_data", pa.binary())
+_EVENT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_NO_EVENT: Final = "The payload is no CloudEvent: "
+_VERSION: Final = re.compile(r"1(\.\d+)?")
+
+
+def _reason(error: BaseException, before: str = "") -> str:
+    if isinstance(error, ValueError | msgspec.MsgspecError):
+        return reason_text(f"{before}{error}.")
+    return reason_of(error)
+
+
+class JsonEncoder:
+    """Encodes rows as objects of JSON, without the fields that are null, as Spark does."""
+
+    def __init__(self, fields: pa.Schema | None) -> None:
+        self.fields = fields
+
+    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+        """See Encoder."""
+        kind = pa.struct(list(rows.schema))
+        return [_encode(_json(row, kind, "")) for row in rows.to_pylist()]
+
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def _json(value: Any, kind: pa.DataType, name: str) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        members = ((field, value[field.name], f"{name}.{field.name}".strip(".")) for field in kind)
+        return {f.name: _json(item, f.type, path) for f, item, path in members if item is not None}
+    if pa.types.is_map(kind):
+        return {key: _json(item, kind.item_type, f"{name}[{key!r}]") for key, item in value}
+    if pa.types.is_list(kind):
+        return [_json(item, kind.value_type, f"{name}[{at}]") for at, item in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise misfit(name, value, "a number in JSON")
+    return value
+
+
+class CloudEventEncoder:
+    """Encodes rows as events in JSON: attributes, and fields of the data, or `ce_data`."""
+
+    def __init__(self, data: Encoder | None, format_: str) -> None:
+        """`data`: encodes the fields of the data, in this format."""
+        self._data, self._format = data, format_
+        more = None if data is None else data.fields
+        self.fields: pa.Schema | None = pa.schema([*ATTRIBUTES, *(more or [DATA])])
+
+    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+        """See Encoder."""
+        names = [name for name in rows.schema.names if name not in ATTRIBUTES.names]
+        data: Sequence[bytes | None] = [None] * len(rows)
+        if names and self._data is not None:
+            data = self._data.of(rows.select(names))
+        elif names:
+            data = rows.column(DATA.name).to_pylist()
+        attributes = rows.select([name for name in rows.schema.names if name not in names])
+        events = attributes.to_pylist(maps_as_pydicts="strict")
+        return [self._event(row, datum) for row, datum in zip(events, data, strict=True)]
+
+    def _event(self, row: Mapping[str, Any], data: bytes | None) -> bytes:
+        event = {name[3:]: value for name, value in row.items() if value not in (None, "")}
+        event = {"specversion": "1.0", **event.pop("extensions", {}), **event}
+        for name in _NEEDED:
+            if not event.get(name):
+                raise ConfigError(f"Field ce_{name} is null, and each CloudEvent has one.")
+        if bad := next((name for name in event if not _ATTRIBUTE.fullmatch(name)), None):
+            raise ConfigError(f"{bad!r} is no attribute: its name has letters and digits only.")
+        if self._data is not None and data is not None:
+            event.setdefault("datacontenttype", f"application/{self._format}")
+            if self._format == "json":
+                return _encode(event | {"data": msgspec.Raw(data)})
+        return _encode(event if data is None else event | {"data_base64": data})
+
+
+_ATTRIBUTE: Final = re.compile("(?!data$)[a-z0-9]+")
+
+
+class CloudEventFields:
+    """Decodes events into columns, as `PayloadFields`."""
+
+    def __init__(
+        self,
+        unframe: Callable[[pa.RecordBatch], Unframed],
+        data: PayloadFields | JsonFields | None = None,
+        takes: str = "",
+    ) -> None:
+        """`data`: decodes the data of events whose content type has the word `takes` in it, or,
+        of JSON, that have none; None: it stays as it is."""
+        self._unframe, self._data, self._takes = unframe, data, takes
+        self.fields = pa.schema([*ATTRIBUTES, *([DATA] if data is None else data.fields)])
+
+    def schema(self, columns: pa.Schema) -> pa.Schema:
+        """The schema of a batch with these columns, after `of`."""
+        return with_fields(columns, self.fields)
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the fields after its columns; see `PayloadFields.of`."""
+        unframed = self._unframe(batch)
+        rows = batch.num_rows
+        reasons: list[str | None] = [None] * rows
+        if unframed.reasons is not None:
+            reasons = unframed.reasons.to_pylist()
+        events: list[dict[str, Any]] = [{}] * rows
+        at = batch.schema.get_field_index("headers")
+        headers = [None] * rows if at < 0 else batch.column(at).to_pylist()
+        for row, payload in enumerate(unframed.payloads.to_pylist()):
+            if reasons[row] is None:
+                try:
+                    events[row] = self._event(payload, headers[row])
+                except BaseException as error:
+                    reasons[row] = _reason(error, _NO_EVENT)
+        times = [event.get("ce_time") for event in events]
+        times = build_column(_TIME, [None if text is None else _encode(text) for text in times])
+        for row, event in enumerate(events):
+            if (text := event.get("ce_time")) is not None and not times[row].is_valid:
+                problem = f"{_NO_EVENT}{shown(text)} is not a time of the years 1 to 9999."
+                reasons[row], events[row] = reason_text(problem), {}
+        data = pa.array([event.get("data") for event in events], pa.binary())
+        columns, data_reasons = self._decoded(data)
+        for row, reason in enumerate(data_reasons.to_pylist()):
+            if reason is not None:
+                reasons[row], events[row] = reason, {}
+        attributes = {
+            name: pa.array([event.get(name) for event in events], ATTRIBUTES.field(name).type)
+            for name in ATTRIBUTES.names
+            if name != "ce_time"
+        }
+        attributes["ce_time"] = pc.if_else([reason is None for reason in reasons], times, None)
+        columns = [*map(attributes.get, ATTRIBUTES.names), *columns]
+        return pa.RecordBatch.from_arrays(
+            [*batch.columns, *columns, pa.array(reasons, pa.string())],
+            schema=self.schema(batch.schema),
+        )
+
+    def _event(self, payload: bytes, headers: Sequence[Mapping[str, str]] | None) -> dict[str, Any]:
+        """The columns of an event, and its data. Raises ValueError."""
+        headers_by_name = {header["key"].lower(): header["value"] for header in headers or ()}
+        content = headers_by_name.get("content-type")
+        is_event = (content or "").strip().lower().startswith("application/cloudevents")
+        attributes: dict[str, Any]
+        data: bytes | None
+        if "ce-specversion" in headers_by_name and not is_event:
+            attributes = {
+                name.removeprefix("ce-"): unquote(value, errors="strict")
+                for name, value in headers_by_name.items()
+                if name.startswith("ce-")
+            }
+            attributes["datacontenttype"], data = content, payload or None
+        else:
+            attributes, data = _structured(payload)
+        for name in _NEEDED:
+            if not attributes.get(name):
+                raise ValueError(f"it lacks {name}")
+        if not _VERSION.fullmatch(attributes["specversion"]):
+            raise ValueError(f"it is of version {shown(attributes['specversion'])}, not 1.0")
+        content = attributes.get("datacontenttype")
+        fits = self._takes in content.lower() if content else self._takes == "json"
+        if data is not None and self._data is not None and not fits:
+            raise ValueError(f"its data is {content}, not {self._takes}")
+        event = {f"ce_{name}": attributes.pop(name, None) for name in _TEXTS}
+        event["ce_time"] = attributes.pop("time", None)
+        event["ce_extensions"] = list(attributes.items())
+        return event | {"data": data}
+
+    def _decoded(self, data: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """The columns of the data, and why some of it does not decode."""
+        if self._data is None:
+            return [data], pa.nulls(len(data), pa.string())
+        has_data = data.is_valid()
+        decoded = self._data.of(pa.record_batch([data.filter(has_data)], [PAYLOAD]))
+        reasons = decoded.column(REASON)
+        columns = [decoded.column(name) for name in self._data.fields.names]
+        if reasons.null_count < len(reasons):
+            good = reasons.is_null()
+            columns = [scatter(good, column.filter(good)) for column in columns]
+        return [scatter(has_data, column) for column in columns], scatter(has_data, reasons)
+
+
+def _structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
+    """The attributes of an event in JSON, and its data."""
+    fields = parse_object(payload, _EVENT)
+    raw, encoded = fields.pop("data", None), fields.pop("data_base64", None)
+    texts = {name: _attribute(bytes(raw)) for name, raw in fields.items()}
+    attributes = {name: value for name, value in texts.items() if value is not None}
+    raw = None if raw is None or bytes(raw) == b"null" else raw
+    if encoded is not None and bytes(encoded) != b"null":
+        if raw is not None:
+            raise ValueError("it has data and data_base64")
+        return attributes, base64.b64decode(msgspec.json.decode(encoded, type=str), validate=True)
+    if raw is None:
+        return attributes, None
+    content = attributes.get("datacontenttype")
+    if content is None or "json" in content.lower():
+        return attributes, bytes(raw)
+    value = msgspec.json.decode(raw)
+    return attributes, value.encode() if isinstance(value, str) else bytes(raw)
+
+
+def _attribute(raw: bytes) -> str | None:
+    """A text itself; anything else as its JSON came."""
+    if raw == b"null":
+        return None
+    return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else raw.decode()

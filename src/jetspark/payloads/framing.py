@@ -1,0 +1,451 @@
+"""Compression, and the frames or headers that name the schema of a payload.
+
+| framing | in front of the payload | in headers |
+|---|---|---|
+| confluent | a zero byte, the id in 4 bytes; Protobuf: then the path of its message | |
+| apicurio | a zero byte, the id in 8 bytes; Protobuf: then a `Ref` with the name of its message | |
+| azure | | Content-Type: `avro/binary+<id>` |
+| nats | | Nats-Schema, Nats-Schema-Version |
+
+Compression is that of the option, or of the header Content-Encoding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.errors import ConfigError, named, shown
+from jetspark.payloads.decoder import PAYLOAD, SchemaKey, Unframed, reason_text
+from jetspark.payloads.encoder import Pairs
+from jetspark.payloads.schema import PayloadSchema
+
+FRAMINGS: Final = ("none", "confluent", "apicurio", "azure", "nats")
+COMPRESSIONS: Final = ("none", "gzip", "zstd", "snappy")
+MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of a decompressed payload; a message without compression has no more."""
+MAX_PART_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of payloads that are decompressed together."""
+_MAGIC: Final = {"confluent": 5, "apicurio": 9}
+"""Bytes of the zero and the id."""
+_OF_HEADERS: Final = {"azure": "content-type", "nats": "nats-schema"}
+"""The header that names a schema."""
+_ENCODING: Final = "content-encoding"
+_OF_AZURE = re.compile(r"[\w.+-]+/[\w.-]+\+([0-9a-fA-F-]{32,36})")
+
+_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+_MAX_NAME_CHARS: Final = 255
+"""Characters of a schema's name in a header: registries have no longer ones, and servers end the
+connection of a request with a longer subject."""
+_MAX_PATH: Final = 100
+"""Messages in each other, on the path to one: more than protoc takes."""
+
+
+class BadFrame(Exception):
+    """Says why a payload does not have the frame, or the compression, that it should have."""
+
+
+@dataclass(frozen=True)
+class Decompressed:
+    """Some rows of a batch, whose payloads are without compression."""
+
+    rows: pa.RecordBatch
+    """The rows as they came."""
+    payloads: pa.BinaryArray | None = None
+    """None: none of them was compressed."""
+    reasons: pa.StringArray | None = None
+    """Why one of the payloads cannot be decompressed."""
+
+    def slice(self, start: int, count: int) -> Decompressed:
+        """Some of these rows."""
+        columns = (self.payloads, self.reasons)
+        parts = (None if column is None else column.slice(start, count) for column in columns)
+        return Decompressed(self.rows.slice(start, count), *parts)
+
+
+@dataclass(frozen=True)
+class Framing:
+    """The frame and the compression of payloads."""
+
+    name: str = "none"
+    compression: str = "header"
+    """One of COMPRESSIONS; header: as the header Content-Encoding says."""
+    with_message: bool = False
+    """Whether frames say which message of their schema they have (Protobuf)."""
+    may_be_framed: bool = True
+    """Whether one may have been forgotten where none is named."""
+
+    def checked(self) -> Framing:
+        """Itself. Raises ConfigError for names that there are not."""
+        for name, value, choices in (
+            ("framing", self.name, FRAMINGS),
+            ("compression", self.compression, ("header", *COMPRESSIONS)),
+        ):
+            if value not in choices:
+                raise ConfigError(f"{name} must be {', '.join(choices)}, not {value!r}.")
+        return self
+
+    @property
+    def has_id(self) -> bool:
+        """Whether schemas are named by numbers in front of payloads."""
+        return self.name in _MAGIC
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether schemas are named by headers."""
+        return self.name in _OF_HEADERS
+
+    def envelope(
+        self, schema: PayloadSchema, name: str | None, path: Sequence[int] = ()
+    ) -> tuple[bytes, Pairs]:
+        """Return the bytes in front of a payload, and its headers. `name`: the schema's in its
+        registry; `path`: that of Protobuf's message. Raises ConfigError if a frame names
+        what is not given."""
+        headers = [("Content-Encoding", self.compression)] * (self.compression != "none")
+        if self.name == "none":
+            return b"", headers
+        if name is None or (self.name in _MAGIC and schema.number is None):
+            problem = f"The framing {self.name} names the schema"
+            raise ConfigError(f"{problem}: give the registry that has it, and its name there.")
+        if self.name == "nats":
+            version = ("Nats-Schema-Version", str(schema.version))
+            return b"", [*headers, ("Nats-Schema", name), version]
+        if self.name == "azure":
+            if schema.format != "avro" or not _OF_AZURE.fullmatch(content := f"avro/binary+{name}"):
+                raise ConfigError("The framing azure is for Avro, and a schema's name is an id.")
+            return b"", [*headers, ("Content-Type", content)]
+        head = (schema.number or 0).to_bytes(_MAGIC[self.name], "big")
+        if schema.format == "protobuf" and self.name == "confluent":
+            path = () if path == (0,) else path
+            head += b"".join(varint(number << 1) for number in (len(path), *path))
+        elif schema.format == "protobuf":
+            ref = b"\n" + varint(len(schema.name)) + schema.name.encode()
+            head += varint(len(ref)) + ref
+        return head, headers
+
+    def _is_plain(self, batch: pa.RecordBatch) -> bool:
+        """Return whether no payload is compressed, as far as the batch as a whole tells it."""
+        if self.compression != "header":
+            return self.compression == "none"
+        at = batch.schema.get_field_index("headers")
+        return bool(at < 0 or batch.column(at).null_count == batch.num_rows)
+
+    def _encodings(self, batch: pa.RecordBatch) -> Sequence[str | None]:
+        """The compression of each payload, as it is given."""
+        if self.compression == "header":
+            return _values(batch, _ENCODING)
+        return [self.compression] * batch.num_rows
+
+    def decompress(self, batch: pa.RecordBatch) -> Iterator[Decompressed]:
+        """The batch in parts, whose payloads have at most `MAX_PART_BYTES` together without their
+        compression, or are one payload."""
+        encodings = () if self._is_plain(batch) else self._encodings(batch)
+        if set(encodings) <= {None, "none", "identity"}:
+            yield Decompressed(batch)
+            return
+        column = batch.column(PAYLOAD)
+        payloads: list[bytes] = []
+        reasons: list[str | None] = []
+        start = size = 0
+        for at, encoding in enumerate(encodings):
+            payload, reason = column[at].as_py(), None
+            try:
+                payload = decompressed(payload, encoding or "none")
+            except BadFrame as error:
+                reason = reason_text(str(error))
+            size += len(payload)
+            if size > MAX_PART_BYTES and at > start:
+                yield _part(batch.slice(start, at - start), payloads, reasons)
+                payloads, reasons, start, size = [], [], at, len(payload)
+            payloads.append(payload)
+            reasons.append(reason)
+        yield _part(batch.slice(start), payloads, reasons)
+
+    @property
+    def without_compression(self) -> Framing:
+        """The framing of payloads that `decompress` has made."""
+        return replace(self, compression="none")
+
+    def unframe(self, batch: pa.RecordBatch) -> Unframed:
+        """The payloads of a batch, all of them at once, with the keys of their schemas."""
+        parts = list(self.decompress(batch))
+        payloads, reasons = batch.column(PAYLOAD), dict[int, str]()
+        if parts[0].payloads is not None:
+            payloads = pa.concat_arrays([part.payloads for part in parts])
+            texts = chain.from_iterable(part.reasons.to_pylist() for part in parts if part.reasons)
+            reasons = {at: text for at, text in enumerate(texts) if text is not None}
+        if self.has_id:
+            unframed = self._unframed(payloads, reasons)
+        elif self.needs_headers:
+            unframed = self._named(payloads, batch, reasons)
+        else:
+            none = pa.repeat(pa.scalar(0, pa.int8()), len(payloads))
+            unframed = Unframed(payloads, [SchemaKey()], none)
+        if not reasons:
+            return unframed
+        texts_of = {at: reason_text(reason) for at, reason in reasons.items()}
+        reason_texts = pa.array(map(texts_of.get, range(len(payloads))), pa.string())
+        return replace(unframed, reasons=reason_texts)
+
+    def hint(self, payload: bytes) -> str:
+        """A sentence about a frame that a payload may have, when nobody has named one."""
+        return framed(payload) if self.may_be_framed and self.name == "none" else ""
+
+    def strip(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch, in parts as those of `decompress`, with the payloads out of their frames, and
+        without the header of a compression that they no longer have; a payload that cannot be
+        unpacked stays as it is, with its headers."""
+        at, field = batch.schema.get_field_index(PAYLOAD), batch.schema.field(PAYLOAD)
+        for part in self.decompress(batch):
+            came = part.rows.column(at)
+            payloads = came if part.payloads is None else part.payloads
+            rows = part.rows.set_column(at, field, payloads)
+            unframed = self.without_compression.unframe(rows)
+            bad = pa.repeat(False, len(came))
+            for reasons in (part.reasons, unframed.reasons):
+                bad = bad if reasons is None else pc.or_(bad, pc.is_valid(reasons))
+            rows = rows.set_column(at, field, pc.if_else(bad, came, unframed.payloads))
+            yield rows if part.payloads is None else self._without_encoding(rows, bad)
+
+    def _without_encoding(self, rows: pa.RecordBatch, bad: pa.BooleanArray) -> pa.RecordBatch:
+        """The rows, whose headers name no compression that was undone."""
+        at = rows.schema.get_field_index("headers")
+        if at < 0:
+            return rows
+        undone = [
+            None if is_bad or encoding is None else encoding.strip().casefold()
+            for is_bad, encoding in zip(bad.to_pylist(), self._encodings(rows), strict=True)
+        ]
+        headers = rows.column(at).to_pylist()
+        for row, (pairs, encoding) in enumerate(zip(headers, undone, strict=True)):
+            if pairs and encoding not in (None, "none", "identity"):
+                headers[row] = _without_last(pairs, encoding)
+        field = rows.schema.field(at)
+        return rows.set_column(at, field, pa.array(headers, field.type))
+
+    def payload_of(self, batch: pa.RecordBatch) -> bytes:
+        """The payload of a batch with one row. Raises BadFrame."""
+        unframed = self.unframe(batch)
+        if unframed.reasons is not None:
+            raise BadFrame(unframed.reasons[0].as_py())
+        payload: bytes = unframed.payloads[0].as_py()
+        return payload
+
+    def _unframed(self, payloads: pa.BinaryArray, reasons: dict[int, str]) -> Unframed:
+        size = _MAGIC[self.name] + self.with_message
+        begins = pc.binary_slice(payloads, 0, size).dictionary_encode()
+        try:  # most batches have few frames, of the same size
+            frames = [self.frame(begin) for begin in begins.dictionary.to_pylist()]
+            if all(length == size for _, length in frames):
+                keys = [key for key, _ in frames]
+                return Unframed(
+                    pc.binary_replace_slice(payloads, 0, size, b""), keys, begins.indices
+                )
+        except BadFrame:
+            pass
+        keys_of: dict[SchemaKey, int] = {}
+        bodies, key_at = payloads.to_pylist(), []
+        for at, payload in enumerate(bodies):
+            key = SchemaKey()
+            if at not in reasons:
+                try:
+                    key, length = self.frame(payload)
+                    bodies[at] = payload[length:]
+                except BadFrame as error:
+                    reasons[at] = str(error)
+            key_at.append(keys_of.setdefault(key, len(keys_of)))
+        return Unframed(pa.array(bodies, pa.binary()), list(keys_of), pa.array(key_at, pa.int32()))
+
+    def frame(self, payload: bytes) -> tuple[SchemaKey, int]:
+        """Parse a frame into a key and its length. Raises BadFrame."""
+        size = _MAGIC[self.name]
+        if len(payload) < size or payload[0]:
+            raise BadFrame(
+                f"The payload does not begin with a zero byte and {size - 1} bytes of a schema's "
+                f"id, as with the framing {self.name}."
+            )
+        number = int.from_bytes(payload[1:size], "big")
+        if not self.with_message:
+            return SchemaKey(number), size
+        message: tuple[int, ...] | str
+        try:
+            if self.name == "confluent":
+                message, size = _path(payload, size)
+            else:
+                message, size = _name(payload, size)
+        except (IndexError, UnicodeDecodeError):
+            raise BadFrame("The payload ends before its frame says which message it is.") from None
+        return SchemaKey(number, message=message), size
+
+    def _named(
+        self, payloads: pa.BinaryArray, batch: pa.RecordBatch, reasons: dict[int, str]
+    ) -> Unframed:
+        key_numbers: dict[SchemaKey, int] = {}
+        keys: dict[tuple[str | None, str | None], SchemaKey | str] = {}
+        names = _values(batch, _OF_HEADERS[self.name])
+        versions = _values(batch, "nats-schema-version")
+        key_of_rows = []
+        for at, pair in enumerate(zip(names, versions, strict=True)):
+            if (key := keys.get(pair)) is None:
+                try:
+                    key = self._key(*pair)
+                except BadFrame as error:
+                    key = str(error)
+                keys[pair] = key
+            if isinstance(key, str):
+                reasons.setdefault(at, key)
+                key = SchemaKey()
+            key_of_rows.append(key_numbers.setdefault(key, len(key_numbers)))
+        return Unframed(payloads, list(key_numbers), pa.array(key_of_rows, pa.int32()))
+
+    def _key(self, name: str | None, version: str | None) -> SchemaKey:
+        """Return the key of these headers. Raises BadFrame."""
+        if name is not None and self.name == "azure":
+            match = _OF_AZURE.fullmatch(name)
+            name = None if match is None else match[1]
+        if name is None:  # the schema of the query
+            return SchemaKey()
+        if len(name) > _MAX_NAME_CHARS:
+            raise BadFrame(f"The payload names a schema with {len(name):,} characters.")
+        if self.name == "azure" or version is None:
+            return SchemaKey(name=name)
+        if not _VERSION.fullmatch(version):
+            raise BadFrame(f"The payload's Nats-Schema-Version is {shown(version)}, no version.")
+        return SchemaKey(name=name, version=int(version))
+
+
+def _part(rows: pa.RecordBatch, payloads: list[bytes], reasons: list[str | None]) -> Decompressed:
+    return Decompressed(rows, pa.array(payloads, pa.binary()), pa.array(reasons, pa.string()))
+
+
+def framed(payload: bytes) -> str:
+    """A sentence for a payload that does not decode, and looks as if it had a frame."""
+    if payload[:1] != b"\0" or len(payload) < _MAGIC["confluent"]:
+        return ""
+    return (
+        " It begins with a zero byte, as frames with a schema's id do: if it has one, name it in "
+        f"{named('framing')}."
+    )
+
+
+def varint(number: int) -> bytes:
+    """A number of at least 0 in Protobuf's form."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])
+
+
+def read_varint(payload: bytes, at: int, bits: int = 32) -> tuple[int, int]:
+    """A number in Protobuf's form, and where it ends. Raises IndexError for one without an end, and
+    BadFrame for one of more bits."""
+    number = shift = 0
+    while True:
+        number |= (payload[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if not payload[at - 1] & 0x80:
+            return number, at
+        if shift > bits // 7 * 7:
+            raise BadFrame(f"The frame of the payload has a number of more than {bits} bits.")
+
+
+def _path(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """The path to a message: how many numbers, then these, all of them in zigzag."""
+    length, at = read_varint(payload, at)
+    if length >> 1 > _MAX_PATH:
+        raise BadFrame("The frame of the payload has the path of no message.")
+    path = []
+    for _ in range(length >> 1):
+        number, at = read_varint(payload, at)
+        path.append(number >> 1)
+    return tuple(path) or (0,), at
+
+
+def _name(payload: bytes, at: int) -> tuple[str, int]:
+    """Apicurio's `Ref`: its length, and in field 1 the message's name."""
+    length, at = read_varint(payload, at)
+    end = at + length
+    name = ""
+    while at < end:
+        tag, at = read_varint(payload, at)
+        size, at = read_varint(payload, at)
+        if tag == 0x0A:
+            name = payload[at : at + size].decode()
+        at += size
+    if end > len(payload):
+        raise IndexError
+    return name, end
+
+
+def _without_last(pairs: list[dict[str, str]], encoding: str | None) -> list[dict[str, str]] | None:
+    """Headers without the last one that names this compression, which is the outermost."""
+    for at in reversed(range(len(pairs))):
+        if pairs[at]["key"].casefold() == _ENCODING:
+            is_same = pairs[at]["value"].strip().casefold() == encoding
+            return ([*pairs[:at], *pairs[at + 1 :]] or None) if is_same else pairs
+    return pairs
+
+
+def _values(batch: pa.RecordBatch, name: str) -> list[str | None]:
+    """The value of a header, in any case, in each row."""
+    header_values: list[str | None] = [None] * batch.num_rows
+    at = batch.schema.get_field_index("headers")
+    if at < 0:
+        return header_values
+    lists = batch.column(at)
+    pairs = lists.flatten()
+    has_name = pc.equal(pc.utf8_lower(pairs.field("key")), name)
+    rows = pc.list_parent_indices(lists).filter(has_name).to_pylist()
+    for row, value in zip(rows, pairs.field("value").filter(has_name).to_pylist(), strict=True):
+        header_values[row] = value
+    return header_values
+
+
+def decompressed(payload: bytes, compression: str) -> bytes:
+    """The payload without a compression, up to `MAX_UNPACKED_BYTES`. Raises BadFrame."""
+    match compression.strip().casefold():
+        case "none" | "identity":
+            return payload
+        case "gzip" | "zstd" as name:
+            unpacked = _of_stream(payload, name)
+        case "snappy":
+            unpacked = _of_snappy(payload)
+        case _:
+            raise BadFrame(
+                f"The payload is compressed with {compression}; jetspark knows gzip, zstd and "
+                "snappy."
+            )
+    if len(unpacked) > MAX_UNPACKED_BYTES:
+        raise BadFrame(_TOO_LARGE)
+    return unpacked
+
+
+_TOO_LARGE = f"The payload has more than {MAX_UNPACKED_BYTES >> 20} MiB without its compression."
+
+
+def _of_stream(payload: bytes, name: str) -> bytes:
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(payload), name) as stream:
+            content: bytes = stream.read(MAX_UNPACKED_BYTES + 1)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise BadFrame(f"The payload is not compressed with {name}: {error}.") from None
+    return content
+
+
+def _of_snappy(payload: bytes) -> bytes:
+    """A block: its length, then the data."""
+    try:
+        length, _ = read_varint(payload, 0)
+        if length > MAX_UNPACKED_BYTES:
+            raise BadFrame(_TOO_LARGE)
+        unpacked: bytes = pa.decompress(payload, length, codec="snappy", asbytes=True)
+    except (OSError, IndexError, pa.ArrowInvalid) as error:
+        raise BadFrame(f"The payload is not compressed with snappy: {error}.") from None
+    return unpacked

@@ -1,0 +1,92 @@
+"""The fields of JSON payloads as columns of a batch: by the C kernel, and every payload that the
+kernel leaves by `json_decoder`. Both give the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.payloads.columns import KernelColumns
+from jetspark.payloads.decoder import PAYLOAD, replace_rows, with_fields, with_hints
+from jetspark.payloads.framing import Framing
+from jetspark.payloads.json_decoder import JsonDecoder
+from jetspark.reserved_names import UNFRAMED_PAYLOAD
+from jetspark.wire.kernel import json_columns
+
+_MAX_DEPTH: Final = 30
+"""Columns within each other that the kernel takes."""
+
+
+class JsonFields:
+    """Decodes payloads into columns, and says why one does not fit."""
+
+    def __init__(
+        self,
+        fields: pa.Schema,
+        names: Mapping[str, str] | None = None,
+        framing: Framing | None = None,
+        payload: str = PAYLOAD,
+    ) -> None:
+        """`names`: those of columns whose fields have another one in payloads; `framing`: what is
+        around payloads; `payload`: the column that has them. Raises ConfigError for a type that
+        JSON has no values of."""
+        self.fields = fields
+        self._payload = payload
+        self._framing = framing
+        in_payloads = [(names or {}).get(name, name) for name in fields.names]
+        self._decoder = JsonDecoder(fields, in_payloads)
+        named = [f.with_name(name) for f, name in zip(fields, in_payloads, strict=True)]
+        self._columns = KernelColumns(named, _MAX_DEPTH)
+        self.plan = None if json_columns is None else self._columns.plan
+
+    def schema(self, columns: pa.Schema) -> pa.Schema:
+        """The schema of a batch with these columns, after `of`."""
+        return with_fields(columns, self.fields, self._payload)
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the fields after its columns, and why payloads do not fit.
+
+        In a column `UNFRAMED_PAYLOAD` payloads come out of their frames. A null payload has neither
+        fields nor a reason.
+        """
+        at = batch.schema.get_field_index(self._payload)
+        payloads, frame_reasons = batch.column(at), None
+        if self._framing is not None:
+            unframed = self._framing.unframe(batch)
+            payloads, frame_reasons = unframed.payloads, unframed.reasons
+            if frame_reasons is not None:
+                payloads = pc.if_else(pc.is_valid(frame_reasons), None, payloads)
+        columns, reasons = self.decode(payloads)
+        columns_of_batch = batch.columns
+        if (at_unframed := batch.schema.get_field_index(UNFRAMED_PAYLOAD)) >= 0:
+            columns_of_batch[at_unframed] = pc.coalesce(payloads, columns_of_batch[at_unframed])
+        if self._framing is not None:
+            reasons = with_hints(reasons, payloads, self._framing)
+        if frame_reasons is not None:
+            reasons = pc.coalesce(frame_reasons, reasons)
+        return pa.RecordBatch.from_arrays(
+            [*columns_of_batch, *columns, reasons], schema=self.schema(batch.schema)
+        )
+
+    def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """The columns and the reasons, as `JsonDecoder.decode`; nothing of a null payload."""
+        if self.plan is None:
+            return self.decode_plainly(payloads)
+        assert json_columns is not None  # noqa: S101
+        rows = len(payloads)
+        left, columns = self._columns.build(json_columns, payloads)
+        if not any(left):
+            return columns, pa.nulls(rows, pa.string())
+        is_left = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(left)])
+        replacements = self.decode_plainly(payloads.filter(is_left))
+        return replace_rows((columns, pa.nulls(rows, pa.string())), replacements, is_left)
+
+    def decode_plainly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """Decode without the C kernel; see `decode`."""
+        columns, reasons = self._decoder.decode(payloads)
+        if payloads.null_count:
+            reasons = pc.if_else(pc.is_null(payloads), None, reasons)
+        return columns, reasons

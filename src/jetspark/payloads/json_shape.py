@@ -1,0 +1,183 @@
+"""Infers the schema, in Spark's DDL, that takes all JSON objects of a sample. No I/O.
+
+| values of a field | type |
+|---|---|
+| true, false; whole numbers; numbers | BOOLEAN; BIGINT; DOUBLE |
+| texts that are all times with a zone (RFC 3339); all dates | TIMESTAMP; DATE |
+| lists; objects | ARRAY<…>; STRUCT<…> |
+| anything else, also several of these | STRING |
+
+A number beyond DOUBLE is a STRING, and so are a whole one beyond BIGINT, and one beyond 2^53 beside
+other numbers, since a DOUBLE would round it. Null goes with every type. A STRING takes every value,
+of what is no text its JSON; so it is the type of what is nested more than `_MAX_DEPTH` deep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from jetspark.payloads.decoder import Undecodable
+from jetspark.payloads.json_decoder import parse_object, takes
+from jetspark.payloads.unknown_fields import common_type, in_ddl, plain_type
+from jetspark.reserved_names import is_reserved
+
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_MAX_DEPTH = 30
+_MAX_FIELDS = 1000
+"""Fields of a nested object; with more, its names are data, and it is a STRING."""
+_NULL, _STRING = "NULL", "STRING"
+
+
+@dataclass(frozen=True)
+class _Array:
+    of: _Type
+
+
+@dataclass(frozen=True)
+class _Object:
+    fields: Mapping[str, _Type]
+
+
+_Type = str | _Array | _Object
+
+
+class _BeyondDouble:
+    """A number beyond DOUBLE."""
+
+
+def _number(text: str) -> float | _BeyondDouble:
+    value = float(text)
+    return _BeyondDouble() if value in (float("inf"), float("-inf")) else value
+
+
+_decode_object = msgspec.json.Decoder(dict[str, Any], float_hook=_number).decode
+
+
+def _type_of(value: Any, depth: int = 0) -> _Type:
+    if depth == _MAX_DEPTH and isinstance(value, list | dict):
+        return _STRING
+    match value:
+        case None:
+            return _NULL
+        case _BeyondDouble():
+            return _STRING
+        case bool() | int() | float():
+            return plain_type(value)
+        case str():
+            return _string_type(value)
+        case list():
+            of: _Type = _NULL
+            for element in value:
+                of = _merge_types(of, _type_of(element, depth + 1))
+            return _Array(of)
+        case _:
+            return _Object({name: _type_of(element, depth + 1) for name, element in value.items()})
+
+
+def _string_type(text: str) -> str:
+    for name, form, kind in (
+        ("DATE", _DATE, pa.date32()),
+        ("TIMESTAMP", _TIME, pa.timestamp("us", tz="UTC")),
+    ):
+        if form.fullmatch(text) and takes(kind, msgspec.json.encode(text)):
+            return name
+    return _STRING
+
+
+def _merge_types(left: _Type, right: _Type) -> _Type:
+    """The type that takes the values of both."""
+    if left == right or right == _NULL:
+        return left
+    if left == _NULL:
+        return right
+    if isinstance(left, str) and isinstance(right, str):
+        return common_type(left, right)
+    if isinstance(left, _Array) and isinstance(right, _Array):
+        return _Array(_merge_types(left.of, right.of))
+    if isinstance(left, _Object) and isinstance(right, _Object):
+        fields = dict(left.fields)
+        for name, kind in right.fields.items():
+            fields[name] = _merge_types(fields.get(name, _NULL), kind)
+        return _Object(fields) if len(fields) <= _MAX_FIELDS else _STRING
+    return _STRING
+
+
+@dataclass
+class Shape:
+    """The objects that were seen, together."""
+
+    messages: int = 0
+    non_objects: int = 0
+    """Payloads among them that are no JSON object."""
+    _fields: dict[str, _Type] = field(default_factory=dict)
+
+    def add(self, payload: bytes) -> None:
+        """One more payload."""
+        self.messages += 1
+        try:
+            values = parse_object(payload, _decode_object)
+        except Undecodable:
+            self.non_objects += 1
+            return
+        for name, value in values.items():
+            self._fields[name] = _merge_types(self._fields.get(name, _NULL), _type_of(value))
+
+    def schema(self) -> tuple[str, list[str]]:
+        """The DDL, and remarks on it."""
+        remarks: list[str] = []
+        if self.non_objects:
+            remarks.append(f"{self.non_objects:,} of the messages are no JSON objects.")
+        return _fields_ddl(self._fields, (), remarks, " "), remarks
+
+
+def _fields_ddl(
+    fields: Mapping[str, _Type],
+    path: tuple[str, ...],
+    remarks: list[str],
+    between: str,
+) -> str:
+    names: set[str] = set()
+    columns = []
+    for name, kind in fields.items():
+        path_text = ".".join((*path, name))
+        if not name:
+            remarks.append("A field without a name is left out.")
+        elif not path and is_reserved(name):
+            remarks.append(f"{path_text} is left out: the name is reserved for jetspark.")
+        elif name.casefold() in names:
+            remarks.append(
+                f"{path_text} is left out: there is a field of that name, and Spark ignores case."
+            )
+        else:
+            names.add(name.casefold())
+            text = _ddl(kind, (*path, name), remarks)
+            quoted = name if _IDENTIFIER.fullmatch(name) else f"`{name.replace('`', '``')}`"
+            columns.append(f"{quoted}{between}{text}")
+    return ", ".join(columns)
+
+
+def _ddl(kind: _Type, path: tuple[str, ...], remarks: list[str]) -> str:
+    path_text = ".".join(path)
+    match kind:
+        case _Array():
+            return f"ARRAY<{_ddl(kind.of, (*path[:-1], f'{path[-1]}[]'), remarks)}>"
+        case _Object():
+            if inside := _fields_ddl(kind.fields, path, remarks, ": "):
+                return f"STRUCT<{inside}>"
+            remarks.append(f"{path_text} has only objects without fields: STRING.")
+            return _STRING
+        case "NULL":
+            remarks.append(f"{path_text} is always null: STRING.")
+            return _STRING
+        case str():
+            return in_ddl(kind)

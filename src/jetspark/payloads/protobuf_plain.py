@@ -1,0 +1,182 @@
+"""Messages of Protobuf as columns, and the reverse, by Protobuf's library, without the C kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from jetspark.payloads.columns import Misfit, Problem, bytes_of_value, check_decoded
+from jetspark.payloads.protobuf_schema import Kind, is_map, kind_of, library
+from jetspark.years import FIRST_SECOND, LAST_SECOND
+
+_NANOS: Final = 1_000_000_000
+_MAX_DURATION_SECONDS: Final = 315_576_000_000
+_FIRST_DAY: Final = date(1970, 1, 1).toordinal()
+
+
+def decode(
+    message: Any, parsed: Any, fields: Sequence[pa.Field], payloads: pa.BinaryArray, name: str
+) -> tuple[list[pa.Array], list[str | None], list[tuple[int, int, bytes, bytes]]]:
+    """Return the columns; why payloads are no messages, or null; and what does not fit.
+
+    `message`: the descriptor; `parsed`: that with `maps_as_lists`, since the library would keep
+    only the last entry of a key. Raises Undecodable for what becomes too large.
+    """
+    parse = library("google.protobuf.message_factory").GetMessageClass(parsed).FromString
+    decode_error = library("google.protobuf.message").DecodeError
+    rows, misfits = [], []
+    reasons: list[str | None] = []
+    size = 0
+    for number, payload in enumerate(payloads.to_pylist()):
+        row: dict[str, Any] = {}
+        reason = None
+        try:
+            row = _row(parse(payload or b""), message, frozenset({message.full_name}))
+        except Misfit as error:
+            misfits.append(error.of_row(number))
+        except (decode_error, UnicodeDecodeError) as error:
+            reason = f"The payload is not {name}: {error}."
+        size += sum(_size(row.get(field.name), field.type) for field in fields)
+        check_decoded(size)
+        rows.append(row)
+        reasons.append(reason)
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in fields]
+    return columns, reasons, misfits
+
+
+def _size(value: Any, kind: pa.DataType) -> int:
+    """The bytes of items in lists and maps, and of texts, which may be symbols."""
+    if value is None or not pa.types.is_nested(kind):
+        return len(value) if kind == pa.string() and value else 0
+    if pa.types.is_struct(kind):
+        return sum(_size(value[field.name], field.type) for field in kind)
+    of = kind.item_type if pa.types.is_map(kind) else kind.value_type
+    item_size = bytes_of_value(of)
+    items = [entry[1] for entry in value] if pa.types.is_map(kind) else value
+    return sum(item_size + _size(item, of) for item in items)
+
+
+def _row(message: Any, descriptor: Any, ancestors: frozenset[str]) -> dict[str, Any]:
+    row = {}
+    for field in descriptor.fields:
+        try:
+            row[field.name] = _of_field(message, field, ancestors)
+        except Misfit as error:
+            error.path = f".{field.name}{error.path}"
+            raise
+    return row
+
+
+def _of_field(message: Any, field: Any, ancestors: frozenset[str]) -> Any:
+    value = getattr(message, field.name)
+    if is_map(field):
+        item = field.message_type.fields_by_name["value"]
+        return [
+            (entry.key, None)
+            if item.message_type is not None and not entry.HasField("value")
+            else (entry.key, _value(item, entry.value, ancestors))
+            for entry in value
+        ]
+    if field.is_repeated:
+        return [_value(field, item, ancestors) for item in value]
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    return _value(field, value, ancestors)
+
+
+def _value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
+    if field.enum_type is not None:
+        symbol = field.enum_type.values_by_number.get(value)
+        return str(value) if symbol is None else symbol.name
+    match kind_of(field, ancestors):
+        case Kind.UINT64 | Kind.FIXED64:
+            return Decimal(value)
+        case Kind.WRAPPER:
+            return _value(field.message_type.fields_by_name["value"], value.value, ancestors)
+        case Kind.BYTES if field.message_type is not None:
+            return value.SerializeToString()
+        case Kind.TIMESTAMP:
+            if not 0 <= value.nanos < _NANOS or not FIRST_SECOND <= value.seconds <= LAST_SECOND:
+                raise Misfit(Problem.TIME)
+            return value.seconds * 1_000_000 + value.nanos // 1000
+        case Kind.DURATION:
+            return _duration(value.seconds, value.nanos)
+        case Kind.DATE:
+            return _date(value)
+        case Kind.TIME_OF_DAY:
+            return _time_of_day(value)
+        case Kind.MESSAGE:
+            return _row(value, field.message_type, ancestors | {field.message_type.full_name})
+    return value
+
+
+def _duration(seconds: int, nanos: int) -> int:
+    if abs(seconds) > _MAX_DURATION_SECONDS or abs(nanos) >= _NANOS or seconds * nanos < 0:
+        raise Misfit(Problem.TIME)
+    micros = abs(nanos) // 1000
+    return seconds * 1_000_000 + (micros if nanos > 0 else -micros)
+
+
+def _date(value: Any) -> int:
+    try:
+        return date(value.year, value.month, value.day).toordinal() - _FIRST_DAY
+    except (ValueError, OverflowError):
+        raise Misfit(Problem.TIME) from None
+
+
+def _time_of_day(value: Any) -> int:
+    parts = (value.hours, value.minutes, value.seconds, value.nanos)
+    limits = (24, 59, 60, _NANOS - 1)
+    if not all(0 <= number <= limit for number, limit in zip(parts, limits, strict=True)):
+        raise Misfit(Problem.TIME)
+    hours, minutes, seconds, nanos = map(int, parts)
+    return (hours * 3600 + minutes * 60 + seconds) * 1_000_000 + nanos // 1000
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def encode(message: Any, rows: pa.StructArray) -> list[bytes]:
+    """The messages of rows. `rows`: a result of `ProtobufEncoder.checked`."""
+    create = library("google.protobuf.message_factory").GetMessageClass(message)
+    payloads = []
+    for row in rows.to_pylist():
+        written = create()
+        _fill(written, row)
+        payloads.append(written.SerializeToString())
+    return payloads
+
+
+def _fill(message: Any, row: dict[str, Any] | bytes) -> None:
+    """Give a message the values of a row, or of one that contains itself, which is bytes."""
+    if isinstance(row, bytes):
+        message.MergeFromString(row)
+        return
+    fields = message.DESCRIPTOR.fields_by_name
+    for name, value in row.items():
+        field = fields[name]
+        inner = field.message_type
+        if value is None:
+            continue
+        if is_map(field):
+            items = getattr(message, name)
+            for entry in value:
+                if inner.fields_by_name["value"].message_type is None:
+                    items[entry["key"]] = entry["value"]
+                else:
+                    items[entry["key"]].Clear()
+                    _fill(items[entry["key"]], entry["value"])
+        elif inner is None and field.is_repeated:
+            getattr(message, name).extend(value)
+        elif inner is None:
+            setattr(message, name, value)
+        elif field.is_repeated:
+            for item in value:
+                _fill(getattr(message, name).add(), item)
+        else:
+            getattr(message, name).SetInParent()
+            _fill(getattr(message, name), value)

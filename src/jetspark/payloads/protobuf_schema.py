@@ -1,0 +1,464 @@
+"""Schemas of Protobuf, the messages that they describe, and the columns of these.
+
+The types are those of Spark's `from_protobuf`; docs/payloads.md has the differences.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import subprocess
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from enum import IntEnum
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from jetspark.errors import ConfigError, named, shown
+from jetspark.own_python import module_command
+from jetspark.payloads.decoder import Undecodable
+from jetspark.payloads.schema import PayloadSchema, UnusableSchema, is_proto_source
+
+_INSTALL: Final = "pip install 'jetspark[protobuf]'"
+_MAIN: Final = "schema.proto"
+COMPILE_TIMEOUT: Final = 60.0
+"""Seconds for protoc, which takes a tenth of a second for a schema of people's."""
+MAX_SOURCE_CHARS: Final = 4 << 20
+MAX_FIELDS: Final = 10_000
+"""Fields of a message, where each use of another message counts as all of its fields, so that a few
+lines cannot become any number of columns."""
+MAX_DEPTH: Final = 60
+"""Messages within each other: Arrow's interface for C takes 64 types."""
+_FILE: Final = re.compile(r"[^\x00-\x1f\\]{1,200}")
+_POSITION: Final = re.compile(r"(\d+):(\d+): *")
+
+
+# -- schemas -------------------------------------------------------------------------------------
+
+
+def message_of(schema: PayloadSchema) -> PayloadSchema:
+    """The schema as a descriptor set with its message's full name, which is that of the only one,
+    or of the first one of the file, if none is given. Raises ConfigError."""
+    files, last = _descriptors(schema)
+    names = list(_messages(last))
+    message = schema.name or (names[0] if names else "")
+    full = [name for name in names if message in (name, name.rpartition(".")[2])]
+    if not full:
+        raise UnusableSchema(
+            f"The Protobuf schema has no message {message!r}; it has {', '.join(names) or 'none'}."
+        )
+    text = base64.b64encode(files.SerializeToString()).decode()
+    return PayloadSchema("protobuf", text, full[0], schema.version, schema.number)
+
+
+def of_module(name: str) -> PayloadSchema:
+    """The schema of a compiled class, `package.flights_pb2:Flight`. Raises ConfigError."""
+    module, _, message = name.partition(":")
+    try:
+        descriptor = getattr(import_module(module), message).DESCRIPTOR
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{name} is no message of a compiled module: {error}.") from None
+    files = library("google.protobuf.descriptor_pb2").FileDescriptorSet()
+    names: set[str] = set()
+
+    def add(file: Any) -> None:
+        if file.name not in names:
+            names.add(file.name)
+            for dependency in file.dependencies:
+                add(dependency)
+            file.CopyToProto(files.file.add())
+
+    add(descriptor.file)
+    text = base64.b64encode(files.SerializeToString()).decode()
+    return PayloadSchema("protobuf", text, descriptor.full_name)
+
+
+def _descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
+    """A descriptor set with all files, and the schema's own file, which is the last one."""
+    text = schema.text
+    files = library("google.protobuf.descriptor_pb2").FileDescriptorSet()
+    try:
+        files.ParseFromString(
+            _compiled(schema) if is_proto_source(text) else base64.b64decode(text, validate=True)
+        )
+        descriptors = list(files.file)
+    except (binascii.Error, library("google.protobuf.message").DecodeError):
+        descriptors = []
+    if not descriptors:
+        raise UnusableSchema(
+            "The Protobuf schema is neither a FileDescriptorSet (`protoc --include_imports "
+            "--descriptor_set_out=order.binpb order.proto` makes one) nor the source of a .proto "
+            "file."
+        )
+    return files, descriptors[-1]
+
+
+def compiler() -> None:
+    """Raise ConfigError unless .proto files can be compiled here."""
+    library("grpc_tools")
+
+
+def _compiled(schema: PayloadSchema) -> bytes:
+    """The descriptor set of a .proto file and what it imports."""
+    compiler()
+    compiled = _compiled_or_reason(schema)
+    if isinstance(compiled, str):
+        raise UnusableSchema(compiled)
+    return compiled
+
+
+@lru_cache(maxsize=100)
+def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
+    """Return the descriptor set or why there is none; payloads may name the schema again."""
+    if len(schema.text) + sum(len(file.text) for file in schema.references) > MAX_SOURCE_CHARS:
+        return f"The Protobuf schema has more than {MAX_SOURCE_CHARS >> 20} MiB."
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        sources, descriptors = root / "sources", root / "descriptors"
+        sources.mkdir()
+        for file in schema.references:
+            path = (sources / file.name).resolve() if _FILE.fullmatch(file.name) else sources
+            if sources not in path.parents:
+                return f"The Protobuf schema imports {shown(file.name)}, outside of its folder."
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text, "utf-8")
+        (sources / _MAIN).write_text(schema.text, "utf-8")
+        try:
+            protoc = subprocess.run(  # noqa: S603
+                [
+                    *module_command("grpc_tools.protoc", f"-I{sources}"),
+                    *("--include_imports", f"--descriptor_set_out={descriptors}", _MAIN),
+                ],
+                capture_output=True,
+                check=False,
+                timeout=COMPILE_TIMEOUT,
+            )
+        except subprocess.TimeoutExpired:
+            return f"protoc does not compile the Protobuf schema in {COMPILE_TIMEOUT:.0f} seconds."
+        if protoc.returncode:
+            lines = protoc.stderr.decode("utf-8", "replace").strip().splitlines() or [
+                "protoc failed"
+            ]
+            last = lines[-1].replace(f"{sources}/", "").removeprefix(f"{_MAIN}:")
+            return f"The Protobuf schema cannot be compiled: {_by_line(last)}"
+        return descriptors.read_bytes()
+
+
+def _by_line(text: str) -> str:
+    """`3:5: …`, as people read it."""
+    match = _POSITION.match(text)
+    return text if match is None else f"line {match[1]}, column {match[2]}: {text[match.end() :]}"
+
+
+def _messages(file: Any) -> Iterator[str]:
+    """The full names of a file's messages, each before those in it."""
+
+    def names(messages: Any, before: str) -> Iterator[str]:
+        for message in messages:
+            if not message.options.map_entry:
+                yield f"{before}{message.name}"
+                yield from names(message.nested_type, f"{before}{message.name}.")
+
+    yield from names(file.message_type, f"{file.package}." if file.package else "")
+
+
+def name_at(schema: PayloadSchema, path: tuple[int, ...]) -> str:
+    """The full name of the message that a frame has the path of. Raises Undecodable."""
+    _, file = _descriptors(schema)
+    messages, parts = file.message_type, [file.package] if file.package else []
+    try:
+        for at in path:
+            parts.append(messages[at].name)
+            messages = messages[at].nested_type
+    except IndexError:
+        raise Undecodable(f"The schema of the payload has no message {path}.") from None
+    return ".".join(parts)
+
+
+def path_of(schema: PayloadSchema) -> tuple[int, ...]:
+    """The path of the message that has the schema's name: the inverse of `name_at`."""
+    _, file = _descriptors(schema)
+    messages, path = file.message_type, []
+    for name in schema.name.removeprefix(f"{file.package}.").split("."):
+        path.append([nested.name for nested in messages].index(name))
+        messages = messages[path[-1]].nested_type
+    return tuple(path)
+
+
+def descriptor_of(
+    schema: PayloadSchema, fields: Collection[str] | None = None, *, maps_as_lists: bool = False
+) -> Any:
+    """Return the descriptor of a message.
+
+    `schema`: a result of `message_of`; `fields`: the selected ones, None for all; `maps_as_lists`:
+    whether maps are lists of their entries, in which a key may come twice. Raises ConfigError.
+    """
+    files, _ = _descriptors(schema)
+    pool = library("google.protobuf.descriptor_pool").DescriptorPool()
+    try:
+        for file in files.file:
+            if maps_as_lists:
+                _unmark_maps(file.message_type)
+            pool.Add(_only(file, schema.name, fields))
+        descriptor = pool.FindMessageTypeByName(schema.name)
+        _check_size(descriptor)
+        _check_groups(descriptor)
+        _check_well_known(pool, schema.name if fields else "")
+    except UnusableSchema:
+        raise
+    except (TypeError, KeyError, ValueError, RecursionError) as error:
+        raise UnusableSchema(
+            f"The Protobuf schema of {schema.name} is incomplete ({error}): make the set with "
+            "protoc --include_imports."
+        ) from None
+    return descriptor
+
+
+def _find_message(file: Any, message: str) -> Any:
+    """The message of a file; None if it is not there."""
+    package, messages = file.package, file.message_type
+    inside = message.removeprefix(f"{package}.") if package else message
+    descriptor: Any = None
+    for name in inside.split("."):
+        descriptor = next((candidate for candidate in messages if candidate.name == name), None)
+        if descriptor is None:
+            return None
+        messages = descriptor.nested_type
+    return descriptor
+
+
+def field_names(schema: PayloadSchema) -> list[str]:
+    """All fields of the message. `schema`: a result of `message_of`."""
+    files = (_find_message(file, schema.name) for file in _descriptors(schema)[0].file)
+    return [field.name for message in filter(None, files) for field in message.field]
+
+
+def _only(file: Any, message: str, fields: Collection[str] | None) -> Any:
+    """The file, with only these fields in the message: others are skipped, as unknown ones."""
+    descriptor = _find_message(file, message)
+    if fields is None or descriptor is None:
+        return file
+    selected = [field for field in descriptor.field if field.name in fields]
+    oneofs = sorted({field.oneof_index for field in selected if field.HasField("oneof_index")})
+    for field in selected:
+        if field.HasField("oneof_index"):
+            field.oneof_index = oneofs.index(field.oneof_index)
+    declared = [descriptor.oneof_decl[at] for at in oneofs]
+    for list_, rest in ((descriptor.field, selected), (descriptor.oneof_decl, declared)):
+        copies = [type(field).FromString(field.SerializeToString()) for field in rest]
+        del list_[:]
+        list_.extend(copies)
+    return file
+
+
+def _check_groups(message: Any) -> None:
+    """Raise ConfigError for a field that is a group, or has one at any depth: what is in it
+    would be left out without a word."""
+    bad = [field.name for field in message.fields if _has_group(field, set())]
+    if bad:
+        good = [field.name for field in message.fields if field.name not in bad]
+        raise UnusableSchema(
+            f"{', '.join(bad)} of {message.full_name} is a group, or has one in it, which is not "
+            f"decoded here: name only other fields in {named('fields')} "
+            f"({', '.join(good) or 'there are none'})."
+        )
+
+
+def _has_group(field: Any, seen: set[str]) -> bool:
+    if field.type == field.TYPE_GROUP:
+        return True
+    inner = field.message_type
+    if inner is None or inner.full_name in seen:
+        return False
+    seen.add(inner.full_name)
+    return any(_has_group(inner_field, seen) for inner_field in inner.fields)
+
+
+def _unmark_maps(messages: Iterable[Any]) -> None:
+    for message in messages:
+        message.options.ClearField("map_entry")
+        _unmark_maps(message.nested_type)
+
+
+def _check_well_known(pool: Any, reduced: str) -> None:
+    """Raise ConfigError for a message of Protobuf's own that lacks its fields, except `reduced`."""
+    for name in _WELL_KNOWN_FIELDS.keys() - {reduced}:
+        fields = _WELL_KNOWN_FIELDS[name]
+        try:
+            message = pool.FindMessageTypeByName(name)
+        except KeyError:
+            continue
+        declared = {
+            (field.number, field.name, field.type, field.is_repeated) for field in message.fields
+        }
+        own = {(number, *field, False) for number, field in enumerate(fields.items(), 1)}
+        if not own <= declared:
+            raise UnusableSchema(
+                f"The Protobuf schema defines {name} without the fields that Protobuf's own has "
+                f"({', '.join(fields)}): import that one, or name yours otherwise."
+            )
+
+
+def _check_size(message: Any) -> None:
+    """Raise ConfigError for a message that becomes more than `MAX_FIELDS` columns at any depth. One
+    that contains itself is a single one there."""
+    left, problem = MAX_FIELDS, f"becomes more than {MAX_FIELDS:,} fields"
+    todo = [(message, frozenset({message.full_name}))]
+    while todo:
+        inner_message, ancestors = todo.pop()
+        for field in inner_message.fields:
+            left -= 1
+            inner = field.message_type
+            if inner is not None and inner.full_name not in ancestors:
+                todo.append((inner, ancestors | {inner.full_name}))
+        if len(ancestors) > MAX_DEPTH:
+            left, problem = -1, "is nested too deeply"
+        if left < 0:
+            raise UnusableSchema(
+                f"The Protobuf schema of {message.full_name} {problem}: name only other fields in "
+                f"{named('fields')}."
+            )
+
+
+def library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"Protobuf payloads need {error.name}: {_INSTALL}.") from None
+
+
+# -- columns -------------------------------------------------------------------------------------
+
+
+_US: Final = pa.timestamp("us", tz="UTC")
+_UNSIGNED: Final = pa.decimal128(20, 0)
+
+
+class Kind(IntEnum):
+    """The kind of a field; the numbers are those of the C kernel."""
+
+    DOUBLE = 0
+    FLOAT = 1
+    INT64 = 2
+    UINT64 = 3
+    INT32 = 4
+    UINT32 = 5
+    BOOL = 6
+    SINT32 = 7
+    SINT64 = 8
+    FIXED64 = 9
+    FIXED32 = 10
+    SFIXED64 = 11
+    SFIXED32 = 12
+    STRING = 13
+    BYTES = 14
+    """Bytes, and a message that contains itself, as it came."""
+    ENUM = 15
+    """The symbols are its fields."""
+    MESSAGE = 16
+    MAP = 17
+    WRAPPER = 18
+    """A message of one field, whose value is the column."""
+    TIMESTAMP = 19
+    DURATION = 20
+    DATE = 21
+    TIME_OF_DAY = 22
+    LIST = 23
+    """Only written: the values of a field that is repeated."""
+
+
+_SCALARS: Final = {
+    1: (Kind.DOUBLE, pa.float64()),
+    2: (Kind.FLOAT, pa.float32()),
+    3: (Kind.INT64, pa.int64()),
+    4: (Kind.UINT64, _UNSIGNED),
+    5: (Kind.INT32, pa.int32()),
+    6: (Kind.FIXED64, _UNSIGNED),
+    7: (Kind.FIXED32, pa.int64()),
+    8: (Kind.BOOL, pa.bool_()),
+    9: (Kind.STRING, pa.string()),
+    12: (Kind.BYTES, pa.binary()),
+    13: (Kind.UINT32, pa.int64()),
+    14: (Kind.ENUM, pa.string()),
+    15: (Kind.SFIXED32, pa.int32()),
+    16: (Kind.SFIXED64, pa.int64()),
+    17: (Kind.SINT32, pa.int32()),
+    18: (Kind.SINT64, pa.int64()),
+}
+"""Kinds and columns by the numbers of Protobuf's `FieldDescriptorProto.Type`."""
+_WELL_KNOWN: Final = {
+    "google.protobuf.Timestamp": (Kind.TIMESTAMP, _US),
+    "google.protobuf.Duration": (Kind.DURATION, pa.int64()),
+    "google.type.Date": (Kind.DATE, pa.date32()),
+    "google.type.TimeOfDay": (Kind.TIME_OF_DAY, pa.int64()),
+}
+"""Messages that are a single value."""
+_WRAPPED: Final = {
+    "Double": 1, "Float": 2, "Int64": 3, "UInt64": 4, "Int32": 5, "UInt32": 13, "Bool": 8,
+    "String": 9, "Bytes": 12,
+}  # fmt: skip
+_WRAPPERS: Final = {
+    f"google.protobuf.{name}Value": {"value": kind} for name, kind in _WRAPPED.items()
+}
+_WELL_KNOWN_FIELDS: Final = {
+    "google.protobuf.Timestamp": {"seconds": 3, "nanos": 5},
+    "google.protobuf.Duration": {"seconds": 3, "nanos": 5},
+    "google.type.Date": dict.fromkeys(("year", "month", "day"), 5),
+    "google.type.TimeOfDay": dict.fromkeys(("hours", "minutes", "seconds", "nanos"), 5),
+    **_WRAPPERS,
+}
+"""The fields of Protobuf's own messages, by their numbers from 1 on, and their types."""
+
+
+def is_map(field: Any) -> bool:
+    """Whether a field is a map."""
+    message = field.message_type
+    return message is not None and bool(message.GetOptions().map_entry)
+
+
+def kind_of(field: Any, ancestors: frozenset[str]) -> Kind:
+    """Return the kind of a field's values. `ancestors`: the messages that it is in."""
+    message = field.message_type
+    if message is None:
+        return _SCALARS[field.type][0]
+    if is_map(field):
+        return Kind.MAP
+    if message.full_name in _WELL_KNOWN:
+        return _WELL_KNOWN[message.full_name][0]
+    if message.full_name in _WRAPPERS:
+        return Kind.WRAPPER
+    return Kind.BYTES if message.full_name in ancestors else Kind.MESSAGE
+
+
+def fields_of(message: Any) -> pa.Schema:
+    """The columns of a message's fields, in the order of its declaration."""
+    return pa.schema(_columns(message, frozenset({message.full_name})))
+
+
+def _columns(message: Any, ancestors: frozenset[str]) -> list[pa.Field]:
+    return [pa.field(field.name, _type(field, ancestors)) for field in message.fields]
+
+
+def _type(field: Any, ancestors: frozenset[str]) -> pa.DataType:
+    if is_map(field):
+        key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+        return pa.map_(_type_of_value(key, ancestors), _type_of_value(value, ancestors))
+    kind = _type_of_value(field, ancestors)
+    return pa.list_(pa.field("element", kind)) if field.is_repeated else kind
+
+
+def _type_of_value(field: Any, ancestors: frozenset[str]) -> pa.DataType:
+    message = field.message_type
+    match kind_of(field, ancestors):
+        case Kind.WRAPPER:
+            return _type_of_value(message.fields_by_name["value"], ancestors)
+        case Kind.MESSAGE:
+            return pa.struct(_columns(message, ancestors | {message.full_name}))
+        case Kind.BYTES if message is not None:
+            return pa.binary()
+    return (_SCALARS[field.type] if message is None else _WELL_KNOWN[message.full_name])[1]

@@ -1,0 +1,236 @@
+"""A snapshot: the last message of each subject, read with a consumer of last messages.
+
+While others write, no reader gets all subjects as of one moment. The guarantee: every subject that
+the stream had when the snapshot was planned is read exactly once, with its last message then or a
+later one. After a lost link another consumer continues, and skips subjects already read.
+
+A consumer of last messages selects them at its creation, and leaves out those that are replaced or
+removed before their delivery. When it delivers fewer than announced, the leader is asked which
+subjects exist, and for the last message of each missing one. Only a proven leader can answer that
+nothing is left (`leaders`).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Generator, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import DataLossError, JetsparkError, MissedHeartbeatError
+from jetspark.kv_rules import Operation
+from jetspark.links.leaders import confirmed_facts, linearizable_read
+from jetspark.links.link import BlockingLink
+from jetspark.links.link_pool import pool
+from jetspark.links.retry import Retry, stop_reading
+from jetspark.links.stream_api import StoredMessage, StreamAPI
+from jetspark.links.stream_facts import StreamFacts
+from jetspark.ranges._overlapping_pull import INACTIVE_SECONDS, OverlappingPull
+from jetspark.ranges.arrow import WITH_PAYLOAD, to_batch
+from jetspark.ranges.sequence_range import ReadLimits, SequenceRange
+from jetspark.retries import TryAnotherLinkError
+from jetspark.timestamps import parse_isotime
+from jetspark.wire.kernel import Deliveries
+
+logger = logging.getLogger("jetspark.ranges")
+
+_MAX_CONSUMERS = 12
+"""Attempts to create a consumer on the leader's server; the cluster chooses any replica."""
+
+
+def read_last_per_subject(
+    options: ConnectOptions,
+    sequence_range: SequenceRange,
+    limits: ReadLimits,
+    *,
+    columns: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    """The last message of each subject under `wanted.subjects`, which is required.
+
+    `wanted.end` is the sequence after the stream's last message when the snapshot was planned.
+    Raises StreamRecreatedError, StreamNotFoundError, DataLossError; IncompleteRangeError without
+    progress for `limits.timeout` seconds; and every error that is not transient, such as AuthError.
+    """
+    return _CurrentValuesReader(options, sequence_range, limits, columns).run()
+
+
+def read_current_values(
+    options: ConnectOptions,
+    sequence_range: SequenceRange,
+    limits: ReadLimits,
+    *,
+    columns: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    """A bucket's present values: `read_last_per_subject` without the keys that are deleted."""
+    read = list(dict.fromkeys((*columns, "operation")))
+    for batch in read_last_per_subject(options, sequence_range, limits, columns=read):
+        values = batch.filter(pc.equal(batch.column("operation"), Operation.PUT.value))
+        yield values.select(list(columns))
+
+
+class _CurrentValuesReader:
+    def __init__(
+        self,
+        options: ConnectOptions,
+        sequence_range: SequenceRange,
+        limits: ReadLimits,
+        columns: Sequence[str],
+    ) -> None:
+        self._options = options
+        self._range = sequence_range
+        self._limits = limits
+        self._columns = columns
+        self._seen: set[bytes] = set()
+        self._retry = Retry(limits.timeout)
+
+    def run(self) -> Generator[pa.RecordBatch, None, None]:
+        complete = self._range.end <= self._range.start
+        while not complete:
+            try:
+                complete = yield from self._with_one_link()
+            except JetsparkError as error:
+                if not self._retry.wait_to_retry(error):
+                    stop_reading(self._range.stream, self._retry, error)
+                logger.info("%s: reading continues: %s", self._range.stream, error)
+
+    def _with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
+        """Read with one consumer; True when every subject was read."""
+        with pool.link(self._options) as link:
+            api = StreamAPI(link)
+            facts = self._check_planned_stream(api)
+            last, skipped = yield from self._with_one_consumer(link, api, facts)
+            complete = self._nothing_left(api, last)
+            if complete and skipped:
+                yield from self._new_rows(self._missing(api))
+        if complete:
+            return True
+        raise TryAnotherLinkError("the consumer is behind the stream's leader")
+
+    def _check_planned_stream(self, api: StreamAPI) -> StreamFacts:
+        """The stream's facts from a server that has all planned messages.
+
+        Raises StreamRecreatedError, or DataLossError when a proven leader lacks some of it.
+        """
+        sequence_range = self._range
+        facts = api.stream(sequence_range.stream)
+        if facts.created != sequence_range.created or facts.last_seq + 1 < sequence_range.end:
+            facts = confirmed_facts(api, [sequence_range.stream])[sequence_range.stream]
+        if facts.created != sequence_range.created:
+            raise facts.recreated_error(sequence_range.created)
+        if facts.last_seq + 1 < sequence_range.end:
+            first, end = facts.last_seq + 1, sequence_range.end
+            raise DataLossError(facts.name, first, end - 1, facts.lost_tail(end))
+        return facts
+
+    def _make_consumer(self, api: StreamAPI, consumer: str, facts: StreamFacts) -> int:
+        """Create a consumer on the server that gave `facts`; returns its number of messages.
+
+        A lagging replica could deliver an older message of a subject as its last one.
+        """
+        for _ in range(_MAX_CONSUMERS):
+            created = api.create_reader(
+                facts.name,
+                consumer,
+                1,
+                self._range.subjects,
+                INACTIVE_SECONDS,
+                headers_only=not WITH_PAYLOAD & set(self._columns),
+                last_per_subject=True,
+            )
+            if facts.copies == 1 or created.server == facts.leader:
+                return created.pending
+            api.delete_reader(facts.name, consumer)
+        raise TryAnotherLinkError("no consumer was created on the server of the stream's leader")
+
+    def _with_one_consumer(
+        self, link: BlockingLink, api: StreamAPI, facts: StreamFacts
+    ) -> Generator[pa.RecordBatch, None, tuple[int, bool]]:
+        """The last sequence received, and whether messages may have been left out.
+
+        `facts`: those before the consumer's creation.
+        """
+        stream, consumer = facts.name, f"jetspark_{secrets.token_hex(8)}"
+        first, before = self._make_consumer(api, consumer, facts), facts.last_seq
+        # Later messages were written in the meantime, possibly without end.
+        last_at_start = api.stream(stream).last_seq
+        pull = OverlappingPull(link, stream, consumer, self._limits)
+        decoder = pull.decoder
+        decoder.pending = first
+        silence = 2 * self._limits.heartbeat
+        last = received = 0
+        while decoder.pending and last <= last_at_start:
+            rows = Deliveries()
+            while (
+                decoder.pending
+                and len(rows) < self._limits.max_rows
+                and rows.size < self._limits.max_bytes
+            ):
+                pull.top_up(decoder.pending)
+                if pull.take(rows):
+                    self._retry.since = time.monotonic()
+                elif self._retry.idle > silence:
+                    raise MissedHeartbeatError(f"no message for {silence:g} s")
+                pull.check()
+            last = rows.last_sequence
+            received += sum(sequence <= before for sequence in rows.sequences())
+            yield from self._new_rows(rows)
+        pull.stop()
+        api.delete_reader(stream, consumer)
+        return last, received < first
+
+    def _nothing_left(self, api: StreamAPI, last: int) -> bool:
+        """Whether all planned messages were read, since a lagging replica's consumer ends early."""
+        stream, end = self._range.stream, self._range.end
+        if last + 1 >= end:
+            return True
+
+        def rest(api: StreamAPI) -> int | None:
+            return api.next_sequence(stream, last + 1, self._range.subjects)
+
+        sequence = rest(api)
+        if sequence is None:  # a server with a sequence has all before it
+            sequence = linearizable_read(api, [stream], rest)
+        return sequence is None or sequence >= end
+
+    def _missing(self, api: StreamAPI) -> Deliveries:
+        """The last message of each missing subject."""
+        rows = Deliveries()
+        for message in linearizable_read(api, [self._range.stream], self._last_messages):
+            rows.append(
+                message.subject.encode(),
+                message.seq,
+                parse_isotime(message.time),
+                message.headers or None,
+                message.data,
+            )
+        return rows
+
+    def _last_messages(self, api: StreamAPI) -> list[StoredMessage]:
+        stream = self._range.stream
+        return [
+            message
+            for pattern in self._range.subjects
+            for subject in sorted(api.subjects(stream, pattern))
+            if subject.encode() not in self._seen
+            and (message := api.message(stream, last_by_subj=subject)) is not None
+        ]
+
+    def _new_rows(self, rows: Deliveries) -> Generator[pa.RecordBatch, None, None]:
+        """A batch of the rows whose subjects were not read before."""
+        subjects = rows.subjects()
+        if len(set(subjects)) == len(subjects) and self._seen.isdisjoint(subjects):
+            self._seen.update(subjects)
+        else:
+            new = []
+            for row, subject in enumerate(subjects):
+                if subject not in self._seen:
+                    self._seen.add(subject)
+                    new.append(row)
+            rows.keep(new)
+        if len(rows):
+            yield to_batch(self._range.stream, rows.take(), self._columns)
+        self._retry.since = time.monotonic()

@@ -1,0 +1,118 @@
+"""A range by batched direct gets (ADR-31), for streams where a consumer would remove messages.
+
+The batches are small, since large ones delay the stream's publishers. Any replica may answer, and
+may lag, so the end of a batch proves nothing; the reader asks the leader. Each message has the
+sequence of the one sent before it, and the end of a batch the last one's, so that a lost message is
+detected.
+"""
+
+from __future__ import annotations
+
+import time
+
+import jetspark.errors as errors
+from jetspark.links.link import BlockingLink
+from jetspark.ranges.sequence_range import ReadLimits, SequenceRange
+from jetspark.retries import TryAnotherLinkError
+from jetspark.subjects import subject_matches
+from jetspark.timestamps import parse_isotime
+from jetspark.wire import frames, js_api
+from jetspark.wire.direct_get import parse_direct_reply, parse_end_of_batch
+from jetspark.wire.documents import encode_document
+from jetspark.wire.kernel import Deliveries, MessageFrame
+from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, status_of
+
+_BATCH_MESSAGES = 1000
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
+class DirectGetBatches:
+    """Batches of one range, one after the other. After an error, create another object.
+
+    Raises UnsupportedByServerError before nats-server 2.11.
+    """
+
+    def __init__(
+        self, link: BlockingLink, sequence_range: SequenceRange, limits: ReadLimits
+    ) -> None:
+        if not link.info.at_least(2, 11):
+            raise errors.UnsupportedByServerError(
+                "Reading a range by direct gets", "2.11", link.info.version
+            )
+        self._link = link
+        self._silence = 2 * limits.heartbeat
+        self._subjects = sequence_range.subjects
+        # The server takes one filter; with several, messages are filtered here.
+        self._filter = sequence_range.subjects[0] if len(sequence_range.subjects) == 1 else None
+        self._inbox = link.new_inbox()
+        self._sid = link.subscribe(self._inbox)
+        self._subject = js_api.subject_of(
+            link.api_prefix, js_api.DIRECT_GET, {"stream": sequence_range.stream}
+        )
+
+    def next_batch(self, start: int, into: Deliveries, end: int) -> int | None:
+        """Append the messages from `start` on that are before `end`.
+
+        Returns the sequence after the last message seen; None without one. Raises
+        MissedHeartbeatError (silence), TryAnotherLinkError (a lost message), NoRespondersError,
+        APIError for a refusal, and the errors of `BlockingLink.messages`.
+        """
+        request: dict[str, int | str] = {
+            "seq": start,
+            "batch": min(_BATCH_MESSAGES, end - start),
+            "max_bytes": _BATCH_BYTES,
+        }
+        if self._filter is not None:
+            request["next_by_subj"] = self._filter
+        body = encode_document(request)
+        self._link.send(frames.pub(self._subject, body, self._inbox))
+        next_sequence: int | None = None
+        last_sequence = 0
+        while True:
+            for frame in self._frames():
+                message = parse_direct_reply(frame.headers)
+                if message is None:
+                    self._check_end(frame, last_sequence)
+                    return next_sequence
+                if message.before != last_sequence:
+                    raise TryAnotherLinkError(
+                        f"sequences {last_sequence} to {message.before} did not arrive"
+                    )
+                last_sequence = message.seq
+                next_sequence = message.seq + 1
+                matches = len(self._subjects) < 2 or any(
+                    subject_matches(pattern, message.subject) for pattern in self._subjects
+                )
+                if message.seq < end and matches:
+                    into.append(
+                        message.subject.encode(),
+                        message.seq,
+                        parse_isotime(message.time),
+                        message.hdrs,
+                        frame.payload,
+                    )
+
+    def stop(self) -> None:
+        """Unsubscribe."""
+        self._link.unsubscribe(self._sid)
+
+    def _frames(self) -> list[MessageFrame]:
+        try:
+            return self._link.messages(time.monotonic() + self._silence)
+        except errors.RequestTimeoutError:
+            raise errors.MissedHeartbeatError(
+                f"nothing from {self._link.server} for {self._silence:g} s"
+            ) from None
+
+    def _check_end(self, frame: MessageFrame, last: int) -> None:
+        status = status_of(frame.headers)
+        code = 0 if status is None else status.code
+        if code == NO_RESPONDERS:
+            raise errors.NoRespondersError(self._subject)
+        if code not in (END_OF_BATCH, NOT_FOUND):
+            text = "" if status is None else status.description
+            raise errors.APIError(code, 0, f"direct get refused: {text}")
+        if code == END_OF_BATCH:
+            end = parse_end_of_batch(frame.headers or b"")
+            if end.last_seq != last:
+                raise TryAnotherLinkError(f"sequences {last} to {end.last_seq} did not arrive")

@@ -1,0 +1,382 @@
+"""Reads a range of sequences to its proven end.
+
+An ephemeral pull consumer delivers the messages, and its consumer sequences prove that none is
+missing in between. After a gap, silence, a lost link or a lost consumer, a new consumer continues
+after the last message in order. The range is complete when a sequence at or after its end was
+delivered, or a proven leader (`leaders`) answered that nothing is left before the end. An empty
+answer or "pending 0" proves nothing, since a lagging replica gives the same. The stream's creation
+time and first sequence are checked before and after, so that a recreated stream, and messages
+removed by limits, are always detected.
+
+A range may also be read through a snapshot of its stream (`backfill`), or by direct gets
+(`direct`), with the same proofs: their rows move the same position.
+
+Nothing is acknowledged, and nothing is left on the server. The same range gives the same rows as
+long as the stream keeps them.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from bisect import bisect_left
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import pyarrow as pa
+
+import jetspark.errors as errors
+from jetspark.connection.options import ConnectOptions
+from jetspark.links.leaders import confirmed_facts, linearizable_read
+from jetspark.links.link import BlockingLink
+from jetspark.links.link_pool import pool
+from jetspark.links.retry import CUT_OFF_SECONDS, Retry, stop_reading
+from jetspark.links.stream_api import StreamAPI
+from jetspark.links.stream_facts import StreamFacts
+from jetspark.ranges._overlapping_pull import INACTIVE_SECONDS, OverlappingPull
+from jetspark.ranges._stream_head import StreamHead
+from jetspark.ranges.arrow import COLUMNS, WITH_PAYLOAD, batches
+from jetspark.ranges.direct_get import DirectGetBatches
+from jetspark.ranges.losses import Loss, report_loss
+from jetspark.ranges.sequence_range import ReadLimits, SequenceRange
+from jetspark.ranges.stream_snapshot import snapshot_steps
+from jetspark.ranges.subject_filter import SubjectFilter, reading_all_is_faster
+from jetspark.retries import Backoff, TryAnotherLinkError
+from jetspark.wire.kernel import Deliveries
+
+logger = logging.getLogger("jetspark.ranges")
+
+_PAUSES = Backoff(0.02, 2.0)
+_MAX_SNAPSHOTS = 3  # attempts, since each sends the whole stream; a consumer reads the rest
+_LOG_INTERVAL = 10.0
+
+
+def read_range(
+    options: ConnectOptions,
+    sequence_range: SequenceRange,
+    limits: ReadLimits | None = None,
+    *,
+    columns: Sequence[str] = COLUMNS,
+    fail_on_data_loss: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a range, in order, as record batches of `arrow.schema_of(columns)`.
+
+    Without the columns data and headers, the server does not send the payloads. With
+    `fail_on_data_loss=False`, lost messages are left out, with a warning in the log.
+
+    Raises DataLossError, StreamRecreatedError, StreamNotFoundError; IncompleteRangeError without
+    progress for `limits.timeout` seconds, caused by the last failure; UnsupportedByServerError; and
+    every error that is not transient, such as AuthError, PermissionsError, PullError.
+    """
+    return _RangeReader(
+        options, sequence_range, limits or ReadLimits(), columns, fail_on_data_loss
+    ).run()
+
+
+class _RangeReader:
+    def __init__(
+        self,
+        options: ConnectOptions,
+        sequence_range: SequenceRange,
+        limits: ReadLimits,
+        columns: Sequence[str],
+        strict: bool,
+    ) -> None:
+        self._options = options
+        self._range = sequence_range
+        self._limits = limits
+        self._columns = columns
+        self._strict = strict
+        self._next = sequence_range.start  # everything before it was delivered, or is not stored
+        self._head = StreamHead(options, sequence_range)
+        self._end = sequence_range.end
+        self._rows = Deliveries()
+        self._reads_all = False  # filters here, not at the server
+        # A consumer sends only messages under these subjects, a snapshot sends all.
+        filters_here = sequence_range.snapshot and sequence_range.subjects
+        self._subject_filter = SubjectFilter(sequence_range.subjects) if filters_here else None
+        self._last_stored = sequence_range.end - 1
+        self._inactive = INACTIVE_SECONDS
+        self._snapshots = _MAX_SNAPSHOTS if sequence_range.snapshot else 0
+        self._retry = Retry(limits.timeout, _PAUSES)
+
+    def run(self) -> Generator[pa.RecordBatch, None, None]:
+        self._retry.since = time.monotonic()
+        complete = len(self._range) == 0
+        while not complete:
+            before = self._next
+            try:
+                complete = yield from self._read_with_one_link()
+            except errors.JetsparkError as error:
+                if not self._retry.wait_to_retry(error, first_pause=self._next > before):
+                    at = f" at sequence {self._next} of {self._range.start} to {self._end - 1}"
+                    stop_reading(self._name, self._retry, error, at)
+                level = logging.WARNING if self._range.snapshot else logging.INFO
+                message = "%s: continuing from sequence %d: %s"
+                logger.log(level, message, self._name, self._next, error)
+        yield from self._flush()  # also rows of a stream that is gone
+
+    @property
+    def _name(self) -> str:
+        return self._range.stream
+
+    # -- one link --------------------------------------------------------------------------
+
+    def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
+        """Continue over one link; True when the range is complete."""
+        with pool.link(self._options) as link:
+            api = StreamAPI(link)
+            if not self._check_stream(api):
+                return True
+            if self._range.direct:
+                complete = yield from self._read_by_direct_gets(link, api)
+            elif self._snapshots and self._end - self._next > len(self._range) // 2:
+                self._snapshots -= 1
+                complete = yield from self._read_with_a_snapshot(link)
+            else:
+                complete = yield from self._read_with_one_consumer(link, api)
+            if complete:
+                self._check_stream(api, last=True)
+        if not complete:
+            raise TryAnotherLinkError("the consumer is behind the stream's leader")
+        return True
+
+    def _read_with_one_consumer(
+        self, link: BlockingLink, api: StreamAPI
+    ) -> Generator[pa.RecordBatch, None, bool]:
+        """Pull until the end is reached or the consumer has no more messages."""
+        consumer, pending = self._new_consumer(api)
+        pull = OverlappingPull(link, self._name, consumer, self._limits)
+        silent_since = time.monotonic()
+        while pending and self._next < self._end:
+            pull.top_up(self._end - self._next)
+            if self._take(pull):
+                pending = pull.decoder.pending
+                yield from self._flush_if_full()
+                silent_since = time.monotonic()
+            elif link.receiving:
+                # A part of a large message has arrived: wait for the rest.
+                silent_since = self._retry.since = time.monotonic()
+            elif time.monotonic() - silent_since > 2 * self._limits.heartbeat:
+                # Only heartbeats: the pending messages may have been removed.
+                break
+        pull.stop()
+        api.delete_reader(self._name, consumer)
+        return self._next >= self._end or self._nothing_left(api)
+
+    def _read_with_a_snapshot(self, link: BlockingLink) -> Generator[pa.RecordBatch, None, bool]:
+        """Continue through a snapshot of the stream; True when it has the rest of the range."""
+        rest = replace(self._range, start=self._next, end=self._end)
+        rows = self._rows
+        first_row, logged = len(rows), time.monotonic()
+        timeout = self._limits.timeout
+        with closing(snapshot_steps(link, self._options, rest, rows, timeout)) as steps:
+            for seen in steps:
+                self._head.advance(rows, first_row, self._next)
+                self._next = max(self._next, min(seen + 1, self._end))
+                self._retry.since = time.monotonic()
+                yield from self._flush_if_full()
+                first_row = len(rows)
+                if time.monotonic() > logged + _LOG_INTERVAL:
+                    logged = time.monotonic()
+                    logger.info("%s: read up to sequence %d by a snapshot", self._name, seen)
+        return self._next >= self._end
+
+    def _new_consumer(self, api: StreamAPI) -> tuple[str, int]:
+        """Create it; returns its name, and the number of messages from the position to the end."""
+        subjects = () if self._reads_all else self._range.subjects
+        consumer = f"jetspark_{secrets.token_hex(8)}"
+        pending = api.create_reader(
+            self._name,
+            consumer,
+            self._next,
+            subjects,
+            self._inactive,
+            headers_only=not WITH_PAYLOAD & set(self._columns),
+        ).pending
+        if not reading_all_is_faster(subjects, pending, self._last_stored - self._next + 1):
+            return consumer, pending
+        api.delete_reader(self._name, consumer)
+        self._reads_all, self._subject_filter = True, SubjectFilter(subjects)
+        return self._new_consumer(api)
+
+    def _read_by_direct_gets(
+        self, link: BlockingLink, api: StreamAPI
+    ) -> Generator[pa.RecordBatch, None, bool]:
+        """Request batch after batch until the end is reached or an answer is empty."""
+        batches = DirectGetBatches(link, self._range, self._limits)
+        while self._next < self._end:
+            first_row = len(self._rows)
+            try:
+                next_sequence = batches.next_batch(self._next, self._rows, self._end)
+            except BaseException:
+                self._rows.truncate(first_row)  # they are read again later
+                raise
+            if next_sequence is None:
+                break
+            self._head.advance(self._rows, first_row, self._next)
+            self._next = min(next_sequence, self._end)
+            self._retry.since = time.monotonic()
+            yield from self._flush_if_full()
+        batches.stop()
+        return self._next >= self._end or self._nothing_left(api)
+
+    def _take(self, pull: OverlappingPull) -> int:
+        """Move the position after the next messages; returns their number."""
+        rows, first_row = self._rows, len(self._rows)
+        new = pull.take(rows)
+        if new:
+            last = rows.last_sequence
+            if last >= self._end:
+                rows.truncate(first_row + bisect_left(rows.sequences(first_row), self._end))
+            self._head.advance(rows, first_row, self._next)
+            self._next = min(last + 1, self._end)
+            self._retry.since = time.monotonic()
+        pull.check()
+        return new
+
+    # -- proofs ----------------------------------------------------------------------------
+
+    def _nothing_left(self, api: StreamAPI) -> bool:
+        """Whether the rest of the range has no message."""
+        sequence = self._next_stored(api)
+        if sequence is not None:  # a server with a sequence has all before it
+            return sequence >= self._end
+        name = self._name
+        sequence, end_of_stream = linearizable_read(
+            api, [name], lambda api: (self._next_stored(api), api.stream(name).last_seq + 1)
+        )
+        return (end_of_stream if sequence is None else sequence) >= self._end
+
+    def _next_stored(self, api: StreamAPI) -> int | None:
+        return api.next_sequence(self._name, self._next, self._range.subjects)
+
+    def _check_stream(self, api: StreamAPI, *, last: bool = False) -> bool:
+        """Whether the stream is the planned one, and still has the unread messages.
+
+        Raises DataLossError, StreamRecreatedError or StreamNotFoundError, unless lost messages may
+        be left out; False when nothing of the range is left. `last`: the range has been read.
+        """
+        try:
+            facts = api.stream(self._name)
+            # A moved head is certain: an outdated leader would show an earlier one.
+            bad = facts.created != self._range.created or facts.last_seq < self._end - 1
+            if bad or (last and self._may_have_lost_its_head(facts)):
+                facts = confirmed_facts(api, [self._name])[self._name]
+        except errors.StreamNotFoundError as error:
+            return self._on_stream_gone(api, error)
+        if facts.created != self._range.created:
+            if self._strict:
+                raise facts.recreated_error(
+                    self._range.created,
+                    f"Set {errors.named('fail_on_data_loss')} to false to continue without unread "
+                    "messages of the old "
+                    "one.",
+                )
+            advice = "The unread messages of the old one are left out."
+            report = facts.recreated_error(self._range.created, advice)
+            self._report_left_out(str(report), f"made {facts.created}")
+            return False
+        self._inactive = min(INACTIVE_SECONDS, facts.longest_inactive or INACTIVE_SECONDS)
+        self._check_head(api, facts, last=last)
+        self._head.update(facts)
+        self._last_stored = facts.last_seq
+        if facts.last_seq < self._end - 1:
+            self._report_lost(
+                facts.last_seq + 1,
+                self._end - 1,
+                facts.lost_tail(self._end),
+                "lost by the server, which had acknowledged them",
+            )
+            self._end = max(facts.last_seq + 1, self._next)
+        return True
+
+    def _on_stream_gone(self, api: StreamAPI, error: errors.StreamNotFoundError) -> bool:
+        if self._strict:
+            raise errors.StreamNotFoundError(
+                error.code,
+                error.err_code,
+                error.description,
+                f"{error} Set {errors.named('fail_on_data_loss')} to false to continue without it.",
+            ) from None
+        try:
+            # Rows are left out for this, so it must not be the answer of an isolated leader.
+            api.stream(self._name, not_found_for=CUT_OFF_SECONDS)
+        except errors.StreamNotFoundError:
+            self._report_left_out(
+                f"{error} Its messages are left out.", f"gone {self._range.created}"
+            )
+            return False
+        raise TryAnotherLinkError(f"the stream was not found for a moment: {error}") from error
+
+    def _may_have_lost_its_head(self, facts: StreamFacts) -> bool:
+        # Newer messages replace older ones, so a former leader's proof stays true.
+        if not self._strict or facts.keeps_last_per_subject:
+            return False
+        return self._head.may_lose_messages(facts) and self._head.unbroken_until < self._end
+
+    def _check_head(self, api: StreamAPI, facts: StreamFacts, *, last: bool) -> None:
+        replaced = facts.keeps_last_per_subject
+        first = self._next if replaced else self._head.unbroken_until
+        new_first = min(facts.first_seq, self._end)
+        if (
+            first >= new_first
+            or facts.has_a_gap_at(first)
+            or not self._head.may_lose_messages(facts)
+        ):
+            return
+        reason = f"removed {facts.removed_by}"
+        if replaced:
+            if not (proof := self._head.proof_of_removal(api, facts, first, self._end, ended=last)):
+                return
+            reason = f"removed before they were read, not all by newer messages: {proof}"
+        message = (
+            f"Stream {self._name!r} begins at sequence {facts.first_seq} now: sequences {first} to "
+            f"{new_first - 1} were {reason}."
+        )
+        self._report_lost(first, new_first - 1, message, reason)
+
+    def _check_copy(self) -> None:
+        """Whether the stream was replaced by a copy without the last message that was planned."""
+        rows, planned = self._rows, self._range.last
+        if planned is None or rows.last_sequence != planned.seq:
+            return
+        (stored_ns,) = rows.times(len(rows) - 1)
+        if stored_ns != planned.ns:
+            message = planned.replaced_message(self._name, stored_ns)
+            if self._strict:
+                hint = (
+                    ", after this read was planned: load the DataFrame again, or set "
+                    f"{errors.named('fail_on_data_loss')} to false to read what is there."
+                )
+                raise errors.DataLossError(self._name, planned.seq, planned.seq, message + hint)
+            self._report_left_out(f"{message}; what is there is read.", "")
+
+    def _report_left_out(self, sentence: str, key: str) -> None:
+        report_loss(logger, sentence, Loss(self._name, sentence, key))
+
+    def _report_lost(self, first: int, last: int, message: str, reason: str) -> None:
+        if self._strict:
+            hint = f" Set {errors.named('fail_on_data_loss')} to false to continue without them."
+            raise errors.DataLossError(self._name, first, last, message + hint)
+        loss = Loss(self._name, reason, self._range.created, first, last)
+        report_loss(logger, f"{message} They are left out.", loss)
+
+    # -- batches ---------------------------------------------------------------------------
+
+    def _flush_if_full(self) -> Generator[pa.RecordBatch, None, None]:
+        self._head.check_if_due(self._next)
+        if len(self._rows) >= self._limits.max_rows or self._rows.size >= self._limits.max_bytes:
+            yield from self._flush()
+
+    def _flush(self) -> Generator[pa.RecordBatch, None, None]:
+        if not len(self._rows):
+            return
+        self._check_copy()
+        yield from batches(
+            self._name, self._rows.take(), self._subject_filter, self._columns, self._limits
+        )
+        # The caller's time with these batches is not silence of the link.
+        self._retry.since = time.monotonic()

@@ -1,0 +1,150 @@
+"""A range read through a snapshot of its stream, step by step.
+
+From server 2.15 on the snapshot is a list of messages, unpacked while it arrives. Before, it is a
+tar whose index comes last: it goes to a temporary file first, and is read like a backup.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator, Iterator
+from functools import partial
+
+import jetspark.errors as errors
+from jetspark.backup.archive_content import LIST_MAGIC, ArchiveContent
+from jetspark.backup.message_blocks import find_files, read_blocks
+from jetspark.backup.message_list import is_message_list, read_message_list
+from jetspark.connection.options import ConnectOptions
+from jetspark.links.leaders import linearizable_read
+from jetspark.links.link import BlockingLink
+from jetspark.links.link_pool import pool
+from jetspark.links.stream_api import StreamAPI
+from jetspark.ranges._snapshot_transfer import SnapshotTransfer
+from jetspark.ranges.sequence_range import SequenceRange
+from jetspark.retries import TryAnotherLinkError
+from jetspark.timestamps import parse_isotime
+from jetspark.wire.kernel import Deliveries
+
+_SILENCE_SECONDS = 10.0  # the server gives up after five seconds
+_SILENCE_PART = 1 / 4  # of the reader's time: after some failed snapshots a consumer reads
+
+
+def snapshot_steps(
+    link: BlockingLink,
+    options: ConnectOptions,
+    sequence_range: SequenceRange,
+    rows: Deliveries,
+    timeout: float,
+) -> Generator[int, None, None]:
+    """Append the messages of the range to `rows`; `timeout`: the reader's, without progress.
+
+    Yields after each step the sequence up to which everything in the snapshot was appended; the
+    last one is at or after the range's end, or the server's end of the stream. An error removes the
+    rows appended since the last step. Yields nothing before the snapshot is proven to be of the
+    leader's stream.
+
+    Raises TryAnotherLinkError when the server refuses the snapshot, or it breaks off or is damaged:
+    another consumer may continue. Also UnsupportedByServerError, and the errors of
+    `SnapshotTransfer`.
+    """
+    if not sequence_range.blocking:
+        require_list(link)
+    silence = min(_SILENCE_SECONDS, _SILENCE_PART * timeout)
+    transfer = SnapshotTransfer(link, sequence_range.stream, silence)
+    first_row = len(rows)
+    compared = False
+    try:
+        last = int(_begin_transfer(transfer)["last_seq"])
+        end = min(sequence_range.end, last + 1)
+        for seen in (
+            _steps(transfer, link, sequence_range, end, rows) if sequence_range.start < end else ()
+        ):
+            if not compared and len(rows) > first_row:
+                _check_same_stream(options, sequence_range.stream, rows, first_row)
+                compared = True
+            yield seen
+            first_row = len(rows)
+        first_row = len(rows)
+        yield last
+    except errors.BackupError as error:
+        rows.truncate(first_row)
+        raise TryAnotherLinkError(f"the snapshot is incomplete: {error}") from error
+    except BaseException:
+        rows.truncate(first_row)
+        raise
+    finally:
+        transfer.stop()
+
+
+def require_list(link: BlockingLink) -> None:
+    """Raise UnsupportedByServerError for a server that blocks deletes while it sends."""
+    if not link.info.at_least(2, 15):
+        raise errors.UnsupportedByServerError(
+            "A snapshot without blocking deletes", "2.15", link.info.version
+        )
+
+
+def _begin_transfer(transfer: SnapshotTransfer) -> dict[str, int]:
+    try:
+        return transfer.begin()
+    except errors.StreamNotFoundError:
+        raise
+    except errors.APIError as error:
+        raise TryAnotherLinkError(f"the server refuses a snapshot: {error}") from error
+
+
+def _steps(
+    transfer: SnapshotTransfer,
+    link: BlockingLink,
+    sequence_range: SequenceRange,
+    end: int,
+    rows: Deliveries,
+) -> Iterator[int]:
+    pieces: list[bytes] = []
+    keeps_pieces = True
+
+    def next_piece() -> bytes:
+        piece = transfer.next_chunk()
+        if keeps_pieces:
+            pieces.append(piece)
+        return piece
+
+    content = ArchiveContent(next_piece)
+    keeps_list, keeps_pieces = is_message_list(content), False
+    if keeps_list:
+        pieces.clear()
+        content.drop(len(LIST_MAGIC))
+        yield from read_message_list(content, sequence_range.start, end, rows)
+        return
+    if not sequence_range.blocking:
+        require_list(link)
+        raise TryAnotherLinkError("the leader's server is older than 2.15")
+    with tempfile.TemporaryFile() as file:
+        file.writelines(pieces)
+        pieces.clear()
+        while piece := transfer.next_chunk():
+            file.write(piece)
+        blocks = find_files(file).blocks
+        yield from read_blocks(file, sequence_range.stream, blocks, sequence_range.start, end, rows)
+
+
+def _check_same_stream(
+    options: ConnectOptions, stream: str, rows: Deliveries, first_row: int
+) -> None:
+    """Raise TryAnotherLinkError unless the leader has one of these rows.
+
+    A server that has not learnt of the stream's recreation would send the old one.
+    """
+    sequences, times = rows.sequences(first_row), rows.times(first_row)
+    with pool.link(options) as link:
+        api = StreamAPI(link)
+        if api.of_one_server:
+            return
+        for row in sorted({0, len(sequences) // 2, len(sequences) - 1}):
+            stored = partial(StreamAPI.message, stream=stream, seq=sequences[row])
+            message = linearizable_read(api, [stream], stored)
+            if message is not None:
+                if parse_isotime(message.time) == times[row]:
+                    return
+                break
+    raise TryAnotherLinkError("the snapshot is not of the stream that the leader has")

@@ -1,0 +1,154 @@
+"""The data source "jetstream": its schema, its batch reader, and the factory of the others."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from jetspark.errors import ConfigError
+from jetspark.links.link_pool import pool
+from jetspark.ranges import arrow
+from jetspark.spark.failures import without_traceback
+from jetspark.spark.source.backup_reader import JetStreamBackupReader
+from jetspark.spark.source.batch_reader import JetStreamBatchReader
+from jetspark.spark.source.options import SourceOptions, parse_options
+from jetspark.spark.source.stream_reader import JetStreamStreamReader
+from jetspark.spark.stream_sink.options import (
+    Guarantee,
+    SinkOptions,
+    SinkTarget,
+    parse_sink_options,
+    prepare,
+)
+from jetspark.spark.stream_sink.row_encoders import (
+    check_bucket_columns,
+    check_columns,
+    encode_payloads,
+)
+from jetspark.spark.stream_sink.writers import JetStreamBatchWriter, JetStreamStreamWriter
+from jetspark.spark.versions import in_arrow, of_arrow, stream_reader
+
+SCHEMA = of_arrow(arrow.SCHEMA)
+"""The rows of a stream."""
+BUCKET_SCHEMA = of_arrow(arrow.BUCKET_SCHEMA)
+"""The rows of a Key-Value bucket."""
+
+
+def source_schema(options: SourceOptions) -> StructType:
+    """The columns of these options, in their order, then the fields of payloads."""
+    columns = arrow.schema_of(options.columns)
+    decoder = options.decoder
+    return of_arrow(columns if decoder is None else decoder.schema(columns))
+
+
+def check_schema(schema: StructType, expected: StructType) -> None:
+    """Raise ConfigError for a schema other than the expected one."""
+    # A catalog table may have made columns nullable.
+    if _names_and_types(schema) != _names_and_types(expected):
+        raise ConfigError(
+            f"format jetstream has a fixed schema ({', '.join(expected.names)}): leave .schema(…) "
+            "out and use the options columns, or decode and schema for fields of payloads."
+        )
+
+
+def _names_and_types(schema: StructType) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.typeName()) for field in schema]
+
+
+class JetStreamDataSource(DataSource):
+    """format("jetstream"): reads and writes streams and buckets, in batch and in streaming.
+
+    Spark finds it once jetspark is installed. Where it does not, as under Spark Connect, register
+    it: `spark.dataSource.register(JetStreamDataSource)`. Its methods raise ConfigError; those for
+    writing also as `prepare`, before a row is written.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "jetstream"
+
+    @cached_property
+    def _parsed(self) -> SourceOptions:
+        return parse_options(self.options)
+
+    @without_traceback
+    def schema(self) -> StructType:
+        """The columns of the options. Spark asks for them on load, which checks the options."""
+        return source_schema(self._parsed)
+
+    @without_traceback
+    def reader(self, schema: StructType) -> JetStreamBatchReader | JetStreamBackupReader:
+        check_schema(schema, self.schema())
+        if self._parsed.backup is not None:
+            return JetStreamBackupReader(self._parsed)
+        return JetStreamBatchReader(self._parsed)
+
+    @without_traceback
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        try:
+            check_schema(schema, self.schema())
+            return stream_reader(JetStreamStreamReader(self._parsed))
+        except ConfigError as error:
+            return FailingStreamReader(error)
+
+    @without_traceback
+    def writer(self, schema: StructType, overwrite: bool) -> JetStreamBatchWriter:
+        options = parse_sink_options(self.options).for_batch()
+        return JetStreamBatchWriter(options, _prepare_target(options, schema, overwrite))
+
+    @without_traceback
+    def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
+        options = parse_sink_options(self.options).for_streaming()
+        # Spark asks again, in another process, for each batch and commit.
+        pool.reachable.add(options.connection)
+        return JetStreamStreamWriter(options, _prepare_target(options, schema, overwrite))
+
+
+class FailingStreamReader(DataSourceStreamReader):
+    """A reader whose calls raise an error.
+
+    An error while the real reader is created would end as an UnboundLocalError, in PySpark's
+    attempt to stop it.
+    """
+
+    def __init__(self, error: ConfigError) -> None:
+        self._error = error
+
+    @without_traceback
+    def _refuse(self, *_: Any) -> Any:
+        raise self._error
+
+    initialOffset = latestOffset = read = _refuse  # type: ignore[assignment]
+
+
+def _prepare_target(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkTarget:
+    if overwrite:
+        raise ConfigError(
+            "A stream can only be appended to: use mode('append') or outputMode('append'). Write "
+            "rows that change later, such as totals, with foreachBatch and in it mode('append'). "
+            "To replace the stream's content, purge it yourself."
+        )
+    check_written_columns(options, schema)
+    return prepare(options)
+
+
+def check_written_columns(options: SinkOptions, schema: StructType) -> None:
+    """Raise ConfigError for columns that are not those of messages, or of a bucket's entries."""
+    if options.bucket is not None:
+        check_bucket_columns(schema)
+    else:
+        msg_id = options.guarantee is Guarantee.EFFECTIVELY_ONCE
+        if options.encoding is not None:
+            rows = [pa.RecordBatch.from_pylist([], in_arrow(schema))]
+            batches = encode_payloads(
+                options.encoding, rows, subject=options.subject, msg_id=msg_id
+            )
+            *remaining, _ = next(batches).schema.names
+            schema = StructType([field for field in schema if field.name in remaining]).add(
+                "data", "binary"
+            )
+        check_columns(schema, subject=options.subject, msg_id=msg_id)

@@ -1,1 +1,0 @@
-"""Delta and Iceberg tables in PySpark without a JAR."""

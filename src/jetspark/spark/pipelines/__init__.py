@@ -1,0 +1,1 @@
+"""Whole jobs: `ingest`, a pipeline file, `replay`, and the retry of quarantined records."""

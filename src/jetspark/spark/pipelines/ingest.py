@@ -1,0 +1,418 @@
+"""A stream becomes a table: the query behind `jetspark ingest`, usable from Python too.
+
+Spark's checkpoint has the position, and the table the number of its last batch, so a killed run
+leaves neither a gap nor a repeated row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from glob import escape, iglob
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from jetspark.errors import ConfigError, named
+from jetspark.options.scopes import TableOptions, in_texts
+from jetspark.payloads import debezium
+from jetspark.payloads.ddl import arrow_fields
+from jetspark.payloads.tolerant import CORRUPT
+from jetspark.ranges.fixed_range import tail
+from jetspark.reserved_names import check_names
+from jetspark.spark.checkpoints import read_checkpoint
+from jetspark.spark.failures import explain
+from jetspark.spark.local_folders import local_path
+from jetspark.spark.pipelines import bucket_table
+from jetspark.spark.pipelines.derived_columns import DAY, OTHER_FIELDS, day_of, derived_columns
+from jetspark.spark.pipelines.retry_quarantine import (
+    ReprocessResult,
+    as_written,
+    check_records,
+    reprocess,
+)
+from jetspark.spark.pipelines.sequence_order import check_order
+from jetspark.spark.pipelines.table_rows import RowSpec
+from jetspark.spark.pipelines.task_writes import flow_into, register_formats
+from jetspark.spark.queries.start import (
+    CHECKPOINT_IN_TABLE,
+    is_in_use,
+    source_options,
+    start_writing,
+)
+from jetspark.spark.source.offsets import from_json
+from jetspark.spark.source.options import SourceOptions, parse_options
+from jetspark.spark.source.payload_columns import (
+    check_only_schema,
+    decoded_columns,
+    json_columns,
+    payload_ddl,
+    timestamp_fields,
+    with_json_options,
+)
+from jetspark.spark.source.positions import resolve_ends
+from jetspark.spark.source.source_streams import fetch_source_facts, leaders
+from jetspark.spark.source.stream_identity import find_older_copies
+from jetspark.spark.table_sink.dead_letter_sink import with_connection
+from jetspark.spark.table_sink.options import (
+    FILES,
+    PREFIX,
+    STOP,
+    LakehouseOptions,
+    not_a_table,
+    parse_lakehouse_options,
+    when_following,
+)
+from jetspark.spark.table_sink.schema_evolution import check_one_schema, check_versions, has_evolved
+from jetspark.spark.table_sink.start_checks import check_start
+from jetspark.spark.table_sink.table_preparation import check_columns
+from jetspark.tables.formats import Format, check_library, format_of, parse_catalog_name
+from jetspark.tables.partitions import PartitionBy, join_partitions
+from jetspark.tables.row_expressions import RowExpression
+from jetspark.tables.table_templates import TableTemplate
+from jetspark.validation import path_of
+from jetspark.wire.documents import decode_document
+
+
+@dataclass(kw_only=True)
+class Ingest:
+    """A stream, its table, and the options of the query."""
+
+    options: Mapping[str, str] = field(repr=False)
+    """Options of the source: stream, servers, subjects, … (docs/options.md). With `bucket` the
+    table has one row for each key, its present value."""
+    to: str
+    """Folder or URI of the table."""
+    table_options: TableOptions = field(default_factory=TableOptions)
+    """Options of the table. `partition_by` may name `day`, which is that of the message's time
+    if no column has this name; with `evolve` the query ends with SchemaEvolved when the table has
+    grown: start it again (`has_evolved`)."""
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Further options of the table's format: storage.… and quarantine.…, as texts."""
+    json_schema: str | None = None
+    """Schema of JSON payloads as Spark DDL, `carrier STRING, delay DOUBLE`; its fields become
+    columns in place of `data`. A payload that does not fit as a whole is kept in
+    `_corrupt_record`, too."""
+    checkpoint: str | None = None
+    """Folder for the progress; `<to>/_checkpoint` if None."""
+    follow: bool = False
+    """Run until stopped, instead of ending with the messages that were there at the start."""
+    interval: float = 5.0
+    """Seconds from one batch to the next when following; 0: without a pause."""
+    format: str | None = None
+    """delta or iceberg; if None, that of the table in `to`, and delta for a new one."""
+    derive: Sequence[str] = ()
+    """Further columns: `name=subject[1]`, `name=header[Site]`, `name=hour(timestamp)`."""
+    rescued_data_column: str | None = None
+    """Column with the fields of each object that `json_schema` lacks, as JSON; None: they are left
+    out, or with `evolve` those that can become no column are in `other_fields`."""
+    history: bool = False
+    """Keep all rows of a key; `valid_from` and `valid_to` say when each was its last one. Needs
+    `table_options.keys`."""
+
+    @property
+    def checkpoint_location(self) -> str:
+        """The folder for the progress."""
+        if self.checkpoint is not None:
+            return self.checkpoint.rstrip("/")
+        route = TableTemplate.parse(named("path"), self.to)
+        return f"{self.to.rstrip('/') if route is None else route.root}/{CHECKPOINT_IN_TABLE}"
+
+    @property
+    def is_new(self) -> bool:
+        """Whether certainly nothing was read yet: neither the table nor the checkpoint is there."""
+        folders = (local_path(self.to), local_path(self.checkpoint_location))
+        return all(folder is not None and not Path(folder).exists() for folder in folders)
+
+    def check(self) -> None:
+        """Check the options as far as possible before Spark is started. Raises ConfigError."""
+        if not 0 <= self.interval < float("inf"):
+            raise ConfigError(
+                f"must be seconds, 0 or more, not {self.interval:g}.", option="interval"
+            )
+        self.check_rows()
+        source_options(self.options, follow=self.follow)
+        if self.checkpoint is None and local_path(self.to) is None:
+            raise ConfigError(
+                f": name a folder for the progress into {self.to}.", option="checkpoint"
+            )
+
+    def check_rows(self) -> None:
+        """Check what does not concern the query's progress. Raises ConfigError."""
+        for option, location in (("path", self.to), ("checkpoint", self.checkpoint_location)):
+            if not location.strip():
+                raise ConfigError("is empty: name a folder.", option=option)
+            folder = local_path(location)
+            if folder is not None and path_of(named(option), folder).is_file():
+                raise ConfigError(f"{location} is a file: name a folder.", option=option)
+        columns = [*self._columns(), *self._values]
+        for item in self.table_options.partition_by or ():
+            check_names(f"{named('partition_by')} {item!r}", [item])
+            if PartitionBy.parse(item).column not in columns:
+                raise ConfigError(
+                    f"{named('partition_by')} {item!r}: there is no such column; there are "
+                    f"{', '.join(columns)}. Write one of them, a transform such as "
+                    f"day(timestamp), or a column that {named('derive')} makes; for an "
+                    "expression in SQL write a pipeline with a view (jetspark run)."
+                )
+        is_bucket = self.source.bucket is not None
+        for option, value in (
+            ("quarantine", self.table_options.quarantine),
+            ("on_bad_record", self.table_options.on_bad_record),
+        ):
+            if value is not None and (not self._has_fields or is_bucket):
+                raise ConfigError(
+                    f"is for streams with {named('json_schema')} or {named('decode')}: without a "
+                    "schema every payload is a row.",
+                    option=option,
+                )
+        if self.table_options.evolve and (not self._has_fields or is_bucket):
+            raise ConfigError(
+                f"is for streams with {named('json_schema')} or {named('decode')}, whose fields "
+                "grow.",
+                option="evolve",
+            )
+        if self.table_options.evolve:
+            check_one_schema(self.table)
+            check_versions(self.source)
+        if self.history and not self.table_options.keys:
+            raise ConfigError(
+                f"goes with {named('keys')}, the columns that tell whose history.", option="history"
+            )
+        if self.rescued_data_column is not None and is_bucket:
+            raise ConfigError(
+                f"is for streams: leave {named('bucket')} out.", option="rescued_data_column"
+            )
+        if is_bucket:
+            if self.table.route is not None:
+                raise ConfigError(
+                    f"{self.to}: a bucket has one table; leave the braces out.", option="path"
+                )
+            bucket_table.check_source(self.source)
+            bucket_table.check_table_options(in_texts(self.table_options))
+        if self.table.dead_letter_sink is not None:
+            self.table.dead_letter_sink.check_not_read(self.source)
+        check_library(self.table.format)
+
+    def check_preconditions(self) -> None:
+        """Check the table as far as possible before Spark is started; changes nothing. Raises
+        ConfigError when table, checkpoint and stream do not belong together."""
+        self._check_start()
+        self._check_columns()
+        if self.table.dead_letter_sink is not None:
+            self.table.dead_letter_sink.check()
+
+    def _check_columns(self) -> None:
+        names = [*self._columns(), *self._values]
+        if self.table_options.quarantine is not None or self.table.on_bad_record == STOP:
+            names.remove(CORRUPT)
+        check_columns(self.table, names)
+
+    def check_reprocess(self) -> None:
+        """Check the options of `reprocess`, which reads no stream. Raises ConfigError."""
+        check_records(self.table)
+        self.table = as_written(self.table)
+        self._check_columns()
+
+    def reprocess(self) -> ReprocessResult:
+        """Try the records of `quarantine` again: those that are rows now are added to the table,
+        each once, and the others get their new reasons.
+
+        It needs neither the stream nor the checkpoint, and a query may write the table meanwhile.
+        Raises as `check_reprocess` and `retry_quarantine.reprocess`, or PipelineError.
+        """
+        self.check_reprocess()
+        return reprocess(self.table, self.source, self._rows())
+
+    def _check_start(self) -> None:
+        check_start(self.table, self.checkpoint_location)
+        check_order(self.table, self.source)
+        if self.source.bucket is not None:
+            bucket_table.check_key_choice(self.table, self.checkpoint_location)
+
+    def has_nothing_new(self) -> bool:
+        """Whether the checkpoint certainly has all that the stream holds, so that a run would read
+        nothing. Not for buckets and streams that the query empties. Raises as
+        `fetch_source_facts`."""
+        folder = local_path(self.checkpoint_location)
+        if folder is None or self.source.bucket is not None or self.source.removes:
+            return False
+        state = read_checkpoint(folder)
+        if state.planned is None or state.planned != state.committed or is_in_use(folder):
+            return False
+        lines = Path(folder, "offsets", str(state.planned)).read_text("utf-8").splitlines()
+        if lines[0] != "v1" or len(lines) != 3:
+            return False
+        read = from_json(decode_document(lines[2], "offset"))
+        facts = fetch_source_facts(self.source.for_streaming(), linearizable=True)
+        end = resolve_ends(self.source, facts)
+        if read.keys() != facts.keys() or not all(
+            read[name].created == stream.created and end[name] <= read[name].next <= tail(stream)
+            for name, stream in facts.items()
+        ):
+            return False
+        return not leaders(self.source).call(lambda api: find_older_copies(api, read, ""))
+
+    def start(self, spark: SparkSession) -> StreamingQuery:
+        """Start the query. Raises as `check_preconditions`, or PipelineError with a reason."""
+        self._check_start()
+        register_formats(spark)
+        try:
+            format_ = self.table.format
+            sink = self._sink_options(format_)
+            sink["checkpointLocation"] = self.checkpoint_location
+            if self.follow:
+                sink |= when_following(self.table)
+            of_bucket = {} if self.source.bucket is None else {"presentValues": "true"}
+            flow = flow_into(
+                spark,
+                source_options({**self.reading, **of_bucket}, follow=self.follow),
+                self.table,
+                sink,
+                self._rows(),
+            )
+            writer = flow.rows.writeStream.format(PREFIX + format_).options(**sink, **flow.sink)
+            interval = self.interval if self.follow else None
+            return start_writing(spark, writer, self.checkpoint_location, interval)
+        except (PySparkException, Py4JError) as error:
+            raise explain(error) from error
+
+    def has_evolved(self, query: StreamingQuery) -> bool:
+        """Whether the query has ended since its table has got columns for new fields: `start` goes
+        on with the same batch."""
+        return has_evolved(query)
+
+    @cached_property
+    def _values(self) -> dict[str, RowExpression]:
+        """Further columns, and what they are made of."""
+        rescued = self.rescued_data_column
+        if rescued is None and self.table_options.evolve and self._ddl is not None:
+            rescued = OTHER_FIELDS
+        derived = derived_columns(
+            self.derive,
+            rescued,
+            columns=self._columns(),
+            schema=self._ddl,
+            timestamps=timestamp_fields(self.source),
+        )
+        columns = (*self._columns(), *derived)
+        if DAY in (self.table_options.partition_by or ()) and DAY not in columns:
+            derived[DAY] = day_of("timestamp" if self.source.bucket is None else "created")
+        return derived
+
+    def _rows(self) -> RowSpec:
+        return RowSpec(named("json_schema"), self._ddl, self._values)
+
+    def remove_gone_keys(self) -> int:
+        """Remove the rows whose keys the source's bucket no longer has; returns their number.
+
+        A key leaves no change behind when its value expires without a marker, or when its marker
+        is removed before the table has read it. Call it after the query's first batch or its end:
+        only then is it certain that the bucket is the table's. Raises TableError if others commit
+        without a break, and ServerError and ConnectionError as a read.
+        """
+        if self.source.bucket is None:
+            return 0
+        return bucket_table.remove_gone_keys(self.source, self.table)
+
+    @cached_property
+    def source(self) -> SourceOptions:
+        return parse_options(self.reading)
+
+    @cached_property
+    def reading(self) -> Mapping[str, str]:
+        """The options of the source, with the schema of JSON payloads."""
+        if self.json_schema is None:
+            return self.options
+        arrow_fields(self.json_schema, named("json_schema"))
+        check_only_schema(self.options)
+        names = set(map(str.casefold, self.options))
+        if "bucket" in names:  # whose values stay as they are, until the rows are made
+            return self.options
+        return with_json_options(self.options, self.json_schema)
+
+    @property
+    def _ddl(self) -> str | None:
+        """The schema of JSON payloads in DDL."""
+        return self.json_schema or payload_ddl(self.source.decoding)
+
+    def _columns(self) -> Sequence[str]:
+        """Columns of the source's rows, without those that are derived for partitions."""
+        columns = self.source.columns
+        if self.source.decoding is not None:
+            return decoded_columns(self.source)
+        if self.json_schema is None:
+            return columns
+        return json_columns(self.json_schema, named("json_schema"), columns)
+
+    @property
+    def _has_fields(self) -> bool:
+        """Whether payloads become columns."""
+        return self.json_schema is not None or self.source.decoding is not None
+
+    @cached_property
+    def table(self) -> LakehouseOptions:
+        name = self.format or self._own_format() or Format.DELTA
+        if name != Format.ICEBERG and parse_catalog_name(self.to) is not None:
+            raise ConfigError(
+                f"{name}: {self.to} is a table of a catalog, which is in iceberg; for a "
+                f"folder write ./{self.to}.",
+                option="format",
+            )
+        if name.casefold() in FILES:
+            raise ConfigError(f"{name}: {not_a_table(name)}", option="format")
+        if name not in tuple(Format):
+            raise ConfigError(f"must be {' or '.join(Format)}", option="format", value=name)
+        format_ = Format(name)
+        return parse_lakehouse_options(format_, self._sink_options(format_)).for_streaming()
+
+    def _own_format(self) -> str | None:
+        """The format that the place tells; None for a new folder or an unknown URI."""
+        if parse_catalog_name(self.to) is not None:
+            return Format.ICEBERG
+        folder = local_path(self.to)
+        if folder is None:
+            return None
+        route = TableTemplate.parse(named("path"), folder)
+        # Of many tables, that of the first one.
+        folders = [folder] if route is None else iglob("*".join(map(escape, route.texts)))
+        return next(filter(None, map(format_of, map(Path, folders))), None)
+
+    def _sink_options(self, format_: Format) -> dict[str, str]:
+        scope = self.table_options
+        options = {"writerName": f"the run on {_streams(self.source)}"}
+        of_database = self.source.decodes("debezium")
+        if scope.keys:
+            options["sequenceBy"] = "seq"
+        if scope.keys and of_database:
+            options |= debezium.TABLE_OPTIONS
+            if scope.quarantine is None:  # what is no event has no key, so it cannot be kept
+                options["onBadRecord"] = "stop"
+        if self.history:
+            options["historyBy"] = debezium.TIME if of_database else "timestamp"
+        options |= in_texts(scope)
+        catalog = parse_catalog_name(self.to) if format_ is Format.ICEBERG else None
+        if catalog is None:
+            options["path"] = self.to
+        else:
+            options["catalog"], options["table"] = catalog
+        if scope.partition_by:
+            options["partitionBy"] = join_partitions(scope.partition_by)
+        if self.source.bucket is not None:
+            options |= bucket_table.TABLE_OPTIONS
+        options |= self.storage
+        return with_connection(options, self.options)
+
+
+def _streams(options: SourceOptions) -> str:
+    """The streams of a source, as one string for the name of its query in the table."""
+    if options.stream_pattern is not None:
+        return f"streams like {options.stream_pattern}"
+    names = ", ".join(sorted(options.streams))
+    if options.keys:  # another choice would leave keys out, or keep them for ever
+        return f"{names} (keys {', '.join(sorted(options.keys))})"
+    return names

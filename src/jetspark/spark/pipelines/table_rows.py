@@ -1,0 +1,209 @@
+"""Messages become the rows of a table, or of each table of a list, in Arrow.
+
+The tasks of a query use it (`task_writes`), and the retry of quarantined records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.payloads.decoder import REASON
+from jetspark.payloads.decoding import Decoding
+from jetspark.payloads.tolerant import Decoder, decode_in_parts
+from jetspark.ranges.arrow import schema_of
+from jetspark.reserved_names import UNFRAMED_PAYLOAD
+from jetspark.spark.source.options import SourceOptions
+from jetspark.spark.source.payload_columns import json_decoder, names_beside, payload_of
+from jetspark.spark.table_sink.options import LakehouseOptions, RoutedTable
+from jetspark.spark.table_sink.schema_evolution import evolved_ddl, for_known_fields
+from jetspark.subjects import subject_matches
+from jetspark.tables.row_expressions import RowExpression
+
+
+@dataclass(frozen=True)
+class RowSpec:
+    """The payloads' schema and the derived columns of a table's rows, as data for tasks."""
+
+    option: str
+    """The name of the option with the schema, for messages to users."""
+    ddl: str | None = None
+    """The schema of JSON payloads, as Spark DDL; None for other formats."""
+    derived: Mapping[str, RowExpression] = field(default_factory=dict)
+    """Derived columns, and the values that they have."""
+    tables: tuple[RoutedTable, ...] = ()
+    """The tables of a list, each of which has its own schema and columns."""
+    keep_payload: bool = False
+    """Keep the payload of each row: it may turn out to lack its key, or its table."""
+
+    def for_table(self, table: LakehouseOptions, source: SourceOptions) -> RowSpec:
+        """The rows that this table gets now.
+
+        Where new fields become columns, the schema has those that are columns by now, and there is
+        a column for further ones. Raises ConfigError.
+        """
+        ddl, derived, decoding = self.ddl, self.derived, source.decoding
+        if ddl is not None and decoding is not None:
+            ddl = evolved_ddl(table, ddl, self.option, derived, decoding.names) or ddl
+            evolves = table.evolve and table.route is None
+            derived = for_known_fields(derived, ddl, collect_unknown=evolves, names=decoding.names)
+        tables = tuple(map(_evolved, table.tables))
+        return RowSpec(self.option, ddl, derived, tables, table.quarantine is not None)
+
+    def builders(self, source: SourceOptions) -> list[RowBuilder]:
+        """The builder of the rows, in a list one for each table. Raises ConfigError."""
+        if self.tables:
+            return [RowBuilder(_decoder_of(table, source), table.derived) for table in self.tables]
+        return [RowBuilder(self._decoder(source), self.derived)]
+
+    def _decoder(self, source: SourceOptions) -> Decoder | None:
+        if source.decoding is not None:
+            return self._decoding(source.decoding).decoder()
+        if self.ddl is None:
+            return None
+        payload, columns = payload_of(source.columns, self.option)
+        return json_decoder(self.ddl, self.option, names_beside(payload, columns), payload)
+
+    def _decoding(self, decoding: Decoding) -> Decoding:
+        """The decoding of the source, with the schema and the columns that these rows need."""
+        if decoding.is_json:
+            decoding = decoding.with_json_fields(self.ddl or "")
+        keep_payload = self.keep_payload or decoding.keep_payload
+        needs_unframed = _need_unframed_payload(self.derived)
+        return replace(decoding, keep_payload=keep_payload, unframed_payload=needs_unframed)
+
+    def schemas(self, source: SourceOptions) -> list[pa.Schema]:
+        """The columns of the rows; in a list those of messages without a table, and those of the
+        rows of each table. Raises ConfigError."""
+        columns = schema_of(source.columns)
+        schemas = [builder.schema(columns) for builder in self.builders(source)]
+        return [columns, *schemas] if self.tables else schemas
+
+    def dump(self) -> str:
+        """The schemas and the columns as JSON."""
+        of_tables = [(table.json_schema, table.derived) for table in self.tables]
+        specs = [
+            [ddl, {name: value.text for name, value in derived.items()}]
+            for ddl, derived in [(self.ddl, self.derived), *of_tables]
+        ]
+        return json.dumps([self.keep_payload, specs])
+
+    @classmethod
+    def parse(cls, text: str, table: LakehouseOptions) -> RowSpec:
+        """Parse the text of `dump`, for a table with these options."""
+        keep_payload, specs = json.loads(text)
+        (ddl, derived), *of_tables = (
+            (
+                ddl,
+                {
+                    name: RowExpression.parse(name, expression)
+                    for name, expression in columns.items()
+                },
+            )
+            for ddl, columns in specs
+        )
+        tables = [
+            replace(listed_table, json_schema=of_table[0], derived=of_table[1])
+            for listed_table, of_table in zip(table.tables, of_tables, strict=True)
+        ]
+        return cls("the schema", ddl, derived, tuple(tables), keep_payload)
+
+
+def _evolved(table: RoutedTable) -> RoutedTable:
+    """A table of a list, as `RowSpec.for_table`."""
+    ddl = evolved_ddl(table.options, table.json_schema, table.option, table.derived, table.names)
+    if ddl is None:
+        return table
+    derived = for_known_fields(
+        table.derived, ddl, collect_unknown=table.options.evolve, names=table.names
+    )
+    return replace(table, json_schema=ddl, derived=derived)
+
+
+def _decoder_of(table: RoutedTable, source: SourceOptions) -> Decoder | None:
+    """The decoder of the payloads of a table of a list."""
+    if table.json_schema is None:
+        return None
+    return json_decoder(
+        table.json_schema,
+        table.option,
+        table.names,
+        framing=source.payload_framing,
+        keep_payload=table.options.quarantine is not None,
+        keep_unframed=_need_unframed_payload(table.derived),
+    )
+
+
+def _need_unframed_payload(derived: Mapping[str, RowExpression]) -> bool:
+    """Whether derived columns need payloads without compression and frame."""
+    return any(value.schema is not None for value in derived.values())
+
+
+@dataclass(frozen=True)
+class RowBuilder:
+    """Builds the rows of one table from messages, or from the entries of a bucket."""
+
+    decoder: Decoder | None
+    """The decoder of the payloads; None keeps them as they are."""
+    derived: Mapping[str, RowExpression] = field(default_factory=dict)
+
+    def schema(self, columns: pa.Schema) -> pa.Schema:
+        """The columns of the rows, for messages with these columns."""
+        decoded = columns if self.decoder is None else self.decoder.schema(columns)
+        rows = self._with_derived(pa.RecordBatch.from_pylist([], decoded))
+        hidden = (REASON, UNFRAMED_PAYLOAD)
+        return pa.schema([column for column in rows.schema if column.name not in hidden])
+
+    def build(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows, with further columns for those that are rejected. They may be less than the
+        messages: those of some formats have messages that are no rows."""
+        if self.decoder is None:
+            yield self._with_derived(messages)
+        else:
+            yield from map(self._with_derived, decode_in_parts(self.decoder, [messages]))
+
+    def _with_derived(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        for name, value in self.derived.items():
+            rows = rows.append_column(name, value.of(rows))
+        return rows
+
+
+def build_rows(
+    builders: Sequence[RowBuilder], tables: Sequence[RoutedTable], messages: pa.RecordBatch
+) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """(index of the table in the list, its rows) of messages; a single table has 0. Messages
+    without a table have None, and stay as they are."""
+    if not tables:
+        for rows in builders[0].build(messages):
+            yield 0, rows
+        return
+    for index, of_table in split_by_table(messages, tables):
+        if index is None:
+            yield None, of_table
+        else:
+            for rows in builders[index].build(of_table):
+                yield index, rows
+
+
+def split_by_table(
+    messages: pa.RecordBatch, tables: Sequence[RoutedTable]
+) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """(index of the table in the list, its messages) by their subjects; the index is None for
+    messages without a table."""
+    subjects = messages.column("subject").dictionary_encode()
+    of_subjects = [_table_index(subject, tables) for subject in subjects.dictionary.to_pylist()]
+    indices = pa.array(of_subjects, pa.int32()).take(subjects.indices)
+    for index in pc.unique(indices).to_pylist():
+        chosen = pc.is_null(indices) if index is None else pc.equal(indices, index)
+        yield index, messages.filter(chosen)
+
+
+def _table_index(subject: str, tables: Sequence[RoutedTable]) -> int | None:
+    for index, table in enumerate(tables):
+        if any(subject_matches(pattern, subject) for pattern in table.subjects):
+            return index
+    return None

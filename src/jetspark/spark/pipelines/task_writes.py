@@ -1,0 +1,239 @@
+"""Rows that never pass the JVM: a task writes what it reads into the table's files itself.
+
+format("jetspark-direct") reads as format("jetstream") does, with the same offsets, batches and
+partitions. A task decodes its range, writes the rows into new files of the table (`into.…`: the
+options of the table's sink), and returns one row that describes these files (`task_output`); the
+sink adds them to the batch's commit (`table_sink.writers`).
+
+Spark may run a task again: files of an attempt that failed are in no commit, and `vacuum` removes
+them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from jetspark.links.retry import Retry
+from jetspark.ranges.sequence_range import SequenceRange
+from jetspark.spark.data_source import JetStreamDataSource
+from jetspark.spark.failures import names_of_spark, without_traceback
+from jetspark.spark.pipelines.sequence_order import tables_ordered_by_seq
+from jetspark.spark.pipelines.table_rows import RowBuilder, RowSpec, build_rows
+from jetspark.spark.queries.lag import WRITTEN_METRIC
+from jetspark.spark.queries.rows_in_progress import report_folder, reporting
+from jetspark.spark.sink_tasks import query_id
+from jetspark.spark.source.options import SourceOptions, parse_options
+from jetspark.spark.source.partitions import RangePartition, read_partition
+from jetspark.spark.source.payload_columns import with_json_options
+from jetspark.spark.source.stream_reader import JetStreamStreamReader
+from jetspark.spark.table_sink.data_sources import DeltaDataSource, IcebergDataSource
+from jetspark.spark.table_sink.options import (
+    TASK_ROWS,
+    TASK_SECRET,
+    LakehouseOptions,
+    parse_lakehouse_options,
+)
+from jetspark.spark.table_sink.table_preparation import check_fit, prepare_for_query
+from jetspark.spark.table_sink.target import Target
+from jetspark.spark.table_sink.task_files import TaskFiles
+from jetspark.spark.table_sink.task_output import (
+    COLUMN,
+    TaskOutput,
+    make_secret,
+    observed_figures,
+    report,
+)
+from jetspark.spark.versions import of_arrow, register, stream_reader
+from jetspark.tables.formats import Format
+
+FORMAT = "jetspark-direct"
+_PREFIX = "into."
+_SINK = f"{_PREFIX}sink."
+_FORMAT = f"{_PREFIX}format"
+_ROWS = f"{_PREFIX}rows"
+_PROGRESS = f"{_PREFIX}progress"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The rows of a query on their way into a table, or other sink."""
+
+    rows: DataFrame
+    sink: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Further options of the sink."""
+
+
+def flow_into(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    table: LakehouseOptions,
+    sink: Mapping[str, str],
+    spec: RowSpec,
+) -> Flow:
+    """Plan the tasks that write a stream into a table; the rows are their reports. Writes nothing.
+
+    `options`: of format jetstream; `table`, `sink`: options of the table, parsed and as given, with
+    the query's checkpoint; `spec`: the rows of the table. Raises ConfigError, and Spark's errors.
+    """
+    if tables_ordered_by_seq(table):
+        options = {**options, "ordersBySeq": "true"}
+    source = parse_options(options)
+    spec = spec.for_table(table, source)
+    options = _with_fixed_schema(options, source, table, spec)
+    schemas = spec.schemas(parse_options(options))
+    check_fit(table, schemas)
+    columns = json.dumps([of_arrow(schema).jsonValue() for schema in schemas])
+    secrets = {TASK_SECRET: make_secret(), TASK_ROWS: columns}
+    into = {f"{_SINK}{name}": value for name, value in {**sink, **secrets}.items()}
+    into |= {_FORMAT: table.format, _ROWS: spec.dump()}
+    if (folder := report_folder()) is not None:
+        into[_PROGRESS] = folder
+    reports = spark.readStream.format(FORMAT).options(**options, **into).load()
+    return Flow(reports.observe(WRITTEN_METRIC, *observed_figures()), secrets)
+
+
+def _with_fixed_schema(
+    options: Mapping[str, str], source: SourceOptions, table: LakehouseOptions, spec: RowSpec
+) -> dict[str, str]:
+    """The options of the source with the schema that the driver has decided on, in place of the one
+    that a registry may have when tasks are planned."""
+    decoding = source.decoding
+    if decoding is None:
+        return dict(options)
+    if decoding.is_json:
+        return with_json_options(options, spec.ddl or "")
+    fixed = dict(options)
+    if decoding.schema.version:
+        fixed["schemaVersion"] = str(decoding.schema.version)
+    if table.evolve:
+        fixed["onNewVersion"] = "stop"
+    return fixed
+
+
+@dataclass(frozen=True)
+class Into:
+    """The table into which tasks write, and its rows."""
+
+    options: LakehouseOptions
+    spec: RowSpec
+    progress_folder: str | None = None
+    """The folder in which tasks report their rows (`rows_in_progress`)."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Into:
+        """Parse what `flow_into` adds to the options of the source."""
+        sink = {
+            name.removeprefix(_SINK): value
+            for name, value in options.items()
+            if name.startswith(_SINK)
+        }
+        format_ = Format(options[_FORMAT])
+        table = parse_lakehouse_options(format_, sink).for_streaming()
+        return cls(table, RowSpec.parse(options[_ROWS], table), options.get(_PROGRESS))
+
+
+class DirectPartition(RangePartition):
+    """Ranges, and the table for their rows."""
+
+    def __init__(self, ranges: Sequence[SequenceRange], target: Target) -> None:
+        super().__init__(*ranges)
+        self.target = target
+
+
+class DirectReader(JetStreamStreamReader):
+    """The stream's reader, whose tasks return files, not rows."""
+
+    def __init__(self, options: SourceOptions, into: Into) -> None:
+        super().__init__(options)
+        self._into = into
+
+    @cached_property
+    def _builders(self) -> list[RowBuilder]:
+        """Builders of the rows, made in each task, since libraries have parts that are not sent."""
+        return self._into.spec.builders(self._options)
+
+    @without_traceback
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        """The stream's partitions, with the table, which the first batch creates.
+
+        Raises the errors of the stream's, and of `prepare_for_query`.
+        """
+        parts = super().partitions(start, end)
+        if not parts:
+            return []
+        target = prepare_for_query(self._into.options, self._into.options.task_rows)
+        if target.completed_batch is not None:
+            return []
+        return [DirectPartition(part.ranges, target) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Write the rows of one partition; runs on an executor."""
+        if not isinstance(partition, DirectPartition):
+            return
+        with names_of_spark():
+            output = self._write(partition)
+        if output.files or output.schema_changes or output.left_out:
+            yield report(output, self._into.options.task_secret)
+
+    def _write(self, partition: DirectPartition) -> TaskOutput:
+        files = TaskFiles(partition.target)
+        options, tables = self._options, self._into.options.tables
+        # Messages of a list of tables are split by their subjects before they are decompressed.
+        source = options.as_stored() if tables else options.without_decoder()
+        left_out, retries_before = 0, Retry.repeated
+        try:
+            with reporting(self._into.progress_folder, query_id()) as report_rows:
+                for messages in read_partition(source, partition):
+                    left_out += messages.num_rows
+                    for table_index, rows in build_rows(self._builders, tables, messages):
+                        left_out -= rows.num_rows
+                        files.write(rows, table_index)
+                    report_rows(messages.num_rows)
+            output = files.close()
+        except BaseException:
+            files.discard()
+            raise
+        return replace(output, retries=Retry.repeated - retries_before, left_out=left_out)
+
+
+class DirectDataSource(JetStreamDataSource):
+    """format("jetspark-direct"): reads a stream for one table, in streaming queries only."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    @cached_property
+    def _parsed(self) -> SourceOptions:
+        return parse_options(
+            {name: value for name, value in self.options.items() if not name.startswith(_PREFIX)}
+        )
+
+    @cached_property
+    def _into(self) -> Into:
+        return Into.parse(self.options)
+
+    @without_traceback
+    def schema(self) -> StructType:
+        """The column of tasks' reports."""
+        return StructType([COLUMN])
+
+    @without_traceback
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return stream_reader(DirectReader(self._parsed, self._into))
+
+
+def register_formats(spark: SparkSession) -> None:
+    """Register all formats of this package, also for a Spark whose executors find it but whose
+    driver does not search for it."""
+    for source in (JetStreamDataSource, DirectDataSource, DeltaDataSource, IcebergDataSource):
+        register(spark, source)

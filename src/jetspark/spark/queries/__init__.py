@@ -1,0 +1,1 @@
+"""Streaming queries: their start, progress, lag and metrics."""

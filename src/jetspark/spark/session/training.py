@@ -1,0 +1,117 @@
+"""A run of Spark that loads the classes of a typical job, for the class archive.
+
+`python -m jetspark.spark.session.training FILE`: the JVM writes FILE when it ends. It needs no
+NATS server: a small Python source replaces JetStream.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.functions import col, from_json
+
+from jetspark.spark.session import jvm, session
+
+_ROWS = 1000
+_EXIT_SECONDS = 300.0
+
+
+class _Reader(DataSourceReader, DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": 0}
+
+    def latestOffset(self, *_: Any) -> dict[str, int]:
+        return {"at": _ROWS}
+
+    def partitions(self, *_: Any) -> list[InputPartition]:
+        return [InputPartition(0), InputPartition(1)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        for number in range(_ROWS):
+            yield (number, f"orders.{partition.value}", b'{"id": "a", "amount": 1.5}')
+
+
+class _Source(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "jetspark_training"
+
+    def schema(self) -> str:
+        return "seq BIGINT, subject STRING, payload BINARY"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return _Reader()
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return _Reader()
+
+
+def train(spark: SparkSession, folder: Path) -> None:
+    """Write a stream to a table, and query the table."""
+    spark.dataSource.register(_Source)
+    table = str(folder / "table")
+    payload = from_json(col("payload").cast("string"), "id STRING, amount DOUBLE")
+    stream = spark.readStream.format("jetspark_training").load()
+    query = (
+        stream.select("seq", "subject", payload.alias("json"))
+        .select("seq", "subject", "json.*")
+        .writeStream.partitionBy("subject")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(table)
+    )
+    query.awaitTermination()
+    rows = spark.read.parquet(table)
+    rows.groupBy("subject").sum("amount").orderBy("subject").toPandas()
+    spark.read.format("jetspark_training").load().count()
+    rows.createOrReplaceTempView("rows")
+    spark.sql("SELECT count(*), max(seq) FROM rows WHERE amount > 1").collect()
+    spark.createDataFrame([(1, "a")], "id INT, name STRING").write.json(str(folder / "json"))
+
+
+def end_with_parent(file: Path, folder: Path) -> None:
+    """End when the process at the other end of the input is gone: nobody needs the archive.
+
+    A JVM that sees its Python end would still write it.
+    """
+    os.read(0, 1)  # not sys.stdin: its lock would stop an orderly end
+    if jvm.last_jvm is not None:
+        jvm.kill_jvm(jvm.last_jvm)
+    file.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
+def main(file: Path) -> None:
+    with TemporaryDirectory(prefix="jetspark-training-") as name:
+        folder = Path(name)
+        threading.Thread(target=end_with_parent, args=(file, folder), daemon=True).start()
+        spark = session.local_session(
+            "jetspark class archive",
+            master="local[2]",
+            log_file=folder / "log",
+            conf={"spark.local.dir": str(folder)},
+            jvm_options=[f"-XX:ArchiveClassesAtExit={file}", "-Xlog:cds*=off"],
+        )
+        try:
+            train(spark, folder)
+        finally:
+            session.close_session(spark, exit_seconds=_EXIT_SECONDS)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""Reading with format("jetstream"): options, offsets, planning, and the readers."""

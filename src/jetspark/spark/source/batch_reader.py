@@ -1,0 +1,64 @@
+"""`spark.read.format("jetstream")`: a DataFrame is a snapshot of the range it was planned with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from jetspark.ranges.fixed_range import fixed_range
+from jetspark.spark.failures import names_of_spark, without_traceback
+from jetspark.spark.source.claims import QueryClaims
+from jetspark.spark.source.options import SourceOptions
+from jetspark.spark.source.partitions import (
+    RangePartition,
+    choose_snapshot,
+    plan_bucket,
+    plan_partitions,
+    read_current_values,
+    read_partition,
+)
+from jetspark.spark.source.positions import resolve_positions
+from jetspark.spark.source.source_streams import fetch_source_facts, leaders
+
+
+class JetStreamBatchReader(DataSourceReader):
+    """Plans once for each DataFrame; later messages need a new DataFrame.
+
+    `pushFilters` is deliberately not overridden: on Spark 4.3 every read then fails while
+    `spark.sql.python.filterPushdown.enabled` is off, and plans are confused while it is on.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options.for_batch()
+
+    @without_traceback
+    def partitions(self) -> list[RangePartition]:
+        """The range in parts.
+
+        Raises as `fetch_source_facts`, `QueryClaims` and `resolve_positions`.
+        """
+        options = self._options
+        facts = fetch_source_facts(options, linearizable=True)
+        if options.sole_reader:
+            leaders(options).call(lambda api: QueryClaims(api, options).check(facts))
+        if options.is_snapshot:
+            return [plan_bucket(options, stream_facts) for stream_facts in facts.values()]
+        start = resolve_positions(options, options.batch_start, facts, end=False)
+        end = resolve_positions(options, options.ending, facts, end=True)
+        return plan_partitions(
+            options,
+            [
+                choose_snapshot(
+                    options, fixed_range(facts[name], start[name], end[name], options.subjects)
+                )
+                for name in sorted(facts)
+            ],
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs on an executor."""
+        read = read_current_values if self._options.is_snapshot else read_partition
+        with names_of_spark():
+            yield from read(self._options, partition)

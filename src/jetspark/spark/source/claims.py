@@ -1,0 +1,232 @@
+"""Streams from which a query removes what it has read: options `soleReader`, `interestConsumer`.
+
+What such a query has in its checkpoint is gone for everybody else. So it must be the only query
+that reads the stream for its purpose, and has a *claim* there: a paused durable consumer with the
+query's token, which delivers nothing. The token is random and part of every offset. Spark logs an
+offset before it asks for the partitions of the batch; then the query creates its claim, and only
+then it reads. So after a crash at any moment the query knows its claim. The server creates only one
+consumer of a name, so one of two queries is refused before it reads.
+
+A work queue: the claim has no filter, and a work queue accepts no other consumer beside it.
+Removing what was read would also remove messages before the query's start, so a start after waiting
+messages is refused, as is another choice of subjects later.
+
+In a stream by interest, which `interest_consumer` explains, the claim has a filter that no message
+matches, so it keeps none.
+
+A query that is abandoned leaves its consumers behind: delete them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import jetspark.err_codes as err_codes
+from jetspark.errors import APIError, ConfigError, DataLossError, named
+from jetspark.links.leaders import linearizable_read
+from jetspark.links.stream_api import StreamAPI
+from jetspark.links.stream_facts import StreamFacts
+from jetspark.ranges.losses import Loss, report_loss
+from jetspark.spark.source.offsets import StreamOffset
+from jetspark.spark.source.options import SourceOptions
+
+logger = logging.getLogger("jetspark.spark")
+
+SOLE_READER = "jetspark-sole-reader"
+"""The claim in a work queue."""
+_CLAIM_DESCRIPTION = (
+    "jetspark: the claim of the Spark query that reads this stream; nobody reads from it"
+)
+_TOKEN_KEY, _SUBJECTS_KEY = "jetspark-query", "jetspark-subjects"
+_FILTER_OF_NO_MESSAGE = "_jetspark.claim"
+_PAUSED_UNTIL = "2200-01-01T00:00:00Z"
+_NAME_TAKEN_ERRORS = {
+    err_codes.CONSUMER_EXISTS,
+    err_codes.CONSUMER_NAME_IN_USE,
+    err_codes.WORK_QUEUE_OVERLAP,
+    err_codes.WORK_QUEUE_UNFILTERED,
+}
+
+
+class QueryClaims:
+    """The claims of one query, by its token, in its streams.
+
+    Every method raises ConfigError for another query's claim, or this one's with other subjects,
+    DataLossError if the claim in a work queue is gone, and the errors of `StreamAPI.call`.
+    """
+
+    def __init__(self, api: StreamAPI, options: SourceOptions, token: str | None = None) -> None:
+        """`token`: None for a new query, and for a checkpoint without tokens."""
+        self._api, self._options, self._token = api, options, token
+        interest = options.interest_consumer
+        self._name = SOLE_READER if interest is None else f"{interest}-claim"
+
+    def check(
+        self, facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset] | None = None
+    ) -> None:
+        """Raise unless each stream is free, or has the claim of this query.
+
+        `offsets`: the query's, new or logged by Spark with the token. Also raises the errors of
+        `check_nothing_skipped`.
+        """
+        for stream, stream_facts in facts.items():
+            offset = (offsets or {}).get(stream)
+            claimed = self._has(stream, _earlier_claim(stream_facts, self._token, offset))
+            if offset is not None and offset.initial and self._options.sole_reader and not claimed:
+                check_nothing_skipped(self._api, self._options, stream, offset.next)
+
+    def create(
+        self,
+        facts: Mapping[str, StreamFacts],
+        start: Mapping[str, StreamOffset],
+        end: Mapping[str, StreamOffset],
+        logged: str | None,
+    ) -> None:
+        """Create the missing claims of a batch, of which nothing has been read yet.
+
+        `logged`: the token in the start. Raises the errors of `check`.
+        """
+        for stream, stream_facts in facts.items():
+            offset = end.get(stream)
+            if offset is None or offset.missing or offset.created != stream_facts.created:
+                continue  # nothing is read, or reading it raises the error
+            claimed = _earlier_claim(stream_facts, logged, start.get(stream))
+            if not self._has(stream, claimed) and self._token is not None:
+                if self._options.sole_reader:
+                    check_nothing_skipped(self._api, self._options, stream, offset.start)
+                self._create(stream, self._token)
+
+    def is_in(self, stream: str) -> bool:
+        """Whether the query has its claim in this stream."""
+        return self._token is not None and self._has(stream, None)
+
+    def _has(self, stream: str, claimed: StreamOffset | None) -> bool:
+        """Whether the stream has the claim. `claimed`: the offset, if the query made it before."""
+        name, options = self._name, self._options
+        # A new query need not wait for a late answer: the first one to create the claim has it.
+        retries = {} if claimed else {"not_found_for": 0.0}
+        info = self._api.consumer(stream, name, **retries)
+        if info is None:
+            if claimed is not None and options.sole_reader:
+                report_lost_claim(options, stream, claimed)
+            return False
+        metadata: dict[str, str] = info["config"].get("metadata") or {}
+        if self._token is None or metadata.get(_TOKEN_KEY) != self._token:
+            raise ConfigError(self._another_query(stream))
+        old_subjects, new_subjects = metadata.get(_SUBJECTS_KEY, ""), _subjects_text(options)
+        if old_subjects != new_subjects:
+            consequence = (
+                f"with {_subjects_in_words(new_subjects)} it would remove unread messages"
+                if options.sole_reader
+                else f"what has come under others was not kept for it, so with "
+                f"{_subjects_in_words(new_subjects)} it would leave out messages"
+            )
+            raise ConfigError(
+                f"The query has read the stream {stream!r} with {_subjects_in_words(old_subjects)} "
+                f"until now, and {consequence}: give the same 'subjects' as before, or begin a new "
+                f"query with a new checkpoint, after nats consumer rm {stream} {name}."
+            )
+        return True
+
+    def _create(self, stream: str, token: str) -> None:
+        config: dict[str, Any] = {
+            "name": self._name,
+            "durable_name": self._name,
+            "description": _CLAIM_DESCRIPTION,
+            "metadata": {_TOKEN_KEY: token, _SUBJECTS_KEY: _subjects_text(self._options)},
+            "ack_policy": "explicit",
+            "deliver_policy": "all",
+            "replay_policy": "instant",
+            "pause_until": _PAUSED_UNTIL,
+        }
+        if self._options.interest_consumer is not None:
+            config["filter_subject"] = _FILTER_OF_NO_MESSAGE
+        try:
+            self._api.create_consumer(stream, config, ())
+        except APIError as error:
+            if error.err_code not in _NAME_TAKEN_ERRORS:
+                raise
+            # It may be ours, if an answer was lost.
+            if not self._has(stream, None):
+                raise ConfigError(other_readers_message(stream)) from None
+
+    def _another_query(self, stream: str) -> str:
+        name, interest = self._name, self._options.interest_consumer
+        given_up = f"If that query was given up: nats consumer rm {stream} {name}"
+        if interest is None:
+            return (
+                f"The work queue {stream!r} is read by another query, or by another source of this "
+                f"one, whose claim is the consumer {name!r}, and only one can read it: write its "
+                "rows to several tables (foreachBatch), read its table, or read a stream with "
+                f"retention 'limits' that has the queue as a source. {given_up}."
+            )
+        return (
+            f"The consumer {interest!r} of stream {stream!r} keeps messages for another query, "
+            f"whose claim is the consumer {name!r}: give each query an "
+            f"{named('interest_consumer')} of its "
+            f"own. {given_up}; this one then begins where that one stopped."
+        )
+
+
+def _earlier_claim(
+    facts: StreamFacts, token: str | None, offset: StreamOffset | None
+) -> StreamOffset | None:
+    """The offset, if the query made its claim in this stream before."""
+    if token is None or offset is None or offset.initial or offset.created != facts.created:
+        return None
+    return offset
+
+
+def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, start: int) -> None:
+    """Raise ConfigError if messages of a work queue, under the query's subjects, wait before the
+    sequence `start`; also as `linearizable_read`."""
+
+    def first(api: StreamAPI) -> int | None:
+        return api.next_sequence(stream, 1, options.subjects)
+
+    waiting = linearizable_read(api, [stream], first)
+    if waiting is not None and waiting < start:
+        few = len(options.subjects) < 2
+        chosen = (
+            "".join(f" --subject '{subject}'" for subject in options.subjects)
+            if few
+            else " --subject …"
+        )
+        raise ConfigError(
+            f"Messages wait in the work queue {stream!r} from sequence {waiting} on, and a query "
+            f"with {named('sole_reader')} that begins at {start} would remove them unread: begin "
+            f"at 'earliest', or remove them first (jetspark stream purge {stream}{chosen} --before "
+            f"{start})."
+        )
+
+
+def report_lost_claim(options: SourceOptions, stream: str, offset: StreamOffset) -> None:
+    """The claim in a work queue is gone: raise DataLossError, or log it."""
+    lost = (
+        f"The consumer {SOLE_READER!r}, which kept other readers out of the work queue {stream!r}, "
+        f"is gone: they may have taken messages from sequence {offset.next} on."
+    )
+    if options.fail_on_data_loss:
+        raise DataLossError(stream, offset.next, offset.last_known, f"{lost} {CONTINUE_ADVICE}")
+    report_loss(logger, lost, Loss(stream, lost, "the claim"))
+
+
+def other_readers_message(stream: str) -> str:
+    """The error for a work queue with other consumers."""
+    return (
+        f"Other consumers read the work queue {stream!r}, so this query is not its sole reader: "
+        "delete them, or read a stream with retention 'limits' that has this one as a source."
+    )
+
+
+CONTINUE_ADVICE = f"Set {named('fail_on_data_loss')} to false to go on with what there is."
+
+
+def _subjects_text(options: SourceOptions) -> str:
+    return ",".join(sorted(options.subjects))
+
+
+def _subjects_in_words(subjects: str) -> str:
+    return f"the subjects {subjects}" if subjects else "all subjects"

@@ -1,0 +1,91 @@
+"""The schema of Debezium's events, taken from the newest event that carries one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+
+import pyarrow as pa
+
+from jetspark.errors import ConfigError, named
+from jetspark.links.stream_api import StreamAPI
+from jetspark.links.stream_facts import StreamFacts
+from jetspark.payloads.debezium import schema_in
+from jetspark.ranges.reader import read_range
+from jetspark.ranges.sequence_range import SequenceRange
+from jetspark.spark.source.options import SourceOptions, parse_options
+from jetspark.spark.source.source_streams import fetch_source_facts, leaders
+
+_SCHEMA_OPTIONS = {"schema", "schemafile", "schemaname"}
+_PLACEHOLDER_SCHEMA = "_ INT"
+"""Columns that serve until the real ones are known."""
+_LOOK_BACK_SEQUENCES = (256, 4096, 65_536)
+"""Lengths in sequences of the parts in which an event with a schema is searched, from the newest
+message back."""
+
+
+def add_event_schema(source_options: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of a source, with the schema of the newest event that has a complete one, if they
+    decode Debezium's and lack one. Raises ConfigError if there is none, and as a read."""
+    values = {name.casefold(): value for name, value in source_options.items()}
+    if values.get("decode") != "debezium" or _SCHEMA_OPTIONS & values.keys():
+        return source_options
+    options = parse_options({**source_options, "schema": _PLACEHOLDER_SCHEMA})
+    schema = _find_newest_schema(options)
+    if schema is None:
+        raise ConfigError(
+            f"{named('decode')} debezium: there is no event that carries its schema among the "
+            "newest "
+            f"{sum(_LOOK_BACK_SEQUENCES):,} messages. Name the columns in "
+            'schema, as "id BIGINT, amount DECIMAL(10,2)", or the file of Debezium\'s schema in '
+            "schema_file."
+        )
+    return {**source_options, "schema": schema}
+
+
+def _find_newest_schema(options: SourceOptions) -> str | None:
+    schemas = [
+        schema
+        for name, facts in fetch_source_facts(options, linearizable=True).items()
+        if (schema := _find_newest_in_stream(options, name, facts)) is not None
+    ]
+    return max(schemas)[1] if schemas else None
+
+
+def _find_newest_in_stream(
+    options: SourceOptions, stream: str, facts: StreamFacts
+) -> tuple[int, str] | None:
+    """The schema of a stream's newest event with a complete one, and the event's time."""
+
+    def last_of_subjects(api: StreamAPI) -> int:
+        messages = (
+            api.message(stream, last_by_subj=message) for message in options.subjects or (">",)
+        )
+        return max((message.seq for message in messages if message is not None), default=0)
+
+    end = min(leaders(options).call(last_of_subjects), facts.last_seq) + 1
+    for count in _LOOK_BACK_SEQUENCES:
+        start = max(end - count, facts.first_seq, 1)
+        if start >= end:
+            return None
+        range_ = SequenceRange(
+            stream, start, end, facts.created, options.subjects,
+            from_earliest=True, direct=options.removes,
+        )  # fmt: skip
+        newest = None
+        columns = ("timestamp", "data", "headers")
+        batches = read_range(options.connection, range_, columns=columns, fail_on_data_loss=False)
+        for batch in chain.from_iterable(map(options.payload_framing.strip, batches)):
+            newest = _find_last_in_batch(batch) or newest
+        if newest is not None:
+            return newest
+        end = start
+    return None
+
+
+def _find_last_in_batch(batch: pa.RecordBatch) -> tuple[int, str] | None:
+    payloads = batch.column("data")
+    for row in reversed(range(batch.num_rows)):
+        if (schema := schema_in(payloads[row].as_py())) is not None:
+            return batch.column("timestamp")[row].cast(pa.int64()).as_py(), schema
+    return None

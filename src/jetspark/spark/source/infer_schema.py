@@ -1,0 +1,113 @@
+"""Infers schemas of JSON payloads from a sample of messages, for `jetspark ingest --infer`.
+
+Messages are read from places that are spread evenly over the stream, and nothing is written. It
+takes neither Spark nor Java.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from jetspark.errors import ConfigError, named
+from jetspark.payloads.json_shape import Shape
+from jetspark.ranges.sample import read_sample
+from jetspark.ranges.sequence_range import SequenceRange
+from jetspark.spark.source.options import SourceOptions, parse_options
+from jetspark.spark.source.payload_columns import METADATA_COLUMNS
+from jetspark.spark.source.positions import resolve_ends, resolve_start
+from jetspark.spark.source.source_streams import fetch_source_facts
+from jetspark.tables.table_templates import TableTemplate
+
+_COLUMNS = (*METADATA_COLUMNS, "data")
+
+
+@dataclass(frozen=True)
+class InferredSchema:
+    """The schema for the rows of a table."""
+
+    table: str | None
+    """None for rows that lack a value of the template."""
+    messages: int
+    schema: str
+    """Columns in Spark's DDL; empty if there is no field."""
+    remarks: list[str]
+
+
+def infer_schemas(
+    source_options: Mapping[str, str], to: str | None, messages: int
+) -> list[InferredSchema]:
+    """The schemas for a table, or for each one of a template, by its name.
+
+    `source_options`: options of the source. `messages`: the size of the sample, at most. Raises
+    ConfigError, and the errors of a read.
+    """
+    options = parse_options(source_options).for_streaming()
+    if options.bucket is not None:
+        raise ConfigError(f"is for streams: leave {named('bucket')} out.", option="infer")
+    route = None if to is None else TableTemplate.parse(named("path"), to)
+    shapes: defaultdict[str | None, Shape] = defaultdict(Shape)
+    for batch in _read_sample(options, messages):
+        if route is None:
+            for payload in batch.column("data").to_pylist():
+                shapes[to].add(payload)
+        else:
+            _add_by_table(route, batch, shapes)
+    inferred = []
+    for table in sorted(shapes, key=lambda name: (name is None, name or "")):
+        schema, remarks = shapes[table].schema()
+        inferred.append(InferredSchema(table, shapes[table].messages, schema, remarks))
+    return inferred
+
+
+def _add_by_table(
+    route: TableTemplate, batch: pa.RecordBatch, shapes: defaultdict[str | None, Shape]
+) -> None:
+    """Add the payloads to the shapes of the tables that they go to.
+
+    A table may depend on fields of payloads, which are columns then.
+    """
+    fields = [value.column for value in route.values if value.column not in METADATA_COLUMNS]
+    payloads = batch.column("data").to_pylist()
+    if fields:
+        objects = [_parse_object(payload) for payload in payloads]
+        for name in dict.fromkeys(fields):
+            texts = [_column_text(value.get(name)) for value in objects]
+            batch = batch.append_column(name, pa.array(texts, pa.string()))
+    index_column = "_jetspark_place"
+    batch = batch.append_column(index_column, pa.array(range(batch.num_rows)))
+    for table, rows in route.split_by_table(batch):
+        for index in rows.column(index_column).to_pylist():
+            shapes[table].add(payloads[index])
+
+
+def _column_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _parse_object(payload: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _read_sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBatch]:
+    facts = fetch_source_facts(options, linearizable=True)
+    starts, ends = resolve_start(options, facts), resolve_ends(options, facts)
+    for name, stream_facts in facts.items():
+        share = max(messages // len(facts), 1)
+        first = max(stream_facts.first_seq, starts[name].next, 1)
+        end = max(ends[name], first)
+        range_ = SequenceRange(
+            name, first, end, stream_facts.created, options.subjects, direct=options.removes
+        )
+        batches = read_sample(options.connection, range_, share, _COLUMNS)
+        yield from chain.from_iterable(map(options.payload_framing.strip, batches))

@@ -1,0 +1,121 @@
+"""The option `interestConsumer`: a durable consumer that keeps messages of a stream for a query.
+
+A stream with retention `interest` keeps a message until all its consumers have acknowledged it, and
+stores none while it has no consumer. So the query has a durable consumer there, with the option's
+name, positioned before the first message that Spark's checkpoint does not cover. All messages from
+there on stay stored, and are read by direct gets, which acknowledge nothing. When a batch is
+committed the consumer moves, and the server removes messages that no other consumer needs.
+
+The consumer has no filter, whatever subjects the query selects, so missing first messages were
+lost, and that is reported. So messages under other subjects go unread, and another choice of
+subjects later is refused. The first start of the query creates the consumer, so a new query begins
+at its position, where a failed start may have left it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jetspark.errors import DataLossError, RequestTimeoutError
+from jetspark.links.standing_consumer import StandingConsumer
+from jetspark.links.stream_api import StreamAPI
+from jetspark.links.stream_facts import StreamFacts
+from jetspark.ranges.fixed_range import head
+from jetspark.ranges.losses import Loss, report_loss
+from jetspark.spark.source.claims import CONTINUE_ADVICE
+from jetspark.spark.source.offsets import StreamOffset
+
+logger = logging.getLogger("jetspark.spark")
+
+
+DESCRIPTION = "jetspark: keeps messages for a Spark query until they are in its checkpoint"
+
+
+def start_at_consumers(
+    api: StreamAPI, name: str, offsets: Mapping[str, StreamOffset], created: set[str]
+) -> dict[str, StreamOffset]:
+    """Create missing consumers; return the offsets at which a new query begins.
+
+    These are the given offsets, or the positions of existing consumers.
+
+    From now on the streams keep messages for it. `created`: gets the streams whose consumer was
+    missing. Raises ConfigError for a consumer of another purpose, and the errors of
+    `StreamAPI.call`.
+    """
+    starts = {}
+    for stream, offset in offsets.items():
+        consumer = _consumer(api, stream, name)
+        position = consumer.position()
+        if position is None:
+            created.add(stream)
+            consumer.make(None if offset.earliest else offset.next)
+            position = consumer.position() or offset.next
+        if stream in created:  # messages from before the consumer are not stored
+            position = max(position, head(api.stream(stream)))
+        starts[stream] = replace(offset, next=position, start=position)
+    return starts
+
+
+def ensure_consumers(
+    api: StreamAPI,
+    name: str,
+    facts: Mapping[str, StreamFacts],
+    offsets: Mapping[str, StreamOffset],
+    *,
+    fail_on_data_loss: bool,
+    created: set[str],
+) -> None:
+    """Ensure that each stream has its consumer, at the position that the query needs.
+
+    `created`: gets the streams whose consumer was missing. Raises DataLossError when a consumer is
+    gone, or has moved past unread messages; and the errors of `start_at_consumers`.
+    """
+    for stream, stream_facts in facts.items():
+        consumer = _consumer(api, stream, name)
+        position, offset = consumer.position(), offsets.get(stream)
+        # In a stream that is new, or was recreated, nothing can have been missed.
+        if offset is not None and not offset.initial and offset.created == stream_facts.created:
+            problem = _describe_loss(stream, name, position, offset)
+            if problem is not None and fail_on_data_loss:
+                raise DataLossError(
+                    stream, offset.next, stream_facts.last_seq, f"{problem} {CONTINUE_ADVICE}"
+                )
+            if problem is not None:
+                report_loss(logger, problem, Loss(stream, problem))
+        if position is None:
+            created.add(stream)
+            consumer.make()
+
+
+def release_messages(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
+    """Release all messages before a sequence, which the checkpoint covers. Raises as
+    `StreamAPI.call`."""
+    consumer = _consumer(api, stream, name)
+    try:
+        if consumer.position() is not None:  # `ensure_consumers` reports a missing consumer
+            consumer.reset(sequence)
+    except RequestTimeoutError as error:  # such as an election: the next batch releases this, too
+        logger.warning("Stream %s keeps its messages a batch longer: %s", stream, error)
+
+
+def _consumer(api: StreamAPI, stream: str, name: str) -> StandingConsumer:
+    return StandingConsumer(api, stream, name, option="interestConsumer", description=DESCRIPTION)
+
+
+def _describe_loss(
+    stream: str, name: str, position: int | None, offset: StreamOffset
+) -> str | None:
+    if position is None:
+        return (
+            f"The consumer {name!r}, which kept messages of stream {stream!r} for this query, is "
+            f"gone: messages from sequence {offset.next} on may have been removed unread."
+        )
+    if position > offset.next:
+        return (
+            f"The consumer {name!r} of stream {stream!r} stands before sequence {position}, but "
+            f"the query has read only up to {offset.next - 1}: what lies between may have been "
+            "removed unread, or by this query itself, if its checkpoint is an older copy."
+        )
+    return None

@@ -1,0 +1,194 @@
+"""Partitions of ranges: planned on the driver, read on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from jetspark.links.stream_facts import StreamFacts
+from jetspark.payloads.tolerant import decode_in_parts
+from jetspark.ranges.current_values import read_current_values as read_bucket
+from jetspark.ranges.reader import read_range
+from jetspark.ranges.sequence_range import SequenceRange
+from jetspark.spark.source.options import SourceOptions
+
+MAX_PARTITIONS = 10_000
+"""The limit for one range, however long it is."""
+
+
+def split_range(
+    range_: SequenceRange, *, min_partitions: int, max_records: int
+) -> list[SequenceRange]:
+    """Split a range into `min_partitions` of nearly equal length, none of them empty.
+
+    There are more where one would have more than `max_records` sequences, but at most
+    `MAX_PARTITIONS`, since a purge can leave a gap of any length.
+    """
+    length = len(range_)
+    count = min(length, max(min_partitions, min(-(-length // max_records), MAX_PARTITIONS)))
+    return [
+        replace(
+            range_,
+            start=range_.start + length * index // count,
+            end=range_.start + length * (index + 1) // count,
+            # Only the head of the first partition may have been removed without a loss.
+            from_earliest=range_.from_earliest and index == 0,
+            witness=None if index else range_.witness,
+        )
+        for index in range(count)
+    ]
+
+
+def split_ranges(
+    ranges: Iterable[SequenceRange], *, min_partitions: int, max_records: int
+) -> list[SequenceRange]:
+    """Split several ranges, each into its share of `min_partitions` by length."""
+    non_empty = [range_ for range_ in ranges if len(range_)]
+    total = sum(map(len, non_empty))
+    return [
+        part
+        for range_ in non_empty
+        for part in split_range(
+            range_,
+            min_partitions=max(1, -(-min_partitions * len(range_) // total)),
+            max_records=max_records,
+        )
+    ]
+
+
+_RANGE_COST = 1_000
+"""Cost of a range, in messages: its consumer and its checks take about 1 ms."""
+TASK_COST = 64_000
+"""Messages that a partition gets about, since each Spark task costs 15 to 60 ms.
+
+A range of fewer sequences does not use a snapshot, which would save about 40 ms for so many
+messages, but needs a task of its own.
+"""
+
+
+def group_ranges(
+    parts: Iterable[SequenceRange], *, min_partitions: int, max_records: int
+) -> list[tuple[SequenceRange, ...]]:
+    """Group ranges by partition: small neighbours share one, of at most `max_records` sequences.
+
+    There are at least `min_partitions`, unless there are fewer ranges.
+    """
+    parts = list(parts)
+    total = sum(len(range_) + _RANGE_COST for range_ in parts)
+    max_cost = min(TASK_COST, total // min_partitions)
+    partitions: list[tuple[SequenceRange, ...]] = []
+    cost = records = 0
+    for index, range_ in enumerate(parts):
+        cost += len(range_) + _RANGE_COST
+        records += len(range_)
+        missing_partitions = min_partitions - len(partitions)
+        if (
+            partitions
+            and cost <= max_cost
+            and records <= max_records
+            and len(parts) - index > missing_partitions
+        ):
+            partitions[-1] += (range_,)
+        else:
+            partitions.append((range_,))
+            cost, records = len(range_) + _RANGE_COST, len(range_)
+    return partitions
+
+
+class RangePartition(InputPartition):
+    """Ranges that are read one after the other; plain values, since it is sent to an executor."""
+
+    def __init__(self, *ranges: SequenceRange) -> None:
+        super().__init__(None)
+        self.ranges = ranges
+
+    def __repr__(self) -> str:
+        ranges = ", ".join(f"{part.stream} {part.start}..{part.end - 1}" for part in self.ranges)
+        return f"RangePartition({ranges})"
+
+
+def plan_partitions(
+    options: SourceOptions, batch_ranges: Iterable[SequenceRange]
+) -> list[RangePartition]:
+    """The partitions of one batch.
+
+    Every partition of a range with snapshot takes its own, so there are at most `minPartitions`.
+    """
+    ranges = [replace(range_, direct=options.removes) for range_ in batch_ranges]
+    parts = split_ranges(
+        (range_ for range_ in ranges if not range_.snapshot),
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+    groups = group_ranges(
+        parts, min_partitions=options.min_partitions, max_records=options.max_records_per_partition
+    )
+    backlog = split_ranges(
+        (range_ for range_ in ranges if range_.snapshot),
+        min_partitions=options.min_partitions,
+        max_records=max(map(len, ranges), default=1),
+    )
+    return [*map(RangePartition, backlog), *(RangePartition(*group) for group in groups)]
+
+
+def choose_snapshot(options: SourceOptions, range_: SequenceRange) -> SequenceRange:
+    """Read the range by a snapshot, if the options say so and it is long enough."""
+    by_snapshot = options.by_snapshot and len(range_) >= TASK_COST
+    return replace(range_, snapshot=by_snapshot, blocking=by_snapshot and options.blocks_deletes)
+
+
+def plan_bucket(options: SourceOptions, facts: StreamFacts) -> RangePartition:
+    """The one partition of a bucket's current values."""
+    return RangePartition(
+        SequenceRange(
+            facts.name,
+            1,
+            facts.last_seq + 1,
+            facts.created,
+            # A consumer of last messages needs a filter, even if no keys are chosen.
+            options.subjects or (">",),
+        )
+    )
+
+
+def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition; runs on an executor. Raises the errors of `read_range`.
+
+    Spark sends a placeholder when nothing was planned.
+    """
+    if not isinstance(partition, RangePartition):
+        return
+    read = partial(
+        read_range,
+        options.connection,
+        limits=options.limits(),
+        columns=options.columns,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    yield from decode_payloads(options, chain.from_iterable(map(read, partition.ranges)))
+
+
+def decode_payloads(
+    options: SourceOptions, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Add the fields of payloads to the batches, if the options have any."""
+    if options.framing is not None:
+        batches = chain.from_iterable(map(options.framing.strip, batches))
+    decoder = options.decoder
+    return batches if decoder is None else decode_in_parts(decoder, batches)
+
+
+def read_current_values(
+    options: SourceOptions, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
+    """A bucket's current values, on an executor. Raises the errors of `read_last_per_subject`."""
+    if not isinstance(partition, RangePartition):
+        return
+    yield from read_bucket(
+        options.connection, partition.ranges[0], options.limits(), columns=options.columns
+    )

@@ -1,0 +1,152 @@
+"""Payloads as columns of DataFrames, and what does not fit in `_corrupt_record`.
+
+The source makes the columns while it reads, with the decoders of `payloads`; `decode_json` makes
+those of rows that come from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from jetspark.errors import ConfigError, named
+from jetspark.payloads.ddl import arrow_fields, in_ddl
+from jetspark.payloads.decoder import REASON
+from jetspark.payloads.decoding import Decoding
+from jetspark.payloads.field_names import FieldNames
+from jetspark.payloads.framing import Framing
+from jetspark.payloads.json_fields import JsonFields
+from jetspark.payloads.json_schema import json_columns_of
+from jetspark.payloads.tolerant import CORRUPT, Decoder, TolerantDecoder, decode_in_parts
+from jetspark.ranges.arrow import COLUMNS, schema_of
+from jetspark.spark.source.options import SourceOptions
+from jetspark.spark.versions import in_arrow, of_arrow
+
+METADATA_COLUMNS = ("stream", "subject", "seq", "timestamp", "headers")
+"""Columns of a message that are not its payload."""
+_PAYLOADS = ("data", "value")
+"""The payload's column in a stream's rows, and in a bucket's."""
+_OF_SCHEMA = ("decode", "schema", "schemafile", "schemaname", "schemaversion", "fields")
+
+
+def json_decoder(
+    ddl: str,
+    option: str,
+    names: FieldNames | None = None,
+    payload: str = "data",
+    framing: Framing | None = None,
+    *,
+    keep_payload: bool = False,
+    keep_unframed: bool = False,
+) -> Decoder:
+    """A decoder of JSON payloads into columns.
+
+    `option`: the name of the schema's option, for messages; `framing`: what is around payloads; the
+    others are those of `TolerantDecoder`. Raises ConfigError.
+    """
+    names = FieldNames() if names is None else names
+    fields = arrow_fields(ddl, option)
+    columns = names.schema(option, fields)
+    in_payloads = dict(zip(columns.names, fields.names, strict=True))
+    inner = None if framing is None else framing.without_compression
+    return TolerantDecoder(
+        JsonFields(columns, in_payloads, inner, payload),
+        framing or Framing(compression="none"),
+        payload,
+        keep_payload=keep_payload,
+        keep_unframed=keep_unframed,
+        is_text=True,
+    )
+
+
+def json_columns(
+    ddl: str, option: str, columns: Iterable[str], names: FieldNames | None = None
+) -> list[str]:
+    """The columns of rows with these fields, without the payload; `columns`: of the source. Raises
+    ConfigError."""
+    payload, metadata = payload_of(columns, option)
+    names = names_beside(payload, metadata) if names is None else names
+    return [*metadata, *names.check(option, arrow_fields(ddl, option).names), CORRUPT]
+
+
+def with_json_options(options: Mapping[str, str], ddl: str) -> dict[str, str]:
+    """The options of a source, whose payloads are JSON of this schema."""
+    reading = {name: value for name, value in options.items() if not _is_of_schema(name)}
+    return {**reading, "decode": "json", "schema": ddl}
+
+
+def _is_of_schema(name: str) -> bool:
+    """Whether an option of a source says which schema the payloads have."""
+    return name.casefold() in _OF_SCHEMA or name.casefold().startswith("registry")
+
+
+def check_only_schema(options: Iterable[str]) -> None:
+    """Raise ConfigError if options of a source say, beside `json_schema`, what payloads are."""
+    for name in options:
+        if _is_of_schema(name):
+            raise ConfigError(
+                f"Give either {named('json_schema')} or {name}: both say what the payloads are."
+            )
+
+
+def payload_ddl(decoding: Decoding | None) -> str | None:
+    """The schema of JSON payloads in DDL; None for other formats."""
+    if decoding is None or not decoding.is_json:
+        return None
+    fields = json_columns_of(decoding.schema.text)
+    return in_ddl(pa.schema([fields.field(name) for name in decoding.check_fields(fields.names)]))
+
+
+def decoded_columns(options: SourceOptions) -> list[str]:
+    """The columns of decoded rows, without the reason."""
+    _, metadata = payload_of(options.columns, "decode")
+    return [*metadata, *_fields(options).names, CORRUPT]
+
+
+def timestamp_fields(options: SourceOptions) -> list[str]:
+    """Names of the decoded fields that are timestamps."""
+    return [field.name for field in _fields(options) if pa.types.is_timestamp(field.type)]
+
+
+def _fields(options: SourceOptions) -> pa.Schema:
+    if options.decoding is None:
+        return pa.schema([])
+    decoded = options.decoding.decoder().schema(schema_of(("data",)))
+    return pa.schema([field for field in decoded if field.name not in ("data", CORRUPT, REASON)])
+
+
+def decode_json(source: DataFrame, ddl: str, option: str) -> DataFrame:
+    """The source's rows, of any format, with the fields of a schema in place of the payload.
+
+    `option`: the name of the schema's option, for messages. Raises ConfigError.
+    """
+    payload, metadata = payload_of(source.columns, option)
+    make = partial(json_decoder, ddl, option, names_beside(payload, metadata), payload)
+    schema = of_arrow(make().schema(in_arrow(source.schema)))
+    return source.mapInArrow(partial(_decode_batches, make), schema)
+
+
+def names_beside(payload: str, metadata: Iterable[str]) -> FieldNames:
+    """The names of fields beside the columns of a stream, or of a bucket."""
+    return FieldNames(taken=COLUMNS if payload == "data" else (*metadata, payload))
+
+
+def _decode_batches(
+    make: Callable[[], Decoder], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    yield from decode_in_parts(make(), batches)
+
+
+def payload_of(columns: Iterable[str], option: str) -> tuple[str, list[str]]:
+    """The payload's column, and the other columns. Raises ConfigError."""
+    names = list(columns)
+    payload = next((name for name in _PAYLOADS if name in names), None)
+    if payload is None:
+        raise ConfigError(
+            f"{option}: the rows have no payload (a column data, or value of a bucket); there are "
+            f"{', '.join(names)}."
+        )
+    return payload, [name for name in names if name != payload]

@@ -1,0 +1,84 @@
+"""The option `progressConsumer` shows a query's progress to NATS tools.
+
+Each stream gets a durable pull consumer of that name, positioned after the last message of the
+finished batches. So `nats consumer info`, `nats consumer report` and exporters show the position,
+and the unread messages as unprocessed. Nobody reads through it, and nothing depends on it, since
+only the checkpoint counts. If it cannot be moved, a warning is logged, and the move is tried
+again a minute later. It stays when the query ends; `nats consumer rm` removes it.
+
+A query that finds its consumer moved back leaves it to the other query that must have moved it,
+and is behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+
+import jetspark.errors as errors
+from jetspark.links.link_pool import pool
+from jetspark.links.standing_consumer import StandingConsumer
+from jetspark.links.stream_api import StreamAPI
+from jetspark.spark.source.offsets import StreamOffset
+from jetspark.spark.source.options import SourceOptions
+
+logger = logging.getLogger("jetspark.spark")
+
+
+DESCRIPTION = "jetspark: shows where a Spark query is; nobody reads from it"
+
+_CALL_SECONDS = 2.0  # it is only displayed, and must not delay a query
+_PAUSE_SECONDS = 60.0
+
+
+class ProgressConsumer:
+    """The progress consumers of one query, one in each stream; moved by the driver."""
+
+    def __init__(self, options: SourceOptions, name: str) -> None:
+        self._options = options
+        self._name = name
+        self._positions: dict[str, tuple[str, int]] = {}
+        self._not_before = -math.inf
+
+    def show(self, offsets: Mapping[str, StreamOffset]) -> None:
+        """Move them to the query's position. JetsparkError and OSError are only logged."""
+        moved = {
+            stream: offset
+            for stream, offset in offsets.items()
+            if self._positions.get(stream) != (offset.created, offset.next)
+        }
+        if not moved or time.monotonic() < self._not_before:
+            return
+        try:
+            with pool.link(self._options.connection) as link:
+                api = StreamAPI(link, timeout=_CALL_SECONDS)
+                for stream, offset in moved.items():
+                    self._move(api, stream, offset.next)
+                    self._positions[stream] = (offset.created, offset.next)
+        except (errors.JetsparkError, OSError) as error:
+            self._not_before = time.monotonic() + _PAUSE_SECONDS
+            logger.warning("The progress consumer %s was not moved: %s", self._name, error)
+
+    def _move(self, api: StreamAPI, stream: str, sequence: int) -> None:
+        consumer = StandingConsumer(
+            api, stream, self._name, option="progressConsumer", description=DESCRIPTION
+        )
+        position = consumer.position()
+        if position is not None and position < self._positions.get(stream, ("", 0))[1]:
+            self._not_before = math.inf
+            logger.warning(
+                "The progress consumer %s shows another query, which is behind this one. For each "
+                "to be shown, give each query a name of its own in the option 'progressConsumer'.",
+                self._name,
+            )
+        elif position is None:
+            consumer.make(sequence, self._options.subjects)
+        # Recreated the first time, since an earlier run may have had other subjects, and to move it
+        # back, since a reset to before its start is refused.
+        elif stream in self._positions and position <= sequence and api.link.info.at_least(2, 14):
+            consumer.reset(sequence)
+        else:
+            consumer.delete()
+            consumer.make(sequence, self._options.subjects)

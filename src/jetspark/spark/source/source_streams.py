@@ -1,0 +1,181 @@
+"""Facts of the streams that a source reads, from their leaders, and whether it may read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError, named
+from jetspark.kv_rules import STREAM_PREFIX
+from jetspark.links.leaders import Leaders, confirmed_facts
+from jetspark.links.many_streams import fetch_stream_facts
+from jetspark.links.retry import NOT_FOUND_SECONDS
+from jetspark.links.stream_api import StreamAPI
+from jetspark.links.stream_facts import StreamFacts
+from jetspark.nearest import did_you_mean_or_list
+from jetspark.ranges import fixed_range
+from jetspark.spark.source.claims import SOLE_READER, other_readers_message
+from jetspark.spark.source.options import SourceOptions
+
+_MAX_NAMES_IN_ERROR = 20
+
+
+def leaders(options: SourceOptions) -> Leaders:
+    """The leaders of the streams, for requests of the driver."""
+    return Leaders(options.connection, options.read_timeout, at_once_if_new=True)
+
+
+def fetch_creation_time(connection: ConnectOptions, stream: str) -> str:
+    """The stream's creation time, which identifies it; "" without one. Raises as `Leaders.call`."""
+    try:
+        return Leaders(connection, 5.0, at_once_if_new=True).call(
+            lambda api: api.stream(stream).created
+        )
+    except StreamNotFoundError:
+        return ""
+
+
+def fetch_source_facts(
+    options: SourceOptions, *, running: bool = False, linearizable: bool = False
+) -> dict[str, StreamFacts]:
+    """The facts of the chosen streams, by name; for a `running` query, of those that still exist.
+
+    `linearizable`: from leaders that are proven to lead. Otherwise they may be slightly outdated,
+    which is enough where the next batch reads the rest.
+
+    Raises StreamNotFoundError for a stream that the options name; ConfigError for a pattern that
+    matches nothing, for subjects that cannot occur, and for retentions under which reading would
+    remove messages; UnsupportedByServerError; and the errors of `Leaders.call`.
+    """
+    try:
+        return leaders(options).call(lambda api: _fetch_facts(options, api, running, linearizable))
+    except ConfigError:
+        if linearizable:
+            raise
+        return fetch_source_facts(options, running=running, linearizable=True)
+
+
+def _fetch_facts(
+    options: SourceOptions, api: StreamAPI, running: bool, linearizable: bool
+) -> dict[str, StreamFacts]:
+    names: Iterable[str] = options.streams
+    if options.stream_pattern is not None:
+        all_names = sorted(api.all_stream_names() if linearizable else api.stream_names())
+        names = [name for name in all_names if re.fullmatch(options.stream_pattern, name)]
+        if not names and not running:
+            unnamed = len(all_names) - _MAX_NAMES_IN_ERROR
+            more = f" and {unnamed:,} more" if unnamed > 0 else ""
+            raise ConfigError(
+                f"No stream matches streamPattern {options.stream_pattern!r}, a regular expression "
+                "for the whole name (M.*, not M*); there are "
+                f"{', '.join(all_names[:_MAX_NAMES_IN_ERROR]) or 'none'}{more}."
+            )
+    # A caller in doubt asks again with `linearizable`.
+    retry_seconds = 0.0 if running and not linearizable else NOT_FOUND_SECONDS
+    facts, missing = fetch_stream_facts(api, names, not_found_for=retry_seconds)
+    must_exist = not running and options.stream_pattern is None
+    for error in missing.values() if must_exist else ():
+        raise error if options.bucket is None else _bucket_not_found(options.bucket, api)
+    while linearizable:
+        try:
+            facts = confirmed_facts(api, facts)
+            break
+        except StreamNotFoundError:
+            # Deleted since; treated like those missing before.
+            facts, missing = fetch_stream_facts(api, facts, not_found_for=retry_seconds)
+            if must_exist or not missing:
+                raise
+    if options.present_values:
+        facts = {
+            name: replace(stream, keeps_last_per_subject=True) for name, stream in facts.items()
+        }
+    for stream in facts.values():
+        _check_stream(options, stream, api)
+    if options.by_snapshot and not options.blocks_deletes and not api.link.info.at_least(2, 15):
+        raise UnsupportedByServerError(
+            f"{named('backfill')} with the value 'snapshot' (older servers refuse deletes "
+            "meanwhile; 'snapshot-blocking-deletes' accepts that)",
+            "2.15",
+            api.link.info.version,
+        )
+    if not running:
+        check_subjects(options, api, facts)
+    return facts
+
+
+def _bucket_not_found(bucket: str, api: StreamAPI) -> ConfigError:
+    buckets = [
+        name.removeprefix(STREAM_PREFIX)
+        for name in api.stream_names()
+        if name.startswith(STREAM_PREFIX)
+    ]
+    name = bucket.removeprefix(STREAM_PREFIX)
+    asked_name = name if name in buckets else bucket
+    return ConfigError(f"Bucket {bucket!r} not found{did_you_mean_or_list(asked_name, buckets)}")
+
+
+def check_subjects(
+    options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
+) -> None:
+    """Raises as `fixed_range.check_subjects`; a pattern may find further streams later."""
+    fixed_range.check_subjects(
+        named("subjects"),
+        options.subjects,
+        api,
+        facts,
+        more_may_come=options.stream_pattern is not None,
+    )
+
+
+def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
+    """Raises ConfigError where the query and other readers would remove each other's messages, and
+    where keys cannot be chosen."""
+    name, retention = facts.name, facts.retention
+    if options.keys and facts.is_mirror:
+        raise ConfigError(
+            f"Bucket {options.bucket!r} is a mirror, whose keys cannot be chosen by the server: "
+            "read it without 'keys', or its origin."
+        )
+    for option, is_set, required_retention in (
+        ("soleReader", options.sole_reader, "workqueue"),
+        ("interestConsumer", options.interest_consumer is not None, "interest"),
+    ):
+        if is_set and retention != required_retention:
+            keeps = " and keeps what is read" if retention == "limits" else ""
+            raise ConfigError(
+                f"is for streams with retention {required_retention!r}; "
+                f"{name!r} has {retention!r}{keeps}.",
+                option=option,
+            )
+    if retention == "interest" and options.interest_consumer is None:
+        raise ConfigError(
+            f"Stream {name!r} has retention 'interest': its messages go when all its consumers "
+            "have acknowledged them, and are not even stored without any, so a table of it cannot "
+            "be exact. Use a stream with retention 'limits' that has this one as a source, or "
+            f"readStream with an {named('interest_consumer')}, which keeps the messages "
+            "for the query."
+        )
+    if retention == "workqueue" and not options.sole_reader:
+        raise ConfigError(
+            f"Stream {name!r} has retention 'workqueue': its messages go when another consumer "
+            "acknowledges them, so a table of it cannot be exact. If this query is the only "
+            f"reader, set {named('sole_reader')} to true: what its checkpoint has is removed."
+        )
+    if not options.removes:
+        return
+    server = api.link.info
+    if options.interest_consumer is not None and not server.at_least(2, 14):
+        raise UnsupportedByServerError(named("interest_consumer"), "2.14", server.version)
+    if options.sole_reader and (
+        facts.consumers > 1 or (facts.consumers and api.consumer(name, SOLE_READER) is None)
+    ):
+        raise ConfigError(other_readers_message(name))
+    if not facts.allows_direct:
+        raise ConfigError(f"Stream {name!r} is read by direct gets here: set its allow_direct.")
+    if facts.longest_inactive is not None:
+        raise ConfigError(
+            f"Stream {name!r} removes consumers that are idle for {facts.longest_inactive:g} s "
+            "(consumer_limits), so the query's could not stay while it is not running."
+        )

@@ -1,0 +1,381 @@
+"""spark.readStream.format("jetstream"): only Spark's checkpoint has the position.
+
+The query acknowledges nothing, and has a durable consumer only where an option asks for one
+(`progress_consumer`, `claims`). Spark calls `commit` one batch late and may never call `stop`, so
+correctness depends on neither; a work queue, or a stream with retention `interest`, just keeps its
+messages one batch longer. `offsets` explains the offsets.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+import jetspark.errors as errors
+from jetspark.links.link_pool import pool
+from jetspark.links.stream_api import StreamAPI
+from jetspark.links.stream_facts import StreamFacts, Witness
+from jetspark.ranges.fixed_range import tail
+from jetspark.ranges.losses import Loss, report_loss
+from jetspark.spark.failures import names_of_spark, without_traceback
+from jetspark.spark.source import interest_consumer, planning
+from jetspark.spark.source.claims import QueryClaims
+from jetspark.spark.source.offsets import StreamOffset, from_json, query_token, to_json
+from jetspark.spark.source.options import SourceOptions
+from jetspark.spark.source.partitions import (
+    RangePartition,
+    choose_snapshot,
+    plan_partitions,
+    read_partition,
+)
+from jetspark.spark.source.positions import resolve_ends, resolve_start
+from jetspark.spark.source.progress_consumer import ProgressConsumer
+from jetspark.spark.source.source_streams import check_subjects, fetch_source_facts, leaders
+from jetspark.spark.source.stream_identity import check_sequences_continue, find_older_copies
+from jetspark.spark.versions import limits
+
+logger = logging.getLogger("jetspark.spark")
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pause Python's cyclic garbage collector, for a block or as a decorator.
+
+    Planning thousands of streams makes thousands of small objects, which live to its end and have
+    no cycles. The collector would walk over all of them again and again: with 10,000 streams a
+    quarter of a trigger's time, with 1,000 a tenth.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+_START_OVER_ADVICE = (
+    "This query would remove what came since then unread: begin a new one, with a new checkpoint; "
+    "if the stream has the query's claim, delete that first (nats consumer rm)."
+)
+
+
+class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
+    """Micro-batches of explicit sequence ranges.
+
+    On the driver it raises the errors of `fetch_source_facts`, `resolve_start` and `QueryClaims`;
+    ConfigError for another query's offset; DataLossError, StreamRecreatedError and
+    StreamNotFoundError for losses.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options.for_streaming()
+        pool.reachable.add(self._options.connection)
+        self._initial_offsets: dict[str, StreamOffset] | None = None
+        self._targets: dict[str, int] | None = None
+        self._trigger_facts: dict[str, StreamFacts] | None = None
+        self._last_batch = -math.inf
+        self._subjects_checked = False
+        self._logged_losses: dict[str, str] = {}
+        self._checked_server_id: str | None = None
+        name = options.progress_consumer
+        self._progress_consumer = None if name is None else ProgressConsumer(options, name)
+
+    # -- offsets, on the driver ------------------------------------------------------------
+
+    @without_traceback
+    def initialOffset(self) -> dict[str, Any]:
+        """The start of a new query; stays the same if Spark asks twice before the first batch."""
+        if self._initial_offsets is None:
+            options = self._options
+            offsets = resolve_start(options, fetch_source_facts(options, linearizable=True))
+            self._subjects_checked = True
+            if (name := options.interest_consumer) is not None:
+                created: set[str] = set()
+                offsets = leaders(options).call(
+                    lambda api: interest_consumer.start_at_consumers(api, name, offsets, created)
+                )
+            self._initial_offsets = offsets
+        return to_json(self._initial_offsets)
+
+    def getDefaultReadLimit(self) -> limits.ReadLimit:
+        """One limit of the options, since Spark takes only one; `latestOffset` applies them all."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return limits.ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return limits.ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return limits.ReadMinRows(options.min_offsets_per_trigger)
+        return limits.ReadAllAvailable()
+
+    @without_traceback
+    @gc_paused()
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Determine where this run ends."""
+        facts = fetch_source_facts(self._options, running=True, linearizable=True)
+        self._targets = resolve_ends(self._options, facts)
+
+    @without_traceback
+    @gc_paused()
+    def latestOffset(self, start: dict[str, Any], limit: limits.ReadLimit) -> dict[str, Any]:
+        """The end of the next batch; `start` itself, unchanged, when there is nothing to read."""
+        options = self._options
+        if options.available_now and self._targets is None:
+            self.prepareForTriggerAvailableNow()
+        if options.ending.option and self._targets is None:
+            raise errors.ConfigError(
+                "is for trigger(availableNow=True), or a batch "
+                "read: with another trigger the query would wait behind its end for ever.",
+                option=options.ending.option,
+            )
+        offsets = self._offsets(start)
+        # Trigger.Once reads everything, regardless of the options.
+        limited = not isinstance(limit, limits.ReadAllAvailable)
+        waits = time.monotonic() - self._last_batch < options.max_trigger_delay
+        facts = fetch_source_facts(options, running=True)
+        if planning.may_be_outdated(facts, offsets):
+            facts = fetch_source_facts(options, running=True, linearizable=True)
+        if options.present_values:
+            advice = "Its revisions begin anew: begin a new table, with a new checkpoint."
+            planning.check_not_recreated(facts, offsets, advice)
+        if options.orders_by_seq:
+            check_sequences_continue(options, facts, offsets)
+        if options.removes:
+            planning.check_not_shorter(facts, offsets, _START_OVER_ADVICE)
+        self._check_copies(offsets, next((stream.server_id for stream in facts.values()), None))
+        token = query_token(start) if options.removes else None
+        facts = self._ensure_messages_kept(facts, offsets, token)
+        self._trigger_facts = facts
+        ends = planning.plan_next_offsets(
+            facts,
+            offsets,
+            max_offsets=options.max_offsets_per_trigger if limited else None,
+            max_bytes=options.max_bytes_per_trigger if limited else None,
+            min_offsets=options.min_offsets_per_trigger
+            if limited and waits and self._targets is None
+            else None,
+            targets=self._targets,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        self._log_losses(facts, offsets)
+        if not self._subjects_checked and offsets.keys() <= facts.keys():
+            # Once for a resumed query: the user may have changed the option.
+            leaders(options).call(lambda api: check_subjects(options, api, facts))
+            self._subjects_checked = True
+        if self._progress_consumer is not None:
+            # Spark asks for the next batch when everything before `start` is done.
+            self._progress_consumer.show(
+                {name: stream for name, stream in offsets.items() if name in facts}
+            )
+        if options.removes and token is None:
+            token = secrets.token_hex(8)
+        elif ends == offsets:
+            return start
+        self._last_batch = time.monotonic()
+        return to_json(ends | self._add_witnesses(ends, offsets, facts), token)
+
+    @without_traceback
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The streams' ends, for the lag in the query's progress.
+
+        From this trigger's `latestOffset`, which Spark calls just before, so that the streams are
+        asked once per trigger.
+        """
+        facts, self._trigger_facts = self._trigger_facts, None
+        if facts is None:
+            facts = fetch_source_facts(self._options, running=True)
+        tails = {name: (stream.created, tail(stream)) for name, stream in facts.items()}
+        return to_json(
+            {
+                name: StreamOffset(created, sequence, sequence)
+                for name, (created, sequence) in tails.items()
+            }
+        )
+
+    @without_traceback
+    @gc_paused()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        """The partitions between two offsets: always the same ones, however often Spark asks."""
+        options = self._options
+        offsets, ends = self._offsets(start), self._offsets(end)
+        if self._checked_server_id is None:  # a batch planned by an earlier process
+            self._check_copies(ends, None)
+        token, logged = query_token(end), query_token(start)
+        if options.removes or token is not None:  # the options may have changed
+            facts = fetch_source_facts(options, running=True)
+        if options.removes:
+            leaders(options).call(
+                lambda api: QueryClaims(api, options, token).create(facts, offsets, ends, logged)
+            )
+        ranges = planning.plan_ranges(offsets, ends, options.subjects)
+        if options.by_snapshot:
+            # A stream's first batch is its backlog. The rows of a range are the same either way.
+            ranges = [
+                choose_snapshot(options, range_)
+                if range_.stream not in offsets or offsets[range_.stream].initial
+                else range_
+                for range_ in ranges
+            ]
+        if options.present_values:
+            ranges = [replace(range_, last_values=True) for range_ in ranges]
+        return plan_partitions(options, ranges)
+
+    @without_traceback
+    def commit(self, end: dict[str, Any]) -> None:
+        """Let the server remove messages that were kept for this query."""
+        options = self._options
+        if not options.removes:
+            return
+        offsets, token = from_json(end), query_token(end)
+        facts = fetch_source_facts(options, running=True, linearizable=True)
+
+        def remove(api: StreamAPI) -> None:
+            for name, offset in offsets.items():
+                # In a recreated stream these sequences are other messages.
+                if name not in facts or facts[name].created != offset.created:
+                    continue
+                if not QueryClaims(api, options, token).is_in(name):
+                    continue  # they stay until the claim exists
+                if options.interest_consumer is None:
+                    api.purge(name, offset.next, options.subjects)
+                else:
+                    interest_consumer.release_messages(
+                        api, name, options.interest_consumer, offset.next
+                    )
+
+        leaders(options).call(remove)
+
+    def stop(self) -> None:
+        """Nothing to do: nothing of the query is left on the server."""
+
+    # -- rows, on executors ----------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one partition."""
+        with names_of_spark():
+            yield from read_partition(self._options, partition)
+
+    # -- streams ---------------------------------------------------------------------------
+
+    def _ensure_messages_kept(
+        self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset], token: str | None
+    ) -> dict[str, StreamFacts]:
+        """Ensure that only this query removes messages, and that the streams keep unread ones.
+
+        Returns the facts, fetched again if a consumer had to be created.
+        """
+        options, created = self._options, set[str]()
+        if not options.removes:
+            return facts
+        name, strict = options.interest_consumer, options.fail_on_data_loss
+
+        def check(api: StreamAPI) -> None:
+            QueryClaims(api, options, token).check(facts, offsets)
+            if name is not None:
+                interest_consumer.ensure_consumers(
+                    api, name, facts, offsets, fail_on_data_loss=strict, created=created
+                )
+
+        leaders(options).call(check)
+        return fetch_source_facts(options, running=True) if created else facts
+
+    def _check_copies(self, offsets: dict[str, StreamOffset], server_id: str | None) -> None:
+        """Raise DataLossError if a stream was replaced by another copy of itself, or log it.
+
+        Checked once in a process, and again after each start of the server. `server_id`: the
+        server's ID, None if it is unknown.
+        """
+        if server_id is not None and server_id == self._checked_server_id:
+            return
+        options = self._options
+        strict = options.fail_on_data_loss or options.removes
+        advice = (
+            f"Set {errors.named('fail_on_data_loss')} to false to go on without them."
+            if strict
+            else ""
+        )
+        if options.removes:
+            advice = _START_OVER_ADVICE
+        server, losses = "", list[errors.DataLossError]()
+        if any(offset.last is not None for offset in offsets.values()):
+            try:
+                server, losses = leaders(options).call(
+                    lambda api: (api.link.info.server_id, find_older_copies(api, offsets, advice))
+                )
+            except errors.PermissionsError as error:
+                logger.info("Whether a stream was replaced by a copy is not known: %s", error)
+        for loss in losses:
+            if strict:
+                raise loss
+            report_loss(logger, str(loss), Loss(loss.stream, str(loss)))
+        self._checked_server_id = server_id or server
+
+    def _add_witnesses(
+        self,
+        ends: dict[str, StreamOffset],
+        offsets: dict[str, StreamOffset],
+        facts: dict[str, StreamFacts],
+    ) -> dict[str, StreamOffset]:
+        """The ends with a witness, in streams where newer messages replace older ones."""
+        sequences = {
+            name: min(end.next, facts[name].last_seq)
+            for name, end in ends.items()
+            if end != offsets.get(name)
+            and name in facts
+            and facts[name].keeps_last_per_subject
+            and facts[name].messages
+        }
+        if not sequences or self._options.present_values:
+            return {}
+        subject = (self._options.subjects or (">",))[0]
+
+        def fetch(api: StreamAPI) -> dict[str, StreamOffset]:
+            messages = {
+                name: api.message(name, seq=sequence, next_by_subj=subject)
+                for name, sequence in sequences.items()
+            }
+            return {
+                name: replace(ends[name], witness=Witness(message.seq, message.subject))
+                for name, message in messages.items()
+                if message is not None
+            }
+
+        try:
+            return leaders(self._options).call(fetch)
+        except (errors.PermissionsError, errors.StreamNotFoundError) as error:
+            logger.info("What a purge removes may not be noticed: %s", error)
+            return {}
+
+    def _log_losses(self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]) -> None:
+        """Log the messages or streams that the query skips, once for each loss."""
+        losses = {
+            name: loss
+            for name, offset in offsets.items()
+            if (loss := planning.describe_loss(name, facts.get(name), offset))
+        }
+        for name, loss in losses.items():
+            if self._logged_losses.get(name) != loss.key:
+                report_loss(logger, loss.text, loss)
+        self._logged_losses = {name: loss.key for name, loss in losses.items()}
+
+    def _offsets(self, document: dict[str, Any]) -> dict[str, StreamOffset]:
+        offsets = from_json(document)
+        streams = set(self._options.streams)
+        if streams and offsets.keys() != streams:
+            raise errors.ConfigError(
+                f"The checkpoint belongs to a query on {', '.join(offsets)}, not on "
+                f"{', '.join(sorted(streams))}: use another checkpoint (the option "
+                "checkpointLocation; in the file of a pipeline, the key checkpoint)."
+            )
+        return offsets

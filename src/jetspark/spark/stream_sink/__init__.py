@@ -1,0 +1,1 @@
+"""`df.write` and `df.writeStream` with format("jetstream"), with one of three guarantees."""

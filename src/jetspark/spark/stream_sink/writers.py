@@ -1,0 +1,157 @@
+"""df.write and df.writeStream to a stream, with one of three guarantees.
+
+at-least-once      a task publishes its rows and waits for every ack; a task that Spark runs again
+                   publishes them again
+effectively-once   the same, with a message id that the stream remembers for its duplicate window
+exactly-once       a task stages its rows, and the driver's commit decides on them and copies them
+                   (`stream_writes.exactly_once`)
+
+Rows for a bucket are published at least once and in order, so writing them again changes no value.
+
+Spark may retry a batch with other partitions, calls `abort` even after a commit whose outcome is
+not known, and creates a new writer for each of these calls. So a writer has no state, and `abort`
+removes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from jetspark.errors import APIError, BadHeaderError, ConfigError
+from jetspark.retries import is_transient
+from jetspark.spark.failures import names_of_spark
+from jetspark.spark.sink_tasks import collect_task_messages, query_id, require_query_id
+from jetspark.spark.stream_sink.options import Guarantee, SinkOptions, SinkTarget
+from jetspark.spark.stream_sink.row_encoders import EntryEncoder, RowEncoder, encode_payloads
+from jetspark.spark.versions import DataSourceStreamArrowWriter
+from jetspark.stream_writes.encoded_messages import EncodedMessage
+from jetspark.stream_writes.exactly_once import ExactlyOnceWriter
+from jetspark.stream_writes.ledger import Ledger, TaskRows
+from jetspark.stream_writes.publish import StreamPublisher
+
+
+@dataclass
+class WriteReport(WriterCommitMessage):
+    """A task's commit message: the writer, and what it published or staged."""
+
+    writer: str
+    output: TaskRows
+    error: ConfigError | BadHeaderError | APIError | None = None
+    """Why a row cannot be stored. If the task raised it, Spark would run it again, and each time
+    store the rows before this one again."""
+
+
+class _StreamWriter:
+    """The common part of both writers.
+
+    Tasks raise the errors of `StreamPublisher.send` or `stage`, except those that a rerun cannot
+    change (ConfigError, BadHeaderError, APIError): the commit raises these, and the errors of
+    `ExactlyOnceWriter.commit`.
+    """
+
+    def __init__(self, options: SinkOptions, target: SinkTarget) -> None:
+        self._options = options
+        self._target = target
+
+    def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> WriteReport:
+        try:
+            return WriteReport(writer, self._stored(writer, batches))
+        except (ConfigError, BadHeaderError, APIError) as error:
+            if is_transient(error):
+                raise
+            return WriteReport(writer, TaskRows(), error)
+
+    def _stored(self, writer: str, batches: Iterator[pa.RecordBatch]) -> TaskRows:
+        options = self._options
+        rows = self._messages(batches)
+        if options.guarantee is Guarantee.EXACTLY_ONCE:
+            ledger = Ledger(
+                options.connection, options.stream, writer, timeout=options.publish_timeout
+            )
+            # A query's batch may be computed again with other rows; the first decision counts.
+            return ledger.stage(rows, digest=options.transaction_id is not None)
+        with StreamPublisher(
+            options.connection,
+            options.stream,
+            timeout=options.publish_timeout,
+            in_order=options.bucket is not None,
+        ) as publisher:
+            publisher.send(rows)
+        return TaskRows(publisher.acked)
+
+    def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EncodedMessage]:
+        options, target = self._options, self._target
+        if options.bucket is not None:
+            return EntryEncoder(options.bucket, max_bytes=target.largest).messages(batches)
+        exactly = options.guarantee is Guarantee.EXACTLY_ONCE
+        encoding = options.encoding
+        if encoding is not None:
+            msg_id = options.guarantee is Guarantee.EFFECTIVELY_ONCE
+            batches = encode_payloads(encoding, batches, subject=options.subject, msg_id=msg_id)
+        return RowEncoder(
+            options.stream,
+            target.subjects,
+            subject=options.subject,
+            max_bytes=target.largest_staged if exactly else target.largest,
+            headers=() if encoding is None else encoding.envelope[1],
+        ).messages(batches)
+
+    def abort(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:
+        """Nothing to do: published rows stay, and a commit removes staged ones."""
+
+    def _commit(
+        self, messages: list[WriterCommitMessage | None], batch: int, name: str | None = None
+    ) -> None:
+        options = self._options
+        for message in messages:
+            if isinstance(message, WriteReport) and message.error is not None:
+                raise message.error
+        if options.guarantee is not Guarantee.EXACTLY_ONCE:
+            return
+        written = collect_task_messages(messages, WriteReport)
+        ExactlyOnceWriter(
+            options.connection,
+            options.stream,
+            written[0].writer,
+            name=name,
+            keep_markers=self._target.keeps_markers,
+            timeout=options.publish_timeout,
+        ).commit(
+            batch,
+            [message.output for message in written],
+            lanes=options.lanes,
+            adopt=options.adopt_ledger,
+        )
+
+
+class JetStreamBatchWriter(_StreamWriter, DataSourceArrowWriter):
+    """df.write; the batch of a transaction has number 0."""
+
+    @names_of_spark()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
+        """Runs on an executor."""
+        return self._write(self._options.transaction_id or "", iterator)
+
+    @names_of_spark()
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Runs on the driver when all tasks are done."""
+        self._commit(messages, 0)
+
+
+class JetStreamStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
+    """df.writeStream; the writer's id is the query's, which the checkpoint keeps."""
+
+    @names_of_spark()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
+        """Runs on an executor."""
+        exactly = self._options.guarantee is Guarantee.EXACTLY_ONCE
+        return self._write(require_query_id() if exactly else query_id() or "", iterator)
+
+    @names_of_spark()
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Runs on the driver when all tasks are done, and again after a failure."""
+        self._commit(messages, batchId, self._options.name)

@@ -1,0 +1,378 @@
+"""The commits of a batch: dead letters first, then one commit for each of its tables.
+
+A kill, or an error, may come between two of them. Another attempt of the batch need not route its
+rows in the same way: the template of the tables, the schema, the keys, a registry, the SQL of a
+view or the code may have changed, and then a row would be in two tables, or in none. So the driver
+decides a batch once. Before the first commit it records which files go to which table: the *pending
+batch* (`pending_batch`). An attempt that finds a part of its batch committed adds nothing of its
+own, and commits the rest of these files. While none is committed, each attempt decides anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jetspark.errors import TableError
+from jetspark.spark.checkpoints import planned_offsets
+from jetspark.spark.local_folders import local_path
+from jetspark.spark.table_sink.ledger import TableLedger
+from jetspark.spark.table_sink.options import LakehouseOptions
+from jetspark.spark.table_sink.pending_batch import (
+    FOLDER_BESIDE_TABLES,
+    PendingBatch,
+    PendingDeadLetters,
+    PendingTable,
+    first_location,
+    pending_store,
+    read_pending,
+    storage_at,
+)
+from jetspark.tables import formats
+from jetspark.tables.batches import (
+    ADOPT_HINT,
+    append,
+    commit_batch,
+    fingerprint,
+    has_batch,
+    last_batch,
+    overwrite,
+    table_missing,
+    was_created_for,
+)
+from jetspark.tables.new_files import (
+    NewFile,
+    Storage,
+    decode_new_file,
+    encode_new_file,
+    files_by_table,
+)
+from jetspark.tables.small_files import due_file_size, merge_small_files
+from jetspark.tables.table import Table, TableName
+from jetspark.tables.upserts import remove_staged_files
+
+logger = logging.getLogger("jetspark.tables")
+
+MAX_CONCURRENT_COMMITS = 8
+"""Most tables that are committed at a time."""
+_RECORDS_PER_BATCH = 10_000
+"""Records that are published at a time."""
+
+
+class BatchCommits:
+    """Commits one batch of a query, or the rows of a batch write with a transaction id."""
+
+    def __init__(
+        self,
+        options: LakehouseOptions,
+        query: str,
+        batch: int,
+        *,
+        dead_letter_token: str | None = None,
+    ) -> None:
+        """`dead_letter_token`: tells the query's dead letters from others, by default its id."""
+        self._options = options
+        self._query = query
+        self._dead_letter_token = dead_letter_token or query
+        self._batch = batch
+        self._ledger = TableLedger(options.checkpoint, query)
+        self._offsets = _offsets_fingerprint(options.checkpoint, batch)
+        self._store = pending_store(options, query)
+
+    @property
+    def _has_one_table(self) -> bool:
+        """Whether there is a table that gets each batch, after all others."""
+        return self._options.route is None and not self._options.tables
+
+    def complete(self) -> bool:
+        """Commit what is left of the batch, if an earlier attempt has committed a part of it.
+
+        Returns False if none has, so that this attempt decides. Raises the errors of `commit`, and
+        TableError if the batch cannot be completed.
+        """
+        last = read_pending(self._store, self._query, self._options)
+        if last is None or not self._is_this_batch(last):
+            self._check_same_tables(last)
+            return False
+        if last.dead_letters is None and not self._is_committed_in_part(last):
+            return False
+        try:
+            tables = self._tables_without(last)
+            self._check_dead_letters(last)
+            self._check_files(last, tables)
+        except TableError as error:
+            if not self._options.adopt:
+                raise
+            logger.warning("Batch %d is not completed as it was begun: %s", self._batch, error)
+            return False
+        if tables:
+            logger.warning(
+                "Batch %d was begun before, and is completed as it was begun: settings that have "
+                "changed since then apply to the batches after it.",
+                self._batch,
+            )
+            self._commit_all(last, tables)
+        return True
+
+    def commit(self, files: Sequence[NewFile], retries: int = 0, *, replaces: bool = False) -> None:
+        """Decide that the batch has these files, and commit them.
+
+        `retries`: attempts that tasks repeated; `replaces`: rows replace all others. Raises
+        TableError, before the first commit, for a table that has other rows as this batch or lacks
+        earlier ones; and the errors of `commit_batch`.
+        """
+        options, groups = self._options, files_by_table(files)
+        records = groups.pop(options.quarantine or "", []) if options.dead_letter_sink else []
+        if self._has_one_table:
+            groups.setdefault("", [])
+        batch = PendingBatch(
+            self._query,
+            self._batch,
+            self._offsets,
+            [self._pending_table(name, group, replaces) for name, group in groups.items()],
+            self._pending_dead_letters(records),
+            options.quarantine,
+            retries,
+        )
+        tables = self._tables_without(batch)
+        if self._has_one_table and "" not in tables:  # it was the last one to get the batch
+            return
+        # A single table shows by itself whether it has the batch, unless it is no longer named.
+        is_one_commit = self._has_one_table and len(groups) == 1 and not records
+        if not is_one_commit or (self._store is not None and not self._store.beside_tables):
+            self._record_pending(batch)
+        self._commit_all(batch, tables)
+
+    # -- the decision ------------------------------------------------------------------------
+
+    def _pending_table(self, name: str, files: Sequence[NewFile], replaces: bool) -> PendingTable:
+        options = self._options.of_table(name) if name else self._options
+        replaces = replaces and not self._options.is_quarantine(options)
+        return PendingTable.of(name, options, files, replaces=replaces)
+
+    def _record_pending(self, batch: PendingBatch) -> None:
+        if self._store is not None:
+            self._store.write(msgspec.msgpack.encode(batch))
+
+    def _is_this_batch(self, last: PendingBatch) -> bool:
+        """Whether an earlier attempt has decided this batch."""
+        is_same_range = last.offsets == self._offsets or not (last.offsets and self._offsets)
+        return is_same_range and last.batch == self._batch
+
+    def _check_same_tables(self, last: PendingBatch | None) -> None:
+        """Raise TableError where the record should be beside the tables, and is not: elsewhere a
+        part of this batch may have been committed."""
+        is_recent = last is not None and last.batch >= self._batch - 1
+        beside = self._store is not None and self._store.beside_tables and not self._has_one_table
+        if beside and self._batch and not is_recent and not self._options.adopt:
+            raise TableError(
+                f"{first_location(self._options)[1]} does not have the record of this query's "
+                f"batch {self._batch - 1} ({FOLDER_BESIDE_TABLES}): the tables were in another "
+                "place, or were removed. Name the tables of before, or restore them; or, to go on "
+                f"although rows of this batch may be lost or repeated, {ADOPT_HINT}."
+            )
+
+    # -- tables ----------------------------------------------------------------------------
+
+    def _is_committed_in_part(self, batch: PendingBatch) -> bool:
+        """Whether one of the tables has the batch."""
+
+        def has(pending: PendingTable) -> bool:
+            options = pending.options(self._options)
+            table = formats.find_table(options.format, options.name)
+            last = None if table is None else last_batch(table, self._query)
+            return last is not None and last >= self._batch
+
+        with ThreadPoolExecutor(MAX_CONCURRENT_COMMITS) as pool:
+            return any(pool.map(has, batch.tables))
+
+    def _tables_without(self, batch: PendingBatch) -> dict[str, Table]:
+        """The tables that lack the batch, by name. Raises as `commit`, before any is changed."""
+
+        def find(pending: PendingTable) -> tuple[str, Table] | None:
+            options = pending.options(self._options)
+            table = formats.find_table(options.format, options.name)
+            if table is None:
+                raise table_missing(options.name, self._batch)
+            return None if self._has(pending, options, table) else (pending.name, table)
+
+        with ThreadPoolExecutor(MAX_CONCURRENT_COMMITS) as pool:
+            return dict(filter(None, pool.map(find, batch.tables)))
+
+    def _has(self, pending: PendingTable, options: LakehouseOptions, table: Table) -> bool:
+        """Whether a table has the batch. Raises as `commit`."""
+        last = last_batch(table, self._query)
+        if last is not None and last > self._batch and not options.adopt:
+            raise TableError(
+                f"{table.name} has batch {last} of this query, which is at batch {self._batch}: "
+                "another run of it, with a copy of its checkpoint, has gone further. Nothing of "
+                "this batch was written. Go on with the checkpoint of that run, and remove this "
+                f"one; or, to leave out the messages of this batch, {ADOPT_HINT}."
+            )
+        return has_batch(
+            table,
+            self._query,
+            self._batch,
+            name=options.query_name,
+            adopt=options.adopt,
+            after=self._previous_batch(pending, options),
+            offsets=self._offsets,
+        )
+
+    def _previous_batch(self, pending: PendingTable, options: LakehouseOptions) -> int | None:
+        """The batch that one of several tables has to have; None for a table that gets each."""
+        return self._ledger.last(str(options.name)) if pending.name else None
+
+    def _check_files(self, batch: PendingBatch, tables: dict[str, Table]) -> None:
+        """Raise TableError if a file is gone that a table lacks, after a vacuum for example, and
+        for a table that the query has nothing to do with: others may write beside its tables."""
+        options = self._options
+        named = {"", options.quarantine, options.default_table}
+        named |= {str(table.options.name) for table in options.tables}
+        for pending in batch.tables:
+            if (table := tables.get(pending.name)) is None:
+                continue
+            is_of_query = (
+                pending.name in named
+                or table.is_new
+                or last_batch(table, self._query) is not None
+                or was_created_for(table, self._query, self._batch)
+            )
+            if not is_of_query:
+                raise TableError(
+                    f"{table.name} is not a table of this query, but is to get rows of batch "
+                    f"{batch.batch} by the record beside its tables, in {FOLDER_BESIDE_TABLES}: "
+                    "remove that folder."
+                )
+            for file in map(decode_new_file, pending.files):
+                self._check_file(table, file)
+
+    def _check_file(self, table: Table, file: NewFile) -> None:
+        with formats.reporting_library_errors(table.name):
+            try:
+                table.storage.open(file.path).close()
+            except FileNotFoundError:
+                raise TableError(
+                    f"{table.name} lacks rows of batch {self._batch}, of which a part was "
+                    f"committed, and their file {file.path} was removed. Restore it; or, to go on "
+                    f"although rows of this batch may be lost or repeated, {ADOPT_HINT}."
+                ) from None
+
+    # -- commits -----------------------------------------------------------------------------
+
+    def _commit_all(self, batch: PendingBatch, tables: dict[str, Table]) -> None:
+        """Commit the batch to the tables that lack it; the query's only table is the last one."""
+        is_committed_in_part = len(tables) < len(batch.tables)
+        records = self._publish(batch, is_committed_in_part=is_committed_in_part)
+        files = {
+            pending.name: list(map(decode_new_file, pending.files)) for pending in batch.tables
+        }
+        to_compact: list[tuple[Table, int]] = []
+
+        def commit(pending: PendingTable) -> None:
+            options, table = pending.options(self._options), tables[pending.name]
+            with formats.reporting_missing_table(options.format, options.name, self._batch):
+                is_added = commit_batch(
+                    table,
+                    self._query,
+                    self._batch,
+                    files[pending.name],
+                    name=options.query_name,
+                    adopt=options.adopt,
+                    after=self._previous_batch(pending, options),
+                    offsets=self._offsets,
+                    change=options.upsert or (overwrite if pending.replaces else append),
+                )
+            every, target_bytes = options.compact_every, options.target_file_size
+            if is_added and every and (size := due_file_size(table, every, target_bytes)):
+                to_compact.append((table, size))
+
+        uncommitted = [pending for pending in batch.tables if pending.name in tables]
+        with ThreadPoolExecutor(MAX_CONCURRENT_COMMITS) as pool:
+            commits = [pool.submit(commit, pending) for pending in uncommitted if pending.name]
+        for future in commits:
+            future.result()
+        for pending in uncommitted:
+            if not pending.name:
+                commit(pending)
+        written = [file for group in files.values() for file in group] + records
+        names = {str(table.options(self._options).name) for table in batch.tables if table.name}
+        self._ledger.record_committed(self._batch, names, written, batch.quarantine, batch.retries)
+        for pending in uncommitted:  # the rows of these files were merged
+            if pending.options(self._options).upsert is not None:
+                remove_staged_files(tables[pending.name].storage, files[pending.name])
+        if batch.dead_letters is not None:
+            remove_staged_files(self._staging(batch.dead_letters), records)
+        merge_small_files(to_compact)
+
+    # -- dead letters ------------------------------------------------------------------------
+
+    def _publish(self, batch: PendingBatch, *, is_committed_in_part: bool) -> list[NewFile]:
+        """Publish the records for a stream of dead letters, unless it certainly has them; returns
+        their files.
+
+        So records are published before any row is in a table, and not again when a batch comes
+        again after that: somebody may have replayed them meanwhile.
+        """
+        if (dead_letters := batch.dead_letters) is None:
+            return []
+        records = list(map(decode_new_file, dead_letters.files))
+        if not dead_letters.stored and not is_committed_in_part:
+            self._check_dead_letters(batch)
+            assert self._options.dead_letter_sink is not None  # noqa: S101
+            self._options.dead_letter_sink.store(
+                self._dead_letter_token, read_records(self._staging(dead_letters), records)
+            )
+            dead_letters.stored = True
+            self._record_pending(batch)
+        return records
+
+    def _pending_dead_letters(self, records: Sequence[NewFile]) -> PendingDeadLetters | None:
+        if not records:
+            return None
+        format_, name = first_location(self._options)
+        location = format_, name.path, name.identifier, name.catalog
+        stream = self._options.quarantine or ""
+        return PendingDeadLetters(stream, *location, list(map(encode_new_file, records)))
+
+    def _staging(self, dead_letters: PendingDeadLetters) -> Storage:
+        name = TableName(
+            path=dead_letters.path,
+            identifier=dead_letters.identifier,
+            catalog=dead_letters.catalog,
+            properties=first_location(self._options)[1].properties,
+        )
+        storage = storage_at(dead_letters.format, name)
+        if storage is None:
+            raise table_missing(name, self._batch)
+        return storage
+
+    def _check_dead_letters(self, batch: PendingBatch) -> None:
+        """Raise TableError if records have to be published whose stream is no longer named."""
+        dead_letters, options = batch.dead_letters, self._options
+        if dead_letters is None or dead_letters.stored or options.quarantine == dead_letters.stream:
+            return
+        raise TableError(
+            f"Batch {batch.batch} was begun with the quarantine {dead_letters.stream}, which may "
+            "have some of its records: run the query once with this quarantine, which completes "
+            f"the batch; or, to go on although they may be lost, {ADOPT_HINT}."
+        )
+
+
+def read_records(storage: Storage, files: Sequence[NewFile]) -> Iterator[pa.RecordBatch]:
+    """The records of the files that tasks have written for a stream of dead letters."""
+    for file in files:
+        with storage.open(file.path) as stream:
+            yield from pq.ParquetFile(stream).iter_batches(_RECORDS_PER_BATCH)
+
+
+def _offsets_fingerprint(checkpoint: str | None, batch: int) -> int | None:
+    """A fingerprint of what the batch reads; None unless its checkpoint is on this machine."""
+    folder = None if checkpoint is None else local_path(checkpoint)
+    offsets = None if folder is None else planned_offsets(folder, batch)
+    return None if offsets is None else fingerprint("\n".join(offsets))

@@ -1,0 +1,142 @@
+"""The data sources "jetspark-delta" and "jetspark-iceberg"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from jetspark.errors import ConfigError, named
+from jetspark.nearest import did_you_mean_or_list
+from jetspark.spark.failures import without_traceback
+from jetspark.spark.table_sink.dataframe_columns import arrow_schema, written_schemas
+from jetspark.spark.table_sink.options import PREFIX, LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.table_sink.table_preparation import prepare, prepare_for_query
+from jetspark.spark.table_sink.writers import LakehouseBatchWriter, LakehouseStreamWriter
+from jetspark.tables.formats import Format, open_table
+from jetspark.tables.table import ScanTask, Table
+
+# -------------------------------------------------------------------------------------------------
+# spark.read of a Delta or Iceberg table: its library plans, tasks read Parquet as Arrow.
+
+
+@dataclass
+class ScanPartition(InputPartition):
+    """The files that one task reads."""
+
+    scan_task: ScanTask
+
+
+class LakehouseReader(DataSourceReader):
+    """Reads one version of the table.
+
+    `pushFilters` is deliberately not overridden: on Spark 4.3 every read then fails while
+    `spark.sql.python.filterPushdown.enabled` is off, and plans are confused while it is on.
+    """
+
+    def __init__(self, options: LakehouseOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = arrow_schema(schema)
+
+    @without_traceback
+    def partitions(self) -> list[ScanPartition]:
+        """Plan, on the driver. Raises ConfigError for columns that the table does not have."""
+        table = _open(self._options)
+        columns = table.schema.names
+        for name in self._columns.names:
+            if name not in columns:
+                problem = f"{self._options.name} has no column {name!r}"
+                raise ConfigError(f"{problem}{did_you_mean_or_list(name, columns)}")
+        options = self._options
+        scan_tasks = table.scan_tasks(self._columns.names, options.prune, options.min_partitions)
+        return [ScanPartition(scan_task) for scan_task in scan_tasks]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a partition; runs on an executor, and without a partition when there is
+        none."""
+        if not isinstance(partition, ScanPartition):
+            return
+        for batch in partition.scan_task.batches():
+            if batch.num_rows:
+                yield pa.RecordBatch.from_arrays(
+                    [batch.column(field.name).cast(field.type) for field in self._columns],
+                    schema=self._columns,
+                )
+
+
+def _open(options: LakehouseOptions) -> Table:
+    """The table at the version of the options. Raises ConfigError."""
+    table = open_table(options.format, options.name)
+    return table if options.version_as_of is None else table.at_version(options.version_as_of)
+
+
+def read_schema(options: LakehouseOptions) -> StructType:
+    """The table's columns as Spark's. Raises ConfigError."""
+    columns = pa.schema([field.remove_metadata() for field in _open(options).schema])
+    return from_arrow_schema(columns, prefer_timestamp_ntz=True)  # the default since 4.2
+
+
+class _LakehouseDataSource(DataSource):
+    format_: ClassVar[Format]
+
+    @classmethod
+    def name(cls) -> str:
+        return PREFIX + cls.format_
+
+    @cached_property
+    def _parsed(self) -> LakehouseOptions:
+        return parse_lakehouse_options(self.format_, self.options)
+
+    @without_traceback
+    def schema(self) -> StructType:
+        """The table's columns. Raises ConfigError."""
+        return read_schema(self._parsed.for_reading())
+
+    @without_traceback
+    def reader(self, schema: StructType) -> LakehouseReader:
+        """The batch reader; columns that the user's schema leaves out are not read.
+
+        Raises ConfigError.
+        """
+        return LakehouseReader(self._parsed.for_reading(), schema)
+
+    @without_traceback
+    def writer(self, schema: StructType, overwrite: bool) -> LakehouseBatchWriter:
+        """The batch writer. Raises ConfigError, before a row is written."""
+        options = self._parsed.for_batch()
+        rows = written_schemas(options, schema)
+        if overwrite and options.upsert is not None:
+            raise ConfigError(
+                "merges rows into those that are there: write with mode('append').", option="keys"
+            )
+        return LakehouseBatchWriter(options, prepare(options, rows), replace=overwrite)
+
+    @without_traceback
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LakehouseStreamWriter:
+        """The streaming writer. Raises ConfigError and TableError, before a row is written."""
+        options = self._parsed.for_streaming()
+        rows = written_schemas(options, schema)
+        if overwrite:
+            raise ConfigError(
+                "outputMode 'complete' would replace the table with every batch; use 'append', or "
+                f"foreachBatch and in it mode('overwrite') or {named('keys')}."
+            )
+        return LakehouseStreamWriter(options, prepare_for_query(options, rows), replace=False)
+
+
+class DeltaDataSource(_LakehouseDataSource):
+    """format("jetspark-delta"): Delta tables, without a JAR."""
+
+    format_ = Format.DELTA
+
+
+class IcebergDataSource(_LakehouseDataSource):
+    """format("jetspark-iceberg"): Iceberg tables, without a JAR."""
+
+    format_ = Format.ICEBERG

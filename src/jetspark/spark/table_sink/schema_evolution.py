@@ -1,0 +1,277 @@
+"""New fields of payloads become columns: behind `--evolve`, and `evolve` in a pipeline's sink.
+
+Rows have the fields that their schema lacks in `UNKNOWN_FIELDS_COLUMN`, which no table gets. Tasks
+collect the names and types of these fields; the driver adds the columns to the table, and fails the
+batch before its commit, with SchemaEvolved. Its query is started again with the columns that the
+table has now, and Spark gives it the same batch. So a row is written when there is a column for
+each field. Each table of a list evolves on its own; one that does fails the batch of all.
+
+A field becomes a column with its first value that is not null, whose types are those of
+`payloads.unknown_fields`; several of them together are a STRING. A text that looks like a time is a
+STRING, since the next one may not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final, NoReturn, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.streaming.query import StreamingQuery
+
+from jetspark.errors import ConfigError, SchemaEvolved, named
+from jetspark.payloads.ddl import check_fields, type_in_ddl, with_types
+from jetspark.payloads.field_names import FieldNames
+from jetspark.payloads.tolerant import CORRUPT
+from jetspark.payloads.unknown_fields import (
+    LONG,
+    MAX_BIGINT,
+    MIN_BIGINT,
+    can_be_column,
+    common_type,
+)
+from jetspark.reserved_names import PREFIX
+from jetspark.spark.failures import is_of
+from jetspark.spark.source.options import SourceOptions
+from jetspark.spark.table_sink.options import LakehouseOptions
+from jetspark.tables.file_layout import Layout
+from jetspark.tables.formats import find_table, open_table
+from jetspark.tables.optimistic_commits import commit_with_retries
+from jetspark.tables.row_expressions import RowExpression
+from jetspark.tables.schemas import normalized_type
+from jetspark.tables.table import Table
+
+UNKNOWN_FIELDS_COLUMN: Final = f"{PREFIX}_unknown_fields"
+"""The column with the types of each row's unknown fields, as JSON, or null."""
+MAX_COLUMNS: Final = 1000
+"""Most columns of a table; with more of them their names are data."""
+_ARROW_TYPES: Mapping[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "BIGINT": pa.int64(),
+    LONG: pa.int64(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+}
+_WIDER = frozenset(
+    [*combinations(("tinyint", "smallint", "int", "bigint"), 2), ("float", "double")]
+)
+
+
+@dataclass
+class SchemaChange:
+    """Columns that the payloads of one table need."""
+
+    added: dict[str, str] = field(default_factory=dict)
+    """Types of new columns, as in `_ARROW_TYPES`."""
+    widened: set[str] = field(default_factory=set)
+    """Columns of small integers that have to become 64-bit ones."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.widened)
+
+    def merge(self, change: SchemaChange) -> None:
+        """Add what another task needs."""
+        for name, kind in change.added.items():
+            self._add(name, kind)
+        self.widened |= change.widened
+
+    def add_fields(self, texts: Iterable[str | None], reserved: Iterable[str]) -> None:
+        """Add the fields in values of `UNKNOWN_FIELDS_COLUMN`, unless their names are reserved."""
+        taken_names = {name.casefold() for name in reserved}
+        for text in texts:
+            for name, kind in json.loads(text or "{}").items():
+                if name.casefold() in taken_names or not can_be_column(name):
+                    continue
+                if name in self.added or len(taken_names) + len(self.added) < MAX_COLUMNS:
+                    self._add(name, kind)
+
+    def add_larger_integers(self, payloads: Iterable[str | None], columns: pa.Schema) -> None:
+        """Widen columns for whole numbers, in payloads that were rejected, that do not fit them."""
+        small = {
+            column.name: 1 << (column.type.bit_width - 1)
+            for column in columns
+            if pa.types.is_signed_integer(column.type) and column.type.bit_width < 64
+        }
+        for payload in payloads if small else ():
+            try:
+                fields = json.loads(payload or "")
+            except (ValueError, RecursionError):
+                continue
+            for name in small.keys() & fields.keys() if isinstance(fields, dict) else ():
+                value, limit = fields[name], small[name]
+                if (
+                    type(value) is int
+                    and not -limit <= value < limit
+                    and MIN_BIGINT <= value <= MAX_BIGINT
+                ):
+                    self.widened.add(name)
+
+    def _add(self, name: str, kind: str) -> None:
+        spelled = next((added for added in self.added if added.casefold() == name.casefold()), name)
+        if spelled == name:  # Spark ignores case: the first spelling counts
+            self.added[name] = common_type(self.added.get(name, kind), kind)
+
+    def apply(self, table: Table) -> str:
+        """Change the table; returns a clause that says how. Raises CommitConflict."""
+        existing = {name.casefold() for name in table.schema.names}
+        room = max(0, MAX_COLUMNS - len(existing))
+        added = [
+            (name, kind) for name, kind in self.added.items() if name.casefold() not in existing
+        ]
+        if fields := [pa.field(name, _ARROW_TYPES[kind]) for name, kind in added[:room]]:
+            table.add_columns(fields)
+            table.refresh()
+        schema = table.schema
+        small = [name for name in self.widened if schema.field(name).type != pa.int64()]
+        if small:
+            table.widen([pa.field(name, pa.int64()) for name in small])
+        names = ", ".join(column.name for column in fields)
+        parts = [f"the columns {names} were added to it"] if fields else []
+        parts += [f"its columns {', '.join(small)} have 64 bits now"] if small else []
+        return f"{table.name}: {' and '.join(parts) or 'its columns are those of another writer'}"
+
+
+SchemaChanges: TypeAlias = dict[str, SchemaChange]
+"""Changes by the names of the tables of a list; a single table has the name ""."""
+
+
+def combine_changes(changes: Iterable[SchemaChanges]) -> SchemaChanges:
+    """The changes that all of these tasks need."""
+    combined: SchemaChanges = {}
+    for of_task in changes:
+        for name, change in of_task.items():
+            combined.setdefault(name, SchemaChange()).merge(change)
+    return combined
+
+
+def evolve_tables(tables: Mapping[str, LakehouseOptions], changes: SchemaChanges) -> NoReturn:
+    """Give the tables the columns that rows need. Raises SchemaEvolved."""
+    clauses = "; ".join(_evolve(tables[name], change) for name, change in changes.items())
+    raise SchemaEvolved(f"{clauses}. The batch was not written: start the query again.")
+
+
+def _evolve(options: LakehouseOptions, change: SchemaChange) -> str:
+    return commit_with_retries(
+        options.name, lambda: change.apply(open_table(options.format, options.name))
+    )
+
+
+def has_evolved(query: StreamingQuery) -> bool:
+    """Whether the query has ended since its tables have got columns, or its schema a version."""
+    if (error := query.exception()) is None or not is_of(error, SchemaEvolved):
+        return False
+    from jetspark.registry.lookup import forget_latest  # its imports are not for every worker
+
+    forget_latest()
+    return True
+
+
+# -- checks of options -----------------------------------------------------------------------------
+
+
+def check_one_schema(options: LakehouseOptions) -> None:
+    """Raise ConfigError for a template of tables that would evolve."""
+    if options.route is not None:
+        raise ConfigError(
+            f": the tables of {options.name} have one schema, which new fields of one of "
+            "them would change in all: name one table, or leave it out.",
+            option="evolve",
+        )
+
+
+def check_versions(source: SourceOptions) -> None:
+    """Raise ConfigError for payloads, not in JSON, whose schema gets no new versions."""
+    if source.decoding is None or source.decoding.is_json:
+        return
+    if not source.decoding.schema.version or "schema_version" in source.option_names:
+        raise ConfigError(
+            "follows the versions that a schema has in a registry: name the schema "
+            f"({named('schema_name')}), and no version. Columns of a schema that you give are "
+            f"added with {named('merge_schema')}.",
+            option="evolve",
+        )
+
+
+# -- the schema of payloads ------------------------------------------------------------------------
+
+
+def evolved_ddl(
+    options: LakehouseOptions,
+    ddl: str | None,
+    option: str,
+    derived: Iterable[str],
+    names: FieldNames = FieldNames(),  # noqa: B008  it is immutable
+) -> str | None:
+    """The schema of payloads for a table that evolves, with the fields that are columns by now.
+
+    `derived`: names of derived columns. Raises ConfigError.
+    """
+    if ddl is None or not options.evolve or options.route is not None:
+        return ddl
+    table = find_table(options.format, options.name)
+    if table is None:
+        return ddl
+    history = () if options.upsert is None else options.upsert.added_columns
+    no_fields = (
+        *names.taken,
+        CORRUPT,
+        *derived,
+        *options.partition_columns,
+        *table.generated_columns,
+        *history,
+    )
+    return extend_ddl(ddl, option, table.schema, no_fields, names)
+
+
+def columns_without_fields(layout: Layout) -> set[str]:
+    """The columns of a table that no field of a payload becomes, however often the query is started
+    again."""
+    typeless = (
+        column.name for column in layout.schema if type_in_ddl(normalized_type(column.type)) is None
+    )
+    return {*layout.derived, *typeless}
+
+
+def for_known_fields(
+    derived: Mapping[str, RowExpression],
+    ddl: str,
+    *,
+    collect_unknown: bool,
+    names: FieldNames = FieldNames(),  # noqa: B008  it is immutable
+) -> dict[str, RowExpression]:
+    """Derived columns for payloads of a schema, whose fields the rescued data leaves out.
+
+    `collect_unknown`: add `UNKNOWN_FIELDS_COLUMN`.
+    """
+    rescued = RowExpression.rest(ddl)
+    columns = {name: value if value.schema is None else rescued for name, value in derived.items()}
+    if collect_unknown:
+        columns[UNKNOWN_FIELDS_COLUMN] = RowExpression.new_columns(ddl, names)
+    return columns
+
+
+def extend_ddl(
+    ddl: str,
+    option: str,
+    table: pa.Schema,
+    no_fields: Iterable[str],
+    names: FieldNames = FieldNames(),  # noqa: B008  it is immutable
+) -> str:
+    """The schema of payloads for a table that may have more columns, and wider ones.
+
+    `no_fields`: its columns that are no fields. Raises ConfigError.
+    """
+    fields = check_fields(ddl, option)
+    reserved = {name.casefold() for name in (*no_fields, *map(names.column, fields))}
+    types = {}
+    for column in table:
+        kind, name = type_in_ddl(normalized_type(column.type)), names.field(column.name)
+        if name in fields:
+            if (fields[name], kind) in _WIDER:
+                types[name] = str(kind)
+        elif kind is not None and column.name.casefold() not in reserved:
+            types[name] = kind
+    return with_types(ddl, types)

@@ -1,0 +1,176 @@
+"""Checks before a query starts that its table and its checkpoint belong together.
+
+The commit of a batch sets the query's number in the table (`tables.batches`), and Spark commits
+the batch in the checkpoint afterwards. So the table is at the last batch that the checkpoint has
+committed, or one batch ahead, and then that is the planned one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NoReturn
+
+from jetspark.errors import ConfigError
+from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
+from jetspark.spark.local_folders import (
+    canonical_path,
+    check_writable,
+    enclosing_table_or_checkpoint,
+    local_path,
+)
+from jetspark.spark.table_sink.ledger import TableLedger
+from jetspark.spark.table_sink.options import LakehouseOptions
+from jetspark.tables.batches import check_name, last_batch
+from jetspark.tables.formats import check_empty, find_table
+from jetspark.tables.table import Table
+
+
+def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = False) -> None:
+    """Check the table of a query, and the query's checkpoint as far as it is on this machine;
+    changes nothing.
+
+    `of_list`: it is one of a list, which gets only batches with rows for it.
+
+    Raises ConfigError, with what to do, for folders that cannot be written, and for a table and a
+    checkpoint that do not belong together; and as `find_table`.
+    """
+    for table_of_list in options.tables:
+        check_start(replace(table_of_list.options, adopt=options.adopt), checkpoint, of_list=True)
+    if options.tables:
+        return
+    folder = options.name.path if options.route is None else None
+    if folder is not None:
+        check_writable("table", folder)
+    check_writable("checkpoint", checkpoint)
+    if options.route is not None:  # it is known only to the rows which tables there are
+        local_checkpoint = local_path(checkpoint)
+        state = CheckpointState() if local_checkpoint is None else read_checkpoint(local_checkpoint)
+        _check_place(state, checkpoint, None)
+        state.check_complete(checkpoint, "or start over, with other tables and another checkpoint")
+        return
+    table = find_table(options.format, options.name)
+    local = folder is not None and local_path(folder) is not None
+    if (
+        table is None
+        and folder is not None
+        and local
+        and (enclosing := enclosing_table_or_checkpoint(folder)) is not None
+    ):
+        raise ConfigError(
+            f"{folder} would lie in {enclosing}, another table or a checkpoint, and be lost "
+            "with it: name a folder outside of that."
+        )
+    local_checkpoint = local_path(checkpoint)
+    state = CheckpointState() if local_checkpoint is None else read_checkpoint(local_checkpoint)
+    _check_place(state, checkpoint, folder)
+    start_again = f"{_elsewhere(options)}, and another checkpoint, and the stream is read again"
+    state.check_complete(checkpoint, f"and {options.name}, or {start_again}")
+    if table is None:
+        check_empty(options.format, options.name)
+    if local_checkpoint is not None:
+        _check_batches(options, table, state, checkpoint, start_again, of_list=of_list)
+
+
+def _check_place(state: CheckpointState, checkpoint: str, folder: str | None) -> None:
+    """A checkpoint that does not exist yet needs a folder of its own."""
+    own = canonical_path(checkpoint)
+    table = None if folder is None else canonical_path(folder)
+    advice = "take another folder for the checkpoint"
+    if folder is not None:
+        advice += f", such as {folder.rstrip('/')}/_checkpoint"
+    if own == table:
+        raise ConfigError(f"{checkpoint} is the folder of the table itself: {advice}.")
+    if not state.is_new:
+        return
+    if table is not None and table.startswith(f"{own}/"):
+        raise ConfigError(f"{folder} would lie in its checkpoint {checkpoint}: {advice}.")
+    if state.other_files:
+        more = ", …" if len(state.other_files) > 1 else ""
+        raise ConfigError(
+            f"{checkpoint} holds other things than a checkpoint ({state.other_files[0]}{more}): "
+            f"{advice}."
+        )
+    if state.enclosed_by not in (None, table):
+        raise ConfigError(
+            f"{checkpoint} would lie in {state.enclosed_by}, another table or checkpoint, and "
+            f"be lost with it: {advice}."
+        )
+    if table is not None and own.startswith(f"{table}/"):
+        first = own.removeprefix(f"{table}/").partition("/")[0]
+        if first[0] != "_":
+            raise ConfigError(
+                f"{checkpoint} is inside of the table, where {first} would count as a part of it: "
+                f"{advice}."
+            )
+
+
+def _check_batches(
+    options: LakehouseOptions,
+    table: Table | None,
+    state: CheckpointState,
+    checkpoint: str,
+    start_again: str,
+    *,
+    of_list: bool,
+) -> None:
+    """Compare the last batches of the table and the checkpoint."""
+    name = options.name
+    committed = -1 if state.committed is None else state.committed
+    needed = committed
+    if of_list:
+        needed = TableLedger(checkpoint, state.query or "").last(str(name))
+    planned = -1 if state.planned is None else state.planned
+    last = None
+    if table is not None and state.query is not None:
+        last = last_batch(table, state.query)
+    if options.adopt:
+        if table is None and committed < 0 and not of_list:
+            _fail(
+                f"{name} has no table to adopt: name that of one, or leave out --adopt "
+                "(adopt=True) to begin one there."
+            )
+        # Not a checkpoint that is older: the table has its next numbers, and would leave out rows.
+        if (table is not None or of_list) and (last is None or last < committed):
+            return
+    if last is None:
+        if needed >= 0:
+            _fail(
+                f"{checkpoint} counts {_batches(needed)} as read that {name} does not have: it is "
+                "the checkpoint of another table, or this table was removed. Take another "
+                "checkpoint (or remove this one) to read the stream from its start."
+            )
+        if table is not None and not table.is_new:
+            if options.query_name is not None:
+                check_name(table, state.query, options.query_name)
+            # Tables in a catalog or an object store are expected to have several writers.
+            if name.path is None or local_path(name.path) is None:
+                return
+            _fail(
+                f"The {options.format.capitalize()} table {name} has rows that this query did not "
+                f"write: {_elsewhere(options)}, or let the rows be added to those that are there "
+                "(--adopt, adopt=True)."
+            )
+    elif needed > last:
+        _fail(
+            f"{checkpoint} counts {_batches(needed)} as read, but {name} has only "
+            f"{_batches(last)}: restore the whole table, or {start_again}; or give --adopt "
+            "(adopt=True) for one run to go on without what is lost."
+        )
+    elif last > committed + 1 or planned < last:
+        _fail(
+            f"{checkpoint} is older than {name}, which has {_batches(last)}: name the checkpoint "
+            f"that wrote the last of them, or {start_again}."
+        )
+
+
+def _elsewhere(options: LakehouseOptions) -> str:
+    """Advice to take another table, as part of a sentence."""
+    return f"take another table, such as {options.name}-2"
+
+
+def _batches(last: int) -> str:
+    return "1 batch" if last == 0 else f"{last + 1:,} batches"
+
+
+def _fail(sentence: str) -> NoReturn:
+    raise ConfigError(sentence)

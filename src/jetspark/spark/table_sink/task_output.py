@@ -1,0 +1,150 @@
+"""The result of a task that writes a table's files, on its way to the driver: files, figures, and
+fields that the table lacks.
+
+The task of a sink returns it as Spark's commit message. The task of a source has no way to the
+driver but its rows, so the result travels as one row with one hidden column, `COLUMN`, to the sink,
+which passes it on. A column can come from anybody, for example from an event that has a field of
+this name. Therefore
+
+- the report is data (MessagePack of known classes), and decoding it cannot run anything;
+- it is sealed with a secret that the driver makes for each start of a query. Only the query's own
+  source and sink have it, in the option `TASK_SECRET`, which Spark masks in all that it shows;
+- each file that it names has to be one that a `FileWriter` can have written: a plain name below
+  the table's folder.
+
+A name that begins with `_jetspark` is refused in every schema and DataFrame (`reserved_names`), so
+an unsealed report does not get this far. If one does, the write ends with TableError.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Column, types
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import WriterCommitMessage
+
+from jetspark.errors import TableError
+from jetspark.reserved_names import PREFIX
+from jetspark.spark.table_sink.schema_evolution import SchemaChanges, combine_changes
+from jetspark.spark.versions import in_arrow
+from jetspark.tables.new_files import NewFile, decode_new_file, encode_new_file
+
+_FIGURES: Final = ("rows", "quarantined", "left_out")
+COLUMN: Final = types.StructField(
+    f"{PREFIX}_task_output",
+    types.StructType(
+        [
+            *(types.StructField(name, types.LongType(), nullable=False) for name in _FIGURES),
+            types.StructField("sealed", types.BinaryType(), nullable=False),
+        ]
+    ),
+)
+"""The hidden column: the figures of the task for Spark's reports, and the sealed result."""
+_FIELD: pa.Field = in_arrow(types.StructType([COLUMN])).field(0)
+_DIGEST: Final = "sha256"
+_DIGEST_BYTES: Final = 32
+
+
+@dataclass(frozen=True)
+class TaskOutput:
+    """The files that tasks have written, and what else the driver has to know of their rows."""
+
+    files: tuple[NewFile, ...] = ()
+    schema_changes: SchemaChanges = field(default_factory=dict)
+    """Columns that the tables lack. If there are any, the files are not committed."""
+    retries: int = 0
+    """Attempts to read that failed and were repeated."""
+    quarantined: int = 0
+    """Rows of the files that are quarantine records."""
+    left_out: int = 0
+    """Messages that are no rows by their format, such as heartbeats of Debezium."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the files that are no quarantine records."""
+        return sum(file.rows for file in self.files) - self.quarantined
+
+
+@dataclass
+class TaskCommit(WriterCommitMessage):
+    """A sink task's message to the driver."""
+
+    writer_id: str
+    """The query's id; empty in a batch write."""
+    output: TaskOutput = TaskOutput()
+
+
+def combine(outputs: Iterable[TaskOutput]) -> TaskOutput:
+    """The output of several tasks as one."""
+    every = tuple(outputs)
+    return TaskOutput(
+        tuple(file for output in every for file in output.files),
+        combine_changes(output.schema_changes for output in every),
+        retries=sum(output.retries for output in every),
+        quarantined=sum(output.quarantined for output in every),
+        left_out=sum(output.left_out for output in every),
+    )
+
+
+# -- the hidden column ---------------------------------------------------------------------------
+
+
+def make_secret() -> str:
+    return secrets.token_hex(32)
+
+
+def report(output: TaskOutput, secret: str | None) -> pa.RecordBatch:
+    """One row that has nothing but the hidden column with the sealed output."""
+    figures = {name: getattr(output, name) for name in _FIGURES}
+    row = {**figures, "sealed": _seal(output, _checked(secret))}
+    return pa.RecordBatch.from_pylist([{COLUMN.name: row}], pa.schema([_FIELD]))
+
+
+def observed_figures() -> list[Column]:
+    """Sums of the figures over all reports, for `DataFrame.observe`."""
+    return [F.sum(f"{COLUMN.name}.{name}").alias(name) for name in _FIGURES]
+
+
+def outputs_in(batch: pa.RecordBatch, secret: str | None) -> list[TaskOutput]:
+    """The outputs that the rows of a batch report; none in rows of users.
+
+    Raises TableError for a report that no task of this query has sealed.
+    """
+    if COLUMN.name not in batch.schema.names:
+        return []
+    return [_open(row, _checked(secret)) for row in batch.column(COLUMN.name).to_pylist()]
+
+
+def _checked(secret: str | None) -> bytes:
+    if not secret:
+        raise TableError(
+            f"The column {COLUMN.name} is reserved for jetspark, and this query has no use for it: "
+            "leave it out of the rows."
+        )
+    return secret.encode()
+
+
+def _seal(output: TaskOutput, secret: bytes) -> bytes:
+    files = tuple(map(encode_new_file, output.files))
+    content = msgspec.msgpack.encode(replace(output, files=files))
+    return hmac.digest(secret, content, _DIGEST) + content
+
+
+def _open(row: Mapping[str, Any] | None, secret: bytes) -> TaskOutput:
+    sealed = row.get("sealed") if isinstance(row, dict) else None
+    sealed = bytes(sealed) if isinstance(sealed, bytes | bytearray) else b""
+    digest, content = sealed[:_DIGEST_BYTES], sealed[_DIGEST_BYTES:]
+    if not hmac.compare_digest(digest, hmac.digest(secret, content, _DIGEST)):
+        raise TableError(
+            f"The column {COLUMN.name} has a report of files that no task of this query has "
+            "written. Nothing of the batch was committed: leave the column out of the rows."
+        )
+    output = msgspec.msgpack.decode(content, type=TaskOutput)
+    return replace(output, files=tuple(map(decode_new_file, output.files)))

@@ -1,0 +1,1 @@
+"""Rows become messages of a stream, at least once or exactly once."""

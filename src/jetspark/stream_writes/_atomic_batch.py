@@ -1,0 +1,48 @@
+"""Atomic batches (ADR-50), which a stream stores as a whole and without a gap, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jetspark.stream_writes.encoded_messages import EncodedMessage
+from jetspark.wire import frames, js_api
+from jetspark.wire.documents import convert_document
+from jetspark.wire.headers import COMMIT, MARKS, STAGED
+
+_MOST_MESSAGES = 1000
+"""The server's default limit for one batch."""
+_EMPTY = b"NATS/1.0\r\n\r\n"
+
+
+class BatchAck(msgspec.Struct, frozen=True):
+    """The ack of a stored batch: `seq` is the sequence of its last message."""
+
+    stream: str
+    seq: int
+    count: int = 0
+
+    @property
+    def first_seq(self) -> int:
+        """The sequence of its first message."""
+        return self.seq - self.count + 1
+
+
+def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) -> bytes:
+    """The frames of a batch, to be sent at once. `reply` gets the ack."""
+    encoded, last = batch_id.encode(), len(messages)
+    encoded_frames: list[bytes] = []
+    for number, (subject, block, payload) in enumerate(messages, 1):
+        commit, target = STAGED, subject
+        if number == last:
+            commit, target = COMMIT, b"%b %b" % (subject, reply.encode())
+        full = (_EMPTY if block is None else block)[:-2] + MARKS % (encoded, number, commit)
+        encoded_frames.append(frames.message(target, full, payload))
+    return b"".join(encoded_frames)
+
+
+def parse_batch_ack(payload: bytes, stream: str) -> BatchAck:
+    """The ack of a batch. Raises the stream's typed error; JetStreamError if it is not an ack."""
+    answer = js_api.parse_document("A batch", payload, {"stream": stream})
+    return convert_document(answer, BatchAck, "ack of a batch")

@@ -1,0 +1,280 @@
+"""The ledger of exactly-once writers: what was decided, and the rows that tasks staged.
+
+The ledger of a target T is the stream T_SPARK. For each writer (a streaming query, or the
+transaction of a batch write) it holds:
+
+    _spark.T.ledger.<writer>           the last Decision, written by compare-and-set
+    _spark.T.ledger.name.<digest>      which writer has a name; see docs/exactly-once.md
+    _spark.T.stage.<writer>.<task>     the staged packs of one task
+
+Everything is read from the stream's leader, and from a proven one before an error. Reading also
+resolves a publish whose ack was lost.
+
+Ledgers outlive versions of this package, so the field names of decisions and lanes are part of the
+stored form, as are bytes for an inline pack and an integer for a staged one. A lane is the part of
+a batch whose rows keep their order; lanes are copied concurrently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeAlias
+from zlib import crc32
+
+import msgspec
+
+import jetspark.errors as errors
+from jetspark.connection.options import ConnectOptions
+from jetspark.links.leaders import Leaders, linearizable_read
+from jetspark.links.retry import answer_within
+from jetspark.links.stream_api import StreamAPI
+from jetspark.stream_writes.encoded_messages import (
+    PACKING_BYTES,
+    EncodedMessage,
+    pack_messages,
+    size_of,
+    split_into_packs,
+    unpack_messages,
+)
+from jetspark.wire import js_api
+from jetspark.wire.documents import decode_msgpack
+
+Pack: TypeAlias = bytes | int
+"""Packed rows: inline in the task's commit message and the decision; or their sequence in the
+ledger's stream.
+"""
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """The rows that one task wrote in one batch, in order."""
+
+    rows: int = 0
+    packs: list[Pack] = field(default_factory=list)
+    digest: int = 0
+    """A digest of the rows in any order (`stage`); 0: not computed."""
+
+
+class LanePlan(msgspec.Struct, frozen=True):
+    """The rows of one lane of a batch, in order."""
+
+    previous: int
+    """Sequence of the lane's last marker before this batch; 0 for none."""
+    rows: int
+    packs: list[Pack] = msgspec.field(name="pieces")
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The content of a batch. Never changes once it is stored (MessagePack)."""
+
+    batch: int
+    lanes: list[LanePlan]
+    name: str = ""
+    """The key of the writer's name (`name_key`) if the ledger has it; empty: it may not."""
+    digest: int = 0
+    """The sum of the pieces' digests. Older ledgers have neither names nor digests."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the batch."""
+        return sum(lane.rows for lane in self.lanes)
+
+
+def decode_decision(data: bytes) -> Decision:
+    """The decision in a message of the ledger. Raises DocumentError for anything else."""
+    return decode_msgpack(data, Decision, "decision")
+
+
+_ROOM_IN_PAYLOAD = 4096
+_INLINE_BYTES = 16 * 1024
+_STAGED_BYTES = 768 * 1024
+
+
+def ledger_stream(target: str) -> str:
+    """The name of the ledger's stream for a target."""
+    return f"{target}_SPARK"
+
+
+def marker_subjects(target: str) -> str:
+    """The subject of markers, which the target needs in addition to its own subjects."""
+    return f"_spark.{target}.mark.>"
+
+
+def name_key(name: str) -> str:
+    """The digest of a name, for its subject: a name may be a long or private path."""
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+class Ledger:
+    """The decisions and staged rows of one writer to one target.
+
+    Every method asks the server for up to `timeout` seconds, also over new links, and raises the
+    errors of `Leaders.call`.
+    """
+
+    def __init__(
+        self, options: ConnectOptions, target: str, writer: str, *, timeout: float = 60.0
+    ) -> None:
+        self.stream = ledger_stream(target)
+        self.leaders = Leaders(options, timeout, timeout=answer_within(timeout))
+        self.options, self.timeout = options, timeout
+        self.target, self.writer = target, writer
+        self._staging = f"_spark.{target}.stage.{writer}"
+        self._answer_within = answer_within(timeout)
+
+    def make_stream(self, replicas: int) -> None:
+        """Create the ledger's stream if it does not exist. Raises APIError."""
+        config = {
+            "name": self.stream,
+            "description": f"What Spark's exactly-once writers to {self.target} decided",
+            "subjects": [f"_spark.{self.target}.{kind}.>" for kind in ("ledger", "stage")],
+            "allow_rollup_hdrs": True,
+            "num_replicas": replicas,
+        }
+
+        def create_if_missing(api: StreamAPI) -> None:
+            if api.config_if_any(self.stream) is None:
+                api.create(config)
+
+        self.leaders.call(create_if_missing)
+
+    # -- decisions -----------------------------------------------------------------------------
+
+    def last_decision(self, writer: str | None = None) -> tuple[int, Decision] | None:
+        """The last decision and its sequence; None if there is none.
+
+        `writer`: of another writer. Raises StreamNotFoundError, LedgerError for an unreadable one.
+        """
+        subject = self._decision_subject(writer or self.writer)
+        stored = self.leaders.message(self.stream, last_by_subj=subject)
+        if stored is None:
+            return None
+        try:
+            return stored.seq, decode_decision(stored.data)
+        except errors.DocumentError as error:
+            raise errors.LedgerError(
+                f'The ledger "{self.stream}" is unreadable: {error.reason}.'
+            ) from None
+
+    def decide(self, decision: Decision, after: int) -> int:
+        """Store a decision after the one at sequence `after`; returns its sequence.
+
+        Raises WrongLastSequenceError if `after` is not the last one.
+        """
+        subject = self._decision_subject(self.writer)
+        return self._publish(subject, msgspec.msgpack.encode(decision), after, rollup=True)
+
+    def _decision_subject(self, writer: str) -> str:
+        return f"_spark.{self.target}.ledger.{writer}"
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def find_name(self, name: str) -> tuple[int, str] | None:
+        """The sequence of a name's entry, and the writer that has the name; None if there is none.
+
+        Raises StreamNotFoundError.
+        """
+        stored = self.leaders.message(self.stream, last_by_subj=self._name_subject(name))
+        return None if stored is None else (stored.seq, stored.data.decode("utf-8", "replace"))
+
+    def take_name(self, name: str, after: int) -> None:
+        """Give a name to this writer, after the name's entry at sequence `after`.
+
+        Raises WrongLastSequenceError if `after` is not the last one.
+        """
+        self._publish(self._name_subject(name), self.writer.encode(), after, rollup=True)
+
+    def _name_subject(self, name: str) -> str:
+        return self._decision_subject(f"name.{name_key(name)}")
+
+    # -- staging -------------------------------------------------------------------------------
+
+    def stage(self, rows: Iterable[EncodedMessage], *, digest: bool = False) -> TaskRows:
+        """Pack a task's rows and store the packs in order, each exactly once; a few stay inline.
+
+        `digest`: lets `ExactlyOnceWriter.commit` refuse other rows than those that an earlier
+        attempt decided. Raises APIError if the stream refuses a pack.
+        """
+        digest_sum = 0
+
+        def counted() -> Iterator[EncodedMessage]:
+            nonlocal digest_sum
+            for subject, block, payload in rows:
+                # A sum, since another attempt may have other partitions and another order.
+                digest_sum += crc32(payload, crc32(block or b"", crc32(subject)))
+                yield subject, block, payload
+
+        remaining = counted() if digest else iter(rows)
+        head: list[EncodedMessage] = []
+        size = 0
+        for row in remaining:
+            head.append(row)
+            size += size_of(row) + PACKING_BYTES
+            if size > _INLINE_BYTES:
+                break
+        else:
+            packs: list[Pack] = [pack_messages(head)] if head else []
+            return TaskRows(len(head), packs, digest_sum)
+        subject = self._new_subject()
+        packs = []
+        count = last = 0
+        limit = self.leaders.call(lambda api: api.link.info.max_payload)
+        max_pack_bytes = min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
+        for messages in split_into_packs(chain(head, remaining), max_pack_bytes):
+            last = self._publish(subject, pack_messages(messages), last)
+            packs.append(last)
+            count += len(messages)
+        return TaskRows(count, packs, digest_sum)
+
+    def stage_pack(self, packed: bytes) -> int:
+        """Store a pack; returns its sequence. Raises APIError if the stream refuses it."""
+        return self._publish(self._new_subject(), packed, 0)
+
+    def unpack_rows(self, pack: Pack) -> list[EncodedMessage]:
+        """The rows of a pack. Raises LedgerError for a staged pack that is gone."""
+        if isinstance(pack, bytes):
+            return unpack_messages(pack)
+        stored = self.leaders.message(self.stream, seq=pack)
+        if stored is None:
+            raise errors.LedgerError(
+                f"The staged rows at sequence {pack} of stream {self.stream!r} are gone, so the "
+                "decided batch cannot be finished."
+            )
+        return unpack_messages(stored.data)
+
+    def purge_staged(self, before: int) -> None:
+        """Remove the writer's packs before a sequence, also those of failed attempts."""
+        self.leaders.call(lambda api: api.purge(self.stream, before, [f"{self._staging}.>"]))
+
+    def _new_subject(self) -> str:
+        return f"{self._staging}.{secrets.token_hex(8)}"
+
+    def _publish(self, subject: str, data: bytes, expected: int, *, rollup: bool = False) -> int:
+        """Store a message after `expected` on its subject; returns its sequence.
+
+        Raises WrongLastSequenceError if `expected` is not the last one, APIError for other
+        refusals.
+        """
+        block = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence:%d\r\n%b\r\n" % (
+            expected,
+            b"Nats-Rollup:sub\r\n" if rollup else b"",
+        )
+
+        def publish_once(api: StreamAPI) -> int:
+            try:
+                frame = api.link.request(subject, data, self._answer_within, block)
+                names = {"stream": self.stream}
+                return int(js_api.parse_document("Publishing", frame.payload, names)["seq"])
+            except errors.WrongLastSequenceError:
+                stored = linearizable_read(
+                    api, [self.stream], lambda api: api.message(self.stream, last_by_subj=subject)
+                )
+                if stored is not None and stored.data == data and stored.seq > expected:
+                    return stored.seq  # the ack of an earlier attempt was lost
+                raise
+
+        return self.leaders.call(publish_once)

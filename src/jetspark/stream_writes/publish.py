@@ -1,0 +1,240 @@
+"""Publishing many messages to one stream over a blocking link, every ack awaited.
+
+Contract: at least once. `flush` returns when the stream has acknowledged every message. At most
+`window` messages are without an ack at any time. After a lost link or a transient refusal (a leader
+election, a restarting server, a full queue), messages without an ack are published again; they may
+then be stored twice, and after later ones. When a leader stops, messages and acks are lost without
+notice, so some seconds of silence count as a lost link. Without progress for `timeout` seconds, and
+after any other refusal, publishing fails; acknowledged messages stay stored.
+
+`in_order`: when a message is published again, so are all later ones. So a subject's last message in
+the stream is the one sent last, which in a bucket is the key's value.
+
+`only_first`: each message is stored only while its subject has none, so a message that is published
+again is stored once. `rejected` has the messages whose subject had one: the caller proves that it
+is theirs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Self
+
+import jetspark.errors as errors
+from jetspark.connection.options import ConnectOptions
+from jetspark.err_codes import WRONG_LAST_SEQUENCE
+from jetspark.links.link import BlockingLink, connect
+from jetspark.links.retry import Retry, answer_within, attempt
+from jetspark.retries import Backoff, is_transient
+from jetspark.stream_writes.encoded_messages import EncodedMessage
+from jetspark.wire import frames, js_api
+from jetspark.wire.documents import decode_document
+from jetspark.wire.kernel import MessageFrame
+from jetspark.wire.status import NO_RESPONDERS, status_of
+
+_BLOCK_MESSAGES = 500
+_BLOCK_BYTES = 256 * 1024
+_RETRY_SECONDS = 0.25
+
+
+class StreamPublisher:
+    """A context manager that flushes when the block ends without an exception.
+
+    The constructor connects, and raises the errors of `connect`.
+    """
+
+    def __init__(
+        self,
+        options: ConnectOptions,
+        stream: str,
+        *,
+        window: int = 4000,
+        timeout: float = 60.0,
+        in_order: bool = False,
+        only_first: bool = False,
+    ) -> None:
+        """`only_first`: the messages have the header `FIRST_OF_SUBJECT`."""
+        self._options = options
+        self._stream = stream
+        self._window = window
+        self._timeout = timeout
+        self._in_order = in_order
+        self._only_first = only_first
+        self.rejected: list[EncodedMessage] = []
+        """Messages that are not stored, since their subjects have one (`only_first`)."""
+        self._acked_out_of_order: set[int] = set()
+        """Messages acknowledged before an earlier one (`in_order`)."""
+        self._pending: dict[int, EncodedMessage] = {}
+        self._last = 0
+        self._block: list[bytes] = []
+        self._block_bytes = 0
+        self._waiting: list[int] = []
+        self._retry_at = 0.0
+        self._refusal: errors.JetsparkError | None = None
+        self._retry = Retry(timeout, Backoff(_RETRY_SECONDS, _RETRY_SECONDS))
+        self._linked = self._retry.since
+        self._plain_ack = b'{"stream":"%b",' % stream.encode()
+        self.acked = 0
+        """Messages acknowledged so far."""
+        self._adopt_link(connect(options))
+
+    def _adopt_link(self, link: BlockingLink) -> None:
+        self._link = link
+        self._inbox = f"{link.new_inbox()}.".encode()
+        link.subscribe(f"{self._inbox.decode()}*")
+
+    def send(self, messages: Iterable[EncodedMessage]) -> None:
+        """Publish, waiting while the window is full.
+
+        Raises APIError for a refusal that lasts; without progress, the last transient refusal
+        (APIError, NoStreamResponseError) or RequestTimeoutError; JetStreamError for an answer that
+        cannot be read, or from another stream; ConnectionFailure, ProtocolError, ServerError.
+        """
+        pending = self._pending
+        for message in messages:
+            self._last += 1
+            pending[self._last] = message
+            self._encode(self._last, message)
+            if len(self._block) >= _BLOCK_MESSAGES or self._block_bytes >= _BLOCK_BYTES:
+                self._write()
+                self._collect(self._window - _BLOCK_MESSAGES)
+
+    def flush(self) -> None:
+        """Wait until every message is acknowledged. Raises the errors of `send`."""
+        self._write()
+        self._collect(0)
+
+    def _encode(self, index: int, message: EncodedMessage) -> None:
+        subject, block, payload = message
+        reply = b"%b%d" % (self._inbox, index)
+        frame = frames.replying(subject, reply, block or b"", payload)
+        self._block.append(frame)
+        self._block_bytes += len(frame)
+
+    def _write(self) -> None:
+        data = b"".join(self._block)
+        self._block.clear()
+        self._block_bytes = 0
+        if not data:
+            return
+        try:
+            self._link.send(data, self._timeout)
+        except errors.BrokenSocketError:
+            self._connect_again()
+
+    # -- acks --------------------------------------------------------------------------------
+
+    def _collect(self, max_pending: int) -> None:
+        """Process acks until at most `max_pending` messages lack one."""
+        self._retry.since = time.monotonic()
+        while len(self._pending) > max(0, max_pending):
+            silence = max(self._retry.since, self._linked) + answer_within(self._timeout)
+            due = self._retry_at if self._waiting else silence
+            deadline = min(self._retry.deadline, due)
+            try:
+                if [frame for frame in self._link.messages(deadline) if self._on_ack(frame)]:
+                    self._retry.since = time.monotonic()
+            except errors.RequestTimeoutError:
+                self._on_silence()
+            except errors.ConnectionFailure:
+                self._connect_again()
+
+    def _on_ack(self, frame: MessageFrame) -> bool:
+        """Whether the message is stored; a transiently refused one is sent again later."""
+        index = int(frame.subject[len(self._inbox) :])
+        if frame.payload.startswith(self._plain_ack):
+            self._on_good_ack(index)
+            self._refusal = None
+            return True
+        status = status_of(frame.headers)
+        if status is not None and status.code == NO_RESPONDERS:
+            self._resend_later(index, errors.NoStreamResponseError(self._subject(index)))
+            return False
+        answer = decode_document(frame.payload, "ack")
+        if document := answer.get("error"):
+            error = js_api.error_of(document, {"stream": self._stream})
+            if self._only_first and error.err_code == WRONG_LAST_SEQUENCE:
+                if (message := self._pending.pop(index, None)) is not None:
+                    self.rejected.append(message)
+                return True
+            error.add_note(f'The message was for the subject "{self._subject(index)}".')
+            if not is_transient(error):
+                raise error
+            self._resend_later(index, error)
+            return False
+        raise errors.JetStreamError(
+            f'The subject "{self._subject(index)}" belongs to the stream '
+            f'"{answer.get("stream")}", not to "{self._stream}".'
+        )
+
+    def _on_good_ack(self, index: int) -> None:
+        pending = self._pending
+        if not self._in_order:
+            self.acked += pending.pop(index, None) is not None
+        elif index in pending:
+            self._acked_out_of_order.add(index)
+            while pending and (first := next(iter(pending))) in self._acked_out_of_order:
+                self._acked_out_of_order.discard(first)
+                del pending[first]
+                self.acked += 1
+
+    def _resend_later(
+        self, index: int, error: errors.APIError | errors.NoStreamResponseError
+    ) -> None:
+        self._refusal = error
+        if not self._waiting:
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+        self._waiting.append(index)
+
+    def _on_silence(self) -> None:
+        now = time.monotonic()
+        if now >= self._retry.deadline:
+            raise self._refusal or errors.RequestTimeoutError(
+                f'Stream "{self._stream}" acknowledged nothing for {self._timeout:g} s; '
+                f"{len(self._pending)} messages are without an ack."
+            )
+        if not self._waiting:
+            self._connect_again()
+            return
+        resend, self._waiting = self._waiting, []
+        if self._in_order:
+            resend = [index for index in self._pending if index >= min(resend)]
+            self._acked_out_of_order.difference_update(resend)
+        self._resend(resend)
+
+    def _resend(self, indices: Iterable[int]) -> None:
+        for index in indices:
+            message = self._pending.get(index)
+            if message is not None:
+                self._encode(index, message)
+        self._write()
+
+    def _connect_again(self) -> None:
+        """Connect, and publish the messages without an ack again."""
+        self._link.close()
+        attempt(lambda: self._adopt_link(connect(self._options)), self._retry)
+        self._waiting = []
+        self._linked = time.monotonic()
+        if self._linked > self._retry.deadline:  # servers may accept links and drop them
+            self._on_silence()
+        self._acked_out_of_order.clear()
+        self._block.clear()
+        self._block_bytes = 0
+        self._resend(sorted(self._pending))
+
+    def _subject(self, index: int) -> str:
+        message = self._pending.get(index)
+        return "?" if message is None else message[0].decode()
+
+    # -- life --------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self._link.close()

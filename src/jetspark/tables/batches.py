@@ -1,0 +1,219 @@
+"""Commits a batch of new files to a table exactly once, however often it is attempted.
+
+The commit that adds a batch's files also sets the writer's transaction version to the batch. An
+attempt with a batch that this version has reached changes nothing, whoever makes it: the same
+driver after a lost answer, its successor after a crash, or a driver taken for dead. Of two
+concurrent attempts one gets a conflict, and checks the version again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from jetspark.errors import TableError, named
+from jetspark.tables.new_files import NewFile
+from jetspark.tables.optimistic_commits import commit_with_retries
+from jetspark.tables.table import Table, TableName, TxnVersions
+
+ADOPT_HINT = f"set {named('adopt')} to true for one run"
+
+
+CommitAction = Callable[[Table, Sequence[NewFile], TxnVersions], None]
+"""A commit: changes a table by files, and sets these transaction versions. Raises
+CommitConflict."""
+
+
+def append(table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+    table.append(files, txn_versions)
+
+
+def overwrite(table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+    table.replace(files, txn_versions)
+
+
+def table_missing(name: TableName, batch: int) -> TableError:
+    """The error for a table that no longer exists at this batch."""
+    lost = f", and with it {_earlier_batches(batch)}" if batch else ""
+    return TableError(
+        f"{name} no longer exists{lost}. Restore it; or, to start over, delete the query's "
+        "checkpoint and what is left of the table, or take other folders for both."
+    )
+
+
+def check_earlier_batches(table: Table, writer: str, batch: int) -> None:
+    """Raises TableError for a table that lacks a batch before this one, of a writer that has to
+    continue: an older copy, another table, or one that was set back. May refresh the table."""
+    if batch == 0:
+        return
+    last = last_batch(table, writer)
+    if last is None or last < batch - 1:
+        table.refresh()
+        last = last_batch(table, writer)
+    name = table.name
+    if last is None:
+        raise _missing_batches(
+            f"{name} does not have {_earlier_batches(batch)}: it was removed or replaced. Restore "
+            "it"
+        )
+    if last < batch - 1:
+        raise _missing_batches(
+            f"{name} has only {_earlier_batches(last + 1)}, and the checkpoint counts batch "
+            f"{batch - 1} as written, too: an older copy of the table was put back. Bring back the "
+            "newest one"
+        )
+    version = table.txn_version(_key("version", writer))
+    if version is not None and table.was_set_back(version, _key("batch", writer), last):
+        raise _missing_batches(
+            f"{name} was set back to a version before this query's batch {last}, whose rows it has "
+            "lost. Set it forward again"
+        )
+
+
+def _missing_batches(sentence: str) -> TableError:
+    return TableError(
+        f"{sentence}; or, to start over, delete the query's checkpoint and take another table; or, "
+        f"to go on without what is lost, {ADOPT_HINT}."
+    )
+
+
+def _earlier_batches(batch: int) -> str:
+    return "this query's batch 0" if batch == 1 else f"this query's batches 0 to {batch - 1}"
+
+
+def last_batch(table: Table, writer: str) -> int | None:
+    """Number of the writer's last batch in the table; None before its first."""
+    return table.txn_version(_key("batch", writer))
+
+
+def commit_batch(
+    table: Table,
+    writer: str,
+    batch: int,
+    files: Sequence[NewFile],
+    *,
+    name: str | None = None,
+    adopt: bool = False,
+    after: int | None = None,
+    offsets: int | None = None,
+    change: CommitAction = append,
+) -> bool:
+    """Add the files of a batch, unless the table has it; returns whether they were added.
+
+    `name`: stays the same when the checkpoint is lost and the writer gets a new id; `adopt`:
+    continue although a writer with this name and another id has written, and whatever the table
+    has lost. `after`: the writer's batch that the table has to have; by default the one before,
+    since a single table gets empty batches, too. `offsets`: the fingerprint of what the batch has
+    read, if it is known. `change`: what the rows do to the table. Raises TableError if rows would
+    be written twice, if the table lacks earlier ones or has other rows as this batch, or if others
+    commit without a break; and ConfigError for a table that would forget the batch.
+    """
+
+    def attempt() -> bool:
+        if has_batch(table, writer, batch, name=name, adopt=adopt, after=after, offsets=offsets):
+            return False
+        versions: dict[str, int | None] = {
+            _key("batch", writer): batch,
+            _key("version", writer): None,
+        }
+        if last_batch(table, writer) is None and name is not None:
+            versions[_key("query", name)] = fingerprint(writer)
+        if offsets is not None or table.txn_version(_key("offsets", writer)) is not None:
+            versions[_key("offsets", writer)] = offsets or 0
+        change(table, files, versions)
+        return True
+
+    return commit_with_retries(table.name, attempt, table.refresh)
+
+
+def has_batch(
+    table: Table,
+    writer: str,
+    batch: int,
+    *,
+    name: str | None = None,
+    adopt: bool = False,
+    after: int | None = None,
+    offsets: int | None = None,
+) -> bool:
+    """Whether a table has a batch, which may be committed otherwise. The arguments, and the errors,
+    are those of `commit_batch`. May refresh the table; lets readers find the batch."""
+    table.check_txn_versions_retained()
+    last = last_batch(table, writer)
+    if (last is None or last < batch) and not adopt:
+        check_earlier_batches(table, writer, batch if after is None else after + 1)
+        last = last_batch(table, writer)  # it may have been refreshed
+    if last is None or last < batch:
+        if last is None and name is not None and not adopt:
+            check_name(table, writer, name)
+        return False
+    other_offsets = table.txn_version(_key("offsets", writer))
+    if last == batch and not adopt and offsets and other_offsets and other_offsets != offsets:
+        raise TableError(
+            f"{table.name} has other messages as batch {batch} of this query: a copy of its "
+            "checkpoint was used, too. Go on with the checkpoint that wrote this batch, and remove "
+            f"the other one; or, to leave out the messages of this batch, {ADOPT_HINT}."
+        )
+    if last == batch:  # the attempt that committed it may have been killed before it ended
+        table.repair_version_hint()
+    return True
+
+
+def commit_files(table: Table, files: Sequence[NewFile], change: CommitAction = append) -> None:
+    """Commit files that belong to no batch. Raises TableError if others commit without a break."""
+    commit_with_retries(table.name, lambda: change(table, files, {}), table.refresh)
+
+
+def check_name(table: Table, writer: str | None, name: str) -> None:
+    """Raises TableError if a writer of this name, but of another id, has written. None: it has no
+    id yet."""
+    first_writer = table.txn_version(_key("query", name))
+    if first_writer is None or (writer is not None and first_writer == fingerprint(writer)):
+        return
+    raise TableError(
+        f"{table.name} already has rows of {name}, but this run does not have its checkpoint and "
+        "would write them again. Restore the checkpoint, or write to another table, or, to add the "
+        f"rows to the existing ones, {ADOPT_HINT}."
+    )
+
+
+def wrote_as(table: Table, writer: str, name: str) -> bool:
+    """Whether the writer has this name in the table, or no batch there yet."""
+    first = table.txn_version(_key("query", name))
+    return last_batch(table, writer) is None or first == fingerprint(writer)
+
+
+def belongs_to(table: Table, writer: str | None, name: str | None) -> bool:
+    """Whether a table has batches of a writer, was created for it, or has no rows.
+
+    `writer`: its id; None: not known, so that its name tells. `name`: None if it has none.
+    """
+    own_names = [] if writer is None else [_key("batch", writer), _key("made", writer)]
+    if name is not None:
+        own_names += (
+            [_key("made", name)] if own_names else [_key("made", name), _key("query", name)]
+        )
+    return any(table.txn_version(txn_name) is not None for txn_name in own_names) or table.is_new
+
+
+def created_for(writer: str, batch: int) -> dict[str, int]:
+    """Transaction versions of a table that is created for a batch."""
+    return {_key("made", writer): batch}
+
+
+def was_created_for(table: Table, writer: str, batch: int) -> bool:
+    """Whether an attempt of this batch has created the table."""
+    return table.txn_version(_key("made", writer)) == batch
+
+
+def _key(kind: Literal["batch", "version", "offsets", "query", "made"], writer_or_name: str) -> str:
+    """The name of one of a writer's transaction versions: its last batch; the table version that
+    the batch made; the fingerprint of the offsets that it has read (0: unknown). By the writer's
+    name (`query`): the fingerprint of its first id. `made`: the batch that created the table."""
+    return f"jetspark.{kind}.{writer_or_name}"
+
+
+def fingerprint(text: str) -> int:
+    """A fingerprint as an integer, since both formats store only integers."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7])

@@ -1,0 +1,1 @@
+"""Delta tables, through the library deltalake (delta-rs). Source: the Delta protocol."""

@@ -1,0 +1,1 @@
+"""Iceberg tables, through the library pyiceberg. Source: the Iceberg table specification."""

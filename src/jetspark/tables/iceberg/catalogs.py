@@ -1,0 +1,80 @@
+"""Catalogs of PyIceberg's configuration, with the checks of `iceberg_trust` in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, Catalog, CatalogType, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
+from pyiceberg.utils.config import Config
+
+from jetspark.tables.iceberg.storage import ConfinedFiles
+from jetspark.tables.iceberg.trust import check_answer, check_metadata_location, check_table
+
+
+def load_trusted(name: str, properties: Mapping[str, str]) -> Catalog:
+    """A catalog of PyIceberg's configuration that loads no code which a table or an answer names.
+
+    Raises ConfigError for an answer that does, and ValueError without a configuration.
+    """
+    own: dict[str, Any] = {**(Config().get_catalog_config(name) or {}), **properties}
+    kind = str(own.get(TYPE) or "").casefold()
+    if PY_CATALOG_IMPL not in properties and (
+        kind == CatalogType.REST.value or (not kind and str(own.get(URI, "")).startswith("http"))
+    ):
+        return _TrustedRest(name, **own)
+    catalog = load_catalog(name, **properties)
+    catalog.__class__ = _with_checks(type(catalog), own)
+    return catalog
+
+
+def _with_checks(kind: type[Catalog], own: Mapping[str, Any]) -> type[Catalog]:
+    """The class of a catalog, with checks of what its tables say."""
+
+    class Trusted(kind):  # type: ignore[misc,valid-type]
+        def load_table(self, identifier: str | Identifier) -> Table:
+            return _check_loaded_table(super().load_table(identifier), own)
+
+        def _load_file_io(
+            self, properties: Mapping[str, Any] | None = None, location: str | None = None
+        ) -> FileIO:
+            check_table(f"at {location}", properties or {}, own)
+            io: FileIO = super()._load_file_io(properties or {}, location)
+            return io
+
+    return Trusted
+
+
+class _TrustedRest(RestCatalog):
+    """A REST catalog whose answers are checked before the library uses them."""
+
+    def __init__(self, name: str, **properties: Any) -> None:
+        self._own = dict(properties)
+        super().__init__(name, **properties)
+
+    def _fetch_config(self) -> None:
+        super()._fetch_config()
+        check_answer(f"The catalog {self.name}", self.properties, self._own)
+
+    def _load_file_io(
+        self, properties: Mapping[str, Any] | None = None, location: str | None = None
+    ) -> FileIO:
+        check_answer(f"The catalog {self.name}", properties or {}, self._own)
+        return super()._load_file_io(dict(properties or {}), location)
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Load a table, as RestCatalog does. Raises ConfigError as `check_table`."""
+        table = super().load_table(identifier)
+        return _check_loaded_table(table, {**self.properties, **table.config})
+
+
+def _check_loaded_table(table: Table, own: Mapping[str, Any]) -> Table:
+    name = ".".join(table.name())
+    check_table(name, table.metadata.properties, own)
+    check_metadata_location(name, table.location(), table.metadata_location)
+    table.io = ConfinedFiles(table.io, table.location())
+    return table

@@ -1,0 +1,239 @@
+"""Commits of new files to Iceberg tables: their entries in a manifest, and a known outcome.
+
+PyIceberg retries a commit on top of another one, even if that set the same properties, and takes a
+lost answer for a failure. Here a commit fails if another one came first, and after any other error
+the catalog is asked whether the table has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyiceberg.io.pyarrow as arrow_io
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.conversions import to_bytes
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import partition_record_value
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    RemoveSnapshotsUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.table.update.snapshot import ExpireSnapshots
+from pyiceberg.typedef import Record
+
+from jetspark.errors import CommitConflict, TableError
+from jetspark.tables.iceberg.trust import METADATA_FILE
+from jetspark.tables.inside import file_outside_table, files_inside, relative_path
+from jetspark.tables.new_files import NewFile, check_unchanged, table_changed
+from jetspark.tables.statistics import (
+    column_bounds,
+    leaf_columns,
+    upper_bound_of_binary,
+    upper_bound_of_text,
+)
+from jetspark.tables.table import TableName
+
+_NO_RETRIES = {"commit.retry.num-retries": "0"}
+
+
+def _statistics(file: NewFile, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
+    """The statistics of a file: counts by the library, and bounds that are cut here, since its own
+    fail or are too narrow for some texts and row groups."""
+    footer = file.metadata
+    plan = arrow_io.compute_statistics_plan(schema, dict(properties))
+    field_ids = arrow_io.parquet_path_to_id_mapping(schema)
+    counts = arrow_io.MetricsMode(arrow_io.MetricModeTypes.COUNTS)
+    of_bounds = (arrow_io.MetricModeTypes.FULL, arrow_io.MetricModeTypes.TRUNCATE)
+    counted = {
+        field_id: replace(collector, mode=counts) if collector.mode.type in of_bounds else collector
+        for field_id, collector in plan.items()
+    }
+    metrics = arrow_io.data_file_statistics_from_parquet_metadata(footer, counted, field_ids)
+    lower: dict[int, bytes] = {}
+    upper: dict[int, bytes] = {}
+    for path, index in leaf_columns(footer).items():
+        collector = plan[field_ids[path]]
+        if collector.mode.type not in of_bounds:
+            continue
+        low, high = column_bounds(footer, index, file.long_texts)
+        if (width := collector.mode.length) is not None and isinstance(low, (str, bytes)):
+            low = low[:width]
+            high = high and (
+                upper_bound_of_text if isinstance(high, str) else upper_bound_of_binary
+            )(high, width)
+        for bounds, value in ((lower, low), (upper, high)):
+            if value is not None:
+                bounds[collector.field_id] = to_bytes(collector.iceberg_type, value)
+    return {**metrics.to_serialized_dict(), "lower_bounds": lower, "upper_bounds": upper}
+
+
+def data_file(name: TableName, table: Table, columns: pa.Schema, file: NewFile) -> DataFile:
+    """The manifest's entry of a file that a FileWriter wrote for this table.
+
+    `columns`: the table's, in Arrow. Raises TableError if the table's columns or its partition spec
+    have been changed since.
+    """
+    metadata = table.metadata
+    schema, spec = metadata.schema(), metadata.spec()
+    check_unchanged(name, columns, file)
+    if file.spec_id != metadata.default_spec_id:
+        raise table_changed(name, "its partitions")
+    statistics = _statistics(file, schema, metadata.properties)
+    # Not by PyIceberg's PartitionKey, which takes one transform of a column only.
+    partition = Record(
+        *(
+            partition_record_value(partition_field, value, schema)
+            for partition_field, value in zip(spec.fields, file.partition, strict=True)
+        )
+    )
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"{table.location().rstrip('/')}/{file.path}",
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        file_size_in_bytes=file.size,
+        sort_order_id=file.sort_order_id or None,
+        spec_id=file.spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics,
+    )
+
+
+def stage_files(transaction: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+    """Replace files by others, in one snapshot."""
+    snapshot = transaction.update_snapshot()
+    # Even without files, since a commit that only sets properties would not notice another one.
+    with snapshot.overwrite() if old else snapshot.merge_append() as update:
+        for file in old:
+            update.delete_data_file(file)
+        for file in new:
+            update.append_data_file(file)
+
+
+class ExpireByIds(ExpireSnapshots):
+    """Removes snapshots from the metadata."""
+
+    def by_ids(self, snapshot_ids: list[int]) -> ExpireSnapshots:
+        """Remove these snapshots. The library's own method copies all snapshots twice for each."""
+        self._snapshot_ids_to_expire.update(snapshot_ids)
+        return self
+
+
+class _ConfirmingCatalog(NoopCatalog):
+    """A catalog that looks up the outcome of a commit that it did not confirm.
+
+    Even a refusal leaves the outcome open: the request may have been sent twice on its way to the
+    catalog, and the second one then conflicts with the first. The library removes the manifests of
+    refused commits.
+    """
+
+    def __init__(self, name: TableName, catalog: Catalog) -> None:
+        super().__init__("asking")
+        self._table = name
+        self._catalog = catalog
+
+    @staticmethod
+    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+        """Delete old versions, as the library does, of which any could be named: only files of
+        metadata below the table's location are its own."""
+        inside = files_inside(base.location, (entry.metadata_file for entry in base.metadata_log))
+        log = [
+            entry
+            for entry in base.metadata_log
+            if METADATA_FILE.fullmatch(inside.get(entry.metadata_file, ""))
+        ]
+        Catalog._delete_old_metadata(io, base.model_copy(update={"metadata_log": log}), metadata)
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        """Raises CommitFailedException if it is proven that the table does not have the updates,
+        and TableError if that is not known."""
+        try:
+            return self._catalog.commit_table(table, requirements, updates)
+        except Exception as error:  # of too many kinds to name them
+            try:
+                current = self._catalog.load_table(table.name())
+            except Exception:
+                raise _unconfirmed(self._table, error) from error
+            if all(_has_update(update, current.metadata) for update in updates):
+                return CommitTableResponse.model_validate(
+                    {"metadata": current.metadata, "metadata-location": current.metadata_location}
+                )
+            if isinstance(error, CommitFailedException):
+                raise
+            raise _unconfirmed(self._table, error) from error
+
+
+def _has_update(update: TableUpdate, metadata: TableMetadata) -> bool:
+    """Whether the table has an update; True for updates that follow from these."""
+    match update:
+        case AddSnapshotUpdate():
+            return metadata.snapshot_by_id(update.snapshot.snapshot_id) is not None
+        case RemoveSnapshotsUpdate():
+            return not any(map(metadata.snapshot_by_id, update.snapshot_ids))
+        case AddSchemaUpdate():
+            return update.schema_.as_struct() == metadata.schema().as_struct()
+    return True
+
+
+def _unconfirmed(name: TableName, error: Exception) -> TableError:
+    reason = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
+    return TableError(
+        f"{name}: the catalog did not confirm a commit ({reason}), and so far the table does not "
+        "have it. No file was removed: run it again."
+    )
+
+
+def begin_transaction(name: TableName, table: Table, *, all_snapshots: bool = False) -> Transaction:
+    """A transaction whose commit fails if another commit came first.
+
+    By default the library retries on top of the other commit, even if that set the same
+    properties. `all_snapshots`: keep all of them in the metadata, which the library copies some
+    twenty times; otherwise only those that branches and tags name.
+    """
+    metadata = table.metadata
+    location = table.location().rstrip("/")
+    for option in (TableProperties.WRITE_METADATA_PATH, TableProperties.WRITE_DATA_PATH):
+        path = metadata.properties.get(option)
+        if path is not None and relative_path(location, path) is None:
+            raise file_outside_table(location, f"{option}: {path}")
+    changed: dict[str, Any] = {"properties": {**metadata.properties, **_NO_RETRIES}}
+    if not all_snapshots:
+        heads = {ref.snapshot_id for ref in metadata.refs.values()}
+        heads.add(metadata.current_snapshot_id or 0)
+        snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in heads]
+        changed |= {"snapshots": snapshots, "snapshot_log": []}
+    return Table(
+        table.name(),
+        metadata.model_copy(update=changed),
+        table.metadata_location,
+        table.io,
+        _ConfirmingCatalog(name, table.catalog),
+        table.config,
+    ).transaction()
+
+
+def commit(name: TableName, transaction: Transaction) -> None:
+    """Raises CommitConflict if it is proven that the table does not have the commit, and
+    TableError if it may have it later."""
+    try:
+        transaction.commit_transaction()
+    except CommitFailedException as error:
+        raise CommitConflict(f"{name} was changed in the meantime ({error}).") from error

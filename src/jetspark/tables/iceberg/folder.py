@@ -1,0 +1,209 @@
+"""Iceberg tables in a folder, without a catalog service.
+
+The folder is the table: `metadata/v7.metadata.json` is its seventh version, and
+`metadata/version-hint.text` has that number. That is the layout of the Iceberg specification
+("File System Tables"), which Spark and DuckDB read. A commit creates the file of the next version
+and fails if the file exists, so the folder must be on a local or mounted file system.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
+
+from jetspark.errors import ConfigError
+from jetspark.tables.iceberg.storage import ConfinedFiles, confined_files
+from jetspark.tables.iceberg.trust import check_table
+from jetspark.tables.inside import check_path, local_folder_of
+from jetspark.tables.table import TableName
+
+_VERSION = re.compile(r"v(\d+)\.metadata\.json")
+_HINT = "version-hint.text"
+_MAX_VERSION_DIGITS = 18
+"""Digits."""
+IDENTIFIER = ("folder", "table")
+"""The name of the only table."""
+
+
+def local_folder(uri: str) -> Path:
+    """The local folder of a path or URI. Raises ConfigError for another scheme than file."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
+        raise ConfigError(
+            f"An Iceberg table at {uri} needs a catalog, which decides between concurrent commits: "
+            "write catalog:namespace.table, or the options catalog and table."
+        )
+    return Path(unquote(parts.path) if parts.scheme else uri).absolute()
+
+
+class FolderCatalog(MetastoreCatalog, NoopCatalog):
+    """A catalog with one table, stored in a folder."""
+
+    def __init__(self, folder: Path, **properties: str) -> None:
+        super().__init__("folder", **properties)
+        self._folder = folder
+        self._metadata = folder / "metadata"
+
+    @property
+    def location(self) -> str:
+        """The table's location as a URI."""
+        # Not percent-encoded: the library uses the part after the scheme unchanged.
+        return f"file://{self._folder}"
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """The newest version. Raises NoSuchTableError."""
+        check_path(self.location, "metadata")
+        version = self._newest()
+        if version is None:
+            self._check_others()
+            raise NoSuchTableError(f"There is no Iceberg table in {self._folder}.")
+        metadata_file = f"{self.location}/metadata/v{version}.metadata.json"
+        files = confined_files(self.properties, self.location)
+        metadata = FromInputFile.table_metadata(files.new_input(metadata_file))
+        if not self._is_at(metadata.location):
+            raise ConfigError(
+                f"{self._folder} was moved or copied from {metadata.location}, which an Iceberg "
+                "table cannot be: its metadata names the files there. Move it back, or write its "
+                "rows to a new table."
+            )
+        check_table(f"in {self._folder}", metadata.properties, self.properties)
+        return Table(
+            identifier=IDENTIFIER,
+            metadata=metadata,
+            metadata_location=metadata_file,
+            io=ConfinedFiles(files.files, metadata.location),
+            catalog=self,
+        )
+
+    def _is_at(self, location: str) -> bool:
+        """Whether a location is this folder, and not through a link within it."""
+        folder, named = self._folder.resolve(), local_folder_of(location)
+        return (
+            named is not None
+            and named.resolve() == folder
+            and all(parent.resolve() != folder for parent in named.parents)
+        )
+
+    def _check_others(self) -> None:
+        """Raise ConfigError for metadata that is not that of a table in a folder."""
+        if (file := next(self._metadata.glob("*.metadata.json*"), None)) is None:
+            return
+        problem = f"{self._folder} has an Iceberg table whose metadata is {file.name}: "
+        if file.name.startswith("v") and ".gz" in file.suffixes:
+            raise ConfigError(
+                f"{problem}compressed metadata is not supported; set its property "
+                "write.metadata.compression-codec to none, and change the table once."
+            )
+        raise ConfigError(
+            f"{problem}it belongs to a catalog, which alone knows its newest version. Name the "
+            "table there: the options 'catalog' and 'table' (for --to: catalog:namespace.table)."
+        )
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        """Write the next version. Raises CommitFailedException if another commit came first."""
+        before: Table | None
+        try:
+            before = self.load_table(IDENTIFIER)
+        except NoSuchTableError:
+            before = None
+        after = self._update_and_stage_table(before, IDENTIFIER, requirements, updates).metadata
+        version = 1 if before is None else _version(Path(before.metadata_location).name) + 1
+        metadata_file = f"{self.location}/metadata/v{version}.metadata.json"
+        self._write(after, version)
+        self._point_to_newest(version)
+        return CommitTableResponse.model_validate(
+            {"metadata": after, "metadata-location": metadata_file}
+        )
+
+    def _write(self, metadata: Any, version: int) -> None:
+        self._metadata.mkdir(parents=True, exist_ok=True)
+        beside = self._metadata / f".v{version}-{secrets.token_hex(8)}.tmp"
+        target = self._metadata / f"v{version}.metadata.json"
+        check_path(self.location, f"metadata/{target.name}")  # not even a link that leads nowhere
+        try:
+            uri = f"file://{beside}"
+            io = load_file_io(self.properties, uri)
+            ToOutputFile.table_metadata(metadata, io.new_output(uri))
+            os.link(beside, target)
+        except FileExistsError:
+            raise CommitFailedException(f"Version {version} is there already.") from None
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def repair_version_hint(self) -> None:
+        """Let the hint name the newest version, if a writer was killed before it wrote the hint."""
+        newest = self._newest()
+        if newest is not None and self._hinted() != newest:
+            self._point_to_newest(newest)
+
+    def _point_to_newest(self, version: int) -> None:
+        """Write the hint; each writer repeats it until it names the newest version."""
+        while True:
+            beside = self._metadata / f".{_HINT}-{secrets.token_hex(8)}"
+            beside.write_text(str(version), "utf-8")
+            beside.replace(self._metadata / _HINT)
+            newest = self._newest() or version
+            if newest == version:
+                return
+            version = newest
+
+    def _newest(self) -> int | None:
+        """The newest version; a writer killed during a commit may have left an older hint."""
+        version = self._hinted()
+        if not (self._metadata / f"v{version}.metadata.json").exists():
+            names = os.listdir(self._metadata) if self._metadata.is_dir() else []
+            version = max(map(_version, names), default=0)
+        while (self._metadata / f"v{version + 1}.metadata.json").exists():
+            version += 1
+        return version or None
+
+    def _hinted(self) -> int:
+        """The version that the hint names; 0 if it names none."""
+        check_path(self.location, f"metadata/{_HINT}")
+        with suppress(OSError, ValueError), (self._metadata / _HINT).open("rb") as hint:
+            return int(hint.read(_MAX_VERSION_DIGITS).decode())
+        return 0
+
+
+def _version(name: str) -> int:
+    match = _VERSION.fullmatch(name)
+    return int(match[1]) if match else 0
+
+
+def catalog_of(name: TableName) -> tuple[Catalog, tuple[str, ...], str | None]:
+    """The catalog, the table's name in it, and the location for a new table."""
+    if name.path is not None:
+        folder = FolderCatalog(local_folder(name.path), **name.properties)
+        return folder, IDENTIFIER, folder.location
+    from jetspark.tables.iceberg.catalogs import load_trusted  # not for tables in folders
+
+    assert name.catalog is not None  # noqa: S101
+    try:
+        catalog = load_trusted(name.catalog, name.properties)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(
+            f"PyIceberg has no configuration of a catalog {name.catalog!r}: describe it in "
+            "~/.pyiceberg.yaml, or give its options (storage.uri, storage.type, …)."
+        ) from error
+    return catalog, tuple(str(name.identifier).split(".")), None

@@ -1,0 +1,191 @@
+"""Partitions and sort orders of Iceberg tables, as files are divided and sorted by them.
+
+A transform is PyIceberg's own, applied to each different value once: what readers compute to leave
+files out is what is recorded here. Before that Arrow cuts times to hours and texts to the width, so
+that there are few different values. A hash has no such short cut: of values that are all different
+each one takes some microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Context
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg import transforms
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
+from pyiceberg.table.update.spec import UpdateSpec
+from pyiceberg.types import IcebergType
+
+from jetspark.errors import ConfigError
+from jetspark.tables.file_layout import Partition, SortKey, year_out_of_range
+from jetspark.tables.partitions import PartitionBy
+
+_EXACT = Context(prec=80)
+_USE_ICEBERG_CONNECTOR = "write it with Iceberg's own connector for Spark."
+
+
+@dataclass(frozen=True)
+class TransformedPartition(Partition):
+    """Partition by an Iceberg transform of a column."""
+
+    transform: transforms.Transform[Any, Any]
+    source: IcebergType
+
+    def of(self, rows: pa.RecordBatch) -> pa.Array:
+        column = rows.column(self.column)
+        different = self._fewer(column).dictionary_encode()
+        change = self.transform.transform(self.source)
+        try:
+            values = [change(value) for value in different.dictionary.to_pylist()]
+        except (OverflowError, ValueError):
+            raise year_out_of_range(self.column) from None
+        kind = (
+            column.type if isinstance(self.transform, transforms.TruncateTransform) else pa.int32()
+        )
+        return pa.array(values, kind).take(different.indices)
+
+    def may_reject(self, column: pa.Array) -> bool:
+        if isinstance(self.transform, transforms.TruncateTransform):
+            kind = column.type
+            if pa.types.is_integer(kind):
+                smallest = pc.min(column).as_py()
+                return smallest is not None and smallest - self.transform.width < _min_value(kind)
+            if pa.types.is_decimal(kind):
+                return True
+        return super().may_reject(column)
+
+    def rejection_reason(self, value: pa.Scalar) -> str | None:
+        if isinstance(self.transform, transforms.TruncateTransform) and value.is_valid:
+            kind = value.type
+            result: Any = self.transform.transform(self.source)(value.as_py())
+            if (pa.types.is_integer(kind) and result < _min_value(kind)) or (
+                pa.types.is_decimal(kind)
+                and abs(result.scaleb(kind.scale, _EXACT)) >= 10**kind.precision
+            ):
+                return f"has {value}, which cannot be rounded down in its type"
+            return None if not isinstance(result, (str, bytes)) else self._too_long(result)
+        return None
+
+    def _too_long(self, result: Any) -> str | None:
+        return Partition(self.name, self.column).rejection_reason(pa.scalar(self.text(result)))
+
+    def _fewer(self, column: pa.Array) -> pa.Array:
+        """Values with the same results; of times their numbers, since Python has not all."""
+        kind = column.type
+        if isinstance(self.transform, transforms.TimeTransform) and pa.types.is_timestamp(kind):
+            column = pc.floor_temporal(column, unit="hour")
+        elif isinstance(self.transform, transforms.TruncateTransform) and pa.types.is_string(kind):
+            return pc.utf8_slice_codeunits(column, 0, self.transform.width)
+        if pa.types.is_temporal(kind):
+            return column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+        return column
+
+    def text(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        try:
+            kind = self.transform.result_type(self.source)
+            return str(self.transform.to_human_string(kind, value))
+        except (OverflowError, ValueError):
+            raise year_out_of_range(self.column) from None
+
+
+def _min_value(kind: pa.DataType) -> int:
+    return -(1 << (int(kind.bit_width) - 1))
+
+
+def partitions_of(name: object, metadata: TableMetadata) -> tuple[Partition, ...]:
+    """Partition fields of the table's current spec, which new data files must use. Raises
+    ConfigError for transforms that nobody can compute."""
+    schema = metadata.schema()
+    return tuple(
+        _partition(f"{name} is partitioned by", partition_field, partition_field.name, schema)
+        for partition_field in metadata.spec().fields
+    )
+
+
+def sort_keys_of(name: object, metadata: TableMetadata) -> tuple[SortKey, ...]:
+    """Sort order of the rows in new data files. Raises ConfigError as `partitions_of`."""
+    schema = metadata.schema()
+    order = metadata.sort_order_by_id(metadata.default_sort_order_id)
+    return tuple(
+        SortKey(
+            _partition(f"{name} is sorted by", sort_field, "", schema),
+            descending=sort_field.direction is SortDirection.DESC,
+            nulls_first=sort_field.null_order is NullOrder.NULLS_FIRST,
+        )
+        for sort_field in (order.fields if order is not None else ())
+    )
+
+
+def _partition(
+    subject: str, field: PartitionField | SortField, name: str, schema: Schema
+) -> Partition:
+    column = schema.find_column_name(field.source_id)
+    if column is None or column not in {each.name for each in schema.fields}:
+        raise ConfigError(
+            f"{subject} {column or 'a column that is gone'}, a part of a column, which "
+            f"is not supported here: {_USE_ICEBERG_CONNECTOR}"
+        )
+    transform = field.transform
+    if isinstance(transform, transforms.IdentityTransform):
+        return Partition(name, column)
+    width = getattr(transform, "num_buckets", getattr(transform, "width", 1))
+    unknown = isinstance(transform, (transforms.UnknownTransform, transforms.VoidTransform))
+    if unknown or width < 1:
+        raise ConfigError(
+            f"{subject} {transform} of {column}, which is not supported here: "
+            f"{_USE_ICEBERG_CONNECTOR}"
+        )
+    return TransformedPartition(
+        name, column, transform, schema.find_field(field.source_id).field_type
+    )
+
+
+def partition_texts(metadata: TableMetadata) -> tuple[str, ...]:
+    """The table's partition fields, as `PartitionBy` writes them."""
+    schema = metadata.schema()
+    return tuple(
+        _text(schema.find_column_name(partition_field.source_id) or "", partition_field.transform)
+        for partition_field in metadata.spec().fields
+    )
+
+
+def _text(column: str, transform: transforms.Transform[Any, Any]) -> str:
+    match transform:
+        case transforms.IdentityTransform():
+            return column
+        case transforms.BucketTransform():
+            return str(PartitionBy(column, "bucket", transform.num_buckets))
+        case transforms.TruncateTransform():
+            return str(PartitionBy(column, "truncate", transform.width))
+    return str(PartitionBy(column, str(transform)))
+
+
+def add_partitions(spec: UpdateSpec, partition_by: Iterable[PartitionBy]) -> None:
+    """Add partition fields to a new table. Raises ValueError for two that Iceberg does not allow
+    together."""
+    for partition in partition_by:
+        width = f"[{partition.width}]" if partition.width else ""
+        transform = transforms.parse_transform(f"{partition.transform or 'identity'}{width}")
+        name = (
+            partition.column
+            if not partition.transform
+            else f"{partition.column}_{partition.transform}"
+        )
+        spec.add_field(partition.column, transform, _avro_name(name))
+
+
+def _avro_name(column: str) -> str:
+    """A partition field's name becomes one in Avro, which is ASCII there: DuckDB aborts otherwise.
+    PyIceberg itself replaces only what is no letter in Unicode."""
+    return "".join(
+        character if character.isascii() else f"_x{ord(character):X}" for character in column
+    )

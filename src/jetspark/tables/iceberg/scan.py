@@ -1,0 +1,261 @@
+"""Reads the data files of Iceberg tables, with every null and every value as it was written.
+
+PyIceberg's own scan builds lists and maps anew when structs are in them, and loses their nulls: a
+rewritten file would have other rows than the one that it replaces. Columns are found by their field
+ids (specification, "Column Projection"), and types that were promoted are cast.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyiceberg.expressions as ex
+import pyiceberg.io.pyarrow as arrow_io
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import DataScan, FileScanTask
+from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.puffin import PuffinFile
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from jetspark.payloads.exact import cast_exactly
+from jetspark.tables.conditions import All, Comparison, Condition, IsNull, Some
+from jetspark.tables.iceberg.storage import confined_files
+from jetspark.tables.inside import check_files
+from jetspark.tables.schemas import with_32_bit_offsets
+from jetspark.tables.table import Changes, ScanTask
+
+_FORMATS = {FileFormat.PARQUET: ds.ParquetFileFormat, FileFormat.ORC: ds.OrcFileFormat}
+
+
+def arrow_schema(columns: Schema) -> pa.Schema:
+    """The Arrow columns of an Iceberg schema, with field ids."""
+    return pa.schema(
+        [
+            with_32_bit_offsets(column)
+            for column in arrow_io.schema_to_pyarrow(columns, include_field_ids=True)
+        ]
+    )
+
+
+def read_files(
+    metadata: TableMetadata, io: FileIO, columns: Schema, tasks: Sequence[FileScanTask]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of these files that are not deleted, in the order of the files."""
+    deleted = _deleted_positions(io, tasks)
+    for task in tasks:
+        yield from _read_file(metadata, io, columns, task, deleted.get(task.file.file_path, ()))
+
+
+def _deleted_positions(
+    io: FileIO, tasks: Sequence[FileScanTask]
+) -> dict[str, list[pa.ChunkedArray]]:
+    """The positions of deleted rows in each data file (specification, "Position Delete Files")."""
+    positions: dict[str, list[pa.ChunkedArray]] = defaultdict(list)
+    files = {file.file_path: file.file_format for task in tasks for file in task.delete_files}
+    for path, kind in files.items():
+        with io.new_input(path).open() as stream:
+            if kind is FileFormat.PUFFIN:
+                for vector in deletion_vectors_from_puffin_file(PuffinFile(stream.read())):
+                    positions[vector.referenced_data_file].append(vector.to_vector())
+                continue
+            rows = _FORMATS[kind]().make_fragment(stream).to_table(columns=["file_path", "pos"])
+        for path in pc.unique(rows["file_path"]):
+            positions[path.as_py()].append(rows.filter(pc.equal(rows["file_path"], path))["pos"])
+    return positions
+
+
+def _partition_constants(
+    metadata: TableMetadata, task: FileScanTask, written: Container[int]
+) -> dict[int, Any]:
+    """Values of columns that the file lacks and its partition has, by field ids."""
+    return {
+        partition_field.source_id: task.file.partition[at]
+        for at, partition_field in enumerate(metadata.specs()[task.file.spec_id].fields)
+        if isinstance(partition_field.transform, IdentityTransform)
+        and partition_field.source_id not in written
+    }
+
+
+def read_table(
+    metadata: TableMetadata, io: FileIO, columns: Schema, task: FileScanTask
+) -> pa.Table:
+    """The rows of one file that are not deleted."""
+    return pa.Table.from_batches(
+        list(read_files(metadata, io, columns, [task])), arrow_schema(columns)
+    )
+
+
+def _read_file(
+    metadata: TableMetadata,
+    io: FileIO,
+    columns: Schema,
+    task: FileScanTask,
+    deleted: Sequence[pa.ChunkedArray],
+) -> Iterator[pa.RecordBatch]:
+    schema = arrow_schema(columns)
+    with io.new_input(task.file.file_path).open() as stream:
+        fragment = _FORMATS[task.file.file_format]().make_fragment(stream)
+        physical = fragment.physical_schema
+        written = arrow_io.pyarrow_to_schema(
+            physical,
+            metadata.name_mapping(),
+            downcast_ns_timestamp_to_us=metadata.format_version <= 2,
+            format_version=metadata.format_version,
+        )
+        absent = _partition_constants(metadata, task, written.field_ids)
+        ids = {column.field_id for column in columns.fields}
+        present = [column for column in written.fields if column.field_id in ids]
+        names = [column.name for column in present]
+        scanner = ds.Scanner.from_fragment(fragment, schema=physical, columns=names)
+        start = 0
+        for batch in scanner.to_batches():
+            positions = pa.array(range(start, start + batch.num_rows), pa.int64())
+            start += batch.num_rows
+            rows = batch
+            if deleted:
+                masks = [pc.is_in(positions, value_set=part.cast(pa.int64())) for part in deleted]
+                rows = batch.filter(pc.invert(reduce(pc.or_, masks)))
+            if rows.num_rows:
+                values = _convert_fields(
+                    rows.columns, rows.num_rows, present, columns.fields, schema, absent
+                )
+                yield pa.RecordBatch.from_arrays(values, schema=schema)
+
+
+def _convert_fields(
+    arrays: Sequence[pa.Array],
+    count: int,
+    written: Sequence[NestedField],
+    targets: Sequence[NestedField],
+    kinds: Any,
+    absent: Mapping[int, Any],
+) -> list[pa.Array]:
+    """Convert the arrays of the written fields to the target fields; a field that was not written
+    is null, or has its default."""
+    positions = {target.field_id: at for at, target in enumerate(written)}
+    arrays_of_targets = []
+    for target, kind in zip(targets, (kind.type for kind in kinds), strict=True):
+        at = positions.get(target.field_id)
+        if at is None:
+            value = absent.get(target.field_id, target.initial_default)
+            arrays_of_targets.append(
+                pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
+            )
+        else:
+            arrays_of_targets.append(
+                _convert(arrays[at], written[at].field_type, target.field_type, kind, absent)
+            )
+    return arrays_of_targets
+
+
+def _convert(
+    array: pa.Array,
+    written: IcebergType,
+    target: IcebergType,
+    kind: pa.DataType,
+    absent: Mapping[int, Any],
+) -> pa.Array:
+    """Convert an array to another type; it stays null where it was null."""
+    if isinstance(target, StructType) and isinstance(written, StructType):
+        parts = [array.field(at) for at in range(len(written.fields))]
+        parts = _convert_fields(parts, len(array), written.fields, target.fields, kind, absent)
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if isinstance(target, ListType) and isinstance(written, ListType):
+        offsets, (inner,) = _flatten(array, array.values)
+        values = _convert(inner, written.element_type, target.element_type, kind.value_type, absent)
+        return pa.ListArray.from_arrays(offsets, values, type=kind, mask=array.is_null())
+    if isinstance(target, MapType) and isinstance(written, MapType):
+        offsets, (inner, inner_items) = _flatten(array, array.keys, array.items)
+        keys = _convert(inner, written.key_type, target.key_type, kind.key_type, absent)
+        items = _convert(inner_items, written.value_type, target.value_type, kind.item_type, absent)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=array.is_null())
+    return cast_exactly(array, kind)
+
+
+def _flatten(array: pa.Array, *inner: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
+    """Offsets of the lists from 0, and the parts of the inner arrays that the lists have: an array
+    may be a slice of a longer one."""
+    offsets = array.offsets.cast(pa.int32())
+    first, last = offsets[0].as_py(), offsets[-1].as_py()
+    return pc.subtract(offsets, first), [part.slice(first, last - first) for part in inner]
+
+
+_COMPARISONS: dict[str, Any] = {
+    "=": ex.EqualTo, "!=": ex.NotEqualTo, "<": ex.LessThan, "<=": ex.LessThanOrEqual,
+    ">": ex.GreaterThan, ">=": ex.GreaterThanOrEqual,
+}  # fmt: skip
+
+
+def to_iceberg(condition: Condition) -> ex.BooleanExpression:
+    """The condition for a scan of PyIceberg."""
+    match condition:
+        case Comparison():
+            expression: ex.BooleanExpression = _COMPARISONS[condition.operator](
+                ex.Reference(condition.column), condition.value
+            )
+            # NaN is greater than every number in Spark, and above no file's bounds.
+            if pa.types.is_floating(condition.type) and condition.operator in (">", ">=", "!="):
+                return ex.Or(expression, ex.IsNaN(term=ex.Reference(condition.column)))
+            return expression
+        case IsNull():
+            column = ex.Reference(condition.column)
+            return ex.NotNull(term=column) if condition.negated else ex.IsNull(term=column)
+        case All() | Some():
+            first, *more = map(to_iceberg, condition.parts)
+            # Built from all parts at once, the tree is not deep; its readers are recursive.
+            return (
+                (ex.And if isinstance(condition, All) else ex.Or)(first, *more) if more else first
+            )
+
+
+_EVERY_ROW: ex.BooleanExpression = ex.AlwaysTrue()
+
+
+@dataclass(frozen=True)
+class IcebergScanTask(ScanTask):
+    tasks: Sequence[FileScanTask]
+    metadata: TableMetadata
+    columns: Schema
+    properties: Mapping[str, str] = field(repr=False)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        io = confined_files(self.properties, self.metadata.location)
+        return read_files(self.metadata, io, self.columns, self.tasks)
+
+
+def plan_files(scan: DataScan, condition: ex.BooleanExpression = _EVERY_ROW) -> list[FileScanTask]:
+    """The files that may have a row for the condition, with all of their rows. Raises ConfigError
+    for files that are not below the table's location."""
+    try:
+        tasks = list(scan.filter(condition).plan_files())
+    except TypeError:  # PyIceberg 0.12 compares a null partition value by < and >
+        tasks = list(scan.plan_files())
+    files = [file for task in tasks for file in (task.file, *task.delete_files)]
+    check_files(scan.table_metadata.location, (file.file_path for file in files))
+    return [FileScanTask(file.file, file.delete_files, ex.AlwaysTrue()) for file in tasks]
+
+
+def key_range(changes: Changes) -> ex.BooleanExpression:
+    """A condition that holds for every row with one of these keys, and for all if all may go."""
+    if changes.truncated_before is not None:
+        return ex.AlwaysTrue()
+    ranges = []
+    for key in changes.keys:
+        column = changes.rows[key]
+        ends = pc.min_max(column).as_py()
+        if ends["min"] is None:  # truncates of a history, which replace nothing
+            continue
+        ranges.append(Comparison(key, ">=", ends["min"], column.type))
+        ranges.append(Comparison(key, "<=", ends["max"], column.type))
+    return to_iceberg(All(tuple(ranges)))

@@ -1,0 +1,63 @@
+"""The files of an Iceberg table, through PyIceberg's clients of storage, and no others.
+
+PyIceberg opens whatever a table's metadata, its lists of manifests and its manifests name. Here
+each name is judged when its file is opened, so no use of one is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
+
+from jetspark.tables import inside, new_files
+
+
+class ConfinedFiles(FileIO):
+    """Reads, writes and removes files below a location. Raises ConfigError for others."""
+
+    def __init__(self, files: FileIO, location: str) -> None:
+        super().__init__(files.properties)
+        self.files = files
+        """PyIceberg's own client, without the check."""
+        self.location = location
+
+    def new_input(self, location: str) -> InputFile:
+        inside.check_files(self.location, [location])
+        return self.files.new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        inside.check_files(self.location, [location])
+        return self.files.new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        name = location if isinstance(location, str) else location.location
+        if (path := inside.relative_path(self.location, name)) is None:
+            raise inside.file_outside_table(self.location, name)
+        if not inside.remove_local_file(self.location, path):
+            self.files.delete(name)
+
+
+def confined_files(properties: Mapping[str, str], location: str) -> ConfinedFiles:
+    """The files below a location, reached as the properties say."""
+    return ConfinedFiles(load_file_io(dict(properties), location), location)
+
+
+@dataclass(frozen=True)
+class IcebergStorage(new_files.Storage):
+    location: str
+    properties: Mapping[str, str] = field(repr=False)
+
+    def create(self, path: str) -> Any:
+        return self._files().new_output(f"{self.location}/{path}").create()
+
+    def open(self, path: str) -> Any:
+        return self._files().new_input(f"{self.location}/{path}").open()
+
+    def remove(self, path: str) -> None:
+        self._files().delete(f"{self.location}/{path}")
+
+    def _files(self) -> ConfinedFiles:
+        return confined_files(self.properties, self.location)

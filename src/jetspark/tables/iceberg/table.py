@@ -1,0 +1,488 @@
+"""Iceberg tables, through the library pyiceberg. Source: the Iceberg table specification."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyiceberg.expressions as ex
+import pyiceberg.io.pyarrow as arrow_io
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import DataScan, FileScanTask, Transaction
+from pyiceberg.table import Table as PyTable
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.types import DoubleType, LongType
+
+from jetspark.errors import CommitConflict, ConfigError
+from jetspark.tables import file_layout, file_writer, maintenance
+from jetspark.tables.iceberg import maintenance as iceberg_maintenance
+from jetspark.tables.iceberg import partitions as iceberg_partitions
+from jetspark.tables.iceberg import scan as iceberg_scan
+from jetspark.tables.iceberg.commits import (
+    ExpireByIds,
+    begin_transaction,
+    commit,
+    data_file,
+    stage_files,
+)
+from jetspark.tables.iceberg.folder import FolderCatalog, catalog_of, local_folder
+from jetspark.tables.iceberg.storage import IcebergStorage
+from jetspark.tables.new_files import NewFile
+from jetspark.tables.optimistic_commits import commit_with_retries
+from jetspark.tables.partitions import PartitionBy
+from jetspark.tables.schemas import as_nullable, normalized_type
+from jetspark.tables.table import (
+    ROW_ORDER,
+    Changes,
+    Table,
+    TableName,
+    TxnVersions,
+    group_into_tasks,
+)
+
+_MERGED_FILE_BYTES = 128 * 1024 * 1024
+_TXN_VERSION_PREFIX = "jetspark.number."
+"""Prefix of the table properties that hold transaction versions; properties of snapshots would
+expire."""
+_SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
+_NEW_TABLE_PROPERTIES = {
+    # A streaming query commits often, and old metadata versions are useless.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "commit.manifest-merge.enabled": "true",
+    # Each commit reads and writes all snapshots; with Iceberg's five days that takes seconds.
+    _SNAPSHOT_AGE: "3600000",
+}
+_MAX_FORMAT_VERSION = 2
+_COMMITS_PER_EXPIRY = 100
+"""Commits from one removal of old snapshots to the next, and snapshots that it leaves at least."""
+
+
+class OpenIceberg(Table):
+    """An Iceberg table at one version.
+
+    A layout is refused for partitions that nobody can compute, and for a version of the format that
+    PyIceberg does not write. A commit raises CommitConflict if it is proven that the table does not
+    have it, and TableError if the table may have it later, or others commit without a break.
+    """
+
+    def __init__(self, name: TableName, table: PyTable, snapshot: int | None = None) -> None:
+        self.name = name
+        self._table = table
+        self._snapshot = snapshot
+
+    @classmethod
+    def find(cls, name: TableName) -> OpenIceberg | None:
+        """The table; None when there is none."""
+        catalog, identifier, _ = catalog_of(name)
+        try:
+            return cls(name, catalog.load_table(identifier))
+        except NoSuchTableError:
+            return None
+
+    @classmethod
+    def create(
+        cls,
+        name: TableName,
+        schema: pa.Schema,
+        partition_by: Sequence[PartitionBy],
+        txn_versions: Mapping[str, int],
+    ) -> OpenIceberg:
+        """A new, empty table. Raises ConfigError for types that Iceberg does not have, and
+        CommitConflict if another writer created it first."""
+        catalog, identifier, location = catalog_of(name)
+        try:
+            with catalog.create_table_transaction(
+                identifier,
+                pa.schema([as_nullable(_with_iceberg_integer(column)) for column in schema]),
+                location=location,
+                properties=_NEW_TABLE_PROPERTIES
+                | {_TXN_VERSION_PREFIX + txn: str(value) for txn, value in txn_versions.items()},
+            ) as making:
+                if partition_by:
+                    with making.update_spec() as spec:
+                        iceberg_partitions.add_partitions(spec, partition_by)
+        except NoSuchNamespaceError:
+            raise ConfigError(
+                f"{name}: the catalog has no such namespace; create it first."
+            ) from None
+        except (TypeError, ValueError, arrow_io.UnsupportedPyArrowTypeException) as error:
+            raise ConfigError(f"Iceberg does not support a column: {error}") from error
+        except Exception as error:
+            if cls.find(name) is not None:  # made by another writer, or by this one after all
+                raise CommitConflict(f"{name} was created by another writer.") from error
+            raise
+        return cls(name, catalog.load_table(identifier))
+
+    @property
+    def location(self) -> str:
+        return self._table.location().rstrip("/")
+
+    @property
+    def schema(self) -> pa.Schema:
+        schema = self._table.schema()
+        if self._snapshot is not None:
+            schema = self._table.scan(snapshot_id=self._snapshot).projection()
+        return iceberg_scan.arrow_schema(schema)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return iceberg_partitions.partition_texts(self._table.metadata)
+
+    @property
+    def generated_columns(self) -> dict[str, file_layout.DerivedColumn]:
+        return {}
+
+    @property
+    def storage(self) -> IcebergStorage:
+        return IcebergStorage(self.location, {**self._table.io.properties})
+
+    @staticmethod
+    def storage_of(folder: TableName) -> IcebergStorage:
+        """The storage of a folder."""
+        return IcebergStorage(f"file://{local_folder(folder.path or '')}", folder.properties)
+
+    def layout(self, target_bytes: int, compression: str) -> file_layout.Layout:
+        if (format_ := self._table.metadata.format_version) > _MAX_FORMAT_VERSION:
+            raise ConfigError(
+                f"{self.name} is in version {format_} of the Iceberg format, which PyIceberg does "
+                "not write: write it with Iceberg's own connector for Spark."
+            )
+        metadata = self._table.metadata
+        return file_layout.Layout(
+            schema=self.schema,
+            partition_by=iceberg_partitions.partitions_of(self.name, metadata),
+            folder="data/",
+            target_bytes=target_bytes,
+            compression=compression,
+            sort_by=iceberg_partitions.sort_keys_of(self.name, metadata),
+            spec_id=metadata.default_spec_id,
+            sort_order_id=metadata.default_sort_order_id,
+        )
+
+    def at_version(self, version: int) -> OpenIceberg:
+        if self._table.snapshot_by_id(version) is None:
+            raise ConfigError(f"{self.name} has no snapshot {version}.")
+        return OpenIceberg(self.name, self._table, version)
+
+    def scan_tasks(
+        self, columns: Sequence[str], prune: str | None, at_least: int
+    ) -> list[iceberg_scan.IcebergScanTask]:
+        scan = self._table.scan(selected_fields=tuple(columns), snapshot_id=self._snapshot)
+        predicate: ex.BooleanExpression = ex.AlwaysTrue()
+        if prune is not None:
+            from jetspark.tables.condition_parser import parse_condition
+
+            predicate = iceberg_scan.to_iceberg(parse_condition(prune, self.schema))
+        tasks = iceberg_scan.plan_files(scan, predicate)
+        properties = dict(self._table.io.properties)
+        return [
+            iceberg_scan.IcebergScanTask(group, self._table.metadata, scan.projection(), properties)
+            for group in group_into_tasks(
+                tasks, lambda task: task.file.file_size_in_bytes, at_least
+            )
+        ]
+
+    @property
+    def version(self) -> int:
+        return self._table.metadata.current_snapshot_id or 0
+
+    @property
+    def commits(self) -> int:
+        snapshot = self._table.current_snapshot()
+        sequence_number = None if snapshot is None else snapshot.sequence_number
+        return sequence_number or len(self._table.metadata.snapshots)
+
+    @property
+    def is_new(self) -> bool:
+        return not self.version
+
+    def txn_version(self, name: str) -> int | None:
+        text = self._table.properties.get(_TXN_VERSION_PREFIX + name)
+        return None if text is None else int(text)
+
+    def check_txn_versions_retained(self) -> None:
+        """Nothing to check: table properties stay."""
+
+    def repair_version_hint(self) -> None:
+        if isinstance(self._table.catalog, FolderCatalog):
+            self._table.catalog.repair_version_hint()
+
+    def was_set_back(self, version: int, name: str, txn_version: int) -> bool:
+        snapshot = self._table.metadata.snapshot_by_id(version)
+        line = list(ancestors_of(self._table.current_snapshot(), self._table.metadata))
+        # Expiry cuts the line at a snapshot that is younger than this one.
+        return (
+            snapshot is not None
+            and snapshot not in line
+            and (not line or line[-1].timestamp_ms <= snapshot.timestamp_ms)
+        )
+
+    def keep_versions(self, span: timedelta) -> None:
+        milliseconds = str(int(span.total_seconds() * 1000))
+        if self.property(_SNAPSHOT_AGE) != milliseconds:
+            self.set_property(_SNAPSHOT_AGE, milliseconds)
+
+    def property(self, name: str) -> str | None:
+        return self._table.properties.get(name)
+
+    def set_property(self, name: str, value: str) -> None:
+        transaction = self._begin()
+        transaction.set_properties({name: value})
+        commit(self.name, transaction)
+        self.refresh()
+
+    def refresh(self) -> None:
+        self._table = self._table.refresh()
+
+    def append(self, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+        self._commit_files(self._begin(), files, txn_versions)
+
+    def replace(self, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+        transaction = self._begin()
+        if self._table.current_snapshot() is not None:
+            transaction.delete(ex.AlwaysTrue())
+        self._commit_files(transaction, files, txn_versions)
+
+    def _commit_files(
+        self, transaction: Transaction, files: Sequence[NewFile], txn_versions: TxnVersions
+    ) -> None:
+        self._stage(transaction, files, txn_versions)
+        commit(self.name, transaction)
+        self._expire_periodically()
+
+    def merge(self, changes: Changes, txn_versions: TxnVersions) -> None:
+        transaction = self._begin()
+        files = file_writer.FileWriter(
+            self.layout(_MERGED_FILE_BYTES, "zstd"), self.storage, "merged"
+        )
+        try:
+            replaced_files, changes = self._rewrite_affected_files(changes, files)
+            if changes.rows.num_rows:
+                for batch in changes.rows.filter(pc.invert(changes.deleted)).to_batches():
+                    files.write(batch)
+            self._stage(transaction, files.close(), txn_versions, replaced_files)
+        except BaseException:
+            files.discard()
+            raise
+        try:
+            commit(self.name, transaction)
+        except CommitConflict:  # after any other error the commit may be there
+            files.discard()
+            raise
+        self._expire_periodically()
+
+    def _rewrite_affected_files(
+        self, changes: Changes, files: file_writer.FileWriter
+    ) -> tuple[list[DataFile], Changes]:
+        """The files with replaced rows, and the changes that are not older than the table's rows.
+
+        The other rows of these files are written again. Rows are found by their keys as Arrow,
+        since an expression with every key takes minutes, and the stack of the process.
+        """
+        affected: list[tuple[FileScanTask, pa.Table, bool]] = []
+        if changes.rows.num_rows or changes.truncated_before is not None:
+            scan = self._table.scan(selected_fields=tuple(changes.columns))
+            for task in iceberg_scan.plan_files(scan, iceberg_scan.key_range(changes)):
+                rows = self._read_rows(scan, task)
+                matching = changes.matching_rows(rows)
+                emptied = pc.any(changes.truncated_mask(rows), min_count=0).as_py()
+                if matching.num_rows or emptied:
+                    affected.append((task, matching, emptied))
+        if affected:
+            changes = changes.without_outdated(
+                pa.concat_tables([matching for _, matching, _ in affected])
+            )
+        old = []
+        for task, matching, emptied in affected:
+            if emptied or changes.matching_rows(matching).num_rows:
+                rows = self._read_rows(self._table.scan(), task)
+                ordered = rows.append_column(ROW_ORDER, pa.array(range(rows.num_rows)))
+                replaced = changes.matching_rows(ordered, ROW_ORDER)[ROW_ORDER]
+                remaining = pc.invert(
+                    pc.or_(
+                        pc.is_in(ordered[ROW_ORDER], value_set=replaced),
+                        changes.truncated_mask(rows),
+                    )
+                )
+                for batch in rows.filter(remaining).to_batches():
+                    files.write(batch)
+                old.append(task.file)
+        return old, changes
+
+    def _read_rows(self, scan: DataScan, task: FileScanTask) -> pa.Table:
+        """The rows of a file, with the columns of the scan."""
+        return iceberg_scan.read_table(
+            self._table.metadata, self._table.io, scan.projection(), task
+        )
+
+    def add_columns(self, columns: Sequence[pa.Field]) -> None:
+        transaction = self._begin()
+        with transaction.update_schema() as change:
+            change.union_by_name(
+                pa.schema([as_nullable(_with_iceberg_integer(column)) for column in columns])
+            )
+        commit(self.name, transaction)
+
+    def widen(self, columns: Sequence[pa.Field]) -> None:
+        transaction = self._begin()
+        with transaction.update_schema() as change:
+            for column in columns:
+                kind = LongType() if pa.types.is_integer(column.type) else DoubleType()
+                change.update_column(column.name, kind)
+        commit(self.name, transaction)
+
+    def facts(self) -> maintenance.TableFacts:
+        scan = self._table.scan()
+        tasks = iceberg_scan.plan_files(scan)
+        files = [task.file for task in tasks]
+        deleted = any(task.delete_files for task in tasks)  # only the rows themselves show it
+        return maintenance.TableFacts(
+            format="iceberg",
+            location=self.location,
+            version=len(self._table.metadata.snapshots),
+            rows=scan.count() if deleted else sum(file.record_count for file in files),
+            files=len(files),
+            bytes=sum(file.file_size_in_bytes for file in files),
+            columns=[(column.name, str(normalized_type(column.type))) for column in self.schema],
+            partition_by=list(self.partition_by),
+            properties=dict(self._table.properties),
+        )
+
+    def bytes_to_merge(self, target_bytes: int) -> int:
+        return sum(
+            task.file.file_size_in_bytes
+            for group in self._small_files(target_bytes)
+            for task in group
+        )
+
+    def compact(self, target_bytes: int) -> maintenance.Compaction:
+        removed = added = 0
+        for group in self._small_files(target_bytes):
+            table = self._table
+            batches = iceberg_scan.read_files(table.metadata, table.io, table.schema(), group)
+            layout = self.layout(target_bytes, "zstd")
+            new = file_writer.write_files(layout, self.storage, "compacted", batches)
+            if self._replace_files({task.file.file_path for task in group}, new):
+                removed += len(group)
+                added += len(new)
+        return maintenance.Compaction(removed, added)
+
+    def _small_files(self, target_bytes: int) -> Iterator[list[FileScanTask]]:
+        """Each partition's small files, in groups; skips files with rows deleted elsewhere."""
+        by_partition: dict[Any, list[FileScanTask]] = defaultdict(list)
+        spec = self._table.metadata.default_spec_id
+        for task in iceberg_scan.plan_files(self._table.scan()):
+            if not task.delete_files and task.file.spec_id == spec:
+                by_partition[task.file.partition].append(task)
+        for tasks in by_partition.values():
+            sizes = [task.file.file_size_in_bytes for task in tasks]
+            yield from maintenance.group_small_files(tasks, sizes, target_bytes)
+
+    def _replace_files(self, old: set[str], new: Sequence[NewFile]) -> bool:
+        """Commit files in place of others; False if these were replaced, or rows of them deleted.
+
+        Raises CommitConflict if others commit without a break.
+        """
+
+        def attempt() -> bool:
+            live = {
+                task.file.file_path: task.file
+                for task in self._table.scan().plan_files()
+                if not task.delete_files
+            }
+            if not old <= live.keys():
+                return False
+            transaction = self._begin()
+            stage_files(transaction, [live[path] for path in old], self._data_files(new))
+            commit(self.name, transaction)
+            return True
+
+        try:
+            return commit_with_retries(self.name, attempt, self.refresh, error=CommitConflict)
+        finally:
+            self.refresh()
+
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> maintenance.Vacuum:
+        maintenance.check_retention(retention)
+        table = self._table
+        if table.properties.get("gc.enabled", "true").casefold() == "false":
+            raise ConfigError(
+                f"{self.name} has the property gc.enabled=false: its files may belong to another "
+                "table, too. Nothing was removed; set the property to true if they do not."
+            )
+        old = iceberg_maintenance.old_snapshots(table, datetime.now(UTC) - retention)
+        result = iceberg_maintenance.find_unneeded_files(table, set(old), retention)
+        if not dry_run:
+            # Update the metadata first, so that no snapshot refers to a removed file.
+            if old:
+                self._expire(old)
+            maintenance.remove_files(self.storage, result.removed)
+            self.refresh()
+        return result
+
+    def _expire_periodically(self) -> None:
+        """After a commit on top of this version, remove the snapshots that are older than the table
+        says, and the manifests that only they name; data files are left to `vacuum`."""
+        metadata = self._table.metadata
+        age = metadata.properties.get(_SNAPSHOT_AGE)
+        present = metadata.current_snapshot()
+        if (
+            present is None
+            or (present.sequence_number or 1) % _COMMITS_PER_EXPIRY
+            or age is None
+            or metadata.properties.get("gc.enabled", "true").casefold() == "false"
+            or set(metadata.refs) != {"main"}
+        ):
+            return
+        with suppress(Exception):  # another writer does the same; the rest follows later
+            self.refresh()
+            old = iceberg_maintenance.old_snapshots(
+                self._table, datetime.now(UTC) - timedelta(milliseconds=int(age))
+            )
+            old = old[: max(len(self._table.metadata.snapshots) - _COMMITS_PER_EXPIRY, 0)]
+            named = iceberg_maintenance.find_unneeded_manifests(self._table, old)
+            if named:
+                self._expire(old)
+                maintenance.remove_files(self.storage, named)
+
+    def _expire(self, old: Sequence[int]) -> None:
+        transaction = self._begin(all_snapshots=True)
+        with ExpireByIds(transaction) as expiring:
+            expiring.by_ids(list(old))
+        commit(self.name, transaction)
+
+    def _begin(self, *, all_snapshots: bool = False) -> Transaction:
+        return begin_transaction(self.name, self._table, all_snapshots=all_snapshots)
+
+    def _data_files(self, files: Sequence[NewFile]) -> list[DataFile]:
+        return [data_file(self.name, self._table, self.schema, file) for file in files]
+
+    def _stage(
+        self,
+        transaction: Transaction,
+        files: Sequence[NewFile],
+        txn_versions: TxnVersions,
+        replaced_files: Sequence[DataFile] = (),
+    ) -> None:
+        stage_files(transaction, replaced_files, self._data_files(files))
+        snapshot_id = transaction.table_metadata.current_snapshot_id
+        versions = {
+            name: snapshot_id if value is None else value for name, value in txn_versions.items()
+        }
+        transaction.set_properties(
+            {_TXN_VERSION_PREFIX + name: str(value) for name, value in versions.items()}
+        )
+
+
+def _with_iceberg_integer(field: pa.Field) -> pa.Field:
+    """Iceberg's smallest integer type has 32 bits."""
+    if pa.types.is_int8(field.type) or pa.types.is_int16(field.type):
+        return field.with_type(pa.int32())
+    return field

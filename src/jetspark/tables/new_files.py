@@ -1,0 +1,147 @@
+"""Descriptions of new Parquet files that are not part of a table yet.
+
+Executors write them (`file_writer`), and the driver adds them to the table in one commit. Files
+that are never committed, because a task failed or ran twice, are ignored by readers and removed by
+`vacuum`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Protocol
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jetspark.errors import TableError, shown
+from jetspark.tables.schemas import normalized_type
+
+_WRITTEN_NAME = re.compile(r"(?:.*/)?(?:part-\d+|merged|compacted)-[0-9a-f]{16}-\d+\.parquet")
+
+
+def has_written_name(path: str) -> bool:
+    """Whether a FileWriter gave a file this name."""
+    return _WRITTEN_NAME.fullmatch(path) is not None
+
+
+def check_written_path(path: str) -> None:
+    """Raise TableError unless a FileWriter can have given a new file this path: relative to the
+    table's location, without a step out of it, and with a name of ours."""
+    plain = all(part not in ("", ".", "..") for part in path.split("/"))
+    if not (plain and has_written_name(path)):
+        raise TableError(f"{shown(path)} is no new file of this table: it was not committed.")
+
+
+class Storage(Protocol):
+    """Storage of a table's files; it is sent to executors, so it must be picklable."""
+
+    def create(self, path: str) -> Any:
+        """A new file below the table's location, as a binary stream."""
+
+    def open(self, path: str) -> Any:
+        """A file below the table's location, as a binary stream that can be positioned."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file that is no longer needed."""
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A written file that will be committed."""
+
+    path: str
+    """The path relative to the table's location."""
+    size: int
+    """The size in bytes."""
+    rows: int
+    partition: tuple[Any, ...]
+    """Values of the layout's partitions."""
+    partition_by: tuple[str, ...]
+    """The columns by which the layout is partitioned."""
+    spec_id: int
+    sort_order_id: int
+    """The layout's spec and order."""
+    with_nan: frozenset[str]
+    """Columns with NaN, which Parquet's statistics leave out."""
+    long_texts: dict[str, tuple[tuple[str, str | None], ...]] = field(repr=False)
+    footer: bytes = field(repr=False)
+    """Parquet's metadata, with the statistics."""
+    table: str = ""
+    """The table's name, if a writer has several tables."""
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        return pq.read_metadata(pa.BufferReader(self.footer))
+
+
+def check_unchanged(name: object, schema: pa.Schema, file: NewFile) -> None:
+    """Raise TableError if the table's columns are no longer those that this file was written for:
+    columns may have been added, but none removed, and none changed."""
+    for column in file.metadata.schema.to_arrow_schema():
+        at = schema.get_field_index(column.name)
+        if at < 0 or _stored(schema.field(at).type) != _stored(column.type):
+            raise table_changed(name, f"the column {column.name}")
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    return normalized_type(kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind)
+
+
+def table_changed(name: object, part: str) -> TableError:
+    """The error for a table that another program has changed."""
+    return TableError(
+        f"{name}: another program changed {part} while this batch was written. Run it again."
+    )
+
+
+def files_by_table(files: Iterable[NewFile]) -> dict[str, list[NewFile]]:
+    groups: dict[str, list[NewFile]] = {}
+    for file in files:
+        groups.setdefault(file.table, []).append(file)
+    return groups
+
+
+# -------------------------------------------------------------------------------------------------
+# Descriptions of new files as data (MessagePack), which has no types for some partition values.
+
+
+_ENCODED_TYPES: Mapping[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
+    "date": (date, date.isoformat, date.fromisoformat),
+    "time": (time, time.isoformat, time.fromisoformat),
+    "decimal": (Decimal, str, Decimal),
+    "uuid": (UUID, str, UUID),
+}
+"""Types of partition values that become text, by name: the class, and the functions that write and
+read it. The first match counts."""
+
+
+def encode_new_file(file: NewFile) -> NewFile:
+    """Make a file's description encodable: its partition values become types that msgspec
+    encodes."""
+    return replace(file, partition=tuple(map(_encode_value, file.partition)))
+
+
+def decode_new_file(file: NewFile) -> NewFile:
+    """Read a description of `encode_new_file`. Raises TableError as `check_written_path`."""
+    check_written_path(file.path)
+    return replace(file, partition=tuple(map(_decode_value, file.partition)))
+
+
+def _encode_value(value: Any) -> Any:
+    for name, (kind, to_text, _) in _ENCODED_TYPES.items():
+        if isinstance(value, kind):
+            return [name, to_text(value)]
+    return value
+
+
+def _decode_value(value: Any) -> Any:
+    if isinstance(value, list):
+        name, text = value
+        return _ENCODED_TYPES[name][2](text)
+    return value

@@ -1,0 +1,79 @@
+"""Records that do not become rows: why, and the table that keeps them as they came.
+
+| column | type | |
+|---|---|---|
+| stream, subject, seq, timestamp, headers, data | as format jetstream has them | the message |
+| column | string | the column whose value does not fit; null when it is not one column |
+| reason | string | why, for people |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from jetspark.payloads.field_names import PREFIX
+from jetspark.reserved_names import CORRUPT_REASON
+
+_PAIR = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())])
+MESSAGE: Final = ("stream", "subject", "seq", "timestamp", "headers", "data")
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("stream", pa.string()),
+        pa.field("subject", pa.string()),
+        pa.field("seq", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("headers", pa.list_(pa.field("element", _PAIR))),
+        pa.field("data", pa.binary()),
+        pa.field("column", pa.string()),
+        pa.field("reason", pa.string()),
+    ]
+)
+REASON: Final = CORRUPT_REASON
+"""The column in which decoders say why a payload is no row."""
+
+Reason = tuple[str | None, str]
+"""A column, or None, and a sentence."""
+
+
+def quarantine_rows(
+    rows: pa.RecordBatch, reason_of: Callable[[pa.RecordBatch], Reason]
+) -> pa.RecordBatch:
+    """Rows of the table: `rows` has the columns of `MESSAGE`; `why` says the reason of one row."""
+    # Not as Python's values, which lack some dates that other columns may have.
+    reasons = [reason_of(rows.slice(at, 1)) for at in range(rows.num_rows)]
+    columns, sentences = zip(*reasons, strict=True)
+    message = [rows.column(name).cast(SCHEMA.field(name).type) for name in MESSAGE]
+    explanations = [pa.array(columns, pa.string()), pa.array(sentences, pa.string())]
+    return pa.RecordBatch.from_arrays([*message, *explanations], schema=SCHEMA)
+
+
+def column_of_reason(reason: str, fields: Iterable[str]) -> str | None:
+    """The column of the field that a decoder's reason begins with, as
+    `items[1].price: 12.5 is not an INT.`"""
+    of_fields = {name.removeprefix(PREFIX): name for name in fields if name.startswith(PREFIX)}
+    of_fields |= {name: name for name in fields}
+    longest = sorted(of_fields, key=len, reverse=True)
+    matches = (
+        name
+        for name in longest
+        if reason.startswith(name) and reason[len(name) :][:1] in _NAME_ENDS
+    )
+    return of_fields.get(next(matches, ""))
+
+
+_NAME_ENDS: Final = (":", ".", "[")
+
+
+def rejection_message(row: Mapping[str, Any], reason: Reason) -> str:
+    """A sentence about a record that is not to be kept; `row`: the columns of `MESSAGE` that are
+    known of it."""
+    stream, seq, subject = (row.get(name) for name in ("stream", "seq", "subject"))
+    record = "A record" if seq is None else f"Message {seq}"
+    record += "" if stream is None else f" of {stream}"
+    record += "" if subject is None else f" on the subject {subject}"
+    column, sentence = reason
+    cause = "" if column is None else f", for its column {column}"
+    return f"{record} does not become a row{cause}: {sentence}"

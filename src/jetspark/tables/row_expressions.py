@@ -1,0 +1,134 @@
+"""Values of rows that tables are named by, and columns that are derived from messages.
+
+| text | value |
+|---|---|
+| `region` | of the column |
+| `subject[1]` | a token of the message's subject, counted from 0 as in Spark's `split` |
+| `header[Site]` | the first value of a header |
+| `day(timestamp)`, `hour(timestamp)` | the unit of time, in UTC |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.errors import ConfigError
+from jetspark.payloads.field_names import FieldNames
+from jetspark.payloads.unknown_fields import KnownFields, find_unknown, known_fields, new_columns
+from jetspark.reserved_names import UNFRAMED_PAYLOAD
+
+_WITH_KEY = re.compile(r"(subject|header)\[(.*)\]")
+_OF_TIME = re.compile(r"(day|hour)\((.*)\)")
+_REST = re.compile(r"(rest|new)(\[.*\])", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class RowExpression:
+    """A value of each row: of a column, of a part of the columns subject and headers, or what a
+    schema leaves of the payload."""
+
+    text: str
+    column: str
+    token: int | None = None
+    header: str | None = None
+    unit: str | None = None
+    schema: str | None = None
+    """The schema of the fields of the payload that the rest is without, in DDL."""
+    new: FieldNames | None = None
+    """Rule by which new fields become columns, if the value is their types and not the rest
+    itself."""
+
+    @classmethod
+    def rest(cls, schema: str) -> RowExpression:
+        """The fields of the payload but those of this schema."""
+        return cls.parse("rest", f"rest{json.dumps([schema])}")
+
+    @classmethod
+    def new_columns(cls, schema: str, names: FieldNames) -> RowExpression:
+        """The types of the columns that the payload's fields but those of this schema need, as
+        JSON."""
+        return cls.parse("new", f"new{json.dumps([schema, dict(names.renamed)])}")
+
+    @classmethod
+    def parse(cls, option: str, text: str) -> RowExpression:
+        """Parse `region`, `subject[1]`, `header[Site]`, `day(timestamp)`, `hour(timestamp)`, or the
+        text of a `rest`.
+
+        Raises ConfigError.
+        """
+        text = text.strip()
+        if (of_time := _OF_TIME.fullmatch(text)) is not None:
+            return cls(text, of_time[2].strip(), unit=of_time[1])
+        if (rest := _REST.fullmatch(text)) is not None:
+            schema, *renamed = json.loads(rest[2])
+            new = FieldNames(*renamed) if renamed else None
+            return cls(text, UNFRAMED_PAYLOAD, schema=schema, new=new)
+        if (keyed := _WITH_KEY.fullmatch(text)) is None:
+            if not text or "[" in text:
+                raise ConfigError(
+                    f"{option}: {{{text}}} is not a value of a row: write {{column}}, "
+                    "{subject[1]} or {header[Name]}."
+                )
+            return cls(text, text)
+        kind, key = keyed[1], keyed[2].strip()
+        if kind == "header":
+            if not key:
+                raise ConfigError(f"{option}: {{{text}}}: name the header.")
+            return cls(text, "headers", header=key)
+        if not key.isdecimal():
+            raise ConfigError(f"{option}: {{{text}}}: a token of a subject has a number, from 0.")
+        return cls(text, "subject", token=int(key))
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """Each row's value, or null. A time's day is a date, its hour a time."""
+        column = batch.column(self.column)
+        if self.unit is not None:
+            floor = pc.floor_temporal(column, unit=self.unit)
+            return floor.cast(pa.date32()) if self.unit == "day" else floor
+        if self.schema is not None:
+            return pa.array(map(self.of_payload, column.to_pylist()), pa.string())
+        if self.header is not None:
+            return _first_header(column, self.header)
+        if self.token is not None:
+            return map_distinct_values(column, self._token)
+        return column
+
+    def of_payload(self, payload: bytes | bytearray | None) -> str | None:
+        """The value of one payload, if it is a rest."""
+        assert self.schema is not None  # noqa: S101
+        if self.new is not None:
+            return new_columns(payload, self._known_fields, self.new)
+        return find_unknown(payload, self._known_fields)
+
+    @cached_property
+    def _known_fields(self) -> KnownFields:
+        return known_fields(self.schema or "")
+
+    def _token(self, subject: str | None) -> str | None:
+        tokens = [] if subject is None else subject.split(".")
+        assert self.token is not None  # noqa: S101
+        return tokens[self.token] if self.token < len(tokens) else None
+
+
+def map_distinct_values(column: pa.Array, change: Callable[[Any], Any]) -> pa.Array:
+    """The column as text, with a change to each of its different values."""
+    encoded = column.dictionary_encode()
+    changed = pa.array([change(value) for value in encoded.dictionary.to_pylist()], pa.string())
+    return changed.take(encoded.indices)
+
+
+def _first_header(headers: pa.Array, name: str) -> pa.Array:
+    pairs = headers.flatten()
+    named = pc.equal(pairs.field("key"), name)
+    rows = pc.list_parent_indices(headers).filter(named).to_pylist()
+    values = pairs.field("value").filter(named).to_pylist()
+    first = dict(zip(reversed(rows), reversed(values), strict=True))
+    return pa.array([first.get(row) for row in range(len(headers))], pa.string())

@@ -1,0 +1,255 @@
+"""Protocol of both table formats: a table at the version that was read, and commits to it.
+
+A commit adds files and atomically sets transaction versions: integers under names of our own that
+the format stores beside the rows (Delta: application transactions; Iceberg: table properties). The
+number of a query's last batch is one of them, so a repeated batch is recognised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.tables.file_layout import DerivedColumn, Layout
+from jetspark.tables.maintenance import Compaction, TableFacts, Vacuum
+from jetspark.tables.new_files import NewFile, Storage
+
+ROW_ORDER = "_jetspark_place"
+"""Column that holds the order of a row among others; no table has a column of this name."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of a batch of upserts: the last row of each key, to be merged."""
+
+    rows: pa.Table
+    deleted: pa.ChunkedArray
+    """Boolean mask of the rows whose key is deleted."""
+    keys: tuple[str, ...]
+    sequence_by: str | None
+    truncated_before: pa.Scalar | None = None
+    """Truncate: all rows of the table before this value of `sequence_by` are removed."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The keys, and the columns that order their rows."""
+        order = () if self.sequence_by is None else (self.sequence_by,)
+        return list(dict.fromkeys((*self.keys, *order)))
+
+    def matching_rows(self, table_rows: pa.Table, *more: str) -> pa.Table:
+        """The rows of a table that have one of these keys: the columns `columns`, in the types that
+        they have here, and `more`."""
+        kinds = pa.schema([self.rows.field(name) for name in self.columns])
+        kinds = pa.schema([*kinds, *(table_rows.field(name) for name in more)])
+        keys = list(self.keys)
+        return (
+            table_rows.select(kinds.names)
+            .cast(kinds)
+            .join(self.rows.select(keys), keys, join_type="left semi")
+        )
+
+    def truncated_mask(self, table_rows: pa.Table) -> pa.ChunkedArray:
+        """Boolean mask of the table's rows that a truncate removes."""
+        if self.truncated_before is None or self.sequence_by is None:
+            return pa.chunked_array([pa.repeat(pa.scalar(False), table_rows.num_rows)])
+        return pc.fill_null(pc.less(table_rows[self.sequence_by], self.truncated_before), True)
+
+    def without_outdated(self, table_rows: pa.Table) -> Changes:
+        """The changes without those that are older than the table's rows with their keys."""
+        if self.sequence_by is None or self.sequence_by in self.keys or not table_rows.num_rows:
+            return self
+        orders = self.rows.select(self.columns)
+        orders = orders.append_column(ROW_ORDER, pa.array(range(orders.num_rows)))
+        newest = table_rows.group_by(list(self.keys)).aggregate([(self.sequence_by, "max")])
+        joined = orders.join(newest, list(self.keys))
+        newer = pc.greater_equal(joined[self.sequence_by], joined[f"{self.sequence_by}_max"])
+        positions = joined.filter(pc.fill_null(newer, True))[ROW_ORDER]
+        return replace(self, rows=self.rows.take(positions), deleted=self.deleted.take(positions))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableName:
+    path: str | None = None
+    """Folder or URI; None for a table of a catalog."""
+    identifier: str | None = None
+    """namespace.table in the catalog."""
+    catalog: str | None = None
+    """The catalog's name in PyIceberg's configuration."""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Options for the library that accesses the storage and the catalog; may hold secrets."""
+
+    def __str__(self) -> str:
+        return self.path if self.path is not None else f"{self.catalog}:{self.identifier}"
+
+
+TxnVersions = Mapping[str, int | None]
+"""Transaction versions to set in a commit, by name. None: the table version that the commit
+creates, or an earlier one that is younger than the version it was prepared on."""
+
+
+class ScanTask(Protocol):
+    """Unit of a scan: some files of one version of a table. Sent to executors, so it must be
+    picklable."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows of these files."""
+
+
+class Table(Protocol):
+    """A table at one version; the class of a format documents its differences.
+
+    Calls that change the table raise CommitConflict if another commit came first, and TableError
+    for a table that cannot be written.
+    """
+
+    name: TableName
+
+    @property
+    def location(self) -> str:
+        """Folder or URI of its files."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+
+    @property
+    def version(self) -> int:
+        """Version of the rows, another one after every commit that changes them: the log's
+        (Delta), or the id of the newest snapshot (Iceberg)."""
+
+    @property
+    def commits(self) -> int:
+        """The number of its commits, for work that is due after every so many."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the table has no files yet."""
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """Columns and transforms by which the table is partitioned, as `PartitionBy` writes
+        them."""
+
+    @property
+    def generated_columns(self) -> Mapping[str, DerivedColumn]:
+        """Columns that the table computes from others (Delta's generated columns), by name. Raises
+        ConfigError for an expression that is not supported here."""
+
+    @property
+    def storage(self) -> Storage:
+        """The storage for new files."""
+
+    def layout(self, target_bytes: int, compression: str) -> Layout:
+        """The layout of new files.
+
+        Raises ConfigError for a table with features that would not be enforced in new files.
+        """
+
+    def refresh(self) -> None:
+        """Read the newest version."""
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def at_version(self, version: int) -> Table:
+        """The table at a version (Delta) or snapshot id (Iceberg). Raises ConfigError if that does
+        not exist."""
+
+    def scan_tasks(
+        self, columns: Sequence[str], prune: str | None, at_least: int
+    ) -> Sequence[ScanTask]:
+        """Divide the table's files into tasks. `prune`: a condition; files in which no row can meet
+        it are skipped, but rows are not filtered. `at_least`: the number of tasks, if there are as
+        many files. Raises ConfigError for an invalid condition."""
+
+    def facts(self) -> TableFacts:
+        """Facts of the newest version."""
+
+    # -- transaction versions ----------------------------------------------------------------
+
+    def txn_version(self, name: str) -> int | None:
+        """The transaction version that was last set under this name; None if there is none."""
+
+    def check_txn_versions_retained(self) -> None:
+        """Raise ConfigError for a table that removes transaction versions after a time."""
+
+    def was_set_back(self, version: int, name: str, txn_version: int) -> bool:
+        """Whether the table was set back to a version before the commit that set this transaction
+        version, which made `version` or a later one: by a restore (Delta), by a rollback
+        (Iceberg)."""
+
+    def repair_version_hint(self) -> None:
+        """Name the newest version where readers look for it, if a writer was killed between its
+        commit and that: an Iceberg table in a folder has a file for it."""
+
+    # -- properties ------------------------------------------------------------------------
+
+    def property(self, name: str) -> str | None:
+        """A property of the table; None if it does not have it."""
+
+    def set_property(self, name: str, value: str) -> None:
+        """Set a property, in a commit of its own, and read the newest version."""
+
+    # -- changes ---------------------------------------------------------------------------
+
+    def append(self, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+        """Add the files. Raises CommitConflict also if another commit may have set one of the
+        transaction versions."""
+
+    def replace(self, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+        """Replace all files of the table. Raises ConfigError for an append-only table."""
+
+    def merge(self, changes: Changes, txn_versions: TxnVersions) -> None:
+        """Replace the rows with the same keys, unless they are newer, and remove those that
+        `changes.truncated_before` covers. Raises as `replace`."""
+
+    def add_columns(self, columns: Sequence[pa.Field]) -> None:
+        """Add columns, which are null in existing rows."""
+
+    def widen(self, columns: Sequence[pa.Field]) -> None:
+        """Give columns wider types (`schemas.WIDENINGS`). Raises ConfigError where that is not
+        possible."""
+
+    def keep_versions(self, span: timedelta) -> None:
+        """Keep older versions for about this time, from the next version on."""
+
+    def bytes_to_merge(self, target_bytes: int) -> int:
+        """Bytes that `compact` would rewrite; 0 for a table that another program compacts, which
+        would have to know of it."""
+
+    def compact(self, target_bytes: int) -> Compaction:
+        """Merge small files into files of about this size."""
+
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
+        """Remove the files that no version younger than the retention refers to, and expire older
+        versions. `dry_run`: only returns the paths. Raises ConfigError for a retention that is too
+        short, and for a table with features that make it unknown which files it needs."""
+
+
+SCAN_TASK_BYTES = 128 * 1024 * 1024
+"""Size of the files in one task, in bytes; a larger file is a task of its own."""
+FILE_OPEN_COST_BYTES = 4 * 1024 * 1024
+"""Added to the size of each file, in bytes, for the time to open it."""
+_T = TypeVar("_T")
+
+
+def group_into_tasks(
+    files: Iterable[_T], size: Callable[[_T], int], at_least: int = 1
+) -> Iterator[Sequence[_T]]:
+    """Files in groups of about the same size; at least `at_least` if there are as many files."""
+    ordered = sorted(files, key=size, reverse=True)
+    if not ordered:
+        return
+    total = sum(size(file) + FILE_OPEN_COST_BYTES for file in ordered)
+    count = min(len(ordered), max(at_least, -(-total // SCAN_TASK_BYTES)))
+    groups: list[list[_T]] = [[] for _ in range(count)]
+    weights = [0] * count
+    for file in ordered:
+        lightest = min(range(count), key=weights.__getitem__)
+        groups[lightest].append(file)
+        weights[lightest] += size(file) + FILE_OPEN_COST_BYTES
+    yield from groups
