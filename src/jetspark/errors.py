@@ -113,7 +113,7 @@ _SECRETS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)|\bS[UAONCX][A-Z2-7]{20,}")
 """The user and password of a URL, or a seed, even one that was cut off."""
 
 
-def shown(value: object, max_chars: int = 80) -> str:
+def safe_repr(value: object, max_chars: int = 80) -> str:
     """The repr of a caller's value for a message: without secrets, and cut at `max_chars`."""
     try:
         text = _SECRETS.sub("***", repr(value))
@@ -182,7 +182,7 @@ class ConfigError(JetsparkError, ValueError):
         value: object = None,
         advice: str | None = None,
     ) -> None:
-        message = problem if value is None else f"{problem}, not {shown(value)}."
+        message = problem if value is None else f"{problem}, not {safe_repr(value)}."
         if option is not None:
             message = f"{named(option)}{'' if problem.startswith(':') else ' '}{message}"
         elif mention := _MENTION.match(problem):
@@ -200,7 +200,7 @@ class BadSubjectError(ConfigError):
     """A subject that NATS would refuse. Nothing was sent."""
 
     def __init__(self, subject: str, reason: str, label: str = "subject") -> None:
-        super().__init__(f"Bad {label} {shown(subject)}: {reason}.")
+        super().__init__(f"Bad {label} {safe_repr(subject)}: {reason}.")
         self.subject = subject
         self.reason = reason
 
@@ -209,7 +209,7 @@ class BadQueueError(ConfigError):
     """A queue group name that NATS would refuse. Nothing was sent."""
 
     def __init__(self, queue: str, reason: str) -> None:
-        super().__init__(f"Bad queue group {shown(queue)}: {reason}.")
+        super().__init__(f"Bad queue group {safe_repr(queue)}: {reason}.")
         self.queue = queue
         self.reason = reason
 
@@ -218,7 +218,7 @@ class BadTimeoutError(ConfigError):
     """A timeout that is not more than 0 seconds."""
 
     def __init__(self, timeout: float) -> None:
-        super().__init__(f"A timeout must be more than 0 seconds, not {shown(timeout)}.")
+        super().__init__(f"A timeout must be more than 0 seconds, not {safe_repr(timeout)}.")
         self.timeout = timeout
 
 
@@ -237,7 +237,7 @@ class BadNameError(ConfigError):
     """A stream, consumer or bucket name that breaks the rules of ADR-6."""
 
     def __init__(self, kind: str, name: str, reason: str) -> None:
-        super().__init__(f"Bad {kind} name {shown(name)}: {reason}.")
+        super().__init__(f"Bad {kind} name {safe_repr(name)}: {reason}.")
         self.kind = kind
         self.name = name
         self.reason = reason
@@ -870,7 +870,7 @@ class IncompleteRangeError(RangeError):
 
 def user_error(source: str, error: BaseException) -> JetsparkError:
     """The report of an exception that user code, such as a callback, raised."""
-    report = JetsparkError(f"{source} raised {shown(error, 500)}.")
+    report = JetsparkError(f"{source} raised {safe_repr(error, 500)}.")
     report.__cause__ = error
     return report
 

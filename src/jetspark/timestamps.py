@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, overload
 
-from jetspark.errors import BadTimeoutError, ConfigError, shown
+from jetspark.errors import BadTimeoutError, ConfigError, safe_repr
 
 NANOSECONDS = 1_000_000_000
 """Nanoseconds in one second."""
@@ -75,12 +75,12 @@ def datetime_to_ns(value: datetime) -> int:
     """Nanoseconds since the epoch. Raises ValueError for what is no datetime with a zone, and
     ConfigError for one outside the years 1 to 9999 in UTC."""
     if not isinstance(value, datetime):
-        raise ValueError(f"{shown(value)} is not a datetime; use one with a time zone")
+        raise ValueError(f"{safe_repr(value)} is not a datetime; use one with a time zone")
     if value.tzinfo is None:
-        raise ValueError(f"{shown(value)} has no time zone; use an aware datetime")
+        raise ValueError(f"{safe_repr(value)} has no time zone; use an aware datetime")
     ns = (value - _EPOCH) // timedelta(microseconds=1) * 1000
     if not _FIRST_NS <= ns < _END_NS:
-        raise ConfigError(f"{shown(value)} is, in UTC, not in the years 1 to 9999.")
+        raise ConfigError(f"{safe_repr(value)} is, in UTC, not in the years 1 to 9999.")
     return ns
 
 
@@ -113,7 +113,7 @@ def duration_to_ns(value: Seconds, label: str = "A duration") -> int:
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1) * 1000
     if not -_MAX_NS < _number_of(value, label) * NANOSECONDS < _MAX_NS:  # or NaN
-        raise ConfigError(f"{label} has too many seconds, or is no number: {shown(value)}.")
+        raise ConfigError(f"{label} has too many seconds, or is no number: {safe_repr(value)}.")
     return round(float(value) * NANOSECONDS)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, TypeVar
 
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, safe_repr
 from jetspark.nearest import did_you_mean
 
 MAX_INT64: Final = 2**63 - 1
@@ -35,12 +35,12 @@ def check_whole(name: str, value: int, minimum: int = 1, maximum: int = MAX_INT6
     except TypeError:
         number = None
     if number is None or isinstance(value, bool):
-        raise ConfigError(f"{name} is a whole number, not {shown(value)}.")
+        raise ConfigError(f"{name} is a whole number, not {safe_repr(value)}.")
     if number < minimum:
-        problem = "cannot be negative" if minimum == 0 else f"must be at least {shown(minimum)}"
+        problem = "cannot be negative" if minimum == 0 else f"must be at least {safe_repr(minimum)}"
         raise ConfigError(f"{name} {problem}.")
     if number > maximum:
-        raise ConfigError(f"{name} must be at most {shown(maximum)}, not {shown(number)}.")
+        raise ConfigError(f"{name} must be at most {safe_repr(maximum)}, not {safe_repr(number)}.")
     return number
 
 
@@ -55,7 +55,7 @@ def check_sequence(name: str, value: int) -> int:
 def check_text(name: str, value: str) -> str:
     """A text. Raises ConfigError for anything else."""
     if not isinstance(value, str):
-        raise ConfigError(f"{name} is a text, not {shown(value)}.")
+        raise ConfigError(f"{name} is a text, not {safe_repr(value)}.")
     return value
 
 
@@ -68,7 +68,7 @@ def list_of(name: str, value: Any) -> list[Any]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, bytes | bytearray | memoryview | Mapping):
-        raise ConfigError(f"{name} is one text or a list, not {shown(value)}.")
+        raise ConfigError(f"{name} is one text or a list, not {safe_repr(value)}.")
     return list(value)
 
 
@@ -80,14 +80,14 @@ def texts_of(name: str, value: str | Iterable[str]) -> list[str]:
 def texts_by_name(name: str, value: Mapping[str, T] | None) -> dict[str, T]:
     """A copy of a mapping of texts, empty for None. Raises ConfigError for what is no mapping."""
     if not isinstance(value, Mapping | None):
-        raise ConfigError(f"{name} is a mapping of names to texts, not {shown(value)}.")
+        raise ConfigError(f"{name} is a mapping of names to texts, not {safe_repr(value)}.")
     return {check_text(f"A name in {name}", key): item for key, item in (value or {}).items()}
 
 
 def check_kind(name: str, value: T, kind: type | UnionType, expectation: str) -> T:
     """The object. Raises ConfigError if it is none of this class, or lacks what it asks for."""
     if not isinstance(value, kind):
-        raise ConfigError(f"{name} is {expectation}, not {shown(value)}.")
+        raise ConfigError(f"{name} is {expectation}, not {safe_repr(value)}.")
     return value
 
 
@@ -97,14 +97,15 @@ def check_word(name: str, value: str, words: Sequence[str]) -> str:
         return value
     hint = did_you_mean(value, words) if isinstance(value, str) else "."
     *earlier, last = map(repr, words)
-    raise ConfigError(f"{name} is {', '.join(earlier)} or {last}, not {shown(value)}{hint}")
+    raise ConfigError(f"{name} is {', '.join(earlier)} or {last}, not {safe_repr(value)}{hint}")
 
 
 def check_moment(name: str, value: datetime) -> datetime:
     """A time with a zone. Raises ConfigError for anything else, such as None or a number."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise ConfigError(
-            f"{name} is a datetime with a time zone, such as datetime.now(UTC), not {shown(value)}."
+            f"{name} is a datetime with a time zone, such as datetime.now(UTC), not "
+            f"{safe_repr(value)}."
         )
     return value
 
@@ -116,7 +117,9 @@ def path_of(name: str, value: str | os.PathLike[str]) -> Path:
     except UnicodeEncodeError:
         raw = b"\0"
     if b"\0" in raw:
-        raise ConfigError(f"{name} is not a valid file path: {shown(value)}.")
+        raise ConfigError(f"{name} is not a valid file path: {safe_repr(value)}.")
     if len(raw) >= _LONGEST_PATH or max(map(len, raw.split(b"/"))) > _LONGEST_NAME:
-        raise ConfigError(f"{name} is too long: {shown(value)} (at most {_LONGEST_NAME} bytes).")
+        raise ConfigError(
+            f"{name} is too long: {safe_repr(value)} (at most {_LONGEST_NAME} bytes)."
+        )
     return Path(value)

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import NeedsServer, Unique
 
 from jetspark.documents.consumers import ConsumerConfig
-from jetspark.errors import BadSubjectError, ConfigError, JetsparkError, shown, user_error
+from jetspark.errors import BadSubjectError, ConfigError, JetsparkError, safe_repr, user_error
 from jetspark.full_client import Client, JetStream
 from jetspark.timestamps import datetime_to_ns
 
@@ -26,9 +26,9 @@ class Talkative(Exception):
 
 
 def test_a_repr_in_a_sentence_is_short_and_raises_nothing() -> None:
-    assert shown(Unspeakable()) == "<Unspeakable>"
-    assert shown(Talkative()) == "x" * 79 + "…"
-    assert shown("a" * 78) == repr("a" * 78)
+    assert safe_repr(Unspeakable()) == "<Unspeakable>"
+    assert safe_repr(Talkative()) == "x" * 79 + "…"
+    assert safe_repr("a" * 78) == repr("a" * 78)
     assert len(str(user_error("A callback", Talkative()))) < 600
 
 
@@ -101,7 +101,7 @@ async def test_wrong_values_raise_our_errors_or_type_errors(js: JetStream, uniqu
             except (JetsparkError, TypeError):
                 pass
             except Exception as error:
-                pytest.fail(f"call {number} with {shown(odd)}: {error!r}")
+                pytest.fail(f"call {number} with {safe_repr(odd)}: {error!r}")
 
 
 async def test_a_counter_is_not_raised_by_a_bool(js: JetStream) -> None:

@@ -224,8 +224,8 @@ async def test_a_tls_link_is_made_again_after_a_crash(
     ],
 )
 def test_a_wrong_argument_is_shown_without_secrets(value: object, secret: str) -> None:
-    assert secret not in errors.shown(value)
-    assert secret not in errors.shown(value, 20)
+    assert secret not in errors.safe_repr(value)
+    assert secret not in errors.safe_repr(value, 20)
 
 
 def test_servers_of_the_wrong_kind_are_shown_without_passwords() -> None:

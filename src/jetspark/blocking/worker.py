@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.client.callbacks import is_generator
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, safe_repr
 
 logger = logging.getLogger("jetspark")
 
@@ -43,7 +43,7 @@ def plain_callback(callback: Callable[..., T]) -> Callable[..., T]:
         if result is not None and (inspect.isawaitable(result) or is_generator(result)):
             if inspect.iscoroutine(result):
                 result.close()  # Python would warn that it was never awaited
-            raise ConfigError(f"{_NOT_PLAIN} This one returned {shown(result)}.")
+            raise ConfigError(f"{_NOT_PLAIN} This one returned {safe_repr(result)}.")
         return result
 
     return call

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Protocol
 
-from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, JetsparkError, shown
+from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, JetsparkError, safe_repr
 from jetspark.payload_bytes import Payload, byte_view, payload_bytes
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
@@ -178,7 +178,7 @@ def parts_of(message: Sendable) -> tuple[str, Payload, str | None, Headers | Non
     try:
         return message.subject, message.data, message.reply, message.headers or None
     except AttributeError as error:
-        raise TypeError(f"A message is wanted, not {shown(message)}: {error}.") from None
+        raise TypeError(f"A message is wanted, not {safe_repr(message)}: {error}.") from None
 
 
 class PreparedMessage:

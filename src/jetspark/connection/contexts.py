@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jetspark.connection.proxy import parse_proxy
-from jetspark.errors import ConfigError, DocumentError, shown
+from jetspark.errors import ConfigError, DocumentError, safe_repr
 from jetspark.files import read_small, read_small_text
 from jetspark.wire.documents import decode_document
 
@@ -106,11 +106,11 @@ def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
     except FileNotFoundError:
         contexts = ", ".join(sorted(path.stem for path in file.parent.glob("*.json"))) or "none"
         raise ConfigError(
-            f"There is no context {shown(name)} in {file.parent}; known: {contexts}."
+            f"There is no context {safe_repr(name)} in {file.parent}; known: {contexts}."
         ) from None
     except OSError as error:
         raise ConfigError(
-            f"The context {shown(str(file))} cannot be read: {error.strerror}."
+            f"The context {safe_repr(str(file))} cannot be read: {error.strerror}."
         ) from error
     except DocumentError:  # whose message may show the text
         raise ConfigError(f"The context {str(file)!r} is not a JSON object.") from None

@@ -16,7 +16,7 @@ from jetspark.connection.credentials import Credential, find_seed, read_credenti
 from jetspark.connection.pool import PoolServer
 from jetspark.connection.proxy import Proxy, parse_proxy
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
-from jetspark.errors import ConfigError, named, shown
+from jetspark.errors import ConfigError, named, safe_repr
 from jetspark.files import read_small
 from jetspark.nats_py_names import migration_hint
 from jetspark.nearest import did_you_mean
@@ -208,9 +208,9 @@ class ConnectOptions:
                 hint = (
                     ": give a context as ssl_context" if isinstance(value, ssl.SSLContext) else ""
                 )
-                raise ConfigError(f"is True or False, not {shown(value)}{hint}.", option=option)
+                raise ConfigError(f"is True or False, not {safe_repr(value)}{hint}.", option=option)
         if not isinstance(self.name, str | None):  # the server would close the link
-            raise ConfigError(f"name is a text, not {shown(self.name)}.")
+            raise ConfigError(f"name is a text, not {safe_repr(self.name)}.")
         check_word("first_connect", self.first_connect, get_args(FirstConnect))
         self.urls()
         for option in ("connect_timeout", "ping_interval", "request_timeout"):

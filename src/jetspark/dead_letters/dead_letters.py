@@ -178,7 +178,7 @@ class DeadLetters:
             return
         names = (("stream", stream), ("consumer", consumer))
         filters_text = ", ".join(
-            f"{kind} {errors.shown(name)}" for kind, name in names if name is not None
+            f"{kind} {errors.safe_repr(name)}" for kind, name in names if name is not None
         )
         watched_names = sorted({" > ".join(subject.split(".")[-2:]) for subject in watched})
         raise errors.ConfigError(

@@ -12,7 +12,7 @@ import jetspark.letter_rules as rules
 from jetspark.documents.document import text_of_time, timestamp_of_text
 from jetspark.documents.events import MaxDeliverEvent, TerminatedEvent, event_subjects
 from jetspark.documents.streams import StoredMsg, StreamConfig
-from jetspark.errors import BadHeaderError, ConfigError, JetStreamError, shown
+from jetspark.errors import BadHeaderError, ConfigError, JetStreamError, safe_repr
 from jetspark.subjects import subject_matches
 from jetspark.wire.headers import Headers, forwarded
 
@@ -87,8 +87,8 @@ def check_replay_subject(subject: str, *, own: bool = False) -> None:
     if of_letters or (not own and subject_matches("$JS.>", subject)):
         whose = "dead letters" if of_letters else "the server"
         raise ConfigError(
-            f"Messages are not replayed to {shown(subject)}, a subject of {whose}: replay them to "
-            "a subject of a stream that processes them."
+            f"Messages are not replayed to {safe_repr(subject)}, a subject of {whose}: replay them "
+            "to a subject of a stream that processes them."
         )
 
 

@@ -30,7 +30,7 @@ from jetspark.documents.document import (
     wire_value,
     words_of,
 )
-from jetspark.errors import ConfigError, DocumentError, JetsparkError, JetStreamError, shown
+from jetspark.errors import ConfigError, DocumentError, JetsparkError, JetStreamError, safe_repr
 from jetspark.files import read_small
 from jetspark.nearest import did_you_mean, nearest_name
 from jetspark.subjects import plain_text
@@ -134,7 +134,7 @@ def _decoded(
     config: str | bytes | os.PathLike[str], noun: str
 ) -> tuple[str | bytes, dict[str, Any]]:
     """The JSON text and its content. Raises ConfigError."""
-    source = str(config) if isinstance(config, os.PathLike) else shown(config)
+    source = str(config) if isinstance(config, os.PathLike) else safe_repr(config)
     try:
         text = config if isinstance(config, str | bytes) else read_small(config)
         return text, decode_document(text, noun)
@@ -222,7 +222,7 @@ def _checked(cls: type[Document], wire: dict[str, Any]) -> dict[str, Any]:
 def _check_numbers(path: str, value: Any) -> None:
     """Raise ConfigError for a number that no server reads."""
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        raise ConfigError(f"{path} has {shown(value)}, which does not fit into 64 bits.")
+        raise ConfigError(f"{path} has {safe_repr(value)}, which does not fit into 64 bits.")
     parts = value.values() if isinstance(value, Mapping) else value
     for part in parts if isinstance(parts, Iterable) and not isinstance(value, str | bytes) else ():
         _check_numbers(path, part)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_
 
 import msgspec
 
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, safe_repr
 from jetspark.timestamps import (
     MAX_SECONDS,
     Seconds,
@@ -126,7 +126,7 @@ def to_duration(value: Seconds) -> Duration:
         return value
     if not isinstance(value, timedelta) and not -MAX_SECONDS < value < MAX_SECONDS:  # or NaN
         raise ConfigError(
-            f"{shown(value)} are too many seconds; nanoseconds are for mappings and JSON"
+            f"{safe_repr(value)} are too many seconds; nanoseconds are for mappings and JSON"
         )
     return Duration.from_ns(duration_to_ns(value))
 

@@ -271,7 +271,8 @@ class AuthCallout:
                 grant = await grant
             if not isinstance(grant, Grant):
                 raise errors.ConfigError(
-                    f"A handler must return a Grant, or raise; not return {errors.shown(grant)}."
+                    "A handler must return a Grant, or raise; not return "
+                    f"{errors.safe_repr(grant)}."
                 )
             answer = self._exchange.granted(request, grant)
         except errors.CalloutRefusal as refusal:

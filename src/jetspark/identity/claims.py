@@ -16,7 +16,7 @@ import msgspec
 from jetspark.acl import Permissions
 from jetspark.documents.configuration import document_to_wire
 from jetspark.documents.document import Document, Span, to_duration
-from jetspark.errors import BadSubjectError, ConfigError, shown
+from jetspark.errors import BadSubjectError, ConfigError, safe_repr
 from jetspark.subjects import check_subscribe_subject
 
 NO_LIMIT = -1
@@ -42,11 +42,13 @@ def checked_claims(claims: UserClaims) -> dict[str, Any]:
         raise ConfigError("resp.ttl cannot be negative.")
     for network in wire.get("src") or ():
         if not _is_network(network):
-            raise ConfigError(f'src needs networks such as "192.0.2.0/24", not {shown(network)}.')
+            raise ConfigError(
+                f'src needs networks such as "192.0.2.0/24", not {safe_repr(network)}.'
+            )
     for hours in wire.get("times") or ():
         for time in (hours["start"], hours["end"]):
             if not _TIME.fullmatch(time):
-                raise ConfigError(f'times must be such as "08:00:00", not {shown(time)}.')
+                raise ConfigError(f'times must be such as "08:00:00", not {safe_repr(time)}.')
     for name, fixed in (("type", KIND), ("version", VERSION)):
         if wire.get(name, fixed) != fixed:
             raise ConfigError(f"{name} is {fixed!r} in a user's JWT: leave it out.")

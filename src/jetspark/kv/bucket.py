@@ -555,7 +555,7 @@ def _checked(origin: OriginT) -> OriginT:
     if not isinstance(origin, Origin | Source):
         raise errors.ConfigError(
             "An origin is Origin(bucket), from jetspark.kv, or a Source, not "
-            f"{errors.shown(origin)}."
+            f"{errors.safe_repr(origin)}."
         )
     return origin
 

@@ -24,7 +24,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, safe_repr
 from jetspark.payloads.decoder import (
     PAYLOAD,
     REASON,
@@ -167,7 +167,7 @@ class CloudEventFields:
         times = build_column(_TIME, [None if text is None else _encode(text) for text in times])
         for row, event in enumerate(events):
             if (text := event.get("ce_time")) is not None and not times[row].is_valid:
-                problem = f"{_NO_EVENT}{shown(text)} is not a time of the years 1 to 9999."
+                problem = f"{_NO_EVENT}{safe_repr(text)} is not a time of the years 1 to 9999."
                 reasons[row], events[row] = reason_text(problem), {}
         data = pa.array([event.get("data") for event in events], pa.binary())
         columns, data_reasons = self._decoded(data)
@@ -206,7 +206,7 @@ class CloudEventFields:
             if not attributes.get(name):
                 raise ValueError(f"it lacks {name}")
         if not _VERSION.fullmatch(attributes["specversion"]):
-            raise ValueError(f"it is of version {shown(attributes['specversion'])}, not 1.0")
+            raise ValueError(f"it is of version {safe_repr(attributes['specversion'])}, not 1.0")
         content = attributes.get("datacontenttype")
         fits = self._takes in content.lower() if content else self._takes == "json"
         if data is not None and self._data is not None and not fits:

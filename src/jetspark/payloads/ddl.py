@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, safe_repr
 from jetspark.nearest import nearest_name
 from jetspark.reserved_names import check_names
 
@@ -86,7 +86,7 @@ def arrow_columns(ddl: str) -> pa.Schema:
     for name, kind, more, part in _fields(ddl):
         if (arrow := _arrow_type(_SHORT.get(kind, kind), more)) is None:
             raise ValueError(
-                f"{shown(part)} is not a column of a plain type, such as id BIGINT or amount "
+                f"{safe_repr(part)} is not a column of a plain type, such as id BIGINT or amount "
                 "DECIMAL(10,2); for others give a JSON Schema, or the one that Debezium writes"
             )
         columns.append(pa.field(name, arrow))
@@ -135,27 +135,27 @@ def _nested_fields(ddl: str) -> list[pa.Field]:
 
 def _nested_type(kind: str, more: str, part: str) -> pa.DataType:
     if more.count("<") > _MAX_NESTED:
-        raise ValueError(f"{shown(part)} has more than {_MAX_NESTED} types within each other")
+        raise ValueError(f"{safe_repr(part)} has more than {_MAX_NESTED} types within each other")
     kind = _SHORT.get(kind, kind)
     if kind in ("array", "map", "struct"):
         if not (more.startswith("<") and more.endswith(">") and more[1:-1].strip()):
-            raise ValueError(f"{shown(part)} lacks what is in it, such as ARRAY<STRING>")
+            raise ValueError(f"{safe_repr(part)} lacks what is in it, such as ARRAY<STRING>")
         inside = more[1:-1]
         if kind == "struct":
             return pa.struct(_nested_fields(inside))
         parts = _split(inside)
         if len(parts) != (1 if kind == "array" else 2):
-            raise ValueError(f"{shown(part)} is not one type in brackets, or two of a MAP")
+            raise ValueError(f"{safe_repr(part)} is not one type in brackets, or two of a MAP")
         types = [_nested_type(*_field(f"_ {inner.strip()}")[1:], inner.strip()) for inner in parts]
         if kind == "array":
             return pa.list_(pa.field("element", types[0]))
         if types[0] != pa.string():
-            raise ValueError(f"{shown(part)}: the keys of objects are texts, MAP<STRING, …>")
+            raise ValueError(f"{safe_repr(part)}: the keys of objects are texts, MAP<STRING, …>")
         return pa.map_(types[0], types[1])
     type_ = None if kind in ("char", "varchar") else _arrow_type(kind, more)
     if type_ is None:
         raise ValueError(
-            f"{shown(part)} is no type that payloads have; there are "
+            f"{safe_repr(part)} is no type that payloads have; there are "
             f"{', '.join(_ARROW).upper()}, DECIMAL(p,s) up to 38 digits, ARRAY, MAP and STRUCT"
         )
     return type_
@@ -227,7 +227,7 @@ def _field(text: str) -> tuple[str, str, str]:
     match = _FIELD.fullmatch(text)
     if match is None:
         raise ValueError(
-            f"{shown(text, 60)} is not a name and a type" if text else "a field is missing"
+            f"{safe_repr(text, 60)} is not a name and a type" if text else "a field is missing"
         )
     name = match[1][1:-1].replace("``", "`") if match[1].startswith("`") else match[1]
     kind, rest = match[2].casefold(), match[3].strip()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, safe_repr
 from jetspark.payloads.ddl import spark_type
 from jetspark.payloads.exact import cast_exactly
 
@@ -93,7 +93,7 @@ def misfit(name: str, value: Any, expected: str) -> ConfigError:
     """The error for a value of a field; `expected`: a type, or what it has to be in some words."""
     article = "" if " " in expected else "an " if expected[0] in "aeiou" else "a "
     subject = f"Field {name}" if name else "The value"
-    return ConfigError(f"{subject}: {shown(value)} is not {article}{expected}.")
+    return ConfigError(f"{subject}: {safe_repr(value)} is not {article}{expected}.")
 
 
 def elements(values: pa.Array) -> tuple[pa.Array, pa.Array]:

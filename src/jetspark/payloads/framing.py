@@ -21,7 +21,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.errors import ConfigError, named, shown
+from jetspark.errors import ConfigError, named, safe_repr
 from jetspark.payloads.decoder import PAYLOAD, SchemaKey, Unframed, reason_text
 from jetspark.payloads.encoder import Pairs
 from jetspark.payloads.schema import PayloadSchema
@@ -316,7 +316,9 @@ class Framing:
         if self.name == "azure" or version is None:
             return SchemaKey(name=name)
         if not _VERSION.fullmatch(version):
-            raise BadFrame(f"The payload's Nats-Schema-Version is {shown(version)}, no version.")
+            raise BadFrame(
+                f"The payload's Nats-Schema-Version is {safe_repr(version)}, no version."
+            )
         return SchemaKey(name=name, version=int(version))
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.errors import ConfigError, named, shown
+from jetspark.errors import ConfigError, named, safe_repr
 from jetspark.own_python import module_command
 from jetspark.payloads.decoder import Undecodable
 from jetspark.payloads.schema import PayloadSchema, UnusableSchema, is_proto_source
@@ -124,7 +124,7 @@ def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
         for file in schema.references:
             path = (sources / file.name).resolve() if _FILE.fullmatch(file.name) else sources
             if sources not in path.parents:
-                return f"The Protobuf schema imports {shown(file.name)}, outside of its folder."
+                return f"The Protobuf schema imports {safe_repr(file.name)}, outside of its folder."
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(file.text, "utf-8")
         (sources / _MAIN).write_text(schema.text, "utf-8")

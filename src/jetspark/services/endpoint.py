@@ -481,6 +481,6 @@ def shown_error(error: BaseException) -> str:
 
 def no_answer(result: object) -> errors.ConfigError:
     return errors.ConfigError(
-        f"The handler returned {errors.shown(result)}: it answers with request.respond, and "
+        f"The handler returned {errors.safe_repr(result)}: it answers with request.respond, and "
         "returns nothing."
     )

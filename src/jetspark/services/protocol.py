@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from jetspark.documents.document import Document, Moment, Span, from_wire, to_wire
-from jetspark.errors import BadNameError, ConfigError, DocumentError, shown
+from jetspark.errors import BadNameError, ConfigError, DocumentError, safe_repr
 from jetspark.subjects import check_subscribe_subject
 from jetspark.validation import check_text, check_whole, texts_by_name
 from jetspark.wire.documents import decode_document, encode_document
@@ -58,7 +58,8 @@ def check_service_name(kind: str, name: str) -> str:
 def check_version(version: str) -> str:
     if not _VERSION.fullmatch(version):
         raise ConfigError(
-            f'version is a semantic version such as "1.2.0" or "2.0.0-rc.1", not {shown(version)}.'
+            f'version is a semantic version such as "1.2.0" or "2.0.0-rc.1", not '
+            f"{safe_repr(version)}."
         )
     return version
 
@@ -72,7 +73,7 @@ def checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
             raise ConfigError("A key of the metadata is empty.")
         if key.startswith(_RESERVED):
             raise ConfigError(
-                f'The key {shown(key)} of the metadata begins with "{_RESERVED}", '
+                f'The key {safe_repr(key)} of the metadata begins with "{_RESERVED}", '
                 "which is reserved for the server."
             )
     return copied
@@ -87,7 +88,7 @@ def check_group(prefix: str, name: str) -> str:
     if name:
         check_subscribe_subject(name)
         if ">" in name.split("."):
-            raise ConfigError(f"The group {shown(name)} is a prefix, so it cannot contain '>'.")
+            raise ConfigError(f"The group {safe_repr(name)} is a prefix, so it cannot contain '>'.")
     return joined(prefix, name)
 
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.errors import ConfigError, named, shown
+from jetspark.errors import ConfigError, named, safe_repr
 
 _MAX_NAME_BYTES = 255
 """Bytes of a file's name on most file systems."""
@@ -110,8 +110,8 @@ def partition_path(partition_by: Sequence[Partition], values: tuple[Any, ...]) -
             raise ConfigError(
                 f"{named('partition_by')}: {partition.name!r} has a value of "
                 f"{len(text or '')} characters, too "
-                f"long for the name of a folder ({shown(text)}): partition by less of it, such as "
-                f"{partition.name}_begin=left({partition.name}, 20)."
+                f"long for the name of a folder ({safe_repr(text)}): partition by less of it, such "
+                f"as {partition.name}_begin=left({partition.name}, 20)."
             )
         path += f"{folder}/"
     return path

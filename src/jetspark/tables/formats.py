@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from jetspark.errors import ConfigError, JetsparkError, TableError, shown
+from jetspark.errors import ConfigError, JetsparkError, TableError, safe_repr
 from jetspark.tables.batches import table_missing
 from jetspark.tables.inside import is_misread
 from jetspark.tables.new_files import Storage
@@ -56,9 +56,9 @@ def table_path(path: str) -> str:
     resolved = absolute_path(path)
     if "://" not in resolved and (is_misread(resolved) or unquote(resolved) != resolved):
         raise ConfigError(
-            f"The path {shown(path)} of a table has #, ?, a backslash or a control character, or a "
-            "% before two digits, which the libraries of Delta and Iceberg read as parts of a URI, "
-            "or leave out: take a folder of another name."
+            f"The path {safe_repr(path)} of a table has #, ?, a backslash or a control character, "
+            "or a % before two digits, which the libraries of Delta and Iceberg read as parts of a "
+            "URI, or leave out: take a folder of another name."
         )
     return resolved
 

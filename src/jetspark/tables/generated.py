@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, safe_repr
 from jetspark.tables.file_layout import year_out_of_range
 from jetspark.tables.schemas import normalized_type
 
@@ -55,8 +55,8 @@ class Generated:
                 raise _NotSupported
         except (_NotSupported, pa.ArrowException, TypeError, AttributeError, RecursionError):
             raise ConfigError(
-                f"{table} has the generated column {column.name} = {shown(expression)}, which is "
-                f"not one of the forms that are known here ({SUPPORTED}): write this table with "
+                f"{table} has the generated column {column.name} = {safe_repr(expression)}, which "
+                f"is not one of the forms that are known here ({SUPPORTED}): write this table with "
                 "Delta's own connector for Spark."
             ) from None
         return cls(expression, column.type, tree)

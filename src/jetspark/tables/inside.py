@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, safe_repr
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://)?(?=.)")
 _MISREAD = re.compile(r"[\x00-\x1f\x7f?#\\]")
@@ -72,8 +72,8 @@ def local_folder_of(location: str) -> Path | None:
     parsed = _storage_and_path(location)
     if parsed is None:
         raise ConfigError(
-            f"The location {shown(location)} of a table is not absolute, or has characters that "
-            "the libraries of Delta and Iceberg read as parts of a URI, or leave out: take a "
+            f"The location {safe_repr(location)} of a table is not absolute, or has characters "
+            "that the libraries of Delta and Iceberg read as parts of a URI, or leave out: take a "
             "folder of another name."
         )
     storage, path = parsed
@@ -196,7 +196,7 @@ def remove_local_file(location: str, path: str) -> bool:
 def file_outside_table(location: str, path: str) -> ConfigError:
     """The error for a file that is not below the table's location."""
     return ConfigError(
-        f"The table at {location} names a file that is not in its folder ({shown(path)}), is "
+        f"The table at {location} names a file that is not in its folder ({safe_repr(path)}), is "
         "behind a symbolic link, or is a pipe or a device. jetspark reads, writes and removes only "
         "files in the folder: copy the rows into a table of their own with another program."
     )

@@ -18,7 +18,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jetspark.errors import TableError, shown
+from jetspark.errors import TableError, safe_repr
 from jetspark.tables.schemas import normalized_type
 
 _WRITTEN_NAME = re.compile(r"(?:.*/)?(?:part-\d+|merged|compacted)-[0-9a-f]{16}-\d+\.parquet")
@@ -34,7 +34,7 @@ def check_written_path(path: str) -> None:
     table's location, without a step out of it, and with a name of ours."""
     plain = all(part not in ("", ".", "..") for part in path.split("/"))
     if not (plain and has_written_name(path)):
-        raise TableError(f"{shown(path)} is no new file of this table: it was not committed.")
+        raise TableError(f"{safe_repr(path)} is no new file of this table: it was not committed.")
 
 
 class Storage(Protocol):

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from jetspark.errors import ConfigError, DocumentError, ProtocolError, shown
+from jetspark.errors import ConfigError, DocumentError, ProtocolError, safe_repr
 from jetspark.subjects import plain_text
 
 T = TypeVar("T")
@@ -183,7 +183,7 @@ def plain_value(value: Any) -> Any:
         return dict(value)
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | memoryview):
         return list(value)
-    raise TypeError(f"{shown(value)} has no form in JSON")
+    raise TypeError(f"{safe_repr(value)} has no form in JSON")
 
 
 def _check_numbers(document: object) -> None:

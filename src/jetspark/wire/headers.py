@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from jetspark.errors import BadHeaderError, ConfigError, shown
+from jetspark.errors import BadHeaderError, ConfigError, safe_repr
 from jetspark.wire.status import Status, parse_status
 
 VERSION = b"NATS/1.0"
@@ -45,7 +45,7 @@ class Headers:
                 name, value = pair
             except (ValueError, TypeError):
                 raise BadHeaderError(
-                    f"headers are a mapping, or pairs of a name and a value, not {shown(items)}"
+                    f"headers are a mapping, or pairs of a name and a value, not {safe_repr(items)}"
                 ) from None
             for single in (value,) if isinstance(value, str) else value:
                 self.add(name, single)
@@ -54,11 +54,12 @@ class Headers:
         """Append a value to those that the name already has."""
         if not _NAME.fullmatch(name):
             raise BadHeaderError(
-                f"a header's name is printable ASCII without blanks and colons, not {shown(name)}"
+                f"a header's name is printable ASCII without blanks and colons, not "
+                f"{safe_repr(name)}"
             )
         if _BAD_VALUE.search(value):
             raise BadHeaderError(
-                f"the value of header {shown(name)} contains CR, LF, NUL or a lone surrogate"
+                f"the value of header {safe_repr(name)} contains CR, LF, NUL or a lone surrogate"
             )
         # Receivers strip surrounding blanks.
         self._pairs.append((name, value.strip(" \t")))
@@ -160,7 +161,7 @@ class PayloadCodec(Protocol):
 def codec_of(codec: PayloadCodec) -> PayloadCodec:
     """Itself. Raises ConfigError for anything else, such as the name of a format."""
     if not isinstance(codec, PayloadCodec):
-        raise ConfigError(f"codec is a jetspark.payloads.Codec, not {shown(codec)}.")
+        raise ConfigError(f"codec is a jetspark.payloads.Codec, not {safe_repr(codec)}.")
     return codec
 
 
@@ -176,7 +177,7 @@ def _carried(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     checked = list(pairs)
     for name, value in checked:
         if _BREAKS_BLOCK.search(name) or _BAD_VALUE.search(value):
-            raise BadHeaderError(f"header {shown(name)} cannot be sent")
+            raise BadHeaderError(f"header {safe_repr(name)} cannot be sent")
     return checked
 
 

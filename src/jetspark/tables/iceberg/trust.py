@@ -23,7 +23,7 @@ from pyiceberg.catalog import PY_CATALOG_IMPL, URI
 from pyiceberg.io import ARROW_FILE_IO, FSSPEC_FILE_IO, PY_IO_IMPL, S3_RETRY_STRATEGY_IMPL
 from pyiceberg.table import TableProperties
 
-from jetspark.errors import ConfigError, shown
+from jetspark.errors import ConfigError, safe_repr
 from jetspark.tables.inside import files_inside
 
 CODE_PROPERTIES: Final = frozenset(
@@ -74,9 +74,9 @@ def check_metadata_location(table: str, location: str, metadata_file: str) -> No
     if METADATA_FILE.fullmatch(path) is None:
         raise ConfigError(
             f"The metadata of the table {table} is not in the folder metadata of its location "
-            f"{location} ({shown(metadata_file)}), so the files there may belong to another table. "
-            "jetspark reads, writes and removes only a table's own files: copy the rows into a "
-            "table of their own with another program."
+            f"{location} ({safe_repr(metadata_file)}), so the files there may belong to another "
+            "table. jetspark reads, writes and removes only a table's own files: copy the rows "
+            "into a table of their own with another program."
         )
 
 
@@ -93,7 +93,7 @@ def check_answer(catalog: str, properties: Mapping[str, Any], own: Mapping[str, 
 
 def _names_code(source: str, name: str, value: Any) -> ConfigError:
     return ConfigError(
-        f"{source} names code to load ({name}: {shown(str(value))}). jetspark loads no code that a "
-        "table or a catalog names: remove the property there, or set it in your own configuration "
-        "of the catalog if you trust it."
+        f"{source} names code to load ({name}: {safe_repr(str(value))}). jetspark loads no code "
+        "that a table or a catalog names: remove the property there, or set it in your own "
+        "configuration of the catalog if you trust it."
     )
