@@ -88,7 +88,7 @@ def one_process(job: Job) -> Measure:
     writer, rows, buffered = None, 0, list[pa.RecordBatch]()
     with Stopwatch() as watch:
         for batch in read.arrow_batches(job, job.stream, job.messages):
-            buffered.append(batch if decoder is None else decoder.of(batch))
+            buffered.append(batch if decoder is None else decoder.decode_batch(batch))
             rows += batch.num_rows
             if rows % job.messages and sum(one.num_rows for one in buffered) < _ROW_GROUP:
                 continue

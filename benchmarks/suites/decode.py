@@ -124,7 +124,7 @@ def _jetspark(job: Job, payloads: Iterator[bytes], decode: Any, schema: str) -> 
     batches = [pa.record_batch({"data": columns.slice(at, _BATCH)}) for at in starts]
 
     def made(batch: pa.RecordBatch) -> int:
-        found = decoder.of(batch)
+        found = decoder.decode_batch(batch)
         if found.column("_corrupt_reason").null_count < found.num_rows:
             raise AssertionError("a payload is a bad record")
         return int(found.num_rows)
@@ -173,7 +173,7 @@ def _columns(decode: Any, schema: str) -> Any:
     from jetspark.payloads.decoding import Decoding
 
     found = Decoding.make(decode, schema=schema).decoder().decoder
-    return found.schema(pa.schema([("data", pa.binary())]))
+    return found.decoded_schema(pa.schema([("data", pa.binary())]))
 
 
 def msgspec_json(job: Job) -> Measure:

@@ -39,7 +39,7 @@ from tests.support.debezium import (
 )
 from tests.support.table_readers import by_duckdb
 
-from jetspark.payloads.debezium import POSITION, TIME, DebeziumFields, row_columns
+from jetspark.payloads.debezium import POSITION, TIME, DebeziumDecoder, row_columns
 from jetspark.payloads.decoder import REASON
 from jetspark.payloads.tolerant import TolerantDecoder
 from jetspark.tables.batches import commit_batch
@@ -53,7 +53,7 @@ from jetspark.tables.upserts import RowCondition, Upsert, remove_staged_files, s
 CONNECTORS = (*WITHOUT_PLACE, "another")
 _SCHEMA = json.dumps(ENVELOPE_SCHEMA)
 _COLUMNS = row_columns(_SCHEMA.encode())
-_FIELDS = DebeziumFields(_COLUMNS, _SCHEMA)
+_FIELDS = DebeziumDecoder(_COLUMNS, _SCHEMA)
 _ROWS = pa.schema([("seq", pa.int64()), *_FIELDS.fields])
 _RULES = ("id",), POSITION, RowCondition("__op", ("d",)), RowCondition("__op", ("t",))
 _UNAVAILABLE = "__debezium_unavailable_value"
@@ -294,7 +294,7 @@ TYPED_ROW = {
 def decode_spoiled(rng: random.Random, count: int) -> Iterator[str]:
     """What is wrong when so many spoiled events are decoded beside a good one."""
     text = json.dumps(TYPED_SCHEMA)
-    decoder = DebeziumFields(row_columns(text.encode()), text)
+    decoder = DebeziumDecoder(row_columns(text.encode()), text)
     good = _event(TYPED_ROW)
     for _ in range(-(-count // 200)):
         values: list[Any] = []
@@ -308,7 +308,7 @@ def decode_spoiled(rng: random.Random, count: int) -> Iterator[str]:
         seqs = pa.array(range(200), pa.int64())
         given = pa.RecordBatch.from_arrays([seqs, pa.array(payloads, pa.binary())], ["seq", "data"])
         try:
-            rows = decoder.of(given)
+            rows = decoder.decode_batch(given)
             rows.validate(full=True)
             listed = rows.to_pylist()
         except Exception as error:
@@ -407,7 +407,7 @@ class _Run:
             seqs, payloads = zip(*task, strict=True)
             columns = [pa.array(seqs, pa.int64()), pa.array(payloads, pa.binary())]
             given = pa.RecordBatch.from_arrays(columns, ["seq", "data"])
-            rows = TolerantDecoder(_FIELDS).of(given)
+            rows = TolerantDecoder(_FIELDS).decode_batch(given)
             good = rows.filter(pc.is_null(rows.column(REASON)))
             # Without its key a row goes to the quarantine, as in tasks.
             counts = {"rows": good.num_rows, "bad records": rows.num_rows - good.num_rows}

@@ -78,7 +78,7 @@ def _wrong(
 ) -> list[str]:
     wrong = []
     try:
-        found = decoding.decoder().of(batch)
+        found = decoding.decoder().decode_batch(batch)
         found.validate(full=True)
         numbers = found.column(decoding.names.column("id")).to_pylist()
         reasons = found.column(REASON).to_pylist()
@@ -91,7 +91,7 @@ def _wrong(
             growth.add_fields([new_columns(row, known, decoding.names)], FieldNames().taken)
             shape.add(row)
         if ddl := shape.schema()[0]:
-            sample = Decoding.make("json", schema=ddl).decoder().of(batch.slice(0, 1))
+            sample = Decoding.make("json", schema=ddl).decoder().decode_batch(batch.slice(0, 1))
             sample.validate(full=True)
     except Exception as error:
         wrong.append(repr(error)[:300])

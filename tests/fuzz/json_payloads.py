@@ -31,12 +31,12 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
 
     from jetspark.payloads.columns import buffers_of
     from jetspark.payloads.ddl import arrow_fields
-    from jetspark.payloads.json_fields import JsonFields
+    from jetspark.payloads.json_decoder import JsonDecoder
 
     schemas = []
     for types, kinds in SCHEMAS:
         ddl = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
-        schemas.append((kinds, JsonFields(pa.schema(arrow_fields(ddl, "json:")))))
+        schemas.append((kinds, JsonDecoder(pa.schema(arrow_fields(ddl, "json:")))))
     rng = random.Random(seed)
     figures = Figures()
     for turn in range(-(-runs // (_ROWS * (VARIANTS if sanitize else 1)))):

@@ -364,7 +364,7 @@ def _check(
     good = 0
     for part in parts:
         part.validate(full=True)
-        assert part.schema == decoder.schema(given.schema)
+        assert part.schema == decoder.decoded_schema(given.schema)
         places = part.column("seq").to_pylist()
         seen += places
         reasons = part.column(REASON).to_pylist()

@@ -170,7 +170,7 @@ class Rows:
         return written, read
 
     def absent(self, field: Any, around: frozenset[str]) -> Any:
-        from jetspark.payloads.protobuf_schema import Kind, kind_of
+        from jetspark.payloads.protobuf_schema import ProtobufKind, kind_of
 
         if field.is_repeated:
             return []
@@ -178,7 +178,7 @@ class Rows:
             return None
         if field.enum_type is not None:
             return field.enum_type.values_by_number[0].name
-        unsigned = kind_of(field, around) in (Kind.UINT64, Kind.FIXED64)
+        unsigned = kind_of(field, around) in (ProtobufKind.UINT64, ProtobufKind.FIXED64)
         return Decimal(0) if unsigned else field.default_value
 
     def field(self, field: Any, around: frozenset[str]) -> tuple[Any, Any]:
@@ -199,15 +199,15 @@ class Rows:
         )
 
     def value(self, field: Any, around: frozenset[str]) -> tuple[Any, Any]:
-        from jetspark.payloads.protobuf_schema import Kind, kind_of
+        from jetspark.payloads.protobuf_schema import ProtobufKind, kind_of
 
         rng, message = self.rng, field.message_type
         kind = kind_of(field, around)
-        if kind is Kind.MESSAGE:
+        if kind is ProtobufKind.MESSAGE:
             return self.row(message, around | {message.full_name})
-        if kind is Kind.WRAPPER:
+        if kind is ProtobufKind.WRAPPER:
             return self.value(message.fields_by_name["value"], around)
-        if kind is Kind.ENUM:
+        if kind is ProtobufKind.ENUM:
             name = rng.choice(list(field.enum_type.values_by_name))
             number = field.enum_type.values_by_name[name].number
             return name, field.enum_type.values_by_number[number].name
@@ -215,37 +215,37 @@ class Rows:
         return value, value
 
     def scalar(self, kind: Any, *, is_message: bool) -> Any:
-        from jetspark.payloads.protobuf_schema import Kind
+        from jetspark.payloads.protobuf_schema import ProtobufKind
 
         rng = self.rng
         near = rng.choice([0, 1, -1, 127, 128, 300, 2**20, 2**31 - 1, -(2**31)])
         far = rng.choice([near, 2**63 - 1, -(2**63)])
         match kind:
-            case Kind.DOUBLE | Kind.FLOAT:
+            case ProtobufKind.DOUBLE | ProtobufKind.FLOAT:
                 return rng.choice([0.0, -0.0, 1.5, float("inf"), float("nan")])
-            case Kind.BOOL:
+            case ProtobufKind.BOOL:
                 return rng.random() < 0.5
-            case Kind.STRING:
+            case ProtobufKind.STRING:
                 return rng.choice("aé😀") * rng.choice([0, 1, 2, 130])
-            case Kind.BYTES if is_message:  # one in itself, with a field that it does not have
+            case ProtobufKind.BYTES if is_message:  # it contains itself
                 return rng.choice([b"", b"\xb8\x7d\x05"])
-            case Kind.BYTES:
+            case ProtobufKind.BYTES:
                 return rng.randbytes(rng.choice([0, 1, 2, 127, 128, 300]))
-            case Kind.UINT64 | Kind.FIXED64:
+            case ProtobufKind.UINT64 | ProtobufKind.FIXED64:
                 return Decimal(far % 2**64)
-            case Kind.UINT32 | Kind.FIXED32:
+            case ProtobufKind.UINT32 | ProtobufKind.FIXED32:
                 return near % 2**32
-            case Kind.INT64 | Kind.SINT64 | Kind.SFIXED64:
+            case ProtobufKind.INT64 | ProtobufKind.SINT64 | ProtobufKind.SFIXED64:
                 return far
-            case Kind.TIMESTAMP:
+            case ProtobufKind.TIMESTAMP:
                 first, last = -62_135_596_800 * _MICROS, 253_402_300_800 * _MICROS - 1
                 return rng.choice([first, last, 0, -1, rng.randrange(first, last)])
-            case Kind.DURATION:
+            case ProtobufKind.DURATION:
                 most = 315_576_000_000 * _MICROS
                 return rng.choice([-most, most, 0, -1, rng.randrange(-most, most)])
-            case Kind.DATE:
+            case ProtobufKind.DATE:
                 return rng.choice([-719_162, 2_932_896, 0, rng.randrange(-(10**5), 10**5)])
-            case Kind.TIME_OF_DAY:
+            case ProtobufKind.TIME_OF_DAY:
                 return rng.choice([0, 1, rng.randrange(25 * 3600 * _MICROS)])
         return near
 
@@ -291,7 +291,7 @@ def run(runs: int = 100_000, seed: int = 0, sanitize: bool = False) -> Figures:
         type_ = pa.struct(list(encoder.fields))
         batch = pa.RecordBatch.from_struct_array(pa.array([one for one, _ in rows], type_))
         batch = batch.slice(begin := rng.choice([0, 3, 8]))
-        payloads = encoder.of(batch)
+        payloads = encoder.encode_rows(batch)
         figures.bytes += sum(map(len, payloads))
         checked = encoder.checked(batch)
         for _ in range(10):

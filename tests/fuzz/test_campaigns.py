@@ -19,7 +19,7 @@ from tests.fuzz import (
 from tests.wire.test_kernels import both
 
 from jetspark.payloads.ddl import arrow_fields
-from jetspark.payloads.json_fields import JsonFields
+from jetspark.payloads.json_decoder import JsonDecoder
 
 
 def test_spoiled_archives_are_rows_or_a_typed_error() -> None:
@@ -62,9 +62,9 @@ def test_the_c_kernel_takes_or_leaves_json_nearly() -> None:
 def test_without_the_c_kernel_the_columns_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     fields = arrow_fields("a INT, t STRING", "json:")
     given = pa.array([b'{"a": 1}', b"x", b'{"t": 1.5}'], pa.binary())
-    expected = JsonFields(fields).decode(given)
-    monkeypatch.setattr("jetspark.payloads.json_fields.json_columns", None)
-    assert JsonFields(fields).decode(given) == expected
+    expected = JsonDecoder(fields).decode(given)
+    monkeypatch.setattr("jetspark.payloads.json_decoder.json_columns", None)
+    assert JsonDecoder(fields).decode(given) == expected
 
 
 def test_no_row_is_lost_and_no_good_one_changed_beside_damaged_payloads() -> None:

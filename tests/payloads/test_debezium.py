@@ -45,10 +45,10 @@ def batch(*payloads: bytes) -> pa.RecordBatch:
 
 def rows(*payloads: bytes, fields: Decoder | None = None) -> list[dict[str, Any]]:
     """The decoded rows, without the message."""
-    fields = fields or debezium.DebeziumFields(COLUMNS)
+    fields = fields or debezium.DebeziumDecoder(COLUMNS)
     given = batch(*payloads)
-    found = fields.of(given)
-    assert found.schema == fields.schema(given.schema)
+    found = fields.decode_batch(given)
+    assert found.schema == fields.decoded_schema(given.schema)
     found.validate(full=True)
     names = [one for one in found.schema.names if one not in (*given.schema.names, CORRUPT)]
     listed: list[dict[str, Any]] = found.select(names).to_pylist()
@@ -103,7 +103,7 @@ def test_a_schema_that_is_nested_too_deep_for_spark_is_none() -> None:
 @pytest.mark.parametrize("connector", ["postgresql", "mysql", "sqlserver", "oracle"])
 def test_every_form_of_an_event_gives_the_same_row(connector: str) -> None:
     log = changes()
-    fields = debezium.DebeziumFields(COLUMNS, json.dumps(ENVELOPE_SCHEMA))
+    fields = debezium.DebeziumDecoder(COLUMNS, json.dumps(ENVELOPE_SCHEMA))
     wanted = rows(*(one.payload(connector) for one in log))
     without = [one.payload(connector, schema=False) for one in log]
     assert rows(*without, fields=fields) == wanted
@@ -196,7 +196,7 @@ def changed(**values: Any) -> bytes:
 def test_a_payload_that_is_no_event_keeps_it_and_has_the_reason(
     payload: bytes, reason: str
 ) -> None:
-    fields = debezium.DebeziumFields(COLUMNS)
+    fields = debezium.DebeziumDecoder(COLUMNS)
     good = GOOD.payload("postgresql")
     found = rows(good, payload, good, fields=fields)
     assert found[0] | {"__position": 0} == found[2] | {"__position": 0}
@@ -219,7 +219,7 @@ def test_an_object_that_nothing_marks_as_an_event_is_none(payload: bytes) -> Non
 def test_a_decimal_that_is_sent_as_a_number_keeps_all_its_digits() -> None:
     columns, _, _ = debezium.parse_schema("n DECIMAL(38,4)")
     payload = changed(after={"n": 7}).replace(b": 7}", b": 1001161287349.0429}")
-    (row,) = rows(payload, fields=debezium.DebeziumFields(columns))
+    (row,) = rows(payload, fields=debezium.DebeziumDecoder(columns))
     assert row["n"] == Decimal("1001161287349.0429")
 
 
@@ -268,7 +268,7 @@ def test_a_row_is_never_taken_for_what_debezium_sends_beside_rows(
     ddl: str, payload: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
     (row,) = rows(
-        json.dumps(payload).encode(), fields=debezium.DebeziumFields(debezium.parse_schema(ddl)[0])
+        json.dumps(payload).encode(), fields=debezium.DebeziumDecoder(debezium.parse_schema(ddl)[0])
     )
     assert row["_corrupt_reason"] is None
     assert wanted.items() <= row.items()
@@ -295,7 +295,7 @@ def test_a_row_is_never_taken_for_what_debezium_sends_beside_rows(
 )
 def test_an_event_of_an_application_is_a_bad_record(payload: dict[str, Any]) -> None:
     (row,) = rows(
-        json.dumps(payload).encode(), fields=debezium.DebeziumFields(pa.schema([("x", pa.int8())]))
+        json.dumps(payload).encode(), fields=debezium.DebeziumDecoder(pa.schema([("x", pa.int8())]))
     )
     assert row["_corrupt_reason"]
 
@@ -303,7 +303,7 @@ def test_an_event_of_an_application_is_a_bad_record(payload: dict[str, Any]) -> 
 def test_a_schema_says_what_a_message_is() -> None:
     schema: dict[str, Any] = {"fields": [{"type": "int64", "field": "ts_ms"}]}
     value = {"schema": schema | {"name": "shop.public.beats.Value"}, "payload": {"ts_ms": 5}}
-    fields = debezium.DebeziumFields(debezium.row_columns(json.dumps(value["schema"]).encode()))
+    fields = debezium.DebeziumDecoder(debezium.row_columns(json.dumps(value["schema"]).encode()))
     assert [one["ts_ms"] for one in rows(json.dumps(value).encode(), fields=fields)] == [5]
     value["schema"] = schema | {"name": "io.debezium.connector.common.Heartbeat"}
     assert rows(json.dumps(value).encode(), fields=fields) == []
@@ -349,7 +349,7 @@ def test_columns_that_begin_with_two_underscores_are_columns() -> None:
                                            {"type": "string", "field": "op"}]}  # fmt: skip
     text = json.dumps(schema).encode()
     assert debezium.row_columns(text).names == ["id", "__kind"]
-    fields = debezium.DebeziumFields(debezium.row_columns(text), text.decode())
+    fields = debezium.DebeziumDecoder(debezium.row_columns(text), text.decode())
     payload = {"op": "c", "source": {}, "before": None, "after": {"id": 1, "__kind": "x"}}
     assert [one["__kind"] for one in rows(json.dumps(payload).encode(), fields=fields)] == ["x"]
     flat = {"type": "struct", "fields": [*FLAT_SCHEMA["fields"], column,
@@ -397,7 +397,7 @@ def test_a_placeholder_never_stands_for_a_value(text: str) -> None:
     sent = bytes.fromhex(text[4:]).decode() if text.startswith("hex:") else text
     for kind, value in placeholders(sent):
         columns = pa.schema([("id", pa.int64()), ("v", _TYPES[kind])])
-        fields = debezium.DebeziumFields(columns, placeholders=debezium.Placeholders(text))
+        fields = debezium.DebeziumDecoder(columns, placeholders=debezium.Placeholders(text))
         after = {"id": 1, "v": value}
         (row,) = rows(changed(after=after), fields=fields)
         assert "REPLICA IDENTITY" in row["_corrupt_reason"], (kind, value)
@@ -408,7 +408,7 @@ def test_a_placeholder_never_stands_for_a_value(text: str) -> None:
 
 
 def test_a_row_with_a_number_that_json_lacks_is_one() -> None:
-    fields = debezium.DebeziumFields(pa.schema([("v", pa.float64()), ("s", pa.string())]))
+    fields = debezium.DebeziumDecoder(pa.schema([("v", pa.float64()), ("s", pa.string())]))
     payload = b'{"v": NaN, "s": "a\\n", "__op": "c"}', b'{"v": -Infinity, "s": "\\\\"}'
     found = rows(*payload, fields=fields)
     assert [str(one["v"]) for one in found] == ["nan", "-inf"]
@@ -518,7 +518,7 @@ def test_spoilt_events_never_stop_a_batch(data: st.DataObject) -> None:
 
 def test_recorded_events_are_the_rows_of_their_table() -> None:
     payloads = RECORDED.read_bytes().splitlines()
-    found = rows(*payloads, fields=debezium.DebeziumFields(COLUMNS))
+    found = rows(*payloads, fields=debezium.DebeziumDecoder(COLUMNS))
     assert "".join(one["__op"] for one in found) == "rrcuddctc"
     assert found[3] == {
         "id": 1001, "customer": "Ann", "amount": Decimal("22.50"),

@@ -43,7 +43,7 @@ def test_a_bad_payload_stays_and_the_others_if_all_are_to_stay(format_: Any) -> 
         decoding = Decoding.make(format_, keep_payload=keep, **how)
         decoding.decoder()  # used, as in the driver
         sent = pickle.loads(pickle.dumps(decoding))
-        found = sent.decoder().of(batch(good, b"\xff", good)).to_pylist()
+        found = sent.decoder().decode_batch(batch(good, b"\xff", good)).to_pylist()
         assert [row.get("data") for row in found] == ([good, b"\xff", good] if keep else [None] * 3)
         bad = "\ufffd" if format_ == "json" else b"\xff"
         assert [row["_corrupt_record"] for row in found] == [None, bad, None]
@@ -79,11 +79,17 @@ def test_a_frame_that_nobody_named_is_guessed_at(format_: Any) -> None:
     how, good = GOOD[format_]
     framed = confluent(1, good) + b"\xff"
     decoder = Decoding.make(format_, **how).decoder()
-    first, second = decoder.of(batch(framed, b"\xff")).column("_corrupt_reason").to_pylist()
+    first, second = (
+        decoder.decode_batch(batch(framed, b"\xff")).column("_corrupt_reason").to_pylist()
+    )
     assert "It begins with a zero byte" in first
     assert "zero byte" not in second
     named = Decoding.make(format_, framing="confluent", **how).decoder()
-    reason = named.of(batch(confluent(1, b"\0\0\0\0\0\0\xff"))).column("_corrupt_reason")[0].as_py()
+    reason = (
+        named.decode_batch(batch(confluent(1, b"\0\0\0\0\0\0\xff")))
+        .column("_corrupt_reason")[0]
+        .as_py()
+    )
     assert "It begins" not in reason
 
 

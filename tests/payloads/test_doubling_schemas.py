@@ -73,7 +73,7 @@ def test_avro(innermost: list[dict[str, Any]]) -> None:
     with pytest.raises(ConfigError, match=r"more than 10,000 fields"):
         fields_of(schema)
     decoding = Decoding(payload_schema(OLD), Framing("confluent"), lookup=Registry(OLD, schema))
-    found = decoding.decoder().of(batch([confluent(1, b"\x02"), confluent(0, b"\x02")]))
+    found = decoding.decoder().decode_batch(batch([confluent(1, b"\x02"), confluent(0, b"\x02")]))
     assert found.column("a").to_pylist() == [None, 1]
     assert "more than 10,000 fields" in found.column(REASON)[0].as_py()
     assert len(fields_of(payload_schema(records(8, {"name": "x", "type": "int"})))) == 2

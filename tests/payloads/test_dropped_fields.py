@@ -53,7 +53,7 @@ ROWS = [
 def rows_of(**how: Any) -> list[dict[str, Any]]:
     decoding = Decoding.make("avro", lookup=Versions(), schema_name="n", framing="confluent", **how)
     framed = [confluent(number, written(VERSIONS[number - 1], row)) for number, row in ROWS]
-    found = decoding.decoder().of(batch(framed))
+    found = decoding.decoder().decode_batch(batch(framed))
     kept: list[dict[str, Any]] = found.select(found.schema.names[5:]).to_pylist()
     return kept
 

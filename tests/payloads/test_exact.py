@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from jetspark.payloads.connect import ConnectDecoder
 from jetspark.payloads.ddl import arrow_fields
-from jetspark.payloads.exact import cast_exactly, decimals_of_bytes
-from jetspark.payloads.json_decoder import JsonDecoder
+from jetspark.payloads.exact import cast_exactly, decimals_from_bytes
+from jetspark.payloads.json_plain import PlainJsonDecoder
 
 _WIDE = Context(prec=400)
 _digits = st.text("0123456789", min_size=1, max_size=60).map(lambda text: text.lstrip("0") or "0")
@@ -46,7 +46,7 @@ def _fitting(number: Decimal, kind: pa.Decimal128Type) -> Decimal | None:
 
 def _decoded(kind: str, *texts: str) -> list[Any]:
     payloads = pa.array([f'{{"a":{text}}}'.encode() for text in texts], pa.binary())
-    (column,), reasons = JsonDecoder(arrow_fields(f"a {kind}", "json:")).decode(payloads)
+    (column,), reasons = PlainJsonDecoder(arrow_fields(f"a {kind}", "json:")).decode(payloads)
     assert [one is None for one in column.to_pylist()] == [one.is_valid for one in reasons]
     return list(column.to_pylist())
 
@@ -71,11 +71,11 @@ def test_decimals_of_big_endian_bytes(numbers: list[int | None], size: int) -> N
 
     values = [None if number is None else digits(number) for number in numbers]
     kind = pa.decimal128(38, 0)
-    decimals = decimals_of_bytes(pa.array(values, pa.binary()), 0, kind)
+    decimals = decimals_from_bytes(pa.array(values, pa.binary()), 0, kind)
     assert decimals is not None
     assert decimals.to_pylist() == numbers
     for bad in (b"", (10**38).to_bytes(17, "big")):
-        assert decimals_of_bytes(pa.array([bad], pa.binary()), 0, kind) is None
+        assert decimals_from_bytes(pa.array([bad], pa.binary()), 0, kind) is None
 
 
 def _nearest(number: Decimal) -> float | None:

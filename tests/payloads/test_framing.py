@@ -18,7 +18,7 @@ from jetspark.errors import SchemaNotFoundError
 from jetspark.payloads import framing
 from jetspark.payloads.decoder import REASON, SchemaKey
 from jetspark.payloads.decoding import Decoding
-from jetspark.payloads.framing import BadFrame, Framing, decompressed
+from jetspark.payloads.framing import BadFrame, Framing, decompress_payload
 from jetspark.payloads.schema import PayloadSchema
 from jetspark.payloads.tolerant import CORRUPT
 from jetspark.ranges.arrow import SCHEMA
@@ -74,8 +74,8 @@ def batch(payloads: list[bytes], headers: list[dict[str, str]] | None = None) ->
 
 def rows_of(decoding: Decoding, rows: pa.RecordBatch) -> list[dict[str, Any]]:
     decoder = decoding.decoder()
-    found = decoder.of(rows)
-    assert found.schema == decoder.schema(rows.schema)
+    found = decoder.decode_batch(rows)
+    assert found.schema == decoder.decoded_schema(rows.schema)
     found.validate(full=True)
     kept: list[dict[str, Any]] = found.drop_columns([*SCHEMA.names[:4], "headers"]).to_pylist()
     return kept
@@ -266,9 +266,9 @@ def test_payloads_are_decompressed_as_a_header_or_the_option_says(name: str) -> 
 def test_unpacking_beyond_the_limit_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "MAX_UNPACKED_BYTES", 1 << 20)
     small = packed(name, bytes(1 << 20))
-    assert len(decompressed(small, name)) == 1 << 20
+    assert len(decompress_payload(small, name)) == 1 << 20
     with pytest.raises(BadFrame, match="has more than"):
-        decompressed(packed(name, bytes((1 << 20) + 1)), name)
+        decompress_payload(packed(name, bytes((1 << 20) + 1)), name)
 
 
 @given(

@@ -123,7 +123,7 @@ def test_no_message_stops_a_decoder(name: str, messages: list[Message]) -> None:
     make, good, expected = DECODERS[name]
     mixed = [good, *(one for message in messages for one in (message, good))]
     rows = batch([payload for payload, _ in mixed], [given for _, given in mixed])
-    found = make().decoder().of(rows)
+    found = make().decoder().decode_batch(rows)
     found.validate(full=True)
     kept = found.column("seq").to_pylist()
     reasons = dict(zip(kept, found.column(REASON).to_pylist(), strict=True))
@@ -161,7 +161,7 @@ good = [
     groups(1000), inside(groups(1000)), b"\\x62" + inside(groups(50_000))[1:], deep,
     b"\\x53\\x54" * 2000,
 ]
-rows = decoder.of(batch([one for pair in zip(bad, good * 2) for one in pair]))
+rows = decoder.decode_batch(batch([one for pair in zip(bad, good * 2) for one in pair]))
 print([one is not None for one in rows.column("_corrupt_reason").to_pylist()])
 """
 
@@ -178,13 +178,13 @@ def test_no_depth_of_groups_in_protobuf_ends_the_process() -> None:
 class Raising:
     """Raises for the payloads that say so, as no decoder should."""
 
-    def schema(self, columns: pa.Schema) -> pa.Schema:
+    def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
         return pa.schema([*columns, pa.field("text", pa.string()), pa.field(REASON, pa.string())])
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         texts = [_RAISED[payload]() for payload in batch.column("data").to_pylist()]
         columns = [*batch.columns, pa.array(texts, pa.string()), pa.nulls(len(texts), pa.string())]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema(batch.schema))
+        return pa.RecordBatch.from_arrays(columns, schema=self.decoded_schema(batch.schema))
 
 
 def test_wide_elements_are_decoded_in_parts_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,8 +196,8 @@ def test_wide_elements_are_decoded_in_parts_of_a_batch(monkeypatch: pytest.Monke
     parts = list(decoder.parts(batch([empty] * 20)))
     assert sum(part.num_rows for part in parts) == 20
     assert max(part.nbytes for part in parts) < 16 << 20
-    assert decoder.of(batch([b""] * 1000)).num_rows == 1000
-    assert decoder.of(batch([])).num_rows == 0
+    assert decoder.decode_batch(batch([b""] * 1000)).num_rows == 1000
+    assert decoder.decode_batch(batch([])).num_rows == 0
 
 
 WIDE = [f"f{at}" for at in range(100)]
@@ -243,7 +243,7 @@ def test_a_payload_whose_elements_would_take_too_much_memory_is_a_bad_record(
     options, hostile, good = AMPLIFIED[case]
     format_: Any = case.partition(" ")[0]
     decoder = Decoding.make(format_, **options).decoder()
-    found = decoder.of(batch([good, hostile, good]))
+    found = decoder.decode_batch(batch([good, hostile, good]))
     assert [bool(one) for one in found.column(REASON).to_pylist()] == [False, True, False]
     assert "becomes more than 16 MiB" in found.column(REASON)[1].as_py()
     assert [len(one or ()) for one in found.column("l").to_pylist()] == [1, 0, 1]
@@ -272,7 +272,7 @@ _RAISED: dict[bytes, Callable[[], Any]] = {
 
 def test_whatever_one_payload_raises_makes_it_a_bad_record() -> None:
     payloads = [one for name in _RAISED for one in (b"good", name)]
-    found = TolerantDecoder(Raising()).of(batch(payloads))
+    found = TolerantDecoder(Raising()).decode_batch(batch(payloads))
     texts, reasons = found.column("text").to_pylist(), found.column(REASON).to_pylist()
     bad = [None if one == b"good" else one for one in payloads]
     assert found.column("_corrupt_record").to_pylist() == bad
@@ -287,7 +287,7 @@ def test_the_end_of_the_process_is_no_bad_record(
 ) -> None:
     monkeypatch.setitem(_RAISED, b"end", lambda: _raise(ends()))
     with pytest.raises(ends):
-        TolerantDecoder(Raising()).of(batch([b"good", b"end"]))
+        TolerantDecoder(Raising()).decode_batch(batch([b"good", b"end"]))
 
 
 class OutOfReach:
@@ -305,7 +305,7 @@ def test_only_a_registry_that_cannot_be_asked_ends_the_batch() -> None:
         decoding = Decoding(payload_schema(OLD), Framing(framing), lookup=OutOfReach())
         rows = batch([confluent(1, b"\x02")], [{"Nats-Schema": "R"}])
         with pytest.raises(error):
-            decoding.decoder().of(rows)
+            decoding.decoder().decode_batch(rows)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_no_schema_of_a_registry_stops_a_decoder(schema: PayloadSchema) -> None:
     messages = Framing("confluent", with_message=True)
     for how in (decoding, Decoding(ORDER, messages, ("f_int32",), lookup=Spoiled())):
         rows = batch([confluent(1, b"\0\x02"), confluent(2, b"\0\x02")])
-        reasons = how.decoder().of(rows).column(REASON)
+        reasons = how.decoder().decode_batch(rows).column(REASON)
         assert reasons.null_count == 0
 
 

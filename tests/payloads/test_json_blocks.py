@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from jetspark.payloads.ddl import arrow_fields
-from jetspark.payloads.json_fields import JsonFields
+from jetspark.payloads.json_decoder import JsonDecoder
 
 _OFFSETS = range(71)
 _ENDS = [
@@ -45,7 +45,7 @@ _DOCUMENT = (
 def _compare(ddl: str, payloads: Iterable[bytes]) -> list[str | None]:
     """The reasons, on which the kernel and the decoder agree as on the columns."""
     documents = pa.array(payloads, pa.binary())
-    fields = JsonFields(arrow_fields(ddl, "json:"))
+    fields = JsonDecoder(arrow_fields(ddl, "json:"))
     columns, reasons = fields.decode(documents)
     expected, why = fields.decode_plainly(documents)
     for column, other in zip(columns, expected, strict=True):
@@ -153,7 +153,7 @@ def test_what_is_behind_a_payload_is_no_part_of_it() -> None:
 @pytest.mark.skipif(os.name != "posix", reason="protects memory with mprotect")
 def test_no_byte_is_read_behind_the_data() -> None:
     """The page behind them may not be read: a signal ends whoever does."""
-    fields = JsonFields(arrow_fields(_EVERY_KIND, "json:"))
+    fields = JsonDecoder(arrow_fields(_EVERY_KIND, "json:"))
     pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
     address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
     protect = ctypes.CDLL(None).mprotect

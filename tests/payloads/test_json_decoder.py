@@ -21,8 +21,8 @@ from tests.wire.test_kernels import both
 from jetspark.errors import ConfigError
 from jetspark.payloads.ddl import arrow_fields, type_in_ddl
 from jetspark.payloads.decoder import Undecodable
-from jetspark.payloads.json_decoder import MAX_DEPTH, JsonDecoder
-from jetspark.payloads.json_fields import JsonFields
+from jetspark.payloads.json_decoder import JsonDecoder
+from jetspark.payloads.json_plain import MAX_DEPTH, PlainJsonDecoder
 
 _NESTED_KINDS = {name: kind for name, (_, kind) in NESTED.items()}
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -32,10 +32,10 @@ def decode(ddl: str, *payloads: bytes) -> tuple[list[dict[str, Any]], list[str |
     """The rows, and the reasons, on which the kernel and the decoder agree."""
     fields = arrow_fields(ddl, "json:")
     documents = pa.array(payloads, pa.binary())
-    columns, reasons = JsonDecoder(fields).decode(documents)
+    columns, reasons = PlainJsonDecoder(fields).decode(documents)
     rows = pa.RecordBatch.from_arrays(columns, schema=fields)
     rows.validate(full=True)
-    columns, why = JsonFields(fields).decode(documents)
+    columns, why = JsonDecoder(fields).decode(documents)
     assert repr(pa.RecordBatch.from_arrays(columns, schema=fields).to_pylist()) == repr(
         rows.to_pylist()
     )
@@ -124,7 +124,7 @@ def test_a_zero_keeps_its_sign(kind: str) -> None:
 def test_a_value_that_does_not_fit_is_a_bad_record(kind: str, texts: list[str]) -> None:
     fields = arrow_fields(f"v {kind}, w INT", "json:")
     for text in texts:
-        for decoder in (JsonFields(fields), JsonDecoder(fields)):
+        for decoder in (JsonDecoder(fields), PlainJsonDecoder(fields)):
             payloads = [b'{"v": null, "w": 1}', b'{"v": %s, "w": 2}' % text.encode(), b'{"w": 3}']
             columns, reasons = decoder.decode(pa.array(payloads, pa.binary()))
             assert columns[0].to_pylist() == [None] * 3
@@ -210,8 +210,8 @@ def test_the_kernel_and_the_decoder_agree(kinds: dict[str, Kind]) -> None:
     types = FIELDS if kinds is FIELDS else {name: ddl for name, (ddl, _) in NESTED.items()}
     fields = arrow_fields(", ".join(f"`{name}` {kind}" for name, kind in types.items()), "json:")
     documents = _documents(5, kinds, 20_000)
-    columns, reasons = JsonFields(fields).decode(documents)
-    expected, why = JsonDecoder(fields).decode(documents)
+    columns, reasons = JsonDecoder(fields).decode(documents)
+    expected, why = PlainJsonDecoder(fields).decode(documents)
     for field, one, other in zip(fields, columns, expected, strict=True):
         one.validate(full=True)
         assert repr(one.to_pylist()) == repr(other.to_pylist()), field
@@ -223,7 +223,7 @@ def test_the_kernel_and_the_decoder_agree(kinds: dict[str, Kind]) -> None:
 def test_columns_that_would_become_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jetspark.payloads.columns.MAX_DECODED_BYTES", 100_000)
     wide = ", ".join(f"f{at}: BIGINT" for at in range(100))
-    decoder = JsonFields(arrow_fields(f"l ARRAY<STRUCT<{wide}>>", "json:"))
+    decoder = JsonDecoder(arrow_fields(f"l ARRAY<STRUCT<{wide}>>", "json:"))
     decoder.decode(pa.array([b'{"l": [{}, {}]}'] * 50, pa.binary()))
     for payloads in ([b'{"l": [%s{}]}' % (b"{}," * 111)], [b'{"l": [{}, {}]}'] * 60):
         with pytest.raises(Undecodable, match="MiB"):
@@ -242,7 +242,7 @@ def test_columns_that_are_nested_more_deeply_than_the_kernel_builds_have_the_sam
 def test_what_is_beside_a_record_does_not_matter(seed: int) -> None:
     ddl = ", ".join(f"`{name}` {kind}" for name, (kind, _) in NESTED.items())
     fields = arrow_fields(ddl, "json:")
-    decoder = JsonDecoder(fields)
+    decoder = PlainJsonDecoder(fields)
     documents = _documents(seed, _NESTED_KINDS)
     columns, reasons = decoder.decode(documents)
     assert 100 < reasons.null_count < 1_900
@@ -341,7 +341,7 @@ def test_a_schema_of_other_types_is_refused(ddl: str, says: str) -> None:
 def test_memory_is_bounded_by_parts_of_a_batch() -> None:
     item = b'{"l": [%s1]}' % (b"1," * 250_000)
     documents = pa.array([item] * 12, pa.binary())
-    decoder = JsonDecoder(arrow_fields("l ARRAY<BIGINT>", "json:"))
+    decoder = PlainJsonDecoder(arrow_fields("l ARRAY<BIGINT>", "json:"))
     tracemalloc.start()
     decoder.decode(documents)
     _, peak = tracemalloc.get_traced_memory()
@@ -362,7 +362,7 @@ def test_memory_is_bounded_by_parts_of_a_batch() -> None:
 def test_one_record_has_one_reason_for_many_values(kind: str, item: str, wrong: str) -> None:
     good, bad = [item] * 3, [item, *[wrong] * 1000, item]
     payloads = [f'{{"a": [{", ".join(one)}]}}'.encode() for one in (good, bad, good, bad, [], good)]
-    decoder = JsonDecoder(arrow_fields(f"a {kind}", "json"))
+    decoder = PlainJsonDecoder(arrow_fields(f"a {kind}", "json"))
     (column,), reasons = decoder.decode(pa.array(payloads, pa.binary()))
     column.validate(full=True)
     assert [one is None for one in reasons.to_pylist()] == [True, False, True, False, True, True]

@@ -129,15 +129,15 @@ def test_a_publisher_cannot_make_us_ask_without_end(monkeypatch: pytest.MonkeyPa
     counted = Counted()
     decoding = Decoding(PayloadSchema("avro", '"long"'), Framing("confluent"), (), Known(counted))
     rows = batch([confluent(1, b"\x02")] * 2 + [confluent(100 + at, b"\x02") for at in range(900)])
-    found = decoding.decoder().of(rows)
+    found = decoding.decoder().decode_batch(rows)
     assert found.column("value").to_pylist()[:2] == [1, 1]
     assert found.column(REASON).null_count == 2
     assert counted.asked[0] == 1  # what most payloads name is asked for first
     assert len(counted.asked) <= 1 + lookup.MAX_UNKNOWN
-    decoding.decoder().of(rows)
+    decoding.decoder().decode_batch(rows)
     assert len(counted.asked) <= 1 + lookup.MAX_UNKNOWN
     now[0] += 61
-    decoding.decoder().of(rows)
+    decoding.decoder().decode_batch(rows)
     assert 100 < len(counted.asked) <= 1 + 2 * lookup.MAX_UNKNOWN
 
 

@@ -25,7 +25,7 @@ from tests.tables import conftest
 from tests.tables.conftest import Place
 
 from jetspark.errors import ConfigError
-from jetspark.payloads.debezium import POSITION, TIME, DebeziumFields, row_columns
+from jetspark.payloads.debezium import POSITION, TIME, DebeziumDecoder, row_columns
 from jetspark.tables.batches import commit_batch
 from jetspark.tables.formats import Format
 from jetspark.tables.history import History
@@ -34,7 +34,7 @@ from jetspark.tables.table import Table
 from jetspark.tables.upserts import RowCondition, Upsert, remove_staged_files
 
 COLUMNS = row_columns(json.dumps(ENVELOPE_SCHEMA).encode())
-FIELDS = DebeziumFields(COLUMNS)
+FIELDS = DebeziumDecoder(COLUMNS)
 _RULES = ("id",), POSITION, RowCondition("__op", ("d",)), RowCondition("__op", ("t",))
 UPSERT = Upsert(*_RULES)
 HISTORY = History(*_RULES, TIME)
@@ -48,7 +48,7 @@ def written(table: Table, tasks: Sequence[Sequence[tuple[int, bytes]]]) -> list[
         seqs, payloads = [seq for seq, _ in task], [payload for _, payload in task]
         columns = [pa.array(seqs, pa.int64()), pa.array(payloads, pa.binary())]
         messages = pa.RecordBatch.from_arrays(columns, ["seq", "data"])
-        batches.append(FIELDS.of(messages).select(SCHEMA.names))
+        batches.append(FIELDS.decode_batch(messages).select(SCHEMA.names))
     return conftest.written(table, *batches, keyed=True)
 
 

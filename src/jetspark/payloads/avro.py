@@ -23,15 +23,15 @@ from jetspark.payloads.avro_schema import (
     KINDS,
     MAX_DEPTH,
     PROMOTIONS,
+    AvroKind,
     Field,
-    Kind,
     Node,
     Type,
     in_words,
     parse_record,
     reader_record,
 )
-from jetspark.payloads.columns import KernelColumns, PlannedDecoder, Slot, reasons_of
+from jetspark.payloads.columns import KernelColumns, PlannedDecoder, TargetColumn, describe_misfits
 from jetspark.payloads.decoder import Undecodable
 from jetspark.payloads.schema import PayloadSchema
 from jetspark.wire.kernel import avro_columns
@@ -64,7 +64,7 @@ class AvroDecoder(PlannedDecoder):
     def decode_plainly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
         """See PlannedDecoder."""
         columns, misfits = avro_plain.decode(self.root, self.fields, payloads)
-        return columns, reasons_of(misfits, len(payloads), self.name)
+        return columns, describe_misfits(misfits, len(payloads), self.name)
 
 
 def pack_plan(root: Node) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
@@ -75,7 +75,7 @@ def pack_plan(root: Node) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
         nodes.extend(
             _NODE.pack(
                 *(node.kind, node.is_millis, node.scale, node.constant is not None),
-                *(-1 if node.slot is None else node.slot.number, node.member),
+                *(-1 if node.target is None else node.target.number, node.member),
                 *(node.size, len(node.nodes), len(node.constants)),
             )
         )
@@ -92,24 +92,24 @@ def pack_plan(root: Node) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
 def plan_datums(writer: Type, fields: Sequence[Field]) -> Node:
     """Return the plan of a writer's datums for these fields of the reader's. Raises Undecodable."""
     columns = pa.struct([pa.field(field.name, field.type.arrow) for field in fields])
-    return _record(writer, fields, Slot(0, columns), "")
+    return _record(writer, fields, TargetColumn(0, columns), "")
 
 
-def _resolve(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
+def _resolve(writer: Type, reader: Type, target: TargetColumn, name: str) -> Node:
     """Raises Undecodable if the reader takes no value of the writer's."""
     if writer.kind == "union" or reader.kind == "union":
-        return _branches(writer, reader, slot, name)
+        return _branches(writer, reader, target, name)
     if writer.kind != reader.kind and (writer.kind, reader.kind) not in PROMOTIONS:
         raise Undecodable(f"{name} is {writer.kind}, not {reader.kind}.")
-    node = Node(KINDS[writer.kind], slot=slot, size=writer.size)
+    node = Node(KINDS[writer.kind], target=target, size=writer.size)
     match reader.kind:
         case "record":
-            return _record(writer, reader.fields, slot, f"{name}.")
+            return _record(writer, reader.fields, target, f"{name}.")
         case "array":
-            item = _resolve(writer.parts[0], reader.parts[0], slot.below(0), name)
+            item = _resolve(writer.parts[0], reader.parts[0], target.below(0), name)
             return replace(node, nodes=(item,))
         case "map":
-            value = slot.below(0).below(1)
+            value = target.below(0).below(1)
             return replace(node, nodes=(_resolve(writer.parts[0], reader.parts[0], value, name),))
         case "enum":
             return replace(node, nodes=_symbols(writer, reader, name))
@@ -123,16 +123,16 @@ def _resolve(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
     ):
         raise Undecodable(f"{name} is {writer.declared}, not {reader.declared}.")
     unit = writer.logical if "timestamp" in writer.logical else reader.logical
-    is_millis = pa.types.is_timestamp(slot.kind) and unit.endswith("-millis")
+    is_millis = pa.types.is_timestamp(target.kind) and unit.endswith("-millis")
     return replace(node, is_millis=is_millis, scale=writer.digits[1])
 
 
-def _record(writer: Type, fields: Sequence[Field], slot: Slot, name: str) -> Node:
+def _record(writer: Type, fields: Sequence[Field], target: TargetColumn, name: str) -> Node:
     """`name`: of the record with a point, for errors."""
     selected: dict[int, Node] = {}
     constants = []
     for at, field in enumerate(fields):
-        position, below = _written_position(writer, field), slot.below(at)
+        position, below = _written_position(writer, field), target.below(at)
         if position is None:
             datum = default_datum(field, f"{name}{field.name}")
             constant = _resolve(field.type, field.type, below, f"{name}{field.name}")
@@ -147,7 +147,7 @@ def _record(writer: Type, fields: Sequence[Field], slot: Slot, name: str) -> Nod
         selected.get(at) or replace(_skipped(field.type), name=field.name)
         for at, field in enumerate(writer.fields)
     ]
-    return Node(Kind.RECORD, slot=slot, nodes=tuple(nodes), constants=tuple(constants))
+    return Node(AvroKind.RECORD, target=target, nodes=tuple(nodes), constants=tuple(constants))
 
 
 def _written_position(writer: Type, field: Field) -> int | None:
@@ -163,7 +163,7 @@ def _skipped(type_: Type) -> Node:
     """Return the node of a value that the reader skips."""
     inner = tuple(replace(_skipped(written.type), name=written.name) for written in type_.fields)
     inner += tuple(map(_skipped, type_.parts))
-    inner += tuple(Node(Kind.NULL, name=symbol) for symbol in type_.symbols)
+    inner += tuple(Node(AvroKind.NULL, name=symbol) for symbol in type_.symbols)
     return Node(KINDS[type_.kind], nodes=inner, size=type_.size)
 
 
@@ -174,30 +174,30 @@ def _symbols(writer: Type, reader: Type, name: str) -> tuple[Node, ...]:
     def node(symbol: str) -> Node:
         text = symbol if symbol in reader.symbols else reader.default
         if text is not None:
-            return Node(Kind.NULL, name=text)
-        return Node(Kind.REJECTED, name=f"{name} is {symbol}; the schema has {symbols}.")
+            return Node(AvroKind.NULL, name=text)
+        return Node(AvroKind.REJECTED, name=f"{name} is {symbol}; the schema has {symbols}.")
 
     return tuple(map(node, writer.symbols))
 
 
-def _branches(writer: Type, reader: Type, slot: Slot, name: str) -> Node:
+def _branches(writer: Type, reader: Type, target: TargetColumn, name: str) -> Node:
     """Each branch of the writer's becomes the first one of the reader's that takes it."""
     written = writer.parts if writer.kind == "union" else (writer,)
-    nodes = [_branch(branch, reader, slot, name) for branch in written]
-    if all(node.kind is Kind.REJECTED for node in nodes):
+    nodes = [_branch(branch, reader, target, name) for branch in written]
+    if all(node.kind is AvroKind.REJECTED for node in nodes):
         raise Undecodable(f"{name} is {in_words(writer)}, not {in_words(reader)}.")
     if writer.kind == "union":
-        return Node(Kind.UNION, slot=slot, nodes=tuple(nodes))
+        return Node(AvroKind.UNION, target=target, nodes=tuple(nodes))
     (node,) = nodes
-    return node if node.member < 0 else Node(Kind.BRANCH, slot=slot, nodes=(node,))
+    return node if node.member < 0 else Node(AvroKind.BRANCH, target=target, nodes=(node,))
 
 
-def _branch(written: Type, reader: Type, slot: Slot, name: str) -> Node:
+def _branch(written: Type, reader: Type, target: TargetColumn, name: str) -> Node:
     """The branch of the reader's that takes a type: the same type rather than a wider one."""
     if written.kind == "null":
         if reader.may_be_null:
-            return Node(Kind.NULL, slot=slot)
-        return Node(Kind.REJECTED, name=f"{name} is null, not {in_words(reader)}.")
+            return Node(AvroKind.NULL, target=target)
+        return Node(AvroKind.REJECTED, name=f"{name} is null, not {in_words(reader)}.")
     branches = reader.branches
     order = sorted(
         range(len(branches)),
@@ -206,6 +206,6 @@ def _branch(written: Type, reader: Type, slot: Slot, name: str) -> Node:
     for at in order:
         with suppress(Undecodable):
             if reader.has_members:
-                return replace(_resolve(written, branches[at], slot.below(at), name), member=at)
-            return _resolve(written, branches[at], slot, name)
-    return Node(Kind.REJECTED, name=f"{name} is {in_words(written)}, not {in_words(reader)}.")
+                return replace(_resolve(written, branches[at], target.below(at), name), member=at)
+            return _resolve(written, branches[at], target, name)
+    return Node(AvroKind.REJECTED, name=f"{name} is {in_words(written)}, not {in_words(reader)}.")

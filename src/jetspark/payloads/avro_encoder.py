@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from jetspark.errors import ConfigError
 from jetspark.payloads.avro_schema import (
     KINDS,
+    AvroKind,
     Field,
-    Kind,
     Type,
     fields_of,
     in_words,
@@ -24,13 +24,13 @@ from jetspark.payloads.avro_schema import (
 from jetspark.payloads.decoder import Undecodable
 from jetspark.payloads.encoder import (
     cast,
-    elements,
+    check_no_nulls,
     leaf,
     misfit,
-    numbers_of,
+    offsets_and_items,
     part,
-    records_of,
-    refuse_nulls,
+    symbol_indexes,
+    write_records,
 )
 from jetspark.payloads.framing import varint
 from jetspark.payloads.schema import PayloadSchema
@@ -58,7 +58,7 @@ class AvroEncoder:
         self._type = parse_record(schema)
         self._puts = [put_of(field.type, field.name) for field in self._type.fields]
 
-    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+    def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
         """A payload for each row. A field without a column has its default, or is null."""
         columns = [self._column(field, rows) for field in self._type.fields]
         if avro_datums is None or len(rows) < _FEW:
@@ -67,7 +67,7 @@ class AvroEncoder:
             part_of(field.type, values, field.name)
             for field, values in zip(self._type.fields, columns, strict=True)
         ]
-        return records_of(avro_datums, len(rows), part(Kind.RECORD, parts=parts))
+        return write_records(avro_datums, len(rows), part(AvroKind.RECORD, parts=parts))
 
     def _one_by_one(self, columns: Sequence[pa.Array], rows: int) -> list[bytes]:
         try:
@@ -260,32 +260,34 @@ def part_of(type_: Type, values: pa.Array, name: str) -> Part:
     if type_.kind == "union":
         return _part_of_union(type_, values, name)
     if type_.kind == "null":
-        return part(Kind.NULL)
-    refuse_nulls(values, name, type_.logical or type_.kind)
+        return part(AvroKind.NULL)
+    check_no_nulls(values, name, type_.logical or type_.kind)
     match type_.kind, type_.logical:
         case "record", _:
             fields = zip(type_.fields, values.flatten(), strict=True)
             parts = [part_of(field.type, child, f"{name}.{field.name}") for field, child in fields]
-            return part(Kind.RECORD, parts=parts)
+            return part(AvroKind.RECORD, parts=parts)
         case "array", _:
-            offsets, inner = elements(values)
+            offsets, inner = offsets_and_items(values)
             item = part_of(type_.parts[0], inner, f"{name}.element")
-            return part(Kind.ARRAY, offsets.buffers()[1], begin=offsets.offset, parts=[item])
+            return part(AvroKind.ARRAY, offsets.buffers()[1], begin=offsets.offset, parts=[item])
         case "map", _:
-            offsets, inner = elements(values)
+            offsets, inner = offsets_and_items(values)
             keys, items = inner.flatten()
-            entry = [leaf(Kind.BYTES, keys), part_of(type_.parts[0], items, f"{name}.value")]
-            return part(Kind.MAP, offsets.buffers()[1], begin=offsets.offset, parts=entry)
+            entry = [leaf(AvroKind.BYTES, keys), part_of(type_.parts[0], items, f"{name}.value")]
+            return part(AvroKind.MAP, offsets.buffers()[1], begin=offsets.offset, parts=entry)
         case "enum", _:
-            return leaf(Kind.INT, numbers_of(values, type_.symbols, name))
+            return leaf(AvroKind.INT, symbol_indexes(values, type_.symbols, name))
         case "fixed", "decimal":
             fixed = _fixed_decimals(type_, values, name)
-            return leaf(Kind.FIXED, fixed, number=type_.size)
+            return leaf(AvroKind.FIXED, fixed, number=type_.size)
         case "fixed", _:
-            return leaf(Kind.FIXED, cast(values, pa.binary(type_.size), name), number=type_.size)
+            return leaf(
+                AvroKind.FIXED, cast(values, pa.binary(type_.size), name), number=type_.size
+            )
         case _, "timestamp-millis" | "local-timestamp-millis":
             floor = pc.floor_temporal(values, unit="millisecond")
-            return leaf(Kind.LONG, floor.cast(pa.timestamp("ms", values.type.tz)))
+            return leaf(AvroKind.LONG, floor.cast(pa.timestamp("ms", values.type.tz)))
     return leaf(KINDS[type_.kind], values, flag=type_.logical == "decimal")
 
 
@@ -309,8 +311,8 @@ def _part_of_union(type_: Type, values: pa.Array, name: str) -> Part:
         codes = pc.if_else(mask, pa.scalar(code, pa.int8()), codes)
         order = pc.subtract(pc.cumulative_sum(mask.cast(pa.int32())), pa.scalar(1, pa.int32()))
         indexes = pc.if_else(mask, order, indexes)
-    refuse_nulls(codes, name, in_words(type_))
-    return part(Kind.UNION, codes.buffers()[1], indexes.buffers()[1], codes.offset, parts=parts)
+    check_no_nulls(codes, name, in_words(type_))
+    return part(AvroKind.UNION, codes.buffers()[1], indexes.buffers()[1], codes.offset, parts=parts)
 
 
 def _fixed_decimals(type_: Type, values: pa.Array, name: str) -> pa.Array:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.payloads.avro_schema import Kind, Node
-from jetspark.payloads.columns import Misfit, Problem, bytes_of_value, check_decoded
+from jetspark.payloads.avro_schema import AvroKind, Node
+from jetspark.payloads.columns import Misfit, Problem, check_decoded_size, min_value_bytes
 from jetspark.years import FIRST_DAY, LAST_DAY
 
 _FLOAT: Final = struct.Struct("<f")
@@ -38,7 +38,7 @@ def decode(
             misfits.append(error.of_row(number))
             row = {}
         size += datum.size
-        check_decoded(size)
+        check_decoded_size(size)
         rows.append(row)
     return [
         pa.array([row.get(field.name) for row in rows], field.type) for field in fields
@@ -57,33 +57,33 @@ class _Datum:
     def value(self, node: Node) -> Any:
         """The value of a node, for PyArrow; None if nobody wants it. Raises Misfit."""
         match node.kind:
-            case Kind.NULL:
+            case AvroKind.NULL:
                 return None
-            case Kind.BOOLEAN:
+            case AvroKind.BOOLEAN:
                 (truth,) = self._take(1)
                 if truth > 1:
                     raise Misfit(Problem.BOOLEAN)
                 return bool(truth)
-            case Kind.INT | Kind.LONG:
+            case AvroKind.INT | AvroKind.LONG:
                 return self._number(node)
-            case Kind.FLOAT:
+            case AvroKind.FLOAT:
                 return _FLOAT.unpack(self._take(4))[0]
-            case Kind.DOUBLE:
+            case AvroKind.DOUBLE:
                 return _DOUBLE.unpack(self._take(8))[0]
-            case Kind.BYTES | Kind.FIXED:
-                size = node.size if node.kind is Kind.FIXED else self._size()
+            case AvroKind.BYTES | AvroKind.FIXED:
+                size = node.size if node.kind is AvroKind.FIXED else self._size()
                 return _of_bytes(node, self._take(size))
-            case Kind.ENUM:
+            case AvroKind.ENUM:
                 symbol = self._chosen(node, Problem.SYMBOL)
                 self._count(len(symbol.name))
-                return None if node.slot is None else _accepted(symbol).name
-            case Kind.RECORD:
+                return None if node.target is None else _accepted(symbol).name
+            case AvroKind.RECORD:
                 return self._record(node)
-            case Kind.ARRAY | Kind.MAP:
+            case AvroKind.ARRAY | AvroKind.MAP:
                 return self._items(node)
-            case Kind.UNION:
+            case AvroKind.UNION:
                 return self._member(node, self._chosen(node, Problem.BRANCH))
-            case Kind.BRANCH:
+            case AvroKind.BRANCH:
                 return self._member(node, node.nodes[0])
         raise Misfit(Problem.NOT_TAKEN, node.name)
 
@@ -95,7 +95,7 @@ class _Datum:
 
     def _count(self, size: int) -> None:
         self.size += size
-        check_decoded(self.size)
+        check_decoded_size(self.size)
 
     def _long(self) -> int:
         number = 0
@@ -124,11 +124,11 @@ class _Datum:
 
     def _number(self, node: Node) -> Any:
         number = self._long()
-        if node.kind is Kind.INT and not -_LARGEST <= number < _LARGEST:
+        if node.kind is AvroKind.INT and not -_LARGEST <= number < _LARGEST:
             raise Misfit(Problem.NUMBER)
-        if node.slot is None:
+        if node.target is None:
             return None
-        kind = node.slot.kind
+        kind = node.target.kind
         if pa.types.is_floating(kind):
             return float(number) if kind == pa.float64() else _single(number)
         unit = 1 if pa.types.is_date(kind) else _DAY_MICROS
@@ -140,7 +140,7 @@ class _Datum:
 
     def _record(self, node: Node) -> Any:
         row: dict[str, Any] = {}
-        for child in (*node.nodes, *(node.constants if node.slot is not None else ())):
+        for child in (*node.nodes, *(node.constants if node.target is not None else ())):
             source = self
             if child.constant is not None:
                 self._count(len(child.constant))
@@ -150,14 +150,14 @@ class _Datum:
             except Misfit as error:
                 error.path = f".{child.name}{error.path}"
                 raise
-            if child.slot is not None:
+            if child.target is not None:
                 row[child.key] = value
         return row
 
     def _items(self, node: Node) -> Any:
         items: list[Any] = []
-        is_map, (item,), number = node.kind is Kind.MAP, node.nodes, 0
-        item_size = 0 if item.slot is None else bytes_of_value(item.slot.kind)
+        is_map, (item,), number = node.kind is AvroKind.MAP, node.nodes, 0
+        item_size = 0 if item.target is None else min_value_bytes(item.target.kind)
         while count := self._long():
             if count < 0:
                 size = self._long()
@@ -180,16 +180,16 @@ class _Datum:
 
     def _key(self, node: Node) -> str:
         key = self._take(self._size())
-        return "" if node.slot is None else _text(key)
+        return "" if node.target is None else _text(key)
 
     def _member(self, node: Node, branch: Node) -> Any:
-        if branch.member < 0 or node.slot is None:
+        if branch.member < 0 or node.target is None:
             return self.value(branch)
         return {f"member{branch.member}": self.value(branch)}
 
 
 def _accepted(node: Node) -> Node:
-    if node.kind is Kind.REJECTED:
+    if node.kind is AvroKind.REJECTED:
         raise Misfit(Problem.NOT_TAKEN, node.name)
     return node
 
@@ -207,9 +207,9 @@ def _single(number: int) -> float:
 
 
 def _of_bytes(node: Node, data: bytes) -> Any:
-    if node.slot is None:
+    if node.target is None:
         return None
-    kind = node.slot.kind
+    kind = node.target.kind
     if kind == pa.string():
         return _text(data)
     if not pa.types.is_decimal(kind):

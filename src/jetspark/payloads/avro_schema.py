@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.payloads.columns import Slot
+from jetspark.payloads.columns import TargetColumn
 from jetspark.payloads.decoder import Undecodable
 from jetspark.payloads.schema import PayloadSchema, UnusableSchema
 
@@ -57,7 +57,7 @@ _VALUE: Final = "value"
 """The one field of a schema that is no record."""
 
 
-class Kind(IntEnum):
+class AvroKind(IntEnum):
     """The kind of a node; the numbers are those of the C kernel."""
 
     NULL = 0
@@ -82,20 +82,20 @@ class Kind(IntEnum):
 
 
 KINDS: Final = {
-    "null": Kind.NULL,
-    "boolean": Kind.BOOLEAN,
-    "int": Kind.INT,
-    "long": Kind.LONG,
-    "float": Kind.FLOAT,
-    "double": Kind.DOUBLE,
-    "bytes": Kind.BYTES,
-    "string": Kind.BYTES,
-    "fixed": Kind.FIXED,
-    "enum": Kind.ENUM,
-    "record": Kind.RECORD,
-    "array": Kind.ARRAY,
-    "map": Kind.MAP,
-    "union": Kind.UNION,
+    "null": AvroKind.NULL,
+    "boolean": AvroKind.BOOLEAN,
+    "int": AvroKind.INT,
+    "long": AvroKind.LONG,
+    "float": AvroKind.FLOAT,
+    "double": AvroKind.DOUBLE,
+    "bytes": AvroKind.BYTES,
+    "string": AvroKind.BYTES,
+    "fixed": AvroKind.FIXED,
+    "enum": AvroKind.ENUM,
+    "record": AvroKind.RECORD,
+    "array": AvroKind.ARRAY,
+    "map": AvroKind.MAP,
+    "union": AvroKind.UNION,
 }
 
 
@@ -103,9 +103,9 @@ KINDS: Final = {
 class Node:
     """A part of a datum."""
 
-    kind: Kind
+    kind: AvroKind
     name: str = ""
-    slot: Slot | None = None
+    target: TargetColumn | None = None
     """None: nobody wants the value."""
     nodes: tuple[Node, ...] = ()
     constants: tuple[Node, ...] = ()
@@ -141,7 +141,7 @@ class Type:
     """The symbol of an enum."""
     fields: tuple[Field, ...] = ()
     parts: tuple[Type, ...] = ()
-    """The elements of an array, the values of a map, or the branches of a union."""
+    """The items of an array, the values of a map, or the branches of a union."""
 
     @cached_property
     def nodes(self) -> int:

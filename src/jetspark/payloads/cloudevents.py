@@ -28,15 +28,15 @@ from jetspark.errors import ConfigError, safe_repr
 from jetspark.payloads.decoder import (
     PAYLOAD,
     REASON,
-    PayloadFields,
+    PayloadDecoder,
     Unframed,
     reason_of,
-    reason_text,
+    shorten_reason,
     with_fields,
 )
 from jetspark.payloads.encoder import Encoder, misfit, scatter
-from jetspark.payloads.json_decoder import build_column, parse_object
-from jetspark.payloads.json_fields import JsonFields
+from jetspark.payloads.json_decoder import JsonDecoder
+from jetspark.payloads.json_plain import build_column, parse_object
 
 _NEEDED: Final = ("id", "source", "specversion", "type")
 _TEXTS: Final = (*_NEEDED, "subject", "datacontenttype", "dataschema")
@@ -56,7 +56,7 @@ _VERSION: Final = re.compile(r"1(\.\d+)?")
 
 def _reason(error: BaseException, before: str = "") -> str:
     if isinstance(error, ValueError | msgspec.MsgspecError):
-        return reason_text(f"{before}{error}.")
+        return shorten_reason(f"{before}{error}.")
     return reason_of(error)
 
 
@@ -66,7 +66,7 @@ class JsonEncoder:
     def __init__(self, fields: pa.Schema | None) -> None:
         self.fields = fields
 
-    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+    def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
         """See Encoder."""
         kind = pa.struct(list(rows.schema))
         return [_encode(_json(row, kind, "")) for row in rows.to_pylist()]
@@ -99,12 +99,12 @@ class CloudEventEncoder:
         more = None if data is None else data.fields
         self.fields: pa.Schema | None = pa.schema([*ATTRIBUTES, *(more or [DATA])])
 
-    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+    def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
         """See Encoder."""
         names = [name for name in rows.schema.names if name not in ATTRIBUTES.names]
         data: Sequence[bytes | None] = [None] * len(rows)
         if names and self._data is not None:
-            data = self._data.of(rows.select(names))
+            data = self._data.encode_rows(rows.select(names))
         elif names:
             data = rows.column(DATA.name).to_pylist()
         attributes = rows.select([name for name in rows.schema.names if name not in names])
@@ -129,13 +129,13 @@ class CloudEventEncoder:
 _ATTRIBUTE: Final = re.compile("(?!data$)[a-z0-9]+")
 
 
-class CloudEventFields:
-    """Decodes events into columns, as `PayloadFields`."""
+class CloudEventDecoder:
+    """Decodes events into columns, as `PayloadDecoder`."""
 
     def __init__(
         self,
         unframe: Callable[[pa.RecordBatch], Unframed],
-        data: PayloadFields | JsonFields | None = None,
+        data: PayloadDecoder | JsonDecoder | None = None,
         takes: str = "",
     ) -> None:
         """`data`: decodes the data of events whose content type has the word `takes` in it, or,
@@ -143,12 +143,12 @@ class CloudEventFields:
         self._unframe, self._data, self._takes = unframe, data, takes
         self.fields = pa.schema([*ATTRIBUTES, *([DATA] if data is None else data.fields)])
 
-    def schema(self, columns: pa.Schema) -> pa.Schema:
+    def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
         return with_fields(columns, self.fields)
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the fields after its columns; see `PayloadFields.of`."""
+    def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the fields after its columns; see `PayloadDecoder.of`."""
         unframed = self._unframe(batch)
         rows = batch.num_rows
         reasons: list[str | None] = [None] * rows
@@ -168,7 +168,7 @@ class CloudEventFields:
         for row, event in enumerate(events):
             if (text := event.get("ce_time")) is not None and not times[row].is_valid:
                 problem = f"{_NO_EVENT}{safe_repr(text)} is not a time of the years 1 to 9999."
-                reasons[row], events[row] = reason_text(problem), {}
+                reasons[row], events[row] = shorten_reason(problem), {}
         data = pa.array([event.get("data") for event in events], pa.binary())
         columns, data_reasons = self._decoded(data)
         for row, reason in enumerate(data_reasons.to_pylist()):
@@ -183,7 +183,7 @@ class CloudEventFields:
         columns = [*map(attributes.get, ATTRIBUTES.names), *columns]
         return pa.RecordBatch.from_arrays(
             [*batch.columns, *columns, pa.array(reasons, pa.string())],
-            schema=self.schema(batch.schema),
+            schema=self.decoded_schema(batch.schema),
         )
 
     def _event(self, payload: bytes, headers: Sequence[Mapping[str, str]] | None) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class CloudEventFields:
         if self._data is None:
             return [data], pa.nulls(len(data), pa.string())
         has_data = data.is_valid()
-        decoded = self._data.of(pa.record_batch([data.filter(has_data)], [PAYLOAD]))
+        decoded = self._data.decode_batch(pa.record_batch([data.filter(has_data)], [PAYLOAD]))
         reasons = decoded.column(REASON)
         columns = [decoded.column(name) for name in self._data.fields.names]
         if reasons.null_count < len(reasons):

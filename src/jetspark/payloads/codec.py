@@ -20,16 +20,16 @@ import pyarrow as pa
 from jetspark.errors import CodecError, ConfigError
 from jetspark.payloads.avro_encoder import AvroEncoder
 from jetspark.payloads.cloudevents import CloudEventEncoder, JsonEncoder
-from jetspark.payloads.ddl import spark_type
+from jetspark.payloads.ddl import spark_type_name
 from jetspark.payloads.decoder import PAYLOAD, REASON, Undecodable
 from jetspark.payloads.decoding import Decoding, check_ids, data_format, find_schema
-from jetspark.payloads.encoder import Encoder, Pairs, check_names, fitted, misfit
+from jetspark.payloads.encoder import Encoder, Pairs, check_names, fit_column, misfit
 from jetspark.payloads.framing import COMPRESSIONS, BadFrame, Framing
-from jetspark.payloads.json_fields import JsonFields
+from jetspark.payloads.json_decoder import JsonDecoder
 from jetspark.payloads.json_schema import columns_of
 from jetspark.payloads.protobuf_encoder import ProtobufEncoder
 from jetspark.payloads.protobuf_schema import message_of, path_of
-from jetspark.payloads.schema import PayloadSchema, SchemaLookup, from_file
+from jetspark.payloads.schema import PayloadSchema, SchemaLookup, name_schema_file
 from jetspark.payloads.tolerant import CORRUPT, Decoder
 from jetspark.wire.headers import Headers, HeadersLike
 
@@ -94,17 +94,17 @@ class Codec:
 
     def _encoder(self) -> Encoder:
         _ = self.envelope  # which may be refused, too
-        with from_file(self._file):
+        with name_schema_file(self._file):
             return _encoder_of(self._schema)
 
     def _encoded(self, encoder: Encoder, rows: pa.RecordBatch) -> list[bytes]:
         if (fields := encoder.fields) is not None:
             check_names(names := rows.schema.names, fields.names)
             schema = pa.schema([fields.field(name) for name in names])
-            columns = list(map(fitted, rows.columns, schema.types, names))
+            columns = list(map(fit_column, rows.columns, schema.types, names))
             rows = pa.record_batch(columns, schema=schema) if columns else rows
         try:
-            return self._packed(encoder.of(rows))
+            return self._packed(encoder.encode_rows(rows))
         except Undecodable as error:
             raise ConfigError(str(error)) from None
 
@@ -164,7 +164,7 @@ class Codec:
                 if not self._schema.text:
                     return msgspec.json.decode(payload_without_frame)
                 batch = pa.record_batch([pa.array([payload_without_frame], pa.binary())], [PAYLOAD])
-            width, batch = len(batch.columns), self._decoder.of(batch)
+            width, batch = len(batch.columns), self._decoder.decode_batch(batch)
             if (reason := batch.column(REASON)[-1].as_py()) is not None:
                 raise CodecError(reason)
             names = [name for name in batch.schema.names[width:] if name not in (CORRUPT, REASON)]
@@ -176,9 +176,9 @@ class Codec:
             raise CodecError(f"The payload is not {self._schema.format}: {error}.") from None
 
     @cached_property
-    def _decoder(self) -> Decoder | JsonFields:
+    def _decoder(self) -> Decoder | JsonDecoder:
         if self._schema.format == "json":
-            return JsonFields(columns_of(self._schema.text))
+            return JsonDecoder(columns_of(self._schema.text))
         return Decoding(self._schema, self._framing, (), self._lookup, True).decoder()
 
 
@@ -225,7 +225,7 @@ def _misfit(value: Any, kind: pa.DataType, name: str, own: Iterable[type]) -> Co
             pa.array([msgspec.to_builtins(converted, builtin_types=_PYTHON_TYPES)], type_)
         except (msgspec.ValidationError, pa.ArrowInvalid):
             return _misfit(part, type_, item_path, own)
-    return misfit(name, value, spark_type(kind))
+    return misfit(name, value, spark_type_name(kind))
 
 
 _PLAIN_TYPES: Final = {

@@ -104,17 +104,17 @@ def count_columns(kind: pa.DataType) -> int:
 
 
 @dataclass(frozen=True)
-class Slot:
+class TargetColumn:
     """A column of the reader's, and its number in the plan of columns."""
 
     number: int
     kind: pa.DataType
 
-    def below(self, at: int) -> Slot:
+    def below(self, at: int) -> TargetColumn:
         """A column directly below."""
         fields = fields_below(self.kind)
         before = sum(count_columns(field.type) for field in fields[:at])
-        return Slot(self.number + 1 + before, fields[at].type)
+        return TargetColumn(self.number + 1 + before, fields[at].type)
 
 
 def arrays_of(fields: Sequence[pa.Field], buffers: Sequence[ColumnBuffers]) -> list[pa.Array]:
@@ -152,29 +152,29 @@ MAX_DECODED_BYTES: Final = 512 * 1024 * 1024
 """Bytes of rows that are decoded together."""
 
 
-def bytes_of_value(kind: pa.DataType) -> int:
+def min_value_bytes(kind: pa.DataType) -> int:
     """The bytes of one value in a column, without what its bytes in the payload become."""
     if pa.types.is_struct(kind):
-        return 1 + sum(bytes_of_value(field.type) for field in kind)
+        return 1 + sum(min_value_bytes(field.type) for field in kind)
     try:
         return 1 + int(kind.bit_width) // 8
     except ValueError:  # texts, lists and maps begin with an offset
         return 5
 
 
-def bytes_of_byte(kind: pa.DataType) -> int:
+def max_bytes_per_byte(kind: pa.DataType) -> int:
     """The bytes that one byte of a payload may become: an element of a list can be one byte, and
     has all columns of its type."""
     if pa.types.is_struct(kind):
-        return max((bytes_of_byte(field.type) for field in kind), default=1)
+        return max((max_bytes_per_byte(field.type) for field in kind), default=1)
     if pa.types.is_map(kind):
-        return max(5 + bytes_of_value(kind.item_type), bytes_of_byte(kind.item_type))
+        return max(5 + min_value_bytes(kind.item_type), max_bytes_per_byte(kind.item_type))
     if pa.types.is_list(kind):
-        return max(bytes_of_value(kind.value_type), bytes_of_byte(kind.value_type))
+        return max(min_value_bytes(kind.value_type), max_bytes_per_byte(kind.value_type))
     return 1
 
 
-def check_decoded(size: int) -> None:
+def check_decoded_size(size: int) -> None:
     """Raise Undecodable if payloads become so many bytes that a task might not have them."""
     if size > MAX_DECODED_BYTES:
         raise too_large()
@@ -246,7 +246,7 @@ _VALUE_PROBLEMS: Final = {
 }
 
 
-def reasons_of(misfits: Misfits, rows: int, name: str) -> pa.StringArray:
+def describe_misfits(misfits: Misfits, rows: int, name: str) -> pa.StringArray:
     """The reasons of so many payloads, null where one fits. `name`: of what they should be."""
     if not misfits:
         return pa.nulls(rows, pa.string())
@@ -280,7 +280,7 @@ class PlannedDecoder(ABC):
         if self.kernel is None or self.columns.plan is None:
             return self.decode_plainly(payloads)
         misfits, columns = self.columns.build(self.kernel, payloads, *self.plan)
-        return columns, reasons_of(misfits, len(payloads), self.name)
+        return columns, describe_misfits(misfits, len(payloads), self.name)
 
     @abstractmethod
     def decode_plainly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:

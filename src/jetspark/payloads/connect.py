@@ -22,18 +22,18 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.payloads.ddl import spark_type
+from jetspark.payloads.ddl import spark_type_name
 from jetspark.payloads.decoder import replace_rows
-from jetspark.payloads.encoder import elements
-from jetspark.payloads.exact import cast_exactly, decimal_texts, decimals_of_bytes
-from jetspark.payloads.json_decoder import (
+from jetspark.payloads.encoder import offsets_and_items
+from jetspark.payloads.exact import cast_exactly, decimal_texts, decimals_from_bytes
+from jetspark.payloads.json_decoder import JsonDecoder
+from jetspark.payloads.json_plain import (
     BadValue,
     build_column,
     misfit_text,
     null_rows,
     rows_of_items,
 )
-from jetspark.payloads.json_fields import JsonFields
 from jetspark.years import DAY_SECONDS, FIRST_DAY, FIRST_MICROS, LAST_DAY, LAST_MICROS
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -223,7 +223,7 @@ class _Columns:
             pa.field(field.name, reading.carrier)
             for field, reading in zip(fields, readings, strict=True)
         ]
-        self._json = JsonFields(pa.schema(carriers))
+        self._json = JsonDecoder(pa.schema(carriers))
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
         carriers, reasons = self._json.decode(payloads)
@@ -350,7 +350,7 @@ def _convert_struct(
 def _convert_list(
     values: pa.ListArray, kind: pa.ListType, part: Reading
 ) -> tuple[pa.Array, list[BadValue]]:
-    offsets, items = elements(values)
+    offsets, items = offsets_and_items(values)
     items, bad_values = _convert_part(items, part, kind.value_type)
     column = pa.ListArray.from_arrays(offsets, items, type=kind, mask=values.is_null())
     return column, rows_of_items(bad_values, offsets.to_pylist(), lambda _, at: f"[{at}]")
@@ -359,7 +359,7 @@ def _convert_list(
 def _convert_map(
     values: pa.MapArray, kind: pa.MapType, part: Reading
 ) -> tuple[pa.Array, list[BadValue]]:
-    offsets, entries = elements(values)
+    offsets, entries = offsets_and_items(values)
     keys, items = entries.flatten()
     items, bad_values = _convert_part(items, part, kind.item_type)
     column = pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=values.is_null())
@@ -376,7 +376,7 @@ def _convert_values(
 ) -> tuple[pa.Array, list[BadValue]]:
     column = function(values, kind)
     is_bad = pc.and_(values.is_valid(), column.is_null())
-    name = spark_type(kind).upper()
+    name = spark_type_name(kind).upper()
     bad_values = []
     for row in pc.indices_nonzero(is_bad).to_pylist():
         value = values[row].as_py()
@@ -468,7 +468,7 @@ def _scale_bytes(values: pa.Array, kind: pa.DataType, scale: int) -> pa.Array:
     if pa.types.is_decimal(kind):
         if pa.types.is_decimal(values.type):
             return cast_exactly(values, kind)
-        if (decimals := decimals_of_bytes(values, scale, kind)) is not None:
+        if (decimals := decimals_from_bytes(values, scale, kind)) is not None:
             return decimals
     scales = pa.repeat(pa.scalar(scale, pa.int32()), len(values))
     return _scale_structs(pa.StructArray.from_arrays([values, scales], names=_UNSCALED.names), kind)

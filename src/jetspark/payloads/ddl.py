@@ -116,7 +116,7 @@ def type_in_ddl(kind: pa.DataType) -> str | None:
     if pa.types.is_list(kind):
         item = type_in_ddl(kind.value_type)
         return item and f"array<{item}>"
-    return spark_type(kind) if pa.types.is_decimal128(kind) else _SPARK.get(kind)
+    return spark_type_name(kind) if pa.types.is_decimal128(kind) else _SPARK.get(kind)
 
 
 def in_ddl(fields: pa.Schema) -> str:
@@ -161,7 +161,7 @@ def _nested_type(kind: str, more: str, part: str) -> pa.DataType:
     return type_
 
 
-def spark_type(kind: pa.DataType) -> str:
+def spark_type_name(kind: pa.DataType) -> str:
     """The name that Spark has for a type, without what is in it."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"

@@ -32,16 +32,16 @@ from jetspark.payloads.ddl import arrow_columns
 from jetspark.payloads.decoder import (
     PAYLOAD,
     REASON,
-    PayloadFields,
+    PayloadDecoder,
     SchemaKey,
     Undecodable,
     Unframed,
     reason_of,
-    reason_text,
+    shorten_reason,
     with_fields,
 )
 from jetspark.payloads.framing import Framing
-from jetspark.payloads.json_decoder import null_rows, parse_object
+from jetspark.payloads.json_plain import null_rows, parse_object
 from jetspark.reserved_names import rejection_reason
 from jetspark.years import FIRST_MICROS, LAST_MICROS
 
@@ -468,15 +468,15 @@ class Placeholders:
 _NO_FRAME: Final = Framing(compression="none", may_be_framed=False)
 
 
-class DebeziumFields:
-    """Decodes events into columns, as `PayloadFields`; messages of no row are left out."""
+class DebeziumDecoder:
+    """Decodes events into columns, as `PayloadDecoder`; messages of no row are left out."""
 
     def __init__(
         self,
         fields: pa.Schema,
         schema: str | None = None,
         framing: Framing | None = None,
-        avro: PayloadFields | None = None,
+        avro: PayloadDecoder | None = None,
         placeholders: Placeholders | None = None,
     ) -> None:
         """`fields`: of the rows; `schema`: in JSON, of events that come without theirs; `avro`:
@@ -488,20 +488,20 @@ class DebeziumFields:
         self._framing = framing or _NO_FRAME
         self._avro = avro
         self._placeholders = placeholders or Placeholders()
-        self._rows = PayloadFields(fields, _NO_FRAME, self._decoder)
+        self._rows = PayloadDecoder(fields, _NO_FRAME, self._decoder)
 
-    def schema(self, columns: pa.Schema) -> pa.Schema:
+    def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
         return with_fields(columns, self.fields)
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns."""
         if self._avro is None:
             rows, events, reasons = self._read_json(batch)
             self._find_placeholders(events, reasons)
             columns, problems = self._decode_rows(events, reasons)
         else:
-            envelopes = self._avro.of(batch).select([*self._avro.fields.names, REASON])
+            envelopes = self._avro.decode_batch(batch).select([*self._avro.fields.names, REASON])
             # Times as numbers, since Python lacks some.
             columns = [column.cast(_without_times(column.type)) for column in envelopes.columns]
             envelopes = pa.RecordBatch.from_arrays(columns, envelopes.schema.names)
@@ -524,7 +524,7 @@ class DebeziumFields:
             bad_rows = pc.indices_nonzero(pc.is_valid(problems)).to_pylist()
             columns = [null_rows(column, bad_rows) for column in columns]
         return pa.RecordBatch.from_arrays(
-            [*batch.columns, *columns, problems], schema=self.schema(batch.schema)
+            [*batch.columns, *columns, problems], schema=self.decoded_schema(batch.schema)
         )
 
     def _read_json(
@@ -608,7 +608,7 @@ class DebeziumFields:
                     continue
             except BaseException as error:
                 is_known = isinstance(error, NoRowError)
-                reason = reason_text(str(error)) if is_known else reason_of(error)
+                reason = shorten_reason(str(error)) if is_known else reason_of(error)
             rows.append(at)
             events.append(event)
             reasons.append(reason)
@@ -624,7 +624,7 @@ class DebeziumFields:
             try:
                 not_sent = self._check_sent(event, self._placeholders.fields_of_json(event.row))
             except NoRowError as error:
-                events[at], reasons[at] = None, reason_text(str(error))
+                events[at], reasons[at] = None, shorten_reason(str(error))
                 continue
             if not_sent:
                 row = parse_object(event.row, _FIELDS) | dict.fromkeys(

@@ -1,7 +1,7 @@
 """Payloads of a batch as columns of Arrow, for formats that are decoded many rows at a time.
 
 Whatever a payload makes its decoder raise is the reason why it is a bad record, and never ends a
-batch (`reason_of`); only a registry that cannot be asked does (`NotOfPayload`).
+batch (`reason_of`); only a registry that cannot be asked does (`BatchError`).
 
 The payloads of one writer's schema are decoded together, and each that does not fit has its reason.
 Where they would become too large together, `tolerant` tries halves, until a payload that is too
@@ -30,7 +30,7 @@ class Undecodable(Exception):
     """Not all of these payloads are what they should be; says why, in a sentence."""
 
 
-class NotOfPayload(Exception):
+class BatchError(Exception):
     """Carries an `error` that no payload is to blame for, such as a registry out of reach."""
 
     def __init__(self, error: Exception) -> None:
@@ -39,14 +39,14 @@ class NotOfPayload(Exception):
 
 
 @contextmanager
-def not_of_payload() -> Iterator[None]:
+def raise_batch_errors() -> Iterator[None]:
     """Errors within end the batch, except that a registry does not have a schema."""
     try:
         yield
     except SchemaNotFoundError:
         raise
     except Exception as error:
-        raise NotOfPayload(error) from None
+        raise BatchError(error) from None
 
 
 MAX_REASON_CHARS: Final = 500
@@ -59,23 +59,25 @@ def reason_of(error: BaseException) -> str:
     of Arrow and of the formats' libraries, also a panic of one in Rust, which is no `Exception`.
     Raises `error` itself if it is something else, as when the process is to end.
     """
-    if isinstance(error, NotOfPayload | ImportError):
+    if isinstance(error, BatchError | ImportError):
         raise error
     match error:
         case Undecodable() | JetsparkError():
-            return reason_text(str(error))
+            return shorten_reason(str(error))
         case RecursionError():
             return "The payload is nested too deeply."
         case MemoryError():
             return "The payload needs more memory than there is."
         case Exception():
-            return reason_text(f"The payload cannot be decoded: {error or type(error).__name__}.")
+            return shorten_reason(
+                f"The payload cannot be decoded: {error or type(error).__name__}."
+            )
     if type(error).__name__ != "PanicException":
         raise error
-    return reason_text(f"The payload cannot be decoded: {error}.")
+    return shorten_reason(f"The payload cannot be decoded: {error}.")
 
 
-def reason_text(text: str) -> str:
+def shorten_reason(text: str) -> str:
     """The text as a column can have it: without lone surrogates, and of at most 500 characters."""
     cut = text if len(text) <= MAX_REASON_CHARS else f"{text[:MAX_REASON_CHARS]}…"
     return cut.encode("utf-8", "replace").decode()
@@ -128,7 +130,7 @@ def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -
     return pa.schema([*schema, *fields, pa.field(REASON, pa.string())])
 
 
-def with_hints(
+def add_framing_hints(
     reasons: pa.StringArray, payloads: pa.BinaryArray, framing: Envelope
 ) -> pa.StringArray:
     """The reasons why payloads do not fit, with what may be around them."""
@@ -155,7 +157,7 @@ def replace_rows(
     return columns, pa.concat_arrays([decoded[1], replacements[1]]).take(order)
 
 
-class PayloadFields:
+class PayloadDecoder:
     """The fields of payloads as columns."""
 
     def __init__(
@@ -168,15 +170,15 @@ class PayloadFields:
         self._decoder_of = decoder_of
         self._decoders: dict[SchemaKey, SchemaDecoder | str] = {}
 
-    def schema(self, columns: pa.Schema) -> pa.Schema:
+    def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
         return with_fields(columns, self.fields)
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns."""
         columns, reasons = self.decode(self._framing.unframe(batch))
         return pa.RecordBatch.from_arrays(
-            [*batch.columns, *columns, reasons], schema=self.schema(batch.schema)
+            [*batch.columns, *columns, reasons], schema=self.decoded_schema(batch.schema)
         )
 
     def decode(self, unframed: Unframed) -> tuple[list[pa.Array], pa.StringArray]:
@@ -244,7 +246,7 @@ class PayloadFields:
             yield None, pa.repeat(pa.scalar(decoder, pa.string()), len(payloads))
         elif len(payloads):
             columns, reasons = decoder.decode(payloads)
-            yield columns, with_hints(reasons, payloads, self._framing)
+            yield columns, add_framing_hints(reasons, payloads, self._framing)
         else:
             yield None, pa.nulls(0, pa.string())
 

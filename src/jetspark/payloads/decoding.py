@@ -15,22 +15,22 @@ from jetspark.errors import ConfigError, SchemaEvolved, SchemaNotFoundError
 from jetspark.files import read_small
 from jetspark.payloads import avro_schema, debezium, protobuf_schema
 from jetspark.payloads.avro import AvroDecoder
-from jetspark.payloads.cloudevents import CloudEventFields
+from jetspark.payloads.cloudevents import CloudEventDecoder
 from jetspark.payloads.decoder import (
-    NotOfPayload,
-    PayloadFields,
+    BatchError,
+    PayloadDecoder,
     SchemaDecoder,
     SchemaKey,
     Undecodable,
-    not_of_payload,
+    raise_batch_errors,
     with_fields,
 )
 from jetspark.payloads.field_names import FieldNames
 from jetspark.payloads.framing import Framing
-from jetspark.payloads.json_fields import JsonFields
+from jetspark.payloads.json_decoder import JsonDecoder
 from jetspark.payloads.json_schema import columns_of, json_columns_of
 from jetspark.payloads.protobuf import ProtobufDecoder
-from jetspark.payloads.schema import PayloadSchema, SchemaLookup, UnusableSchema, from_file
+from jetspark.payloads.schema import PayloadSchema, SchemaLookup, UnusableSchema, name_schema_file
 from jetspark.payloads.tolerant import Decoder, TolerantDecoder
 from jetspark.reserved_names import check_names
 from jetspark.validation import check_whole
@@ -99,7 +99,7 @@ class Decoding:
         check_ids(packed, lookup)
         if watched and lookup is not None and packed.name != "none" and decode == "avro":
             reader = replace(reader, former=_former_versions(lookup, watched, reader))
-        with from_file(schema_file):
+        with name_schema_file(schema_file):
             names = FieldNames(rename or {})
             decoding = cls(
                 reader, packed, tuple(fields), lookup, keep_payload, watched=watched,
@@ -154,7 +154,7 @@ class Decoding:
         newer version of the reader's is to be noticed."""
         if self.lookup is None or key == SchemaKey(message=key.message):
             return self.schema
-        with not_of_payload():
+        with raise_batch_errors():
             return self._looked_up(self.lookup, key)
 
     def _looked_up(self, lookup: SchemaLookup, key: SchemaKey) -> PayloadSchema:
@@ -198,12 +198,12 @@ class _Renamed:
     decoder: Decoder
     fields: pa.Schema
 
-    def schema(self, columns: pa.Schema) -> pa.Schema:
+    def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
         return with_fields(columns, self.fields)
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        decoded = self.decoder.of(batch)
-        return pa.RecordBatch.from_arrays(decoded.columns, schema=self.schema(batch.schema))
+    def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        decoded = self.decoder.decode_batch(batch)
+        return pa.RecordBatch.from_arrays(decoded.columns, schema=self.decoded_schema(batch.schema))
 
 
 def read_schema(file: str) -> bytes:
@@ -243,7 +243,7 @@ def find_schema(
             raise ConfigError(f"The schema {schema_name} is in {reader.format}, not {format_}.")
     else:
         reader = _schema_from_text_or_file(format_, schema, schema_file)
-    with from_file(schema_file):
+    with name_schema_file(schema_file):
         reader = reader if message is None else replace(reader, name=message)
         return protobuf_schema.message_of(reader) if format_ == "protobuf" else reader
 
@@ -286,7 +286,7 @@ def _schema_from_text_or_file(decode: str, schema: str | None, file: str | None)
     return PayloadSchema(cast("Format", decode), schema)
 
 
-def _of_avro(decoding: Decoding) -> PayloadFields:
+def _of_avro(decoding: Decoding) -> PayloadDecoder:
     reader = decoding.schema
     every = avro_schema.fields_of(reader)
     names = decoding.check_fields(every.names)
@@ -294,12 +294,12 @@ def _of_avro(decoding: Decoding) -> PayloadFields:
     def decoder_of(key: SchemaKey) -> SchemaDecoder:
         return AvroDecoder(decoding.schema_of(key), reader, names)
 
-    return PayloadFields(
+    return PayloadDecoder(
         pa.schema([every.field(name) for name in names]), decoding.framing, decoder_of
     )
 
 
-def _of_protobuf(decoding: Decoding) -> PayloadFields:
+def _of_protobuf(decoding: Decoding) -> PayloadDecoder:
     schema = protobuf_schema.message_of(decoding.schema)
     if decoding.lookup is not None:
         protobuf_schema.compiler()
@@ -314,12 +314,12 @@ def _of_protobuf(decoding: Decoding) -> PayloadFields:
             try:
                 name = protobuf_schema.name_at(schema_of_writer, name)
             except OSError as error:  # of protoc's folder
-                raise NotOfPayload(error) from None
+                raise BatchError(error) from None
         if name not in (None, schema.name):
             raise Undecodable(f"The payload is {name}, not {schema.name}.")
         return messages
 
-    return PayloadFields(messages.fields, decoding.framing, decoder_of)
+    return PayloadDecoder(messages.fields, decoding.framing, decoder_of)
 
 
 def data_format(text: str) -> Literal["avro", "protobuf", "json"]:
@@ -327,23 +327,23 @@ def data_format(text: str) -> Literal["avro", "protobuf", "json"]:
     return "protobuf" if ";" in text else "avro" if _IN_AVRO.match(text) else "json"
 
 
-def _of_cloudevents(decoding: Decoding) -> CloudEventFields:
+def _of_cloudevents(decoding: Decoding) -> CloudEventDecoder:
     if decoding.framing.name != "none":
         raise ConfigError("CloudEvents have no frame: leave framing out.")
     text, unframe = decoding.schema.text, decoding.framing.unframe
     if not text:
-        return CloudEventFields(unframe)
+        return CloudEventDecoder(unframe)
     inner = replace(decoding, framing=Framing(compression="none", may_be_framed=False), lookup=None)
     if (format_ := data_format(text)) != "json":
         inner = replace(inner, schema=replace(decoding.schema, format=format_))
         of_data = _of_avro if format_ == "avro" else _of_protobuf
-        return CloudEventFields(unframe, of_data(inner), format_)
+        return CloudEventDecoder(unframe, of_data(inner), format_)
     every = columns_of(text)
     fields = [every.field(name) for name in decoding.check_fields(every.names)]
-    return CloudEventFields(unframe, JsonFields(pa.schema(fields)), "json")
+    return CloudEventDecoder(unframe, JsonDecoder(pa.schema(fields)), "json")
 
 
-def _of_json(decoding: Decoding) -> JsonFields:
+def _of_json(decoding: Decoding) -> JsonDecoder:
     if not decoding.schema.text:
         raise UnusableSchema(
             "Payloads in JSON become columns by a schema: give it, in Spark's DDL or as JSON "
@@ -351,10 +351,10 @@ def _of_json(decoding: Decoding) -> JsonFields:
         )
     every = json_columns_of(decoding.schema.text)
     fields = pa.schema([every.field(name) for name in decoding.check_fields(every.names)])
-    return JsonFields(fields, framing=decoding.framing)
+    return JsonDecoder(fields, framing=decoding.framing)
 
 
-def _of_debezium(decoding: Decoding) -> debezium.DebeziumFields:
+def _of_debezium(decoding: Decoding) -> debezium.DebeziumDecoder:
     try:
         every, events, in_avro = debezium.parse_schema(decoding.schema.text)
     except ValueError as error:
@@ -365,16 +365,18 @@ def _of_debezium(decoding: Decoding) -> debezium.DebeziumFields:
     except ValueError as error:
         raise ConfigError(f"unavailableValue: {error}.") from None
     if not in_avro:
-        return debezium.DebeziumFields(fields, events, decoding.framing, None, placeholders)
+        return debezium.DebeziumDecoder(fields, events, decoding.framing, None, placeholders)
     envelope = replace(decoding, schema=replace(decoding.schema, format="avro"), fields=())
-    return debezium.DebeziumFields(
+    return debezium.DebeziumDecoder(
         fields, events, avro=_of_avro(envelope), placeholders=placeholders
     )
 
 
 _DECODERS: dict[
     str,
-    Callable[[Decoding], PayloadFields | JsonFields | CloudEventFields | debezium.DebeziumFields],
+    Callable[
+        [Decoding], PayloadDecoder | JsonDecoder | CloudEventDecoder | debezium.DebeziumDecoder
+    ],
 ] = {
     "avro": _of_avro,
     "protobuf": _of_protobuf,

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError, safe_repr
-from jetspark.payloads.ddl import spark_type
+from jetspark.payloads.ddl import spark_type_name
 from jetspark.payloads.exact import cast_exactly
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Encoder(Protocol):
     fields: pa.Schema | None
     """None: any."""
 
-    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+    def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
         """A payload for each row; the columns have the types of the fields. Raises ConfigError,
         which names the field, and Undecodable."""
 
@@ -51,7 +51,7 @@ def check_names(names: Iterable[str], fields: Sequence[str], path: str = "") -> 
             )
 
 
-def fitted(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+def fit_column(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     """Values in a type that has all of them; fields of structs by their names, and null if missing.
 
     Raises ConfigError, also for another sort of values: a text is not parsed, a number not printed.
@@ -60,22 +60,25 @@ def fitted(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         return values.cast(kind)
     narrow = pa.types.is_floating(kind) and kind.bit_width < values.type.bit_width
     if narrow or _sort(values.type) != _sort(kind):
-        types = f"{spark_type(values.type)}, and the schema has {spark_type(kind)}"
+        types = f"{spark_type_name(values.type)}, and the schema has {spark_type_name(kind)}"
         raise ConfigError(f"Field {name} is {types}: cast it.")
     if pa.types.is_struct(kind):
         check_names(values.type.names, kind.names, f"{name}.")
         members = dict(zip(values.type.names, values.flatten(), strict=True))
         none = pa.nulls(len(values))
-        parts = [fitted(members.get(f.name, none), f.type, f"{name}.{f.name}") for f in kind]
+        parts = [fit_column(members.get(f.name, none), f.type, f"{name}.{f.name}") for f in kind]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
     if not pa.types.is_nested(kind):
         return cast(values, kind, name)
-    offsets, items = elements(values)
+    offsets, items = offsets_and_items(values)
     if pa.types.is_list(kind):
-        items = fitted(items, kind.value_type, f"{name}.element")
+        items = fit_column(items, kind.value_type, f"{name}.element")
         return pa.ListArray.from_arrays(offsets, items, type=kind, mask=values.is_null())
     keys, items = items.flatten()
-    keys, items = cast(keys, kind.key_type, name), fitted(items, kind.item_type, f"{name}.value")
+    keys, items = (
+        cast(keys, kind.key_type, name),
+        fit_column(items, kind.item_type, f"{name}.value"),
+    )
     return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=values.is_null())
 
 
@@ -86,7 +89,7 @@ def cast(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     except pa.ArrowInvalid:
         for at in range(len(values) if len(values) > 1 else 0):
             cast(values.slice(at, 1), kind, name)
-        raise misfit(name, values[0].as_py(), spark_type(kind)) from None
+        raise misfit(name, values[0].as_py(), spark_type_name(kind)) from None
 
 
 def misfit(name: str, value: Any, expected: str) -> ConfigError:
@@ -96,7 +99,7 @@ def misfit(name: str, value: Any, expected: str) -> ConfigError:
     return ConfigError(f"{subject}: {safe_repr(value)} is not {article}{expected}.")
 
 
-def elements(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+def offsets_and_items(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return where each list begins, and their elements; of maps their entries."""
     if pa.types.is_map(values.type):
         entry = pa.struct([values.type.key_field, values.type.item_field])
@@ -105,13 +108,13 @@ def elements(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.concat_arrays([pa.array([0], ends.type), ends]), values.flatten()
 
 
-def refuse_nulls(values: pa.Array, name: str, takes: str) -> None:
+def check_no_nulls(values: pa.Array, name: str, takes: str) -> None:
     """Raise ConfigError for a null."""
     if values.null_count:
         raise ConfigError(f"Field {name} is null, and the schema has {takes}.")
 
 
-def numbers_of(values: pa.Array, symbols: Sequence[str], name: str) -> pa.Array:
+def symbol_indexes(values: pa.Array, symbols: Sequence[str], name: str) -> pa.Array:
     """The place of each symbol. Raises ConfigError for one that is not there."""
     symbol_numbers = pc.index_in(values, pa.array(symbols, pa.string()))
     if symbol_numbers.null_count > values.null_count:
@@ -151,7 +154,7 @@ def leaf(kind: int, values: pa.Array, *, flag: bool = False, number: int = 0) ->
     return part(kind, first, second, values.offset, valid=valid, flag=flag, number=number)
 
 
-def records_of(
+def write_records(
     write: Callable[[int, Part], tuple[Memory, Memory]], rows: int, root: Part
 ) -> list[bytes]:
     """The records that the kernel writes."""

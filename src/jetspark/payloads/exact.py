@@ -23,7 +23,7 @@ _MAX_SCALE: Final = 20_000
 def cast_exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast values; raises ArrowInvalid where a decimal would become another number.
 
-    A text is not taken for a decimal: use `decimals_of`.
+    A text is not taken for a decimal: use `parse_decimals`.
     """
     if values.type == kind:
         return values
@@ -33,7 +33,7 @@ def cast_exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return converted
 
 
-def decimals_of(texts: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
+def parse_decimals(texts: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
     """Decimals of texts in the plain form, such as -12.50.
 
     Raises ArrowInvalid if any has an exponent, or more digits than the type.
@@ -47,7 +47,7 @@ def decimals_of(texts: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
     return texts.cast(kind)
 
 
-def decimals_of_bytes(
+def decimals_from_bytes(
     values: pa.BinaryArray, scale: int, kind: pa.Decimal128Type
 ) -> pa.Array | None:
     """Return decimals from their digits as big-endian two's complements.
@@ -72,7 +72,7 @@ def decimals_of_bytes(
 
 def decimal_texts(digits: pa.BinaryArray, scales: pa.Array) -> pa.StringArray:
     """The plain texts of decimals with scales of their own; null for those without bytes, and with
-    a scale that no database has. `digits`: as for `decimals_of_bytes`."""
+    a scale that no database has. `digits`: as for `decimals_from_bytes`."""
     texts: list[str | None] = []
     for data, scale in zip(digits.to_pylist(), scales.to_pylist(), strict=True):
         text = None
@@ -83,7 +83,7 @@ def decimal_texts(digits: pa.BinaryArray, scales: pa.Array) -> pa.StringArray:
     return pa.array(texts, pa.string())
 
 
-def real_of(text: str, kind: pa.DataType) -> float:
+def parse_real(text: str, kind: pa.DataType) -> float:
     """Return the nearest FLOAT or DOUBLE of a number's text. Raises ValueError for another text."""
     return float(pa.scalar(text).cast(kind).as_py())
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError, named, safe_repr
-from jetspark.payloads.decoder import PAYLOAD, SchemaKey, Unframed, reason_text
+from jetspark.payloads.decoder import PAYLOAD, SchemaKey, Unframed, shorten_reason
 from jetspark.payloads.encoder import Pairs
 from jetspark.payloads.schema import PayloadSchema
 
@@ -156,9 +156,9 @@ class Framing:
         for at, encoding in enumerate(encodings):
             payload, reason = column[at].as_py(), None
             try:
-                payload = decompressed(payload, encoding or "none")
+                payload = decompress_payload(payload, encoding or "none")
             except BadFrame as error:
-                reason = reason_text(str(error))
+                reason = shorten_reason(str(error))
             size += len(payload)
             if size > MAX_PART_BYTES and at > start:
                 yield _part(batch.slice(start, at - start), payloads, reasons)
@@ -189,13 +189,13 @@ class Framing:
             unframed = Unframed(payloads, [SchemaKey()], none)
         if not reasons:
             return unframed
-        texts_of = {at: reason_text(reason) for at, reason in reasons.items()}
+        texts_of = {at: shorten_reason(reason) for at, reason in reasons.items()}
         reason_texts = pa.array(map(texts_of.get, range(len(payloads))), pa.string())
         return replace(unframed, reasons=reason_texts)
 
     def hint(self, payload: bytes) -> str:
         """A sentence about a frame that a payload may have, when nobody has named one."""
-        return framed(payload) if self.may_be_framed and self.name == "none" else ""
+        return unnamed_frame_hint(payload) if self.may_be_framed and self.name == "none" else ""
 
     def strip(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch, in parts as those of `decompress`, with the payloads out of their frames, and
@@ -326,7 +326,7 @@ def _part(rows: pa.RecordBatch, payloads: list[bytes], reasons: list[str | None]
     return Decompressed(rows, pa.array(payloads, pa.binary()), pa.array(reasons, pa.string()))
 
 
-def framed(payload: bytes) -> str:
+def unnamed_frame_hint(payload: bytes) -> str:
     """A sentence for a payload that does not decode, and looks as if it had a frame."""
     if payload[:1] != b"\0" or len(payload) < _MAGIC["confluent"]:
         return ""
@@ -410,7 +410,7 @@ def _values(batch: pa.RecordBatch, name: str) -> list[str | None]:
     return header_values
 
 
-def decompressed(payload: bytes, compression: str) -> bytes:
+def decompress_payload(payload: bytes, compression: str) -> bytes:
     """The payload without a compression, up to `MAX_UNPACKED_BYTES`. Raises BadFrame."""
     match compression.strip().casefold():
         case "none" | "identity":

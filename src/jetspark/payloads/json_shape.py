@@ -23,7 +23,7 @@ import msgspec
 import pyarrow as pa
 
 from jetspark.payloads.decoder import Undecodable
-from jetspark.payloads.json_decoder import parse_object, takes
+from jetspark.payloads.json_plain import parse_object, takes
 from jetspark.payloads.unknown_fields import common_type, in_ddl, plain_type
 from jetspark.reserved_names import is_reserved
 

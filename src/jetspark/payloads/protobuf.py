@@ -16,8 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.payloads import protobuf_plain
-from jetspark.payloads.columns import KernelColumns, PlannedDecoder, Slot, reasons_of
-from jetspark.payloads.protobuf_schema import MAX_DEPTH, Kind, descriptor_of, fields_of, kind_of
+from jetspark.payloads.columns import KernelColumns, PlannedDecoder, TargetColumn, describe_misfits
+from jetspark.payloads.protobuf_schema import (
+    MAX_DEPTH,
+    ProtobufKind,
+    descriptor_of,
+    fields_of,
+    kind_of,
+)
 from jetspark.payloads.schema import PayloadSchema
 from jetspark.wire.kernel import protobuf_columns
 
@@ -55,7 +61,7 @@ class ProtobufDecoder(PlannedDecoder):
         columns, unparsed, misfits = protobuf_plain.decode(
             self.descriptor, self._parsed, self._declared, payloads, self.name
         )
-        reasons = reasons_of(misfits, len(payloads), self.name)
+        reasons = describe_misfits(misfits, len(payloads), self.name)
         return columns, pc.coalesce(pa.array(unparsed, pa.string()), reasons)
 
     @cached_property
@@ -68,10 +74,10 @@ class ProtobufDecoder(PlannedDecoder):
 
 @dataclass(frozen=True)
 class _Field:
-    kind: Kind
+    kind: ProtobufKind
     name: str
     number: int
-    slot: Slot
+    target: TargetColumn
     fields: tuple[_Field, ...] = ()
     """Fields of a message, by their numbers."""
     is_repeated: bool = False
@@ -84,32 +90,32 @@ class _Field:
 def plan_messages(message: Any) -> tuple[bytes, tuple[bytes, ...]]:
     """The plan of a message for the kernel, and the names of its fields."""
     columns = pa.struct(list(fields_of(message)))
-    fields = _fields(message, Slot(0, columns), frozenset({message.full_name}))
+    fields = _fields(message, TargetColumn(0, columns), frozenset({message.full_name}))
     plan, names = bytearray(), []
 
     def add(field: _Field) -> None:
         plan.extend(
             _FIELD.pack(
                 *(field.kind, field.is_repeated, field.has_default, field.is_message),
-                *(field.number, field.slot.number, field.oneof, len(field.fields)),
+                *(field.number, field.target.number, field.oneof, len(field.fields)),
             )
         )
         names.append(field.name.encode())
         for child in field.fields:
             add(child)
 
-    add(_Field(Kind.MESSAGE, "", 0, Slot(0, columns), fields))
+    add(_Field(ProtobufKind.MESSAGE, "", 0, TargetColumn(0, columns), fields))
     return bytes(plan), tuple(names)
 
 
-def _fields(message: Any, slot: Slot, ancestors: frozenset[str]) -> tuple[_Field, ...]:
+def _fields(message: Any, target: TargetColumn, ancestors: frozenset[str]) -> tuple[_Field, ...]:
     """The fields of a message in a STRUCT, by their numbers."""
     planned = []
     members: dict[str, int] = {}
     is_entry = bool(message.GetOptions().map_entry)
     by_number = sorted(enumerate(message.fields), key=lambda declared: declared[1].number)
     for at, (column, declared) in enumerate(by_number):
-        field = _field(declared, slot.below(column), ancestors, is_entry=is_entry)
+        field = _field(declared, target.below(column), ancestors, is_entry=is_entry)
         group = declared.containing_oneof
         if group is not None and len(group.fields) > 1:
             before = members.get(group.name, at)
@@ -119,31 +125,34 @@ def _fields(message: Any, slot: Slot, ancestors: frozenset[str]) -> tuple[_Field
     return tuple(planned)
 
 
-def _field(field: Any, slot: Slot, ancestors: frozenset[str], *, is_entry: bool) -> _Field:
+def _field(
+    field: Any, target: TargetColumn, ancestors: frozenset[str], *, is_entry: bool
+) -> _Field:
     message, kind = field.message_type, kind_of(field, ancestors)
     several = field.is_repeated
-    value = slot.below(0) if several else slot
+    value = target.below(0) if several else target
     fields: tuple[_Field, ...] = ()
     match kind:
-        case Kind.MAP:
+        case ProtobufKind.MAP:
             fields = _fields(message, value, ancestors)
-        case Kind.MESSAGE:
+        case ProtobufKind.MESSAGE:
             fields = _fields(message, value, ancestors | {message.full_name})
-        case Kind.WRAPPER:
+        case ProtobufKind.WRAPPER:
             inner = _field(message.fields_by_name["value"], value, ancestors, is_entry=True)
             fields = (inner,)
-        case Kind.ENUM:
+        case ProtobufKind.ENUM:
             names: dict[int, str] = {}
             for symbol in field.enum_type.values:
                 names.setdefault(symbol.number, symbol.name)
             fields = tuple(
-                _Field(Kind.STRING, names[number], number, value) for number in sorted(names)
+                _Field(ProtobufKind.STRING, names[number], number, value)
+                for number in sorted(names)
             )
     return _Field(
         kind,
         field.name,
         field.number,
-        slot,
+        target,
         fields,
         is_repeated=several,
         has_default=message is None and (is_entry or not field.has_presence),

@@ -17,16 +17,16 @@ from jetspark.errors import ConfigError
 from jetspark.payloads import protobuf_plain
 from jetspark.payloads.encoder import (
     cast,
-    elements,
+    check_no_nulls,
     leaf,
     misfit,
-    numbers_of,
+    offsets_and_items,
     part,
-    records_of,
-    refuse_nulls,
+    symbol_indexes,
+    write_records,
 )
 from jetspark.payloads.protobuf_schema import (
-    Kind,
+    ProtobufKind,
     descriptor_of,
     fields_of,
     is_map,
@@ -54,12 +54,12 @@ class ProtobufEncoder:
         self.descriptor = descriptor_of(schema)
         self.fields = fields_of(self.descriptor)
 
-    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+    def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
         """A payload for each row. A field that is null, or has no column, is not in the message."""
         messages = self.checked(rows)
         if protobuf_messages is None:
             return protobuf_plain.encode(self.descriptor, messages)
-        return records_of(protobuf_messages, len(rows), part_of(self.descriptor, messages))
+        return write_records(protobuf_messages, len(rows), part_of(self.descriptor, messages))
 
     def checked(self, rows: pa.RecordBatch) -> pa.StructArray:
         """The rows in the form of the message. Raises ConfigError for what does not fit."""
@@ -82,7 +82,7 @@ def _checked(
     for field in message.fields:
         if field.is_required:
             column = members.get(field.name, pa.nulls(len(values))).filter(values.is_valid())
-            refuse_nulls(column, f"{name}{field.name}", "a value that is required")
+            check_no_nulls(column, f"{name}{field.name}", "a value that is required")
     for oneof in message.oneofs:
         masks = [members[field.name].is_valid() for field in oneof.fields if field.name in members]
         if any(pc.any(pc.and_(*two)).as_py() for two in combinations(masks, 2)):
@@ -99,16 +99,16 @@ def _checked(
 def _checked_field(field: Any, values: pa.Array, ancestors: frozenset[str], name: str) -> pa.Array:
     if not field.is_repeated:
         return _checked_value(field, values, ancestors, name)
-    offsets, items = elements(values)
+    offsets, items = offsets_and_items(values)
     if is_map(field):
         entry = field.message_type.fields_by_name
         keys, items = items.flatten()
-        refuse_nulls(items, f"{name}.value", "a value for each key")
+        check_no_nulls(items, f"{name}.value", "a value for each key")
         keys = _checked_value(entry["key"], keys, ancestors, f"{name}.key")
         items = _checked_value(entry["value"], items, ancestors, f"{name}.value")
         items = pa.StructArray.from_arrays([keys, items], ["key", "value"])
     else:
-        refuse_nulls(items, f"{name}.element", "a value in each place")
+        check_no_nulls(items, f"{name}.element", "a value in each place")
         items = _checked_value(field, items, ancestors, f"{name}.element")
     return pa.ListArray.from_arrays(offsets, items, mask=values.is_null())
 
@@ -116,34 +116,34 @@ def _checked_field(field: Any, values: pa.Array, ancestors: frozenset[str], name
 def _checked_value(field: Any, values: pa.Array, ancestors: frozenset[str], name: str) -> pa.Array:
     message = field.message_type
     match kind_of(field, ancestors):
-        case Kind.ENUM:
+        case ProtobufKind.ENUM:
             symbols = field.enum_type.values_by_name
             numbers = pa.array([symbol.number for symbol in symbols.values()], pa.int32())
-            return numbers.take(numbers_of(values, list(symbols), name))
-        case Kind.UINT64 | Kind.FIXED64:
+            return numbers.take(symbol_indexes(values, list(symbols), name))
+        case ProtobufKind.UINT64 | ProtobufKind.FIXED64:
             return cast(values, pa.uint64(), name)
-        case Kind.UINT32 | Kind.FIXED32:
+        case ProtobufKind.UINT32 | ProtobufKind.FIXED32:
             return cast(values, pa.uint32(), name)
-        case Kind.BYTES if message is not None:
+        case ProtobufKind.BYTES if message is not None:
             return _checked_bytes(message, values, name)
-        case Kind.MESSAGE:
+        case ProtobufKind.MESSAGE:
             return _checked(message, values, ancestors | {message.full_name}, f"{name}.")
-        case Kind.WRAPPER:
+        case ProtobufKind.WRAPPER:
             value = _checked_value(message.fields_by_name["value"], values, ancestors, name)
             return _struct_of({"value": value}, values)
-        case Kind.TIMESTAMP:
+        case ProtobufKind.TIMESTAMP:
             _check_between(values, pa.int64(), FIRST_MICROS, LAST_MICROS, name)
             return _seconds_and_nanos(values, FIRST_SECOND)
-        case Kind.DURATION:
+        case ProtobufKind.DURATION:
             _check_between(values, pa.int64(), -_MAX_DURATION, _MAX_DURATION, name)
             return _seconds_and_nanos(values, 0)
-        case Kind.DATE:
+        case ProtobufKind.DATE:
             _check_between(values, pa.int32(), FIRST_DAY, LAST_DAY, name)
             parts = {"year": pc.year(values), "month": pc.month(values), "day": pc.day(values)}
             return _struct_of(
                 {part: column.cast(pa.int32()) for part, column in parts.items()}, values
             )
-        case Kind.TIME_OF_DAY:
+        case ProtobufKind.TIME_OF_DAY:
             return _time_of_day(values, name)
     return values
 
@@ -205,7 +205,7 @@ def part_of(message: Any, values: pa.StructArray, number: int = 0) -> Part:
     fields = (message.fields_by_name[name] for name in values.type.names)
     parts = [_part_of_field(field, values.field(at)) for at, field in enumerate(fields)]
     valid = values.buffers()[0]
-    return part(Kind.MESSAGE, begin=values.offset, valid=valid, number=number, parts=parts)
+    return part(ProtobufKind.MESSAGE, begin=values.offset, valid=valid, number=number, parts=parts)
 
 
 def _part_of_field(field: Any, values: pa.Array) -> Part:
@@ -216,12 +216,14 @@ def _part_of_field(field: Any, values: pa.Array) -> Part:
     packed = field.number if field.is_packed else 0
     item = _part_of_value(field, values.values, field.number - packed)
     valid, offsets, *_ = values.buffers()
-    return part(Kind.LIST, offsets, begin=values.offset, valid=valid, number=packed, parts=[item])
+    return part(
+        ProtobufKind.LIST, offsets, begin=values.offset, valid=valid, number=packed, parts=[item]
+    )
 
 
 def _part_of_value(field: Any, values: pa.Array, number: int, *, flag: bool = False) -> Part:
     message = field.message_type
     if pa.types.is_struct(values.type):
         return part_of(message, values, number)
-    kind = kind_of(field, frozenset()) if message is None else Kind.BYTES
+    kind = kind_of(field, frozenset()) if message is None else ProtobufKind.BYTES
     return leaf(kind, values, flag=flag, number=number)

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.payloads.columns import Misfit, Problem, bytes_of_value, check_decoded
-from jetspark.payloads.protobuf_schema import Kind, is_map, kind_of, library
+from jetspark.payloads.columns import Misfit, Problem, check_decoded_size, min_value_bytes
+from jetspark.payloads.protobuf_schema import ProtobufKind, is_map, kind_of, library
 from jetspark.years import FIRST_SECOND, LAST_SECOND
 
 _NANOS: Final = 1_000_000_000
@@ -41,7 +41,7 @@ def decode(
         except (decode_error, UnicodeDecodeError) as error:
             reason = f"The payload is not {name}: {error}."
         size += sum(_size(row.get(field.name), field.type) for field in fields)
-        check_decoded(size)
+        check_decoded_size(size)
         rows.append(row)
         reasons.append(reason)
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in fields]
@@ -55,7 +55,7 @@ def _size(value: Any, kind: pa.DataType) -> int:
     if pa.types.is_struct(kind):
         return sum(_size(value[field.name], field.type) for field in kind)
     of = kind.item_type if pa.types.is_map(kind) else kind.value_type
-    item_size = bytes_of_value(of)
+    item_size = min_value_bytes(of)
     items = [entry[1] for entry in value] if pa.types.is_map(kind) else value
     return sum(item_size + _size(item, of) for item in items)
 
@@ -93,23 +93,23 @@ def _value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
         symbol = field.enum_type.values_by_number.get(value)
         return str(value) if symbol is None else symbol.name
     match kind_of(field, ancestors):
-        case Kind.UINT64 | Kind.FIXED64:
+        case ProtobufKind.UINT64 | ProtobufKind.FIXED64:
             return Decimal(value)
-        case Kind.WRAPPER:
+        case ProtobufKind.WRAPPER:
             return _value(field.message_type.fields_by_name["value"], value.value, ancestors)
-        case Kind.BYTES if field.message_type is not None:
+        case ProtobufKind.BYTES if field.message_type is not None:
             return value.SerializeToString()
-        case Kind.TIMESTAMP:
+        case ProtobufKind.TIMESTAMP:
             if not 0 <= value.nanos < _NANOS or not FIRST_SECOND <= value.seconds <= LAST_SECOND:
                 raise Misfit(Problem.TIME)
             return value.seconds * 1_000_000 + value.nanos // 1000
-        case Kind.DURATION:
+        case ProtobufKind.DURATION:
             return _duration(value.seconds, value.nanos)
-        case Kind.DATE:
+        case ProtobufKind.DATE:
             return _date(value)
-        case Kind.TIME_OF_DAY:
+        case ProtobufKind.TIME_OF_DAY:
             return _time_of_day(value)
-        case Kind.MESSAGE:
+        case ProtobufKind.MESSAGE:
             return _row(value, field.message_type, ancestors | {field.message_type.full_name})
     return value
 

@@ -339,7 +339,7 @@ _US: Final = pa.timestamp("us", tz="UTC")
 _UNSIGNED: Final = pa.decimal128(20, 0)
 
 
-class Kind(IntEnum):
+class ProtobufKind(IntEnum):
     """The kind of a field; the numbers are those of the C kernel."""
 
     DOUBLE = 0
@@ -373,29 +373,29 @@ class Kind(IntEnum):
 
 
 _SCALARS: Final = {
-    1: (Kind.DOUBLE, pa.float64()),
-    2: (Kind.FLOAT, pa.float32()),
-    3: (Kind.INT64, pa.int64()),
-    4: (Kind.UINT64, _UNSIGNED),
-    5: (Kind.INT32, pa.int32()),
-    6: (Kind.FIXED64, _UNSIGNED),
-    7: (Kind.FIXED32, pa.int64()),
-    8: (Kind.BOOL, pa.bool_()),
-    9: (Kind.STRING, pa.string()),
-    12: (Kind.BYTES, pa.binary()),
-    13: (Kind.UINT32, pa.int64()),
-    14: (Kind.ENUM, pa.string()),
-    15: (Kind.SFIXED32, pa.int32()),
-    16: (Kind.SFIXED64, pa.int64()),
-    17: (Kind.SINT32, pa.int32()),
-    18: (Kind.SINT64, pa.int64()),
+    1: (ProtobufKind.DOUBLE, pa.float64()),
+    2: (ProtobufKind.FLOAT, pa.float32()),
+    3: (ProtobufKind.INT64, pa.int64()),
+    4: (ProtobufKind.UINT64, _UNSIGNED),
+    5: (ProtobufKind.INT32, pa.int32()),
+    6: (ProtobufKind.FIXED64, _UNSIGNED),
+    7: (ProtobufKind.FIXED32, pa.int64()),
+    8: (ProtobufKind.BOOL, pa.bool_()),
+    9: (ProtobufKind.STRING, pa.string()),
+    12: (ProtobufKind.BYTES, pa.binary()),
+    13: (ProtobufKind.UINT32, pa.int64()),
+    14: (ProtobufKind.ENUM, pa.string()),
+    15: (ProtobufKind.SFIXED32, pa.int32()),
+    16: (ProtobufKind.SFIXED64, pa.int64()),
+    17: (ProtobufKind.SINT32, pa.int32()),
+    18: (ProtobufKind.SINT64, pa.int64()),
 }
 """Kinds and columns by the numbers of Protobuf's `FieldDescriptorProto.Type`."""
 _WELL_KNOWN: Final = {
-    "google.protobuf.Timestamp": (Kind.TIMESTAMP, _US),
-    "google.protobuf.Duration": (Kind.DURATION, pa.int64()),
-    "google.type.Date": (Kind.DATE, pa.date32()),
-    "google.type.TimeOfDay": (Kind.TIME_OF_DAY, pa.int64()),
+    "google.protobuf.Timestamp": (ProtobufKind.TIMESTAMP, _US),
+    "google.protobuf.Duration": (ProtobufKind.DURATION, pa.int64()),
+    "google.type.Date": (ProtobufKind.DATE, pa.date32()),
+    "google.type.TimeOfDay": (ProtobufKind.TIME_OF_DAY, pa.int64()),
 }
 """Messages that are a single value."""
 _WRAPPED: Final = {
@@ -421,18 +421,18 @@ def is_map(field: Any) -> bool:
     return message is not None and bool(message.GetOptions().map_entry)
 
 
-def kind_of(field: Any, ancestors: frozenset[str]) -> Kind:
+def kind_of(field: Any, ancestors: frozenset[str]) -> ProtobufKind:
     """Return the kind of a field's values. `ancestors`: the messages that it is in."""
     message = field.message_type
     if message is None:
         return _SCALARS[field.type][0]
     if is_map(field):
-        return Kind.MAP
+        return ProtobufKind.MAP
     if message.full_name in _WELL_KNOWN:
         return _WELL_KNOWN[message.full_name][0]
     if message.full_name in _WRAPPERS:
-        return Kind.WRAPPER
-    return Kind.BYTES if message.full_name in ancestors else Kind.MESSAGE
+        return ProtobufKind.WRAPPER
+    return ProtobufKind.BYTES if message.full_name in ancestors else ProtobufKind.MESSAGE
 
 
 def fields_of(message: Any) -> pa.Schema:
@@ -455,10 +455,10 @@ def _type(field: Any, ancestors: frozenset[str]) -> pa.DataType:
 def _type_of_value(field: Any, ancestors: frozenset[str]) -> pa.DataType:
     message = field.message_type
     match kind_of(field, ancestors):
-        case Kind.WRAPPER:
+        case ProtobufKind.WRAPPER:
             return _type_of_value(message.fields_by_name["value"], ancestors)
-        case Kind.MESSAGE:
+        case ProtobufKind.MESSAGE:
             return pa.struct(_columns(message, ancestors | {message.full_name}))
-        case Kind.BYTES if message is not None:
+        case ProtobufKind.BYTES if message is not None:
             return pa.binary()
     return (_SCALARS[field.type] if message is None else _WELL_KNOWN[message.full_name])[1]

@@ -15,7 +15,7 @@ class UnusableSchema(ConfigError):
 
 
 @contextmanager
-def from_file(name: str | None) -> Iterator[None]:
+def name_schema_file(name: str | None) -> Iterator[None]:
     """Errors of a schema name the file that has it, if there is one."""
     try:
         yield

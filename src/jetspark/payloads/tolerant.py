@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.payloads import columns
-from jetspark.payloads.decoder import PAYLOAD, REASON, NotOfPayload, reason_of
+from jetspark.payloads.decoder import PAYLOAD, REASON, BatchError, reason_of
 from jetspark.payloads.framing import Decompressed, Framing
 from jetspark.reserved_names import CORRUPT_RECORD, PREFIX, UNFRAMED_PAYLOAD
 
@@ -37,10 +37,10 @@ ROW: Final = f"{PREFIX}_row"
 class Decoder(Protocol):
     """Adds the fields of payloads to a batch."""
 
-    def schema(self, columns: pa.Schema) -> pa.Schema:
+    def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns, and `REASON` as the last one."""
 
 
@@ -52,7 +52,7 @@ def decode_in_parts(
         if isinstance(decoder, TolerantDecoder):
             yield from decoder.parts(batch)
         else:
-            yield decoder.of(batch)
+            yield decoder.decode_batch(batch)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class TolerantDecoder:
     is_text: bool = False
     """Whether the payload of a bad record is a text, which is without these, too."""
 
-    def schema(self, columns: pa.Schema) -> pa.Schema:
+    def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
         return self._schema(self._inner(columns))
 
@@ -79,7 +79,7 @@ class TolerantDecoder:
         """The schema of the decoder's batches from these columns."""
         if self._has_unframed:
             columns = columns.append(pa.field(UNFRAMED_PAYLOAD, pa.binary()))
-        return self.decoder.schema(columns)
+        return self.decoder.decoded_schema(columns)
 
     @property
     def _has_unframed(self) -> bool:
@@ -93,7 +93,7 @@ class TolerantDecoder:
         corrupt = pa.field(CORRUPT, pa.string() if self.is_text else pa.binary())
         return pa.schema([*fields[:-1], corrupt, fields[-1]])
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns, and for bad records `CORRUPT` and `REASON`.
         Raises only what no payload causes."""
         return _joined(list(self.parts(batch)))
@@ -104,7 +104,7 @@ class TolerantDecoder:
             for part in self.framing.decompress(batch):
                 for piece in self._pieces(part):
                     yield self._with_corrupt_column(self._decompressed(piece))
-        except NotOfPayload as error:
+        except BatchError as error:
             raise error.error from None
 
     def _with_corrupt_column(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
@@ -133,8 +133,8 @@ class TolerantDecoder:
         payloads = part.rows.column(self.payload) if part.payloads is None else part.payloads
         kinds = self._inner(part.rows.schema).types[part.rows.num_columns :]
         of_row, of_byte = (
-            sum(map(columns.bytes_of_value, kinds)),
-            max(map(columns.bytes_of_byte, kinds)),
+            sum(map(columns.min_value_bytes, kinds)),
+            max(map(columns.max_bytes_per_byte, kinds)),
         )
         # The memory of an array is somewhat more than its payloads.
         if of_byte * payloads.nbytes + of_row * len(payloads) <= columns.MAX_DECODED_BYTES:
@@ -174,7 +174,7 @@ class TolerantDecoder:
 
     def _decoded(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         try:
-            decoded = self.decoder.of(batch)
+            decoded = self.decoder.decode_batch(batch)
         except BaseException as error:
             reason = reason_of(error)
         else:
@@ -189,7 +189,7 @@ class TolerantDecoder:
 
     def _rejected(self, batch: pa.RecordBatch, reasons: pa.StringArray) -> pa.RecordBatch:
         """The rows with null in their fields."""
-        schema = self.decoder.schema(batch.schema)
+        schema = self.decoder.decoded_schema(batch.schema)
         fields = list(schema)[batch.num_columns : -1]
         nulls = [pa.nulls(batch.num_rows, field.type) for field in fields]
         return pa.RecordBatch.from_arrays([*batch.columns, *nulls, reasons], schema=schema)

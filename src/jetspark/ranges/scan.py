@@ -223,7 +223,7 @@ class Plan:
         schema = arrow.schema_of(self.scan.all_columns)
         if self._decoder is None:
             return schema
-        return self._decoder.schema(schema)
+        return self._decoder.decoded_schema(schema)
 
     def batches(self) -> Batches:
         """All rows."""

@@ -42,7 +42,7 @@ def source_schema(options: SourceOptions) -> StructType:
     """The columns of these options, in their order, then the fields of payloads."""
     columns = arrow.schema_of(options.columns)
     decoder = options.decoder
-    return of_arrow(columns if decoder is None else decoder.schema(columns))
+    return of_arrow(columns if decoder is None else decoder.decoded_schema(columns))
 
 
 def check_schema(schema: StructType, expected: StructType) -> None:

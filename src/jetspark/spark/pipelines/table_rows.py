@@ -153,7 +153,7 @@ class RowBuilder:
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The columns of the rows, for messages with these columns."""
-        decoded = columns if self.decoder is None else self.decoder.schema(columns)
+        decoded = columns if self.decoder is None else self.decoder.decoded_schema(columns)
         rows = self._with_derived(pa.RecordBatch.from_pylist([], decoded))
         hidden = (REASON, UNFRAMED_PAYLOAD)
         return pa.schema([column for column in rows.schema if column.name not in hidden])

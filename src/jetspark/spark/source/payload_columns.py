@@ -18,7 +18,7 @@ from jetspark.payloads.decoder import REASON
 from jetspark.payloads.decoding import Decoding
 from jetspark.payloads.field_names import FieldNames
 from jetspark.payloads.framing import Framing
-from jetspark.payloads.json_fields import JsonFields
+from jetspark.payloads.json_decoder import JsonDecoder
 from jetspark.payloads.json_schema import json_columns_of
 from jetspark.payloads.tolerant import CORRUPT, Decoder, TolerantDecoder, decode_in_parts
 from jetspark.ranges.arrow import COLUMNS, schema_of
@@ -53,7 +53,7 @@ def json_decoder(
     in_payloads = dict(zip(columns.names, fields.names, strict=True))
     inner = None if framing is None else framing.without_compression
     return TolerantDecoder(
-        JsonFields(columns, in_payloads, inner, payload),
+        JsonDecoder(columns, in_payloads, inner, payload),
         framing or Framing(compression="none"),
         payload,
         keep_payload=keep_payload,
@@ -114,7 +114,7 @@ def timestamp_fields(options: SourceOptions) -> list[str]:
 def _fields(options: SourceOptions) -> pa.Schema:
     if options.decoding is None:
         return pa.schema([])
-    decoded = options.decoding.decoder().schema(schema_of(("data",)))
+    decoded = options.decoding.decoder().decoded_schema(schema_of(("data",)))
     return pa.schema([field for field in decoded if field.name not in ("data", CORRUPT, REASON)])
 
 
@@ -125,7 +125,7 @@ def decode_json(source: DataFrame, ddl: str, option: str) -> DataFrame:
     """
     payload, metadata = payload_of(source.columns, option)
     make = partial(json_decoder, ddl, option, names_beside(payload, metadata), payload)
-    schema = of_arrow(make().schema(in_arrow(source.schema)))
+    schema = of_arrow(make().decoded_schema(in_arrow(source.schema)))
     return source.mapInArrow(partial(_decode_batches, make), schema)
 
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError, named
-from jetspark.payloads.framing import framed
-from jetspark.payloads.json_decoder import JsonDecoder, is_json_type
+from jetspark.payloads.framing import unnamed_frame_hint
+from jetspark.payloads.json_plain import PlainJsonDecoder, is_json_type
 from jetspark.payloads.tolerant import CORRUPT
 from jetspark.spark.table_sink.options import STOP
 from jetspark.spark.table_sink.target import Target
@@ -58,13 +58,13 @@ def rejection_reason(target: Target, record: pa.RecordBatch) -> quarantine.Reaso
     _, reasons = _json_decoder(pa.schema(columns)).decode(payload)
     reason = reasons[0].as_py() or "The payload does not fit the schema."
     column = quarantine.column_of_reason(reason, columns)
-    return column, reason + framed(payload[0].as_py() or b"")
+    return column, reason + unnamed_frame_hint(payload[0].as_py() or b"")
 
 
 @lru_cache(maxsize=20)
-def _json_decoder(columns: pa.Schema) -> JsonDecoder:
+def _json_decoder(columns: pa.Schema) -> PlainJsonDecoder:
     """A decoder that explains why a payload does not fit, for columns of types that JSON has."""
-    return JsonDecoder(pa.schema([column for column in columns if is_json_type(column.type)]))
+    return PlainJsonDecoder(pa.schema([column for column in columns if is_json_type(column.type)]))
 
 
 def misfits(
