@@ -1,6 +1,6 @@
 """The form in which a dead letter is stored. Pure.
 
-Shared by the client's dead letters and by Spark, which puts records aside that do not become rows.
+Shared by the client's dead letters and by Spark, which quarantines records that do not become rows.
 
 Contract: a letter has the payload and the headers of its message. Headers that begin with
 Dead-Letter- say where the message was and why it is here. Headers with a meaning for servers

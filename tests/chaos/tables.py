@@ -41,6 +41,7 @@ from tests.support.table_readers import by_duckdb, by_polars
 
 from jetspark.blocking import connect
 from jetspark.cli import app
+from jetspark.cli.query_watch import Watch
 from jetspark.errors import APIError
 from jetspark.server import NatsServer
 from jetspark.spark.session.session import close_session, local_session
@@ -193,7 +194,7 @@ def scene(spark: SparkSession, server: NatsServer, format_: str = "delta") -> It
         js = stack.enter_context(connect(server.url)).jetstream()
         one = Scene(spark, server, js, folder, format=format_)
         # A signal is for the campaign, not for the command that happens to run in it.
-        signals = mock.patch("jetspark.cli.spark_runs.stop_on_signals", _never_stopped)
+        signals = mock.patch("jetspark.cli.query_watch.stop_on_signals", _never_stopped)
         stack.enter_context(signals)
         for module in ("ingest", "run"):
             stack.enter_context(mock.patch(f"jetspark.cli.{module}.quiet_spark", one.session))
@@ -465,14 +466,11 @@ def _killing(
 ) -> Iterator[list[bool]]:
     """Kill what runs inside when a batch was planned, written, or is done. The list is filled when
     a query has started."""
-    from jetspark.cli import spark_runs
 
     started: list[bool] = []
-    run = spark_runs.Watch.run
+    run = Watch.run
 
-    def watch(
-        self: spark_runs.Watch, queries: Mapping[str, StreamingQuery], stop: Stop, **_: object
-    ) -> None:
+    def watch(self: Watch, queries: Mapping[str, StreamingQuery], stop: Stop, **_: object) -> None:
         started.append(True)
         if kill is None:
             run(self, queries, stop)
@@ -491,7 +489,7 @@ def _killing(
             query.stop()
         raise Killed
 
-    with mock.patch.object(spark_runs.Watch, "run", watch):
+    with mock.patch.object(Watch, "run", watch):
         yield started
 
 

@@ -15,12 +15,14 @@ from collections.abc import Callable
 from datetime import datetime
 from types import ModuleType
 
+import cyclopts
 import pytest
 from tests.support.processes import end, finish, first_line, python
 
 from jetspark.cli import app, console
 from jetspark.cli.app import COMMANDS
-from jetspark.cli.options import Connection
+from jetspark.cli.listings import show_table
+from jetspark.cli.server_flags import ServerFlags
 from jetspark.errors import ConfigError
 from jetspark.version import __version__
 from jetspark.wire.kernel import IMPLEMENTATION
@@ -62,6 +64,25 @@ def test_the_help_of_every_command_has_examples_that_can_be_parsed(
         assert words[0] == "jetspark"
         assert words[1] == command[0]
         app.make_app().parse_args(words[1:], print_error=False, exit_on_error=False)
+
+
+def _undescribed(app_: cyclopts.App, path: str) -> list[str]:
+    """The arguments and flags without a help text of a command and those below it."""
+    arguments = (
+        app_.assemble_argument_collection(parse_docstring=True) if app_.default_command else ()
+    )
+    missing = [
+        f"{path} {argument.name}"
+        for argument in arguments
+        if not argument.children and argument.parse and not argument.parameter.help
+    ]
+    names = [name for name in app_ if not name.startswith("-")]
+    return missing + [text for name in names for text in _undescribed(app_[name], f"{path} {name}")]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_argument_and_flag_is_described(name: str) -> None:
+    assert _undescribed(app.make_app()[name], name) == []
 
 
 def test_version_names_the_package_and_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +167,7 @@ def on_terminal(
         with monkeypatch.context() as patch:
             patch.setattr(console.out, "_force_terminal", True)
             patch.setattr(console.out, "_width", 60)
-            console.show_table(*names, rows=rows)
+            show_table(*names, rows=rows)
         return re.sub("\x1b[^m]*m", "", capsys.readouterr().out).splitlines()
 
     return show
@@ -160,7 +181,7 @@ def test_a_table_is_cut_at_the_width_of_a_terminal_and_nowhere_else(
     assert max(map(len, lines)) == 60
     assert "…" in lines[1]
     assert "short" in lines[2]
-    console.show_table("name", "number", "what", rows=rows)
+    show_table("name", "number", "what", rows=rows)
     assert "b" * 60 in capsys.readouterr().out
 
 
@@ -206,19 +227,19 @@ def test_a_signal_while_it_imports_ends_it_without_a_word(
 
 
 def test_credentials_in_a_url_become_options_for_spark() -> None:
-    assert Connection(server="nats://u:p@a:1,tls://u:p@b").spark_options() == {
+    assert ServerFlags(server="nats://u:p@a:1,tls://u:p@b").spark_options() == {
         "servers": "nats://a:1,tls://b:4222",
         "user": "u",
         "password": "p",
     }
-    assert Connection(server="nats://t@a").spark_options() == {
+    assert ServerFlags(server="nats://t@a").spark_options() == {
         "servers": "nats://a:4222",
         "token": "t",
     }
-    assert Connection(context="prod").spark_options() == {"context": "prod"}
-    assert Connection().spark_options() == {}
+    assert ServerFlags(context="prod").spark_options() == {"context": "prod"}
+    assert ServerFlags().spark_options() == {}
     with pytest.raises(ConfigError, match="the same user"):
-        Connection(server="nats://u:p@a,nats://b").spark_options()
+        ServerFlags(server="nats://u:p@a,nats://b").spark_options()
 
 
 def test_the_result_or_the_error_of_a_command_is_the_exit_code(

@@ -19,11 +19,12 @@ from tests.cli.conftest import Run
 from tests.support.ingest_job import ingest_job
 from tests.support.streams import Admin
 
-from jetspark.cli import app, demo, spark_runs
+from jetspark.cli import app, demo
 from jetspark.cli.ingest import batch_limits
-from jetspark.cli.options import starting
 from jetspark.cli.signals import StopRequested
-from jetspark.cli.spark_runs import SparkFlags
+from jetspark.cli.spark_flags import SparkFlags
+from jetspark.cli.spark_session import _make_class_archive
+from jetspark.cli.start_end import parse_start
 from jetspark.errors import ConfigError, SparkUnavailableError
 from jetspark.options.scopes import SourceScope
 from jetspark.payloads.ddl import check_fields
@@ -375,7 +376,7 @@ def test_the_guide_shows_the_line_about_faster_starts(
 ) -> None:
     archive = SimpleNamespace(make_later=lambda: True)
     monkeypatch.setattr("jetspark.spark.fast_start.class_archive.class_archive", lambda _: archive)
-    spark_runs._make_class_archive("local[*]", quiet=False)
+    _make_class_archive("local[*]", quiet=False)
     guide = Path(__file__).parents[2] / "docs" / "guide-cli.md"
     assert capsys.readouterr().err.strip() in guide.read_text("utf-8").splitlines()
 
@@ -402,19 +403,19 @@ def test_a_schema_is_taken_or_refused_as_spark_does() -> None:
 
 def test_start_accepts_a_position_a_time_or_an_age() -> None:
     for bare in ("earliest", "Latest", "17", '{"A": 5}'):
-        assert starting(bare) == {"startingOffsets": bare}
-    assert starting("2026-01-31T12:00:00Z")["startingTimestamp"] == "2026-01-31T12:00:00Z"
-    assert starting("2026-01-31T12:00:00Z")["startingOffsetsByTimestampStrategy"] == "latest"
-    assert starting("9026-01-31T12:00:00Z") == {"startingTimestamp": "9026-01-31T12:00:00Z"}
-    assert starting("2026-01-31 12:00:00+02:00")["startingTimestamp"] == "2026-01-31T10:00:00Z"
+        assert parse_start(bare) == {"startingOffsets": bare}
+    assert parse_start("2026-01-31T12:00:00Z")["startingTimestamp"] == "2026-01-31T12:00:00Z"
+    assert parse_start("2026-01-31T12:00:00Z")["startingOffsetsByTimestampStrategy"] == "latest"
+    assert parse_start("9026-01-31T12:00:00Z") == {"startingTimestamp": "9026-01-31T12:00:00Z"}
+    assert parse_start("2026-01-31 12:00:00+02:00")["startingTimestamp"] == "2026-01-31T10:00:00Z"
     here = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.mktime((2026, 1, 31) + (0,) * 6)))
-    assert starting("2026-01-31")["startingTimestamp"] == here
+    assert parse_start("2026-01-31")["startingTimestamp"] == here
     for text, seconds in (("-90m", 5400), ("-1.5h", 5400), ("-2D", 172800), ("-1w", 604800)):
-        found = parse_isotime(starting(text)["startingTimestamp"])
+        found = parse_isotime(parse_start(text)["startingTimestamp"])
         assert 0 <= time.time_ns() - seconds * 10**9 - found < 60 * 10**9
     for wrong in ("", "-", "-5", "1h", "2026-13-01", "tomorrow"):
         with pytest.raises(ConfigError, match="--start"):
-            starting(wrong)
+            parse_start(wrong)
 
 
 def test_a_batch_is_limited_unless_it_is_a_snapshot() -> None:

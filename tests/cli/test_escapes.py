@@ -15,7 +15,8 @@ from tests.cli.conftest import Run
 
 from jetspark import blocking, cli
 from jetspark.cli import app, console
-from jetspark.cli.console import log_shown, show_facts, show_table
+from jetspark.cli.listings import show_facts, show_table
+from jetspark.cli.log import printing_log
 from jetspark.server import NatsServer
 
 Capture = pytest.CaptureFixture[str]
@@ -54,7 +55,7 @@ def test_every_way_to_print_escapes(capsys: Capture, monkeypatch: pytest.MonkeyP
     table = Table(EVIL)
     table.add_row(EVIL)
     console.out.print(table)
-    with log_shown():
+    with printing_log():
         logging.getLogger("jetspark").warning("-ERR %s", EVIL)
     captured = capsys.readouterr()
     assert harmless(captured.out), captured.out
@@ -129,8 +130,8 @@ def test_a_raw_answer_is_written_as_it_is(
 def test_no_value_makes_lines_of_its_own(capsys: Capture) -> None:
     """A description, a name or a header could look like another fact or row."""
     evil = "x\nmessages  0\ty"
-    console.show_facts({"description": evil})
-    console.show_table("name", "n", rows=[(evil, 1)])
+    show_facts({"description": evil})
+    show_table("name", "n", rows=[(evil, 1)])
     printed = capsys.readouterr().out
     assert len(printed.splitlines()) == 3
     assert printed.count(r"x\nmessages  0\ty") == 2

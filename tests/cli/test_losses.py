@@ -21,8 +21,9 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.cli import console
 from jetspark.cli.console import Outcome
+from jetspark.cli.losses import Losses
+from jetspark.cli.query_watch import Watch
 from jetspark.cli.signals import stop_on_signals
-from jetspark.cli.spark_runs import Losses, Watch
 from jetspark.ranges.losses import Loss, report_loss
 
 SECONDS = 300.0
@@ -157,7 +158,7 @@ def test_each_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_loss_is_told_while_the_query_runs(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jetspark.cli.spark_runs._GATHER_SECONDS", 0.0)
+    monkeypatch.setattr("jetspark.cli.losses._GATHER_SECONDS", 0.0)
     watch = Watch(Outcome())
     told: list[bool] = []
 

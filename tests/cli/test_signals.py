@@ -20,9 +20,10 @@ import pytest
 
 from jetspark.cli import app
 from jetspark.cli.demo import _read_flights, demo
-from jetspark.cli.options import Connection
+from jetspark.cli.server_flags import ServerFlags
 from jetspark.cli.signals import StopRequested, run_until_signal, signals_held, stop_on_signals
-from jetspark.cli.spark_runs import SparkFlags, quiet_spark
+from jetspark.cli.spark_flags import SparkFlags
+from jetspark.cli.spark_session import quiet_spark
 from jetspark.server import NatsServer
 
 
@@ -79,7 +80,7 @@ def test_one_while_the_connection_is_closed_does_not_hide_what_was_done(
         return "done"
 
     monkeypatch.setattr("jetspark.connect", closing_long)
-    assert Connection().run(work) == "done"
+    assert ServerFlags().run(work) == "done"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="loops of another kind")

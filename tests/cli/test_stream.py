@@ -20,7 +20,7 @@ from tests.support.streams import Admin, numbered
 from jetspark import blocking
 from jetspark.blocking.jetstream import JetStream
 from jetspark.cli import app
-from jetspark.cli.console import limit, size, span
+from jetspark.cli.formatting import format_duration, format_limit, format_size
 
 
 @pytest.fixture
@@ -347,8 +347,8 @@ def test_what_is_not_found_is_told_to_a_user_who_may_not_list_names(
 
 
 def test_sizes_and_limits_are_written_for_people() -> None:
-    assert [size(n) for n in (0, 1023, 1024, 5 << 30, 1 << 60)] == [
+    assert [format_size(n) for n in (0, 1023, 1024, 5 << 30, 1 << 60)] == [
         "0 B", "1023 B", "1.0 KiB", "5.0 GiB", "1048576.0 TiB",
     ]  # fmt: skip
-    assert [limit(n) for n in (-1, 0, None, 1000)] == ["unlimited"] * 3 + ["1,000"]
-    assert span(None) == "unlimited"
+    assert [format_limit(n) for n in (-1, 0, None, 1000)] == ["unlimited"] * 3 + ["1,000"]
+    assert format_duration(None) == "unlimited"

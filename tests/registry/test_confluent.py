@@ -19,8 +19,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from tests.support.certificates import Certificates
 
-from jetspark.cli.options import DEFAULT
 from jetspark.cli.scopes import PayloadFlags, SchemaFlags, codec_of, schema_texts
+from jetspark.cli.server_flags import DEFAULT_SERVER
 from jetspark.errors import ConfigError, RegistryError, SchemaNotFoundError
 from jetspark.payloads.protobuf_schema import message_of
 from jetspark.registry import confluent
@@ -343,7 +343,7 @@ def test_flags_of_commands_take_the_login_from_the_url_and_name_a_version(http: 
     http.answers["/subjects/tills/versions/2"] = (200, {"version": 2, "schema": json.dumps(schema)})
     registry = http.url.replace("//", "//me:s3cr%40t@")
     given: dict[str, Any] = {"registry": registry, "schema_name": "tills", "schema_version": 2}
-    codec = codec_of(SchemaFlags(**given), "encode", "avro", DEFAULT)
+    codec = codec_of(SchemaFlags(**given), "encode", "avro", DEFAULT_SERVER)
     assert codec is not None
     assert codec.encode({"id": 1}) == (b"\x02", None)
     login = base64.b64encode(b"me:s3cr@t").decode()

@@ -8,7 +8,7 @@ from typing import Any
 
 from jetspark.acl import Permissions, Responses, Roles
 from jetspark.cli import console
-from jetspark.cli.options import JsonOption, Repeated, Switch
+from jetspark.cli.flags import JsonOption, Repeated, Switch
 from jetspark.errors import ConfigError
 from jetspark.nearest import did_you_mean_or_list
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import cyclopts
 
 from jetspark.cli import console
+from jetspark.cli.log import print_refusals, printing_log
 from jetspark.cli.signals import StopRequested
 from jetspark.errors import JetsparkError, NoServersError, ServerRefusedError
 from jetspark.options.names import flag_name, on_command_line
@@ -78,7 +79,7 @@ def _converted(kind: Any, tokens: Sequence[cyclopts.Token]) -> Any:
     return cyclopts.convert(kind, tokens)
 
 
-@console.log_shown()
+@printing_log()
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return the exit code.
 
@@ -108,7 +109,7 @@ def run(arguments: Sequence[str]) -> int:
         sentence = "\n".join(
             [f"{error.sentence(on_command_line)}{advice}", *getattr(error, "__notes__", ())]
         )
-        console.show_refusals(except_in=sentence)
+        print_refusals(except_in=sentence)
         console.fail(sentence)
         return FAILED
     except ModuleNotFoundError as missing:

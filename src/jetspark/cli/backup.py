@@ -17,9 +17,11 @@ from rich.progress import TextColumn
 from jetspark.backup.folder import redact_folder
 from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.console import counted, moment, progress_bar, show_result, show_table, size
+from jetspark.cli.flags import JsonOption
 from jetspark.cli.folders import temporary_folder
-from jetspark.cli.options import JsonOption
+from jetspark.cli.formatting import format_count, format_size, format_time
+from jetspark.cli.listings import show_result, show_table
+from jetspark.cli.progress import progress_bar
 from jetspark.errors import BackupError, ConfigError
 from jetspark.files import beginning
 from jetspark.subjects import check_disjoint, check_subscribe_subject
@@ -71,11 +73,11 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = Fals
     facts: dict[str, object] = {
         "stream": opened.stream,
         "folder": opened.folder,
-        "archive": f"{size(opened.size)}, "
+        "archive": f"{format_size(opened.size)}, "
         + ("a list of messages" if opened.blocks is None else "message blocks"),
         "messages": f"{counts.total():,}",
         "removed": removed if opened.removed else "",
-        **{name: f"sequence {seq:,} at {moment(time)}" for name, (seq, time) in ends.items()},
+        **{name: f"sequence {seq:,} at {format_time(time)}" for name, (seq, time) in ends.items()},
         "subjects": f"{len(counts):,}",
     }
     document = {
@@ -154,8 +156,8 @@ def extract(
     except OSError as error:
         raise BackupError(f"Cannot write {target}: {error.strerror or error}.") from error
     show_result(
-        f"Extracted {counted(rows, 'message')} of stream {opened.stream} to {target} "
-        f"({size(written)}).",
+        f"Extracted {format_count(rows, 'message')} of stream {opened.stream} to {target} "
+        f"({format_size(written)}).",
         {"stream": opened.stream, "file": str(target), "messages": rows, "bytes": written},
         as_json=json,
     )
@@ -201,5 +203,5 @@ def _read(
         rows = nbytes = 0
         for batch in batches:
             rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
-            update(completed=rows, read=size(nbytes))
+            update(completed=rows, read=format_size(nbytes))
             yield batch

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jetspark.cli.app import command, group
-from jetspark.cli.console import limit, moment, show_list, show_result, span
-from jetspark.cli.options import DEFAULT, Connection, JsonOption
+from jetspark.cli.flags import JsonOption
+from jetspark.cli.formatting import format_duration, format_limit, format_time
+from jetspark.cli.listings import show_list, show_result
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.documents.document import to_wire
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ _COLUMNS: dict[str, Callable[[ConsumerInfo], object]] = {
 
 
 @command(consumer, "jetspark consumer ls ORDERS")
-def ls(stream: str, /, *, connection: Connection = DEFAULT, json: JsonOption = False) -> None:
+def ls(
+    stream: str, /, *, connection: ServerFlags = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
     """List the consumers of a stream.
 
     Args:
@@ -47,7 +51,7 @@ def _kind(config: ConsumerConfig) -> str:
 
 @command(consumer, "jetspark consumer info ORDERS worker --json")
 def info(
-    stream: str, name: str, /, *, connection: Connection = DEFAULT, json: JsonOption = False
+    stream: str, name: str, /, *, connection: ServerFlags = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
     """Show a consumer's configuration and position.
 
@@ -73,16 +77,16 @@ def _facts(info: ConsumerInfo) -> dict[str, object]:
         "delivers to": config.deliver_subject,
         "queue group": config.deliver_group,
         "subjects": ", ".join(filters),
-        "created": moment(info.created),
+        "created": format_time(info.created),
         "leader": info.cluster and info.cluster.leader,
         "begins at": config.deliver_policy,
-        "acks": f"{config.ack_policy}, within {span(config.ack_wait)}",
-        "max deliveries": limit(config.max_deliver),
+        "acks": f"{config.ack_policy}, within {format_duration(config.ack_wait)}",
+        "max deliveries": format_limit(config.max_deliver),
         "delivered": f"sequence {info.delivered.stream_seq:,} of the stream",
         "acknowledged": f"up to sequence {info.ack_floor.stream_seq:,}",
         "unacknowledged": f"{info.num_ack_pending:,}, {info.num_redelivered:,} redelivered",
         "to be delivered": f"{info.num_pending:,}",
         "waiting pulls": info.num_waiting,
-        "paused until": config.pause_until and moment(config.pause_until),
+        "paused until": config.pause_until and format_time(config.pause_until),
         "priority groups": ", ".join(config.priority_groups or ()),
     }

@@ -10,9 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import jetspark.errors as errors
-from jetspark.cli import console, options
+from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.console import counted, moment, show_list
+from jetspark.cli.flags import (
+    JsonOption,
+    JsonResult,
+    MetricsOption,
+    Repeated,
+    Switch,
+    check_replicas,
+)
+from jetspark.cli.formatting import format_count, format_time
+from jetspark.cli.listings import show_list, show_result
+from jetspark.cli.log import print_refusals
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.dead_letters.letter import ADVISORIES, as_json, watched_streams
 from jetspark.letter_rules import letters_subject
 from jetspark.metrics.names import MOVED
@@ -37,7 +48,7 @@ _COLUMNS: dict[str, Callable[[DeadLetter], object]] = {
     "sequence": lambda letter: letter.stream_seq,
     "consumer": lambda letter: letter.consumer,
     "deliveries": lambda letter: letter.deliveries,
-    "time": lambda letter: moment(letter.time),
+    "time": lambda letter: format_time(letter.time),
     "subject": lambda letter: letter.subject or "–",
     "bytes": lambda letter: letter.missing or f"{len(letter.data):,}",
 }
@@ -67,10 +78,10 @@ def create(
     /,
     *,
     stream: Annotated[list[str], Parameter(negative="")],
-    consumer: options.Repeated = None,
+    consumer: Repeated = None,
     replicas: int = 1,
-    connection: options.Connection = options.DEFAULT,
-    json: options.JsonResult = False,
+    connection: ServerFlags = DEFAULT_SERVER,
+    json: JsonResult = False,
 ) -> None:
     """Store messages that consumers give up on from now on; to add a stream, name all streams.
 
@@ -80,7 +91,7 @@ def create(
         consumer: Only this consumer; may be given again.
         replicas: Replicas of both streams.
     """
-    options.check_replicas(replicas)
+    check_replicas(replicas)
     check_name("stream", name)
     stream = list(dict.fromkeys(stream))
 
@@ -103,7 +114,7 @@ def create(
             f"\nNo longer watched: {', '.join(dropped)}. To watch all, name each with --stream."
         )
     document = {"name": dead.name, "advisories": dead.advisories, "streams": stream}
-    console.show_result(sentence, document | {"dropped": dropped}, as_json=json)
+    show_result(sentence, document | {"dropped": dropped}, as_json=json)
 
 
 async def _existing(js: JetStream, name: str) -> DeadLetters:
@@ -127,11 +138,11 @@ def run(
     name: str,
     /,
     *,
-    once: options.Switch = False,
-    metrics: options.MetricsOption = None,
-    remove_originals: options.Switch = False,
-    connection: options.Connection = options.DEFAULT,
-    json: options.JsonOption = False,
+    once: Switch = False,
+    metrics: MetricsOption = None,
+    remove_originals: Switch = False,
+    connection: ServerFlags = DEFAULT_SERVER,
+    json: JsonOption = False,
 ) -> None:
     """Move messages to the dead letters, until Ctrl-C. Several may run; killing one loses nothing.
 
@@ -158,14 +169,14 @@ def run(
                 f"\n{left:,} more wait: another worker has them (a killed worker's are "
                 "free after 30 s), or they failed and will be retried."
             )
-        console.show_result(sentence, {"moved": moved, "waiting": left}, as_json=json)
+        show_result(sentence, {"moved": moved, "waiting": left}, as_json=json)
         return
 
     async def work(nc: Client, begin: Callable[[str], None]) -> None:
         dead = await _existing(nc.jetstream(), name)
         async with dead.worker(remove_originals=remove_originals) as worker:
             begin("Moving dead letters")
-            console.show_refusals(at_once=True)
+            print_refusals(at_once=True)
             with _served(metrics, nc, lambda: [(name, worker.moved)]):
                 await worker.wait()
 
@@ -196,8 +207,8 @@ def ls(
     /,
     *,
     selection: Selection = _ALL,
-    connection: options.Connection = options.DEFAULT,
-    json: options.JsonOption = False,
+    connection: ServerFlags = DEFAULT_SERVER,
+    json: JsonOption = False,
 ) -> None:
     """List the dead letters.
 
@@ -228,10 +239,10 @@ def replay(
     *,
     selection: Selection = _ALL,
     to: str | None = None,
-    keep: options.Switch = False,
-    metrics: options.MetricsOption = None,
-    connection: options.Connection = options.DEFAULT,
-    json: options.JsonResult = False,
+    keep: Switch = False,
+    metrics: MetricsOption = None,
+    connection: ServerFlags = DEFAULT_SERVER,
+    json: JsonResult = False,
 ) -> None:
     """Publish messages of dead letters again, and delete these letters.
 
@@ -251,10 +262,10 @@ def replay(
     sentence = f"{replayed:,} replayed · {skipped:,} without payload"
     if duplicates:
         sentence += (
-            f"\nThe stream already has {counted(duplicates, 'message')} from a replay "
+            f"\nThe stream already has {format_count(duplicates, 'message')} from a replay "
             "within its duplicate window, and stored none again."
         )
     figures = {"replayed": replayed, "skipped": skipped, "unproven": unproven}
-    console.show_result(sentence, figures | {"duplicates": duplicates}, as_json=json)
+    show_result(sentence, figures | {"duplicates": duplicates}, as_json=json)
     if unproven:
-        raise errors.NotStoredError(f"{counted(unproven, 'letter')} stay; see above.")
+        raise errors.NotStoredError(f"{format_count(unproven, 'letter')} stay; see above.")

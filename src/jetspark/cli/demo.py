@@ -32,7 +32,7 @@ from jetspark.cli.signals import (
     signals_held,
     stop_on_signals,
 )
-from jetspark.cli.spark_runs import SparkFlags
+from jetspark.cli.spark_flags import SparkFlags
 from jetspark.errors import ConfigError
 from jetspark.own_python import module_command
 from jetspark.server import NatsServer

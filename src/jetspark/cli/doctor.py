@@ -22,7 +22,10 @@ from jetspark.acl import USER_INFO, Permissions
 from jetspark.cli import console
 from jetspark.cli.acl import permissions_of
 from jetspark.cli.app import make_app, no_server_advice, version_text
-from jetspark.cli.options import DEFAULT, Connection, JsonOption, Repeated
+from jetspark.cli.flags import JsonOption, Repeated
+from jetspark.cli.formatting import format_size
+from jetspark.cli.log import print_refusals
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.errors import JetsparkError, PermissionsError, SparkUnavailableError
 from jetspark.subjects import subject_within, subjects_overlap
 from jetspark.timestamps import parse_isotime
@@ -56,7 +59,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 def doctor(
     *,
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     role: Repeated = None,
     folder: Repeated = None,
     json: JsonOption = False,
@@ -81,7 +84,7 @@ def doctor(
         findings += connection.run(ask)
     except JetsparkError as error:
         findings.append(Finding("server", _PROBLEM, f"{error}{no_server_advice(error)}"))
-    console.show_refusals(except_in="\n".join(finding.message for finding in findings))
+    print_refusals(except_in="\n".join(finding.message for finding in findings))
     if json:
         console.say_json(findings, indent=True)
     for finding in () if json else findings:
@@ -158,7 +161,7 @@ def _disks(folders: Sequence[str]) -> Iterator[Finding]:
             yield Finding("disk", _PROBLEM, f"{existing} cannot be written by this user.")
         else:
             state = _OK if free >= _LITTLE else _WARNING
-            yield Finding("disk", state, f"{console.size(free)} free for {folder}")
+            yield Finding("disk", state, f"{format_size(free)} free for {folder}")
 
 
 # -- the servers -----------------------------------------------------------------------------------
@@ -170,7 +173,7 @@ async def _server(nc: Client) -> list[Finding]:
     findings = [_tested("nats-server", version, away)]
     try:
         account = await nc.jetstream().account_info()
-        stored = f"{account.streams:,} streams, {console.size(account.storage)} in files"
+        stored = f"{account.streams:,} streams, {format_size(account.storage)} in files"
         findings.append(Finding("JetStream", _OK, stored))
         findings += await _imported(nc)
     except PermissionsError as error:

@@ -12,7 +12,9 @@ from rich.text import Text
 
 import jetspark.errors as errors
 from jetspark.cli import console
-from jetspark.cli.options import DEFAULT, Connection, JsonOption, Repeated, ask, not_found
+from jetspark.cli.flags import JsonOption, Repeated
+from jetspark.cli.formatting import format_count
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags, describe_missing, with_name_hints
 from jetspark.documents.document import field_names, to_wire
 from jetspark.documents.events import ApiAuditEvent, Caller, Event
 from jetspark.documents.streams import StreamState
@@ -27,7 +29,7 @@ _TOO_LONG = frozenset({"request", "response"})  # whole pages of an API audit
 
 def events(
     *,
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     stream: str | None = None,
     consumer: str | None = None,
     kind: Repeated = None,
@@ -72,11 +74,13 @@ async def _check_names(nc: Client, stream: str | None, consumer: str | None) -> 
         elif consumer is not None:
             names = [n async for s in js.stream_names() async for n in js.consumer_names(s)]
             if consumer not in names:
-                raise errors.ConfigError(not_found(f'Consumer "{consumer}"', nc, consumer, names))
+                raise errors.ConfigError(
+                    describe_missing(f'Consumer "{consumer}"', nc, consumer, names)
+                )
 
     no_jetstream = errors.JetStreamNotEnabledError, errors.JetStreamNotEnabledForAccountError
     with suppress(errors.PermissionsError, *no_jetstream):
-        await ask(nc, check, [stream or ""], consumer or "")
+        await with_name_hints(nc, check, [stream or ""], consumer or "")
 
 
 def _line(event: Event) -> Text:
@@ -106,7 +110,7 @@ def _format_value(value: Any) -> str:
     if isinstance(value, Caller):
         return f"{value.user or value.name or value.id}@{value.acc}"
     if isinstance(value, StreamState):
-        return console.counted(value.messages, "message")
+        return format_count(value.messages, "message")
     if isinstance(value, timedelta):
         return f"{value.total_seconds():g}s"
     if isinstance(value, datetime):

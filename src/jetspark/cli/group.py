@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from jetspark.cli import app
 from jetspark.cli.app import command
-from jetspark.cli.console import show_infos, show_list
-from jetspark.cli.options import DEFAULT, Connection, JsonOption, not_found
+from jetspark.cli.flags import JsonOption
+from jetspark.cli.listings import show_infos, show_list
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags, describe_missing
 from jetspark.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ _MEMBERS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @command(group, "jetspark group ls ORDERS")
-def ls(stream: str, /, *, connection: Connection = DEFAULT, json: JsonOption = False) -> None:
+def ls(
+    stream: str, /, *, connection: ServerFlags = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
     """List the consumer groups of a stream.
 
     Args:
@@ -46,7 +49,7 @@ def ls(stream: str, /, *, connection: Connection = DEFAULT, json: JsonOption = F
 
 @command(group, "jetspark group info ORDERS workers")
 def info(
-    stream: str, name: str, /, *, connection: Connection = DEFAULT, json: JsonOption = False
+    stream: str, name: str, /, *, connection: ServerFlags = DEFAULT_SERVER, json: JsonOption = False
 ) -> None:
     """Show the members of a consumer group, and the partitions of each.
 
@@ -62,7 +65,7 @@ def info(
         if not chosen:
             described = f'Consumer group "{name}" of stream "{stream}"'
             names = [group.name for group in groups]
-            raise ConfigError(not_found(described, js.client, name, names))
+            raise ConfigError(describe_missing(described, js.client, name, names))
         return [await _document(group) for group in chosen]
 
     documents = connection.jetstream(ask, stream=stream)

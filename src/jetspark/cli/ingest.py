@@ -11,21 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from jetspark.cli import scopes
-from jetspark.cli.console import Outcome, counted, describe_left_out, say
-from jetspark.cli.options import (
-    DEFAULT,
-    Connection,
-    JsonResult,
-    MetricsOption,
-    Repeated,
-    Switch,
-    ending,
-    pairs,
-    starting,
-)
+from jetspark.cli.console import Outcome, say
+from jetspark.cli.flags import JsonResult, MetricsOption, Repeated, Switch, parse_pairs
+from jetspark.cli.formatting import describe_left_out, format_count
+from jetspark.cli.query_watch import Watch
 from jetspark.cli.scopes import BAD_RECORDS, PAYLOADS, READING, RUN, TABLE
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.cli.signals import signals_held
-from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
+from jetspark.cli.spark_flags import LOCAL, SparkFlags
+from jetspark.cli.spark_session import quiet_spark
+from jetspark.cli.start_end import parse_end, parse_start
 from jetspark.errors import ConfigError
 from jetspark.options.scopes import PayloadScope, SourceScope, in_texts, text_of
 
@@ -80,7 +75,7 @@ class TargetFlags:
     @property
     def storage_options(self) -> dict[str, str]:
         """Options of the table's format for its storage. Raises ConfigError."""
-        return scopes.storage_texts(pairs("--storage", self.storage))
+        return scopes.storage_texts(parse_pairs("--storage", self.storage))
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `spark.pipelines.ingest.Ingest`."""
@@ -131,7 +126,7 @@ def ingest(
     run: Run = _DEFAULT_RUN,
     metrics: Annotated[MetricsOption, Parameter(group=RUN)] = None,
     spark: Annotated[SparkFlags, Parameter(group=RUN)] = LOCAL,
-    connection: Annotated[Connection, Parameter(group=scopes.CONNECTION)] = DEFAULT,
+    connection: Annotated[ServerFlags, Parameter(group=scopes.CONNECTION)] = DEFAULT_SERVER,
     login: scopes.ConnectionFlags = scopes.NO_CONNECTION,
     json: Annotated[JsonResult, Parameter(group=RUN)] = False,
 ) -> int | None:
@@ -147,8 +142,8 @@ def ingest(
     _check(messages, payloads, target, run)
     options = {
         "bucket" if messages.bucket else "stream": stream,
-        **starting(messages.start or "earliest"),
-        **({} if messages.end is None else ending(messages.end)),
+        **parse_start(messages.start or "earliest"),
+        **({} if messages.end is None else parse_end(messages.end)),
         "minPartitions": str(os.cpu_count() or 1),
         **batch_limits(source, bucket=messages.bucket),
         **scopes.connection_texts(connection, login),
@@ -272,7 +267,7 @@ def _report(job: Ingest, stream: str, watch: Watch, removed: int) -> None:
     sentences = [sentence] if rows or not quarantined else []
     if quarantined:
         quarantine = job.table_options.quarantine
-        sentences.append(f"{counted(quarantined, 'message')} quarantined in {quarantine}.")
+        sentences.append(f"{format_count(quarantined, 'message')} quarantined in {quarantine}.")
     if left_out:
         sentences.append(describe_left_out(left_out))
     watch.report(
@@ -299,7 +294,7 @@ def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messa
     for sample in schemas:
         if sample.table != to:
             say(f"# {sample.table or 'no table'}")
-        outcome.note(f"{counted(sample.messages, 'message')} looked at.")
+        outcome.note(f"{format_count(sample.messages, 'message')} looked at.")
         for remark in sample.remarks:
             outcome.note(remark)
         if sample.schema:
@@ -325,11 +320,11 @@ def describe_result(rows: int, to: str, *, merged: bool, removed: int = 0) -> st
     if not rows:
         sentence = f"Nothing new for {to}."
     elif merged:
-        sentence = f"{counted(rows, 'change')} merged into {to}."
+        sentence = f"{format_count(rows, 'change')} merged into {to}."
     else:
-        sentence = f"{counted(rows, 'row')} written to {to}."
+        sentence = f"{format_count(rows, 'row')} written to {to}."
     if removed:
-        sentence += f" Removed {counted(removed, 'row')} of keys that are gone."
+        sentence += f" Removed {format_count(removed, 'row')} of keys that are gone."
     return sentence
 
 

@@ -11,8 +11,11 @@ from rich.text import Text
 
 from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.console import moment, say, show_list, size, span, write_bytes
-from jetspark.cli.options import DEFAULT, Connection, JsonOption, RawOption, check_form, not_found
+from jetspark.cli.console import say, write_bytes
+from jetspark.cli.flags import JsonOption, RawOption, check_json_or_raw
+from jetspark.cli.formatting import format_duration, format_size, format_time
+from jetspark.cli.listings import show_list
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags, describe_missing
 from jetspark.documents.document import to_wire
 from jetspark.errors import BucketNotFoundError, ConfigError
 from jetspark.kv_rules import STREAM_PREFIX
@@ -25,9 +28,9 @@ kv = group("kv", "jetspark kv ls prices", "jetspark kv get prices eu.apples")
 _COLUMNS: dict[str, Callable[[BucketStatus], object]] = {
     "bucket": lambda status: _name(status),
     "entries": lambda status: f"{status.values:,}",
-    "size": lambda status: size(status.bytes),
+    "size": lambda status: format_size(status.bytes),
     "history": lambda status: status.history,
-    "time to live": lambda status: span(status.config.ttl),
+    "time to live": lambda status: format_duration(status.config.ttl),
 }
 
 
@@ -41,12 +44,16 @@ async def _bucket(nc: Client, name: str) -> Bucket:
         return await js.bucket(name)
     except BucketNotFoundError:
         buckets = await js.bucket_names().all()
-        raise ConfigError(not_found(f'Bucket "{name}"', nc, name, buckets)) from None
+        raise ConfigError(describe_missing(f'Bucket "{name}"', nc, name, buckets)) from None
 
 
 @command(kv, "jetspark kv ls", "jetspark kv ls prices")
 def ls(
-    bucket: str | None = None, /, *, connection: Connection = DEFAULT, json: JsonOption = False
+    bucket: str | None = None,
+    /,
+    *,
+    connection: ServerFlags = DEFAULT_SERVER,
+    json: JsonOption = False,
 ) -> None:
     """List the buckets, or the keys of one bucket that have a value.
 
@@ -80,7 +87,7 @@ def get(
     key: str,
     /,
     *,
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     revision: int | None = None,
     json: JsonOption = False,
     raw: RawOption = False,
@@ -94,7 +101,7 @@ def get(
         json: Print the entry as one line of JSON.
         raw: Only the value, unchanged.
     """
-    check_form(as_json=json, raw=raw)
+    check_json_or_raw(as_json=json, raw=raw)
 
     async def entry(nc: Client) -> Entry:
         return await (await _bucket(nc, bucket)).get(key, revision)
@@ -107,7 +114,7 @@ def watch(
     bucket: str,
     /,
     *keys: str,
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     count: int | None = None,
     json: JsonOption = False,
 ) -> None:
@@ -147,7 +154,8 @@ def _show(entry: Entry, *, as_json: bool, raw: bool = False) -> None:
         console.say_json(_document_of(entry))
     else:
         head = Text.assemble(
-            (entry.key, "bold"), (f"  revision {entry.revision:,}  {moment(entry.created)}", "dim")
+            (entry.key, "bold"),
+            (f"  revision {entry.revision:,}  {format_time(entry.created)}", "dim"),
         )
         if entry.is_deleted:
             say(head.append(f"  {entry.operation}", style="dim"))

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli import console, options, scopes
+from jetspark.cli import scopes
+from jetspark.cli.content_flags import NO_CONTENT, ContentFlags, is_stdin_waiting
+from jetspark.cli.flags import JsonResult
+from jetspark.cli.formatting import format_count
+from jetspark.cli.listings import show_result
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.validation import check_whole
 
@@ -27,14 +32,14 @@ def pub(
     payload: str | None = None,
     /,
     *,
-    connection: options.Connection = options.DEFAULT,
-    content: options.Content = options.NO_CONTENT,
+    connection: ServerFlags = DEFAULT_SERVER,
+    content: ContentFlags = NO_CONTENT,
     encode: str | None = None,
     schema: scopes.SchemaFlags = scopes.NO_SCHEMA,
     reply: str | None = None,
     count: int = 1,
     jetstream: Annotated[bool, Parameter(name=("--jetstream",), negative=())] = False,
-    json: options.JsonResult = False,
+    json: JsonResult = False,
 ) -> None:
     """Publish a message; returns when the server has received it, with or without subscribers.
 
@@ -54,14 +59,14 @@ def pub(
         raise ConfigError("--reply cannot be used with --jetstream: the stream's ack goes there.")
     headers: HeadersLike | None = content.headers()
     check_whole("--count", count)
-    if payload is None and not content.stdin and options.stdin_waits():
+    if payload is None and not content.stdin and is_stdin_waiting():
         raise ConfigError(
             'No payload is given, and standard input has one: add --stdin, or "" for none.'
         )
     data = content.payload(payload or "")
     if (codec := scopes.codec_of(schema, "encode", encode, connection)) is not None:
         data, headers = codec.encode(data, headers, as_json=True)
-    size = console.counted(len(data), "byte")
+    size = format_count(len(data), "byte")
     result: dict[str, object] = {"subject": subject, "bytes": len(data)}
 
     async def publish(nc: Client) -> str:
@@ -89,7 +94,7 @@ def pub(
         skipped = f", {duplicates:,} not again: the stream has the id" if duplicates else ""
         return f"{stored:,} stored from {subject}, {size} each{skipped}."
 
-    console.show_result(connection.run(store if jetstream else publish), result, as_json=json)
+    show_result(connection.run(store if jetstream else publish), result, as_json=json)
 
 
 async def _publish(

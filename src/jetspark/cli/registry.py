@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.options import DEFAULT, Connection, check_replicas
+from jetspark.cli.flags import check_replicas
+from jetspark.cli.log import print_refusals
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.registry.documents import BUCKET
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ registry = group(
 
 
 @command(registry, "jetspark registry serve")
-def serve(*, bucket: str = BUCKET, replicas: int = 1, connection: Connection = DEFAULT) -> None:
+def serve(
+    *, bucket: str = BUCKET, replicas: int = 1, connection: ServerFlags = DEFAULT_SERVER
+) -> None:
     """Run a schema registry that speaks Synadia's protocol, until Ctrl-C.
 
     Several may run: they share the requests, and one that is killed loses nothing.
@@ -36,7 +39,7 @@ def serve(*, bucket: str = BUCKET, replicas: int = 1, connection: Connection = D
         js = nc.jetstream()
         async with await serve_registry(nc, js, bucket=bucket, replicas=replicas) as service:
             begin(f"Serving the schemas of bucket {bucket} on {nc.current_server}")
-            console.show_refusals(at_once=True)
+            print_refusals(at_once=True)
             await service.wait_stopped()
 
     connection.follow(work)

@@ -8,11 +8,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli import options, scopes
-from jetspark.cli.console import Outcome, counted
+from jetspark.cli import scopes
+from jetspark.cli.console import Outcome
+from jetspark.cli.flags import JsonResult, MetricsOption, Repeated, parse_pairs
+from jetspark.cli.formatting import format_count
+from jetspark.cli.progress import spinner
+from jetspark.cli.query_watch import serving_metrics
 from jetspark.cli.scopes import READING, RUN, WRITING
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
-from jetspark.cli.spark_runs import LOCAL, SparkFlags, figures_served, quiet_spark, spinner
+from jetspark.cli.spark_flags import LOCAL, SparkFlags
+from jetspark.cli.spark_session import quiet_spark
 from jetspark.options.scopes import in_texts
 
 
@@ -28,17 +34,17 @@ class RowFilters:
     """Spark SQL: only these rows, such as "day >= '2026-01-01'"."""
     order_by: str | None = None
     """Publish in the order of this column, such as seq, one message after the other."""
-    storage: options.Repeated = None
+    storage: Repeated = None
     """Option of the storage or the catalog, as name=value (AWS_REGION=…); may be given again."""
-    table_option: options.Repeated = None
+    table_option: Repeated = None
     """Option of the table's reader in Spark, as name=value (header=true); may be given again."""
 
     @property
     def table_options(self) -> dict[str, str]:
         """Options of the table's reader. Raises ConfigError."""
         return {
-            **scopes.storage_texts(options.pairs("--storage", self.storage)),
-            **options.pairs("--table-option", self.table_option),
+            **scopes.storage_texts(parse_pairs("--storage", self.storage)),
+            **parse_pairs("--table-option", self.table_option),
         }
 
 
@@ -70,11 +76,11 @@ def replay(
     messages: Messages,
     sink: scopes.StreamSinkFlags = scopes.NO_SINK,
     payloads: scopes.SchemaFlags = scopes.NO_SCHEMA,
-    metrics: Annotated[options.MetricsOption, Parameter(group=RUN)] = None,
+    metrics: Annotated[MetricsOption, Parameter(group=RUN)] = None,
     flags: Annotated[SparkFlags, Parameter(group=RUN)] = LOCAL,
-    connection: Annotated[options.Connection, Parameter(group=scopes.CONNECTION)] = options.DEFAULT,
+    connection: Annotated[ServerFlags, Parameter(group=scopes.CONNECTION)] = DEFAULT_SERVER,
     login: scopes.ConnectionFlags = scopes.NO_CONNECTION,
-    json: Annotated[options.JsonResult, Parameter(group=RUN)] = False,
+    json: Annotated[JsonResult, Parameter(group=RUN)] = False,
 ) -> int | None:
     """Turn a table into messages of a stream.
 
@@ -117,7 +123,7 @@ def replay(
     try:
         with (
             stop_on_signals(),
-            figures_served(metrics) as figures,
+            serving_metrics(metrics) as figures,
             quiet_spark(f"jetspark replay {to}", flags, settings) as spark,
             spinner(f"publishing to {to} …", quiet=flags.quiet),
             nullcontext() if figures is None else figures.batch(to, spark),
@@ -131,10 +137,10 @@ def replay(
         return stop.exit_code
     if before is not None:  # by now the writer has found that the rows are those of then
         sentence = (
-            f"Published before as {transaction_id}: {counted(before, 'row')}; nothing written."
+            f"Published before as {transaction_id}: {format_count(before, 'row')}; nothing written."
         )
         outcome.report(sentence, **facts, rows=0, rows_before=before, stopped_by=None)
         return None
-    sentence = f"{counted(count, 'row')} of {table} published to {to}."
+    sentence = f"{format_count(count, 'row')} of {table} published to {to}."
     outcome.report(sentence, **facts, rows=count, rows_before=0, stopped_by=None)
     return None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetspark.cli import options
-from jetspark.cli.console import show_message
+from jetspark.cli.content_flags import NO_CONTENT, ContentFlags
+from jetspark.cli.flags import JsonOption, RawOption, check_json_or_raw
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
+from jetspark.cli.show_message import show_message
 from jetspark.errors import RequestTimeoutError
 from jetspark.validation import check_whole
 
@@ -18,12 +20,12 @@ def request(
     payload: str = "",
     /,
     *,
-    connection: options.Connection = options.DEFAULT,
-    content: options.Content = options.NO_CONTENT,
+    connection: ServerFlags = DEFAULT_SERVER,
+    content: ContentFlags = NO_CONTENT,
     timeout: float = 2.0,
     count: int = 1,
-    json: options.JsonOption = False,
-    raw: options.RawOption = False,
+    json: JsonOption = False,
+    raw: RawOption = False,
 ) -> None:
     """Send a request and show the reply.
 
@@ -36,7 +38,7 @@ def request(
         raw: Only the payload of each reply, unchanged.
     """
     check_whole("--count", count, 0)
-    options.check_form(as_json=json, raw=raw)
+    check_json_or_raw(as_json=json, raw=raw)
     headers, data = content.headers(), content.payload(payload)
 
     async def ask(nc: Client) -> None:

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from jetspark.cli.console import Outcome, counted, describe_left_out
-from jetspark.cli.options import JsonResult, MetricsOption, Switch
+from jetspark.cli.console import Outcome
+from jetspark.cli.flags import JsonResult, MetricsOption, Switch
+from jetspark.cli.formatting import describe_left_out, format_count
+from jetspark.cli.query_watch import Watch
 from jetspark.cli.signals import signals_held
-from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
+from jetspark.cli.spark_flags import LOCAL, SparkFlags
+from jetspark.cli.spark_session import quiet_spark
 
 if TYPE_CHECKING:
     from jetspark.spark.pipelines.pipeline_file import PipelineFile, SinkTable
@@ -157,9 +160,9 @@ def _result(name: str, sink: SinkTable, progress: QueryProgress, *, is_written: 
     sentences = [f"{name}: nothing new."]
     if progress.rows:
         verb = "written" if is_written else "read"
-        sentences = [f"{name}: {counted(progress.rows, 'row')} {verb}."]
+        sentences = [f"{name}: {format_count(progress.rows, 'row')} {verb}."]
     if progress.quarantined and sink.table is not None:
-        count = counted(progress.quarantined, "message")
+        count = format_count(progress.quarantined, "message")
         quarantined = f"{count} quarantined in {sink.table.quarantine}."
         sentences = [*sentences, quarantined] if progress.rows else [f"{name}: {quarantined}"]
     if progress.left_out:

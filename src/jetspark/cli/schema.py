@@ -14,8 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 from cyclopts import Parameter
 
 import jetspark.registry.documents as documents
-from jetspark.cli import console, options
+from jetspark.cli import console
 from jetspark.cli.app import FAILED, SUCCEEDED, command, group
+from jetspark.cli.flags import (
+    ForceOption,
+    JsonOption,
+    JsonResult,
+    RawOption,
+    check_json_or_raw,
+    confirm,
+)
+from jetspark.cli.formatting import format_time
+from jetspark.cli.listings import show_list, show_result
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.documents.document import to_wire
 from jetspark.errors import ConfigError, SchemaNotFoundError, ServiceError
 from jetspark.files import read_small
@@ -44,7 +55,7 @@ _COLUMNS: dict[str, Callable[[documents.Schema], object]] = {
     "version": lambda schema: schema.version,
     "revision": lambda schema: schema.revision,
     "policy": lambda schema: schema.compat_policy,
-    "stored": lambda schema: console.moment(schema.time),
+    "stored": lambda schema: format_time(schema.time),
     "description": lambda schema: schema.description or "–",
 }
 
@@ -69,8 +80,8 @@ def add(
     format: FormatOption = None,
     policy: str | None = None,
     description: str | None = None,
-    connection: options.Connection = options.DEFAULT,
-    json: options.JsonOption = False,
+    connection: ServerFlags = DEFAULT_SERVER,
+    json: JsonOption = False,
 ) -> None:
     """Register a schema: the first version under this name, or another one.
 
@@ -109,7 +120,7 @@ def add(
 
     added = _asking(connection, register, file)
     sentence = f"{name} in {format}: version {added.version}, revision {added.revision}"
-    console.show_result(sentence, to_wire(added), as_json=json)
+    show_result(sentence, to_wire(added), as_json=json)
 
 
 @command(schema, "jetspark schema ls", 'jetspark schema ls "shop.*" --json')
@@ -117,8 +128,8 @@ def ls(
     filter: str | None = None,
     /,
     *,
-    connection: options.Connection = options.DEFAULT,
-    json: options.JsonOption = False,
+    connection: ServerFlags = DEFAULT_SERVER,
+    json: JsonOption = False,
 ) -> None:
     """List the schemas, every version and revision.
 
@@ -127,7 +138,7 @@ def ls(
         json: Print one JSON array of the registry's documents.
     """
     schemas = _asking(connection, lambda registry: registry.schemas(filter))
-    console.show_list(schemas, _COLUMNS, as_json=json)
+    show_list(schemas, _COLUMNS, as_json=json)
 
 
 @command(schema, "jetspark schema show orders", "jetspark schema show orders 2 --raw > order.avsc")
@@ -138,9 +149,9 @@ def show(
     *,
     revision: int | None = None,
     format: FormatOption = None,
-    connection: options.Connection = options.DEFAULT,
-    json: options.JsonOption = False,
-    raw: options.RawOption = False,
+    connection: ServerFlags = DEFAULT_SERVER,
+    json: JsonOption = False,
+    raw: RawOption = False,
 ) -> None:
     """Show a schema.
 
@@ -152,7 +163,7 @@ def show(
         raw: Only the definition, as a file that add takes: of Protobuf the source, or the bytes of
             the set of descriptors.
     """
-    options.check_form(as_json=json, raw=raw)
+    check_json_or_raw(as_json=json, raw=raw)
     chosen = _asking(
         connection,
         lambda registry: _only(registry, name, version, revision=revision, format=format),
@@ -163,7 +174,7 @@ def show(
     facts = {heading: cell(chosen) for heading, cell in _COLUMNS.items()}
     pairs = (f"{key}={value}" for key, value in chosen.metadata.items())
     facts["metadata"] = ", ".join(pairs)
-    console.show_result(facts, to_wire(chosen), as_json=json)
+    show_result(facts, to_wire(chosen), as_json=json)
     if not json:
         console.say("", *_lines(chosen))
 
@@ -176,8 +187,8 @@ def check(
     *,
     format: FormatOption = None,
     policy: str | None = None,
-    connection: options.Connection = options.DEFAULT,
-    json: options.JsonOption = False,
+    connection: ServerFlags = DEFAULT_SERVER,
+    json: JsonOption = False,
 ) -> int:
     """Check whether a file could be the next version of a schema; it fails if not.
 
@@ -204,7 +215,7 @@ def check(
     sentence = f"{file} is {outcome} ({policy}) with {name} version {latest.version}"
     document = {"compatible": not reasons, "policy": policy, "version": latest.version}
     document["reasons"] = reasons
-    console.show_result("\n".join([sentence, *reasons]), document, as_json=json)
+    show_result("\n".join([sentence, *reasons]), document, as_json=json)
     return FAILED if reasons else SUCCEEDED
 
 
@@ -216,8 +227,8 @@ def diff(
     /,
     *,
     format: FormatOption = None,
-    connection: options.Connection = options.DEFAULT,
-    json: options.JsonOption = False,
+    connection: ServerFlags = DEFAULT_SERVER,
+    json: JsonOption = False,
 ) -> None:
     """Show what differs between two versions, and whether each reads what the other wrote.
 
@@ -264,9 +275,9 @@ def rm(
     /,
     *,
     format: FormatOption = None,
-    force: options.ForceOption = False,
-    connection: options.Connection = options.DEFAULT,
-    json: options.JsonResult = False,
+    force: ForceOption = False,
+    connection: ServerFlags = DEFAULT_SERVER,
+    json: JsonResult = False,
 ) -> None:
     """Remove a version of a schema, or all. Numbers of removed versions are not used again.
 
@@ -277,12 +288,12 @@ def rm(
     chosen = _asking(connection, lambda registry: _only(registry, name, version, format=format))
     versions = "all versions" if version is None else f"version {version}"
     target = f"{versions} of {name} in {chosen.format}"
-    options.confirm(f"Remove {target}?", force)
+    confirm(f"Remove {target}?", force)
     _asking(
         connection, lambda registry: registry.remove(name, format=chosen.format, version=version)
     )
     document = {"removed": name, "format": chosen.format, "version": version}
-    console.show_result(f"Removed {target}.", document, as_json=json)
+    show_result(f"Removed {target}.", document, as_json=json)
 
 
 async def _only(
@@ -308,7 +319,7 @@ async def _only(
 
 
 def _asking(
-    connection: options.Connection,
+    connection: ServerFlags,
     ask: Callable[[SchemaRegistry], Awaitable[T]],
     file: Path | None = None,
 ) -> T:

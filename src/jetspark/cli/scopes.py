@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from cyclopts import Group, Parameter
 
 import jetspark.errors as errors
-from jetspark.cli.options import Connection
+from jetspark.cli.server_flags import ServerFlags
 from jetspark.connection.options import make_options
 from jetspark.options.names import on_command_line
 from jetspark.options.scopes import (
@@ -119,7 +119,7 @@ NO_TABLE = TableFlags()
 NO_TABLE_READ = TableReadFlags()
 
 
-def connection_texts(connection: Connection, flags: ConnectionScope) -> dict[str, str]:
+def connection_texts(connection: ServerFlags, flags: ConnectionScope) -> dict[str, str]:
     """Options of Spark's format for both. Raises ConfigError for a login that is in both."""
     options, flag_options = connection.spark_options(), in_texts(flags)
     for name in options.keys() & flag_options.keys():
@@ -148,7 +148,7 @@ def _with_login(schema: SchemaScope) -> SchemaScope:
 
 
 def codec_of(
-    schema: SchemaScope, option: str, format_: str | None, connection: Connection
+    schema: SchemaScope, option: str, format_: str | None, connection: ServerFlags
 ) -> Codec | None:
     """The codec of the format that the option says; None without it. Raises ConfigError."""
     schema = _with_login(schema)

@@ -8,7 +8,8 @@ from typing import NoReturn
 from rich.text import Text
 
 from jetspark.cli import console
-from jetspark.cli.options import Switch
+from jetspark.cli.flags import Switch
+from jetspark.cli.listings import show_facts
 from jetspark.cli.signals import StopRequested, stop_on_signals
 from jetspark.errors import EmbeddedServerError
 from jetspark.server import NatsServer, server_version
@@ -72,7 +73,7 @@ def _run(nats: NatsServer, facts: dict[str, object], *, show_log: bool) -> NoRet
             printed = complete
 
     try:
-        console.show_facts(facts, title=Text(nats.url, style="bold green"))
+        show_facts(facts, title=Text(nats.url, style="bold green"))
         while (code := nats.wait(_LOG_EVERY if show_log else None)) is None:
             show_new_lines()
     finally:

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 
 from cyclopts import Parameter
 
-from jetspark.cli import console, options
+from jetspark.cli import console
 from jetspark.cli.app import command, group
+from jetspark.cli.content_flags import NO_CONTENT, ContentFlags
+from jetspark.cli.flags import JsonOption, RawOption, check_json_or_raw
+from jetspark.cli.formatting import format_time
+from jetspark.cli.listings import show_infos, show_list, show_table
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags, describe_missing
+from jetspark.cli.show_message import show_message
 from jetspark.documents.document import to_wire
 from jetspark.errors import JetsparkError
 from jetspark.services.discovery import TIMEOUT
@@ -52,10 +58,10 @@ service = group(
 @command(service, "jetspark service ls --json")
 def ls(
     *,
-    connection: options.Connection = options.DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     timeout: WaitOption = TIMEOUT,
     count: int = 0,
-    json: options.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """List the instances of all services.
 
@@ -69,7 +75,7 @@ def ls(
         return await nc.services().info(timeout=timeout, max_msgs=count).all()
 
     infos = sorted(connection.run(ask), key=lambda info: (info.name, info.id))
-    console.show_list(infos, _COLUMNS, as_json=json)
+    show_list(infos, _COLUMNS, as_json=json)
 
 
 @command(service, "jetspark service info orders")
@@ -78,9 +84,9 @@ def info(
     id: str | None = None,
     /,
     *,
-    connection: options.Connection = options.DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     timeout: WaitOption = TIMEOUT,
-    json: options.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Show the instances of a service and their endpoints.
 
@@ -97,7 +103,7 @@ def info(
         return infos
 
     infos = sorted(connection.run(ask), key=lambda info: info.id)
-    console.show_infos(infos, _facts, lambda info: info.endpoints, _ENDPOINTS, as_json=json)
+    show_infos(infos, _facts, lambda info: info.endpoints, _ENDPOINTS, as_json=json)
 
 
 def _facts(info: ServiceInfo) -> dict[str, object]:
@@ -120,9 +126,9 @@ def stats(
     id: str | None = None,
     /,
     *,
-    connection: options.Connection = options.DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     timeout: WaitOption = TIMEOUT,
-    json: options.JsonOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Show how many requests the endpoints of services have answered, and how fast.
 
@@ -142,11 +148,11 @@ def stats(
     if json:
         console.say_json([to_wire(answer) for answer in answers], indent=True)
     else:
-        console.show_table(*_STATS, rows=(row for answer in answers for row in _rows(answer)))
+        show_table(*_STATS, rows=(row for answer in answers for row in _rows(answer)))
 
 
 def _rows(answer: ServiceStats) -> Iterator[tuple[object, ...]]:
-    head = answer.name, answer.id, console.moment(answer.started)
+    head = answer.name, answer.id, format_time(answer.started)
     if not answer.endpoints:
         yield (*head, *("–",) * 6)
     for endpoint in answer.endpoints:
@@ -173,11 +179,11 @@ def request(
     payload: str = "",
     /,
     *,
-    connection: options.Connection = options.DEFAULT,
-    content: options.Content = options.NO_CONTENT,
+    connection: ServerFlags = DEFAULT_SERVER,
+    content: ContentFlags = NO_CONTENT,
     timeout: float = TIMEOUT,
-    json: options.JsonOption = False,
-    raw: options.RawOption = False,
+    json: JsonOption = False,
+    raw: RawOption = False,
 ) -> None:
     """Send a request to an endpoint and show the answer; an error answer fails the command.
 
@@ -188,19 +194,19 @@ def request(
         json: One line of JSON for the answer.
         raw: Only the payload, unchanged.
     """
-    options.check_form(as_json=json, raw=raw)
+    check_json_or_raw(as_json=json, raw=raw)
     headers, data = content.headers(), content.payload(payload)
 
     async def ask(nc: Client) -> Message:
         return await nc.services().request(subject, data, timeout=timeout, headers=headers)
 
-    console.show_message(connection.run(ask), as_json=json, raw=raw)
+    show_message(connection.run(ask), as_json=json, raw=raw)
 
 
 async def _missing(nc: Client, name: str, id: str | None) -> NoReturn:
     """Raise JetsparkError for a missing service or instance."""
     answers = [answer async for answer in nc.services().ping()]
     if id is not None and (ids := [answer.id for answer in answers if answer.name == name]):
-        raise JetsparkError(options.not_found(f'Instance "{id}" of service "{name}"', nc, id, ids))
+        raise JetsparkError(describe_missing(f'Instance "{id}" of service "{name}"', nc, id, ids))
     names = {answer.name for answer in answers}
-    raise JetsparkError(options.not_found(f'Service "{name}"', nc, name, names))
+    raise JetsparkError(describe_missing(f'Service "{name}"', nc, name, names))

@@ -18,9 +18,7 @@ from jetspark.backup import verify_backup
 from jetspark.backup.folder import local_folder
 from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.options import (
-    DEFAULT,
-    Connection,
+from jetspark.cli.flags import (
     ForceOption,
     JsonOption,
     JsonResult,
@@ -29,7 +27,18 @@ from jetspark.cli.options import (
     check_replicas,
     confirm,
 )
+from jetspark.cli.formatting import (
+    format_count,
+    format_duration,
+    format_limit,
+    format_size,
+    format_time,
+)
+from jetspark.cli.listings import show_list, show_result
+from jetspark.cli.progress import progress_bar
 from jetspark.cli.scopes import NO_SCHEMA, SchemaFlags, codec_of
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
+from jetspark.cli.show_message import show_stored
 from jetspark.documents.configuration import config_to_wire, given
 from jetspark.documents.document import to_wire
 from jetspark.documents.streams import StreamConfig
@@ -45,11 +54,11 @@ if TYPE_CHECKING:
 _COLUMNS: dict[str, Callable[[StreamInfo], object]] = {
     "stream": lambda info: info.name,
     "messages": lambda info: f"{info.state.messages:,}",
-    "size": lambda info: console.size(info.state.bytes),
+    "size": lambda info: format_size(info.state.bytes),
     "first": lambda info: f"{info.state.first_seq:,}",
     "last": lambda info: f"{info.state.last_seq:,}",
     "consumers": lambda info: info.state.consumer_count,
-    "last message": lambda info: console.moment(info.state.last_ts),
+    "last message": lambda info: format_time(info.state.last_ts),
 }
 
 stream = group(
@@ -62,7 +71,7 @@ stream = group(
 
 
 @command(stream, "jetspark stream ls", "jetspark stream ls --json")
-def ls(*, connection: Connection = DEFAULT, json: JsonOption = False) -> None:
+def ls(*, connection: ServerFlags = DEFAULT_SERVER, json: JsonOption = False) -> None:
     """List the streams.
 
     Args:
@@ -70,11 +79,13 @@ def ls(*, connection: Connection = DEFAULT, json: JsonOption = False) -> None:
     """
 
     infos = connection.jetstream(lambda js: js.streams().all())
-    console.show_list(sorted(infos, key=lambda info: info.name), _COLUMNS, as_json=json)
+    show_list(sorted(infos, key=lambda info: info.name), _COLUMNS, as_json=json)
 
 
 @command(stream, "jetspark stream info ORDERS")
-def info(name: str, /, *, connection: Connection = DEFAULT, json: JsonOption = False) -> None:
+def info(
+    name: str, /, *, connection: ServerFlags = DEFAULT_SERVER, json: JsonOption = False
+) -> None:
     """Show a stream's configuration and state.
 
     Args:
@@ -82,7 +93,7 @@ def info(name: str, /, *, connection: Connection = DEFAULT, json: JsonOption = F
         json: Print the server's JSON document.
     """
     stream_info = _info(connection, name)
-    console.show_result(_facts(stream_info), to_wire(stream_info), as_json=json)
+    show_result(_facts(stream_info), to_wire(stream_info), as_json=json)
 
 
 @command(
@@ -96,7 +107,7 @@ def view(
     *,
     last: int = 10,
     subject: str = ">",
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     decode: str | None = None,
     schema: SchemaFlags = NO_SCHEMA,
     json: JsonOption = False,
@@ -114,7 +125,7 @@ def view(
     codec = codec_of(schema, "decode", decode, connection)
     messages = connection.jetstream(lambda js: _last(js, name, last, subject), stream=name)
     for message in messages:
-        console.show_stored(message, as_json=json, codec=codec)
+        show_stored(message, as_json=json, codec=codec)
     if not (messages or json):
         condition = "" if subject == ">" else f" with a subject that matches {subject}"
         console.warn(f"Stream {name} has no message{condition}.")
@@ -147,7 +158,7 @@ async def _last(js: JetStream, name: str, count: int, subject: str) -> list[Stor
     return messages
 
 
-def _info(connection: Connection, name: str) -> StreamInfo:
+def _info(connection: ServerFlags, name: str) -> StreamInfo:
     return connection.jetstream(lambda js: js.stream_info(name), stream=name)
 
 
@@ -159,21 +170,21 @@ def _facts(info: StreamInfo) -> dict[str, object]:
         "subjects": ", ".join(config.subjects or ()),
         "mirror of": config.mirror and config.mirror.name,
         "sources": ", ".join(source.name for source in config.sources or ()),
-        "created": console.moment(info.created),
+        "created": format_time(info.created),
         "storage": config.storage,
         "replicas": config.num_replicas,
         "retention": config.retention,
         "leader": cluster and cluster.leader,
-        "messages": f"{state.messages:,} ({console.size(state.bytes)})",
+        "messages": f"{state.messages:,} ({format_size(state.bytes)})",
         "sequences": f"{state.first_seq:,} to {state.last_seq:,}, {state.num_deleted:,} deleted",
-        "times": f"{console.moment(state.first_ts)} to {console.moment(state.last_ts)}",
+        "times": f"{format_time(state.first_ts)} to {format_time(state.last_ts)}",
         "of subjects": f"{state.num_subjects:,}",
         "consumers": state.consumer_count,
-        "max messages": console.limit(config.max_msgs),
-        "max size": console.limit(config.max_bytes, console.size),
-        "max age": console.span(config.max_age),
-        "max per subject": console.limit(config.max_msgs_per_subject),
-        "max message": console.limit(config.max_msg_size, console.size),
+        "max messages": format_limit(config.max_msgs),
+        "max size": format_limit(config.max_bytes, format_size),
+        "max age": format_duration(config.max_age),
+        "max per subject": format_limit(config.max_msgs_per_subject),
+        "max message": format_limit(config.max_msg_size, format_size),
     }
 
 
@@ -187,7 +198,7 @@ def add(
     /,
     *,
     subject: Repeated = None,
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     storage: Literal["file", "memory"] | None = None,
     replicas: int | None = None,
     config: Path | None = None,
@@ -222,7 +233,7 @@ def add(
 
     created = connection.jetstream(create, stream=name)
     takes = ", ".join(created.config.subjects or ()) or "nothing"
-    console.show_result(f"Stream {name} takes in {takes}.", to_wire(created), as_json=json)
+    show_result(f"Stream {name} takes in {takes}.", to_wire(created), as_json=json)
 
 
 @command(
@@ -237,7 +248,7 @@ def purge(
     subject: str | None = None,
     keep: int | None = None,
     before: int | None = None,
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -260,15 +271,15 @@ def purge(
     if before is not None and before > state.last_seq + 1:
         # The server would delete all, and let the stream's sequences go on from there.
         raise ConfigError(f"--before {before:,} is after the last sequence, {state.last_seq:,}.")
-    count = console.counted(state.messages, "message")
+    count = format_count(state.messages, "message")
     messages = f"messages under {subject}" if subject else count
     part = f" but the last {keep:,}" if keep else f" before sequence {before:,}" if before else ""
     confirm(f"Stream {name}: delete all {messages}{part}?", force)
     purged = connection.jetstream(
         lambda js: js.purge_stream(name, filter=subject, keep=keep, seq=before), stream=name
     )
-    console.show_result(
-        f"Deleted {console.counted(purged, 'message')} of stream {name}.",
+    show_result(
+        f"Deleted {format_count(purged, 'message')} of stream {name}.",
         {"purged": purged},
         as_json=json,
     )
@@ -279,7 +290,7 @@ def rm(
     name: str,
     /,
     *,
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     force: ForceOption = False,
     json: JsonResult = False,
 ) -> None:
@@ -289,12 +300,12 @@ def rm(
         name: Name of the stream.
     """
     state = _info(connection, name).state
-    consumers = console.counted(state.consumer_count, "consumer")
-    target = f"stream {name} with {console.counted(state.messages, 'message')} and {consumers}"
+    consumers = format_count(state.consumer_count, "consumer")
+    target = f"stream {name} with {format_count(state.messages, 'message')} and {consumers}"
     confirm(f"Remove {target}?", force)
     connection.jetstream(lambda js: js.delete_stream(name), stream=name)
     document = {"removed": name, "messages": state.messages, "consumers": state.consumer_count}
-    console.show_result(f"Removed {target}.", document, as_json=json)
+    show_result(f"Removed {target}.", document, as_json=json)
 
 
 @command(stream, "jetspark stream backup ORDERS backups/orders")
@@ -303,7 +314,7 @@ def backup(
     folder: str,
     /,
     *,
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     consumers: bool = True,
     check: Switch = False,
     json: JsonOption = False,
@@ -339,7 +350,7 @@ def restore(
     folder: str,
     /,
     *,
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     config: Path | None = None,
     replicas: int | None = None,
     json: JsonOption = False,
@@ -372,10 +383,10 @@ def restore(
     restored, there_already = connection.jetstream(bring_back)
     state = restored.state
     sentence = there_already or (
-        f"Restored stream {restored.name}: {console.counted(state.messages, 'message')} "
-        f"({console.size(state.bytes)}), sequences {state.first_seq:,} to {state.last_seq:,}."
+        f"Restored stream {restored.name}: {format_count(state.messages, 'message')} "
+        f"({format_size(state.bytes)}), sequences {state.first_seq:,} to {state.last_seq:,}."
     )
-    console.show_result(sentence, to_wire(restored), as_json=json)
+    show_result(sentence, to_wire(restored), as_json=json)
 
 
 @command(stream, "jetspark stream verify backups/orders")
@@ -394,16 +405,16 @@ def verify(folder: str, /, *, json: JsonOption = False) -> None:
 
 def _show_backup(saved: StreamBackup, verb: str, as_json: bool) -> None:
     state = saved.state
-    figures = f"{console.counted(saved.messages, 'message')} ({console.size(state.bytes)})"
+    figures = f"{format_count(saved.messages, 'message')} ({format_size(state.bytes)})"
     if saved.removed:
         verb += ", without messages removed meanwhile"
         figures = (
-            f"{saved.messages:,} of {console.counted(state.messages, 'message')} "
+            f"{saved.messages:,} of {format_count(state.messages, 'message')} "
             f"({saved.removed:,} were removed from the stream during the backup)"
         )
     sentence = (
         f"{verb}: stream {saved.stream}, {figures}, sequences {state.first_seq:,} to "
-        f"{state.last_seq:,}; {console.size(saved.size)} in {saved.folder}."
+        f"{state.last_seq:,}; {format_size(saved.size)} in {saved.folder}."
     )
     document = {
         "stream": saved.stream,
@@ -414,10 +425,10 @@ def _show_backup(saved: StreamBackup, verb: str, as_json: bool) -> None:
         "config": saved.document["config"],
         "state": saved.document["state"],
     }
-    console.show_result(sentence, document, as_json=as_json)
+    show_result(sentence, document, as_json=as_json)
 
 
 @contextmanager
 def _bar(description: str) -> Iterator[ProgressCallback]:
-    with console.progress_bar(description, DownloadColumn(binary_units=True)) as update:
+    with progress_bar(description, DownloadColumn(binary_units=True)) as update:
         yield lambda step: update(completed=step.done, total=step.total)

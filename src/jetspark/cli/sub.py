@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from jetspark.cli.console import show_message
-from jetspark.cli.options import DEFAULT, Connection, JsonOption
+from jetspark.cli.flags import JsonOption
 from jetspark.cli.scopes import NO_SCHEMA, SchemaFlags, codec_of
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
+from jetspark.cli.show_message import show_message
 
 
 def sub(
     subject: str,
     /,
     *,
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     decode: str | None = None,
     schema: SchemaFlags = NO_SCHEMA,
     queue: str | None = None,

@@ -14,17 +14,12 @@ from cyclopts import Parameter
 
 from jetspark.cli import scopes
 from jetspark.cli.app import command, group
-from jetspark.cli.console import Outcome, counted, one_line, show_result, size
+from jetspark.cli.console import Outcome, escape_to_line
+from jetspark.cli.flags import JsonOption, JsonResult, Repeated, Switch, parse_pairs
+from jetspark.cli.formatting import format_count, format_size
 from jetspark.cli.ingest import NO_TARGET, TargetFlags
-from jetspark.cli.options import (
-    DEFAULT,
-    Connection,
-    JsonOption,
-    JsonResult,
-    Repeated,
-    Switch,
-    pairs,
-)
+from jetspark.cli.listings import show_result
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.cli.signals import signals_held, stop_on_signals
 from jetspark.errors import ConfigError
 
@@ -59,7 +54,7 @@ class OpenOptions:
         """Open the table. Raises ConfigError, and TableError for an unreadable one."""
         from jetspark.tables.formats import open_table, reporting_library_errors, resolve_table
 
-        options = scopes.storage_texts(pairs("--storage", self.storage))
+        options = scopes.storage_texts(parse_pairs("--storage", self.storage))
         ref, name = resolve_table(location, self.format, options)
         with reporting_library_errors(name):
             yield open_table(ref, name)
@@ -73,7 +68,7 @@ def info(location: str, /, *, options: OpenOptions = _DEFAULT, json: JsonOption 
     """Show a table: its rows, files and columns.
 
     Args:
-        place: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
+        location: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
         json: One JSON document.
     """
     with options.opened(location) as opened:
@@ -84,7 +79,7 @@ def info(location: str, /, *, options: OpenOptions = _DEFAULT, json: JsonOption 
         "version" if table_facts.format == "delta" else "snapshots": f"{table_facts.version:,}",
         "rows": "unknown" if table_facts.rows is None else f"{table_facts.rows:,}",
         "files": f"{table_facts.files:,}",
-        "size": size(table_facts.bytes),
+        "size": format_size(table_facts.bytes),
         "partitions": ", ".join(table_facts.partition_by) or "–",
         "columns": ", ".join(f"{name} {kind}" for name, kind in table_facts.columns),
     }
@@ -105,7 +100,7 @@ def compact(
     The small files stay for readers of older versions until `vacuum` removes them.
 
     Args:
-        place: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
+        location: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
         target_size: Size of the large files, such as 128m or 1g.
         json: One JSON document.
     """
@@ -116,7 +111,7 @@ def compact(
         compaction = opened.compact(target)
     sentence = "There are no small files to merge."
     if compaction.removed:
-        sentence = f"{counted(compaction.removed, 'file')} replaced by {compaction.added:,}."
+        sentence = f"{format_count(compaction.removed, 'file')} replaced by {compaction.added:,}."
     show_result(sentence, {"removed": compaction.removed, "added": compaction.added}, as_json=json)
 
 
@@ -136,7 +131,7 @@ def vacuum(
     table's stays, and is named.
 
     Args:
-        place: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
+        location: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
         keep: How long older versions and uncommitted files are kept, such as 12h, 7d or 2w; at
             least 1h.
         dry_run: Only print the files.
@@ -147,12 +142,12 @@ def vacuum(
     retention = parse_duration("--keep", keep)
     with options.opened(location) as opened:
         result = opened.vacuum(retention, dry_run=dry_run)
-    count = counted(len(result.removed), "file")
-    names = map(one_line, result.removed)
+    count = format_count(len(result.removed), "file")
+    names = map(escape_to_line, result.removed)
     lines = [*names, f"{count} would be removed."] if dry_run else [f"{count} removed."]
     if result.unproven:
         more = len(result.unproven) - _MAX_NAMES
-        names_kept = ", ".join(map(one_line, result.unproven[:_MAX_NAMES]))
+        names_kept = ", ".join(map(escape_to_line, result.unproven[:_MAX_NAMES]))
         lines.append(
             f"Kept, since it may not be this table's: {names_kept}"
             f"{f' and {more:,} more (all with --json)' if more > 0 else ''}"
@@ -173,7 +168,7 @@ def retry(
     payloads: scopes.PayloadFlags = scopes.NO_PAYLOADS,
     target: TargetFlags = NO_TARGET,
     table: scopes.TableFlags = scopes.NO_TABLE,
-    connection: Connection = DEFAULT,
+    connection: ServerFlags = DEFAULT_SERVER,
     pipeline: Path | None = None,
     json: JsonResult = False,
 ) -> None:
@@ -236,13 +231,13 @@ def _retry_sink(outcome: Outcome, quarantine: str, file: Path) -> None:
 def _report_retry(
     outcome: Outcome, result: ReprocessResult, quarantine: str, to: str, **facts: str
 ) -> None:
-    sentences = [f"{counted(result.added, 'row')} added to {to}."]
+    sentences = [f"{format_count(result.added, 'row')} added to {to}."]
     if result.already_present:
         was = "was" if result.already_present == 1 else "were"
         sentences.append(
-            f"{counted(result.already_present, 'row')} {was} there, of a run that was killed."
+            f"{format_count(result.already_present, 'row')} {was} there, of a run that was killed."
         )
-    sentences.append(f"{counted(result.remaining, 'message')} left in {quarantine}.")
+    sentences.append(f"{format_count(result.remaining, 'message')} left in {quarantine}.")
     outcome.report(
         *sentences,
         quarantine=quarantine,

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetspark.cli import console
-from jetspark.cli.options import DEFAULT, NO_CONTENT, Connection, Content, JsonOption
+from jetspark.cli.content_flags import NO_CONTENT, ContentFlags
+from jetspark.cli.flags import JsonOption
+from jetspark.cli.listings import show_result
+from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.tracing.tree import MessageTrace
 
 if TYPE_CHECKING:
@@ -19,8 +22,8 @@ def trace(
     payload: str = "",
     /,
     *,
-    connection: Connection = DEFAULT,
-    content: Content = NO_CONTENT,
+    connection: ServerFlags = DEFAULT_SERVER,
+    content: ContentFlags = NO_CONTENT,
     deliver: bool = False,
     timeout: float = 2.0,
     json: JsonOption = False,
@@ -46,7 +49,7 @@ def trace(
     tree = str(message_trace)
     if console.out.options.ascii_only:
         tree = tree.translate(_ASCII)
-    console.show_result(tree, _document(message_trace), as_json=json)
+    show_result(tree, _document(message_trace), as_json=json)
     return 0 if message_trace.complete else 1
 
 

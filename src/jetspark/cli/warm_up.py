@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jetspark.cli import console
-from jetspark.cli.options import Switch
-from jetspark.cli.spark_runs import spinner
+from jetspark.cli.flags import Switch
+from jetspark.cli.progress import spinner
 from jetspark.errors import ConfigError, SparkUnavailableError
 
 

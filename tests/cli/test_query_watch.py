@@ -14,10 +14,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.support.java import accumulator_server
 
-from jetspark.cli import spark_runs
+from jetspark.cli import query_watch
 from jetspark.cli.console import Outcome
+from jetspark.cli.query_watch import _LINE_SECONDS, Watch
 from jetspark.cli.signals import Stop, StopRequested
-from jetspark.cli.spark_runs import Watch, log_failures
+from jetspark.cli.spark_session import _logs_in, log_failures
 from jetspark.errors import PipelineError
 
 
@@ -25,7 +26,7 @@ def test_what_py4j_logs_goes_to_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.root, "handlers", [])  # as in a command
-    with spark_runs._logs_in(tmp_path / "log"):
+    with _logs_in(tmp_path / "log"):
         logging.exception("Exception while sending command.")
     assert "while sending" in (tmp_path / "log").read_text()
     assert capsys.readouterr().err == ""
@@ -80,7 +81,7 @@ def run(
 def test_progress_without_a_terminal_is_printed_in_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(spark_runs, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(query_watch, "_LINE_SECONDS", 0.0)
     query = Query(3)
     assert run(query).rows == {"orders": 10}
     lines = capsys.readouterr().err.splitlines()
@@ -91,7 +92,7 @@ def test_progress_without_a_terminal_is_printed_in_lines(
 
 def test_a_line_has_the_rate_since_the_one_before() -> None:
     watch = Watch(Outcome())
-    minute, began = spark_runs._LINE_SECONDS, watch._began
+    minute, began = _LINE_SECONDS, watch._began
     later = minute + 1  # times are not exact
     assert watch._rate("a", began + later, 600) == pytest.approx(600 / later)
     assert watch._rate("a", began + 2 * later, 600) == 0
@@ -132,7 +133,7 @@ def test_the_first_batch_is_reported_at_once_and_only_once(
 def test_before_the_first_batch_is_done_the_line_says_what_is_under_way(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(spark_runs, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(query_watch, "_LINE_SECONDS", 0.0)
     query = Query(2, first=9)
     run(query)
     query = Query(2, first=9)
@@ -177,7 +178,7 @@ def test_spark_is_not_asked_for_figures_that_nobody_sees(monkeypatch: pytest.Mon
 def test_quiet_runs_print_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(spark_runs, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(query_watch, "_LINE_SECONDS", 0.0)
     outcome = Outcome(quiet=True)
     run(Query(3), outcome)
     outcome.report("done", rows=1)

@@ -1,0 +1,74 @@
+"""The flags --header and --stdin: the content of a message to send."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import stat
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from jetspark.errors import ConfigError
+from jetspark.wire.headers import Headers
+
+_MAX_PAYLOAD_BYTES = 64 << 20  # which any server takes
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ContentFlags:
+    """The flags --header and --stdin; the payload may also be an argument."""
+
+    header: Annotated[list[str] | None, Parameter(name=("--header", "-H"), negative="")] = None
+    """Header as name:value; may be given again, also with the same name."""
+    stdin: Annotated[bool, Parameter(name=("--stdin",), negative=())] = False
+    """Read the payload from standard input."""
+
+    def headers(self) -> Headers | None:
+        """The headers. Raises ConfigError, BadHeaderError."""
+        headers = Headers()
+        for text in self.header or ():
+            name, colon, value = text.partition(":")
+            if not colon:
+                raise ConfigError(f"--header {text!r}: write name:value.")
+            headers.add(name.strip(), value.strip())
+        return headers or None
+
+    def payload(self, text: str) -> bytes:
+        """The argument, or standard input to its end.
+
+        Raises ConfigError for both, for a closed standard input, and beyond 64 MiB.
+        """
+        if not self.stdin:
+            return text.encode("utf-8", "surrogateescape")  # its bytes, UTF-8 or not
+        if text:
+            raise ConfigError("Give the payload either as an argument or with --stdin.")
+        if not sys.stdin:  # None, if the parent process closed it
+            raise ConfigError("Standard input is closed: give --stdin a file or a pipe.")
+        data = sys.stdin.buffer.read(_MAX_PAYLOAD_BYTES + 1)
+        if len(data) > _MAX_PAYLOAD_BYTES:
+            raise ConfigError("Standard input has more than 64 MiB, which no server takes.")
+        return data
+
+
+NO_CONTENT = ContentFlags()
+
+
+def is_stdin_waiting() -> bool:
+    """Whether standard input is a file or a pipe, neither empty nor at its end.
+
+    For a socket, which ssh and others leave open, only present bytes count.
+    """
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            return False
+        if not select.select([sys.stdin], [], [], 0)[0]:
+            return stat.S_ISFIFO(mode)
+        return isinstance(sys.stdin.buffer, io.BufferedReader) and bool(sys.stdin.buffer.peek(1))
+    except (AttributeError, OSError, ValueError):  # closed, or replaced
+        return False

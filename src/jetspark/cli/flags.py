@@ -1,0 +1,63 @@
+"""Types of the flags that several commands share, and checks of their values."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, TypeAlias
+
+from cyclopts import Parameter
+
+from jetspark.cli import console
+from jetspark.errors import ConfigError
+from jetspark.validation import check_whole
+
+Switch: TypeAlias = Annotated[bool, Parameter(negative=())]
+Repeated: TypeAlias = Annotated[list[str] | None, Parameter(negative="")]
+JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
+RawOption: TypeAlias = Annotated[bool, Parameter(name=("--raw",), negative=())]
+ForceOption: TypeAlias = Annotated[
+    bool, Parameter(name=("--force", "-f"), negative=(), help="Do not ask for confirmation.")
+]
+_RESULT = Parameter(negative=(), help="Print the result as one JSON document.")
+JsonResult: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json",))]
+MetricsOption: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="Serve Prometheus metrics and the probes /healthz and /readyz on HOST:PORT, or on "
+        ":PORT of all addresses of this machine."
+    ),
+]
+
+
+def parse_pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """Strings name=value as a dict. Raises ConfigError."""
+    values = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"{option} {text!r}: write name=value.")
+        values[name.strip()] = value
+    return values
+
+
+def check_replicas(replicas: int | None) -> None:
+    """Raise ConfigError below 1, since servers take 0 for 1."""
+    if replicas is not None:
+        check_whole("--replicas", replicas)
+
+
+def confirm(question: str, force: bool) -> None:
+    """Raise ConfigError unless the user confirms."""
+    if force:
+        return
+    if not (sys.stdin and sys.stdin.isatty()):  # None, if the parent process closed it
+        raise ConfigError(f"{question} There is no terminal to ask on: confirm with --force.")
+    console.err.print(f"{question} [y/N] ", end="", markup=False, soft_wrap=True)
+    if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
+        raise ConfigError("Nothing was changed.")
+
+
+def check_json_or_raw(*, as_json: bool, raw: bool) -> None:
+    """Raise ConfigError for both --json and --raw."""
+    if as_json and raw:
+        raise ConfigError("Give --json or --raw, not both.")

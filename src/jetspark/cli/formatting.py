@@ -1,0 +1,44 @@
+"""Numbers, sizes, times and durations as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+
+def format_count(count: int, thing: str) -> str:
+    """ "1 row" and "1,000 rows"."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def describe_left_out(messages: int) -> str:
+    """A sentence about messages that are no rows by their format."""
+    noun = format_count(messages, "message")
+    return (
+        f"{noun} left out, as Debezium's that are no changes (tombstones, heartbeats and others)."
+    )
+
+
+def format_size(count: int) -> str:
+    """Bytes in a suitable unit, such as 1.5 MiB."""
+    amount, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def format_limit(value: int | None, show: Callable[[int], str] = "{:,}".format) -> str:
+    """A limit; -1, 0 and None are "unlimited"."""
+    return "unlimited" if value is None or value <= 0 else show(value)
+
+
+def format_time(time: datetime | None) -> str:
+    """A time in UTC, to the second."""
+    return "never" if time is None else f"{time.replace(tzinfo=None).isoformat(' ', 'seconds')}Z"
+
+
+def format_duration(duration: timedelta | None) -> str:
+    """A duration; None and zero are "unlimited"."""
+    return str(duration) if duration else "unlimited"

@@ -1,0 +1,194 @@
+"""The flags --server and --context, and what commands do with the connection."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from cyclopts import Parameter
+
+import jetspark
+import jetspark.errors as errors
+from jetspark.cli import console
+from jetspark.cli.signals import StopRequested, run_until_signal
+from jetspark.connection.urls import parse_urls
+from jetspark.nearest import nearest_name
+
+if TYPE_CHECKING:
+    from jetspark.client.client import CoreClient
+    from jetspark.client.hooks import HooksLike
+    from jetspark.full_client import Client, JetStream
+    from jetspark.jetstream.api import Paged
+
+T = TypeVar("T")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ServerFlags:
+    """The flags --server and --context."""
+
+    server: Annotated[str | None, Parameter(name=("--server", "-s"))] = None
+    """URL of the server, or several separated by commas; may contain user and password. Default:
+    from --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222."""
+    context: str | None = None
+    """A context of the nats command, in place of --server."""
+
+    def options(self) -> dict[str, Any]:
+        """Options of a client; empty to use the environment. Raises ConfigError."""
+        if self.server is not None and self.context is not None:
+            raise errors.ConfigError("Give either --server or --context.")
+        if self.context is not None:
+            return {"context": self.context}
+        if self.server is not None and not self.server.strip():
+            raise errors.ConfigError("--server is empty: write nats://host:4222, or leave it out.")
+        return {} if self.server is None else {"servers": self.server}
+
+    def spark_options(self) -> dict[str, str]:
+        """Options of Spark's format; a user or token in the URL becomes an option.
+
+        Raises ConfigError for URLs with different credentials.
+        """
+        options = self.options()
+        if "servers" not in options:
+            return options
+        urls = parse_urls(options["servers"])
+        credentials = {(url.user, url.password, url.token) for url in urls}
+        if len(credentials) > 1:
+            raise errors.ConfigError("All servers need the same user and password, or token.")
+        login = zip(("user", "password", "token"), credentials.pop(), strict=True)
+        logins = {name: value for name, value in login if value is not None}
+        return {"servers": ",".join(map(str, urls))} | logins
+
+    def run(self, work: Callable[[Client], Awaitable[T]], *, hooks: HooksLike | None = None) -> T:
+        """Connect, do the work, close.
+
+        A signal cancels the work, which cleans up, and raises StopRequested.
+        """
+        options = self.options()
+        results: list[T] = []
+
+        async def main() -> None:
+            async with jetspark.connect(**options, hooks=hooks) as nc:
+                results.append(await work(nc))
+
+        try:
+            run_until_signal(main)
+        except StopRequested:
+            if not results:  # otherwise the signal came while the connection was closing
+                raise
+        return results[0]
+
+    def jetstream(
+        self,
+        work: Callable[[JetStream], Awaitable[T]],
+        *,
+        stream: str | list[str] = "",
+        consumer: str = "",
+    ) -> T:
+        """`run` with a hint for a name that is not found. `stream`, `consumer`: as typed."""
+        streams = [stream] if isinstance(stream, str) else stream
+        return self.run(lambda nc: with_name_hints(nc, work, streams, consumer))
+
+    def follow(
+        self,
+        work: Callable[[Client, Callable[[str], None]], Awaitable[None]],
+        *,
+        endless: bool = True,
+        hooks: HooksLike | None = None,
+    ) -> None:
+        """Connect, and do the work until a signal.
+
+        The work calls its second argument with what it does, once it has begun: from then on a
+        signal is the normal end of `endless` work; otherwise it raises StopRequested.
+        """
+        options = self.options()
+        has_begun = False
+
+        def begin(activity: str) -> None:
+            nonlocal has_begun
+            console.warn(f"{activity}; Ctrl-C ends.")
+            has_begun = True
+
+        async def main() -> None:
+            async with jetspark.connect(**options, hooks=hooks) as nc:
+                await work(nc, begin)
+
+        run_until_signal(main, endless=lambda: has_begun and endless)
+
+    def listen(
+        self,
+        source: Callable[[Client], AbstractAsyncContextManager[AsyncIterable[T]]],
+        show: Callable[[T], None],
+        *,
+        to: str,
+        count: int | None,
+    ) -> None:
+        """Show what arrives, until Ctrl-C or until `count` items have come.
+
+        `to`: what it listens to.
+        """
+        if count is not None and count < 1:
+            raise errors.ConfigError(
+                "--count must be at least 1; without it the command ends at Ctrl-C."
+            )
+
+        async def show_all(nc: Client, begin: Callable[[str], None]) -> None:
+            async with source(nc) as items:
+                await nc.flush()
+                begin(f"Listening {to}")
+                left = count or 0
+                async for item in items:
+                    show(item)
+                    left -= 1
+                    if left == 0:
+                        return
+
+        self.follow(show_all, endless=not count)
+
+
+DEFAULT_SERVER = ServerFlags()
+
+
+async def with_name_hints(
+    nc: Client, work: Callable[[JetStream], Awaitable[T]], streams: list[str], consumer: str
+) -> T:
+    """The work, with a hint for a name that is not found."""
+    js = nc.jetstream()
+    try:
+        return await work(js)
+    except errors.StreamNotFoundError as error:
+        names = await _all(js.stream_names())
+        missing = next((stream for stream in streams if stream not in names), streams[0])
+        raise _not_found(error, f'Stream "{missing}"', nc, missing, names) from None
+    except errors.ConsumerNotFoundError as error:
+        described = f'Consumer "{consumer}" of stream "{streams[0]}"'
+        names = await _all(js.consumer_names(streams[0]))
+        raise _not_found(error, described, nc, consumer, names) from None
+
+
+async def _all(names: Paged[str]) -> list[str]:
+    """All names, for a hint; empty without permission to list them."""
+    try:
+        return await names.all()
+    except errors.JetsparkError:
+        return []
+
+
+def _not_found(
+    error: errors.APIError, described: str, nc: Client, name: str, names: Iterable[str]
+) -> errors.APIError:
+    sentence = describe_missing(described, nc, name, names)
+    return type(error)(error.code, error.err_code, error.description, sentence)
+
+
+def describe_missing(described: str, nc: CoreClient, name: str, names: Iterable[str]) -> str:
+    """The sentence for a missing name, with the nearest known one."""
+    names = set(names)
+    if name in names:
+        return f"{described} is on {nc.current_server}, but what it says cannot be read."
+    near = nearest_name(name, names)
+    hint = f' (did you mean "{near}"?)' if near else ""
+    return f"{described} not found on {nc.current_server}{hint}."

@@ -1,0 +1,142 @@
+"""Spark for commands: starts it quietly, and stops it at the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jetspark.cli import console
+from jetspark.cli.folders import temporary_folder
+from jetspark.cli.progress import spinner
+from jetspark.cli.signals import signals_held
+from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from jetspark.cli.spark_flags import SparkFlags
+
+_SHORT_JOB_MESSAGES = 2_000_000
+
+
+@contextmanager
+def quiet_spark(
+    name: str,
+    flags: SparkFlags,
+    settings: Mapping[str, str] | None = None,
+    *,
+    messages: int | None = None,
+    keep_nothing: bool = False,
+    name_setting: Callable[[str], str] = "--conf {}".format,
+) -> Iterator[SparkSession]:
+    """A session that logs to a file, which stays only when Spark fails, not after a user's mistake.
+
+    `messages`: how many go through the JVM at most; None if unknown or endless. `keep_nothing`:
+    leave nothing behind, not even a class archive. `name_setting`: how errors name a setting.
+    """
+    with signals_held():
+        from py4j.protocol import Py4JError, Py4JNetworkError
+        from pyspark.errors import AnalysisException, PySparkException
+
+        from jetspark.spark.failures import explain
+        from jetspark.spark.session.jvm import WrongSettingError, read_end_reason
+        from jetspark.spark.session.session import close_session, local_session, short_job_options
+        from jetspark.spark.session.warm_up_job import warm_up
+
+    master, quiet = flags.master, flags.quiet
+    with temporary_folder("jetspark-spark-") as folder:
+        log = folder / "spark.log"
+        # Temporary files of Spark and its libraries stay in one folder.
+        conf = {
+            "spark.local.dir": str(folder),
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
+            **(settings or {}),
+        }
+        short = messages is not None and messages <= _SHORT_JOB_MESSAGES
+        options = short_job_options(conf) if short else []
+        try:
+            with _logs_in(log):
+                with spinner("starting Spark …", quiet=quiet):
+                    spark = local_session(
+                        name, master=master, log_file=log, conf=conf, jvm_options=options
+                    )
+                context = spark.sparkContext
+                log_failures(context._accumulatorServer)
+                if short and master.startswith("local") and context.defaultParallelism > 1:
+                    warm_up(spark)
+                try:
+                    yield spark
+                except (PySparkException, Py4JError, ConnectionError) as error:
+                    ended = isinstance(error, Py4JNetworkError | ConnectionError)
+                    reason = (ended and read_end_reason(log)) or str(explain(error))
+                    raise PipelineError(f"Spark ended: {reason}" if ended else reason) from error
+                finally:
+                    with spinner("stopping Spark …", quiet=quiet):
+                        close_session(spark)
+                if not keep_nothing:
+                    _make_class_archive(master, quiet=quiet)
+        except WrongSettingError as error:
+            raise SparkUnavailableError(f"{name_setting(error.setting)}: {error.reason}") from error
+        except (PipelineError, SparkUnavailableError) as error:
+            by_user = isinstance(error.__cause__, AnalysisException | ConfigError)
+            if not by_user and not (isinstance(error, PipelineError) and error.is_mistake):
+                kept_log = folder.with_suffix(".log")
+                with suppress(OSError):
+                    log.chmod(0o600)  # it may have rows in it
+                    log.rename(kept_log)
+                    error.add_note(f"Spark's log: {kept_log}")
+            raise
+
+
+def _make_class_archive(master: str, *, quiet: bool) -> None:
+    from jetspark.spark.fast_start.class_archive import class_archive
+    from jetspark.spark.fast_start.switch import VARIABLE
+
+    archive = class_archive(master)
+    if archive is not None and archive.make_later() and not quiet:
+        console.warn(
+            "Preparing Spark's classes in the background, once, for faster starts"
+            f" ({VARIABLE}=off turns this off)."
+        )
+
+
+def log_failures(server: Any) -> None:
+    """Log the errors of PySpark's accumulator server, which would print tracebacks.
+
+    To that server the end of a connection is an error, even after a query was stopped.
+    """
+
+    def handle_error(_request: object, address: object) -> None:
+        logging.getLogger("py4j").debug("Accumulators of %s", address, exc_info=True)
+
+    server.handle_error = handle_error
+
+
+@contextmanager
+def _logs_in(file: Path) -> Iterator[None]:
+    """Write PySpark's and Py4J's logs in this process to the file, too: they have the Java
+    stack traces of errors that commands print as one sentence."""
+    from pyspark.logger import PySparkLogger
+
+    handler = logging.FileHandler(file, delay=True)
+    loggers = [logging.getLogger(name) for name in ("py4j", "py.warnings")]
+    # These handlers write to the terminal as soon as they are created.
+    loggers += [
+        PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")
+    ]
+    before = [(logger.handlers, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [handler], False
+    logging.captureWarnings(True)
+    logging.root.addHandler(handler)  # Py4J also logs when its JVM ends
+    try:
+        yield
+    finally:
+        logging.root.removeHandler(handler)
+        logging.captureWarnings(False)
+        for logger, (handlers, propagate) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+        handler.close()
