@@ -31,7 +31,6 @@ from jetspark.links.leaders import Leaders, confirmed_facts, linearizable_read
 from jetspark.links.link import connect
 from jetspark.links.link_pool import pool
 from jetspark.links.stream_api import StreamAPI
-from jetspark.links.stream_facts import StreamFacts
 from jetspark.ranges.current_values import read_last_per_subject
 from jetspark.ranges.reader import read_range
 from jetspark.ranges.sequence_range import ReadLimits, SequenceRange
@@ -232,7 +231,7 @@ class Streams:
         gate.wait()
         options, idle = self._warm[probe], pool.idle
         # However long the server stood still, its links are used without a look.
-        idle[options] = [(link, time.monotonic()) for link, _ in idle[options]]
+        idle[options] = [old._replace(since=time.monotonic()) for old in idle[options]]
         try:
             getattr(self, probe)(options, verdict)
         except Exception as error:
@@ -363,9 +362,9 @@ def replace_leader(streams: Streams, other: NatsServer) -> None:
     streams.change(url)
 
 
-def believe(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bool]:
+def believe(api: StreamAPI, names: list[str]) -> leaders.LeaderProof:
     """In place of the proof: whoever answers leads."""
-    return {name: api.stream(name) for name in names}, True
+    return leaders.LeaderProof({name: api.stream(name) for name in names}, unrivalled=True)
 
 
 def _resuming(server: NatsServer) -> Callable[[Callable[[], None]], None]:
@@ -497,5 +496,5 @@ def run(
 ) -> Figures:
     """`without_proof`: believe each answer, to see what the campaign would notice."""
     if without_proof:
-        leaders._prove = believe
+        leaders._prove_leaders = believe
     return run_kinds(KINDS, runs, seed, first, only)

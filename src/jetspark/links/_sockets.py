@@ -29,7 +29,7 @@ def dial(options: ConnectOptions, server: ServerURL) -> SocketLike:
     unusable TLS files and without the library for WebSockets.
     """
     sock = open_socket(options, server)
-    return _websocket(sock, options, server) if server.websocket else sock
+    return _start_websocket(sock, options, server) if server.websocket else sock
 
 
 def start_tls(
@@ -56,7 +56,8 @@ def broken_connection(server: str, error: OSError | None) -> errors.BrokenSocket
     return errors.BrokenSocketError(f"The connection to {server} broke: {reason}.", server=server)
 
 
-def _websocket(sock: socket.socket, options: ConnectOptions, server: ServerURL) -> SocketLike:
+def _start_websocket(sock: socket.socket, options: ConnectOptions, server: ServerURL) -> SocketLike:
+    """Open a WebSocket over a socket, for wss with TLS below it. Closes the socket on failure."""
     try:
         if server.secure:
             hostname = options.tls_hostname_of(server)
@@ -86,7 +87,7 @@ def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
         sock = _connect_directly(options, proxy.host, proxy.port)
         try:
             sock.settimeout(timeout)
-            _connect_through(sock, proxy, server)
+            _pass_proxy(sock, proxy, server)
         except BaseException:
             sock.close()
             raise
@@ -97,15 +98,14 @@ def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
             f"No connection to {server}{via} within {timeout:g} s.", server=str(server)
         ) from None
     except (UnicodeError, OSError) as error:
-        reason = reason_of(error)
-        if proxy is not None:
-            sentence = f"No proxy at {proxy}: {reason}."
-        else:
-            sentence = f"No server at {server}: {reason}."
-        raise errors.ServerRefusedError(sentence, server=str(server)) from error
+        peer = f"server at {server}" if proxy is None else f"proxy at {proxy}"
+        raise errors.ServerRefusedError(
+            f"No {peer}: {reason_of(error)}.", server=str(server)
+        ) from error
 
 
 def _connect_directly(options: ConnectOptions, host: str, port: int) -> socket.socket:
+    """A TCP connection to the first address of the host that answers; or the user's dialer's."""
     if options.dialer is not None:
         return call_dialer(options, host, port)
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -118,7 +118,8 @@ def _connect_directly(options: ConnectOptions, host: str, port: int) -> socket.s
     raise attempts.failure
 
 
-def _connect_through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
+def _pass_proxy(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
+    """Ask a proxy, to which the socket is connected, for a connection to the server."""
     steps = ask_proxy(proxy, server)
     step = following(steps)
     while step is not None:

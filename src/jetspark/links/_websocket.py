@@ -10,7 +10,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.connection.urls import ServerURL
 from jetspark.connection.websocket import WebSocketCodec
 
-_WEBSOCKET_BYTES = 1 << 18
+_BUFFER_BYTES = 1 << 18
 
 
 class BlockingWebSocket:
@@ -23,7 +23,7 @@ class BlockingWebSocket:
     def __init__(self, sock: socket.socket, codec: WebSocketCodec) -> None:
         self._socket = sock
         self._codec = codec
-        self._buffer = memoryview(bytearray(_WEBSOCKET_BYTES))
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._payloads: deque[memoryview] = deque()
 
     def read(self) -> bool:
@@ -77,12 +77,10 @@ def open_websocket(
     codec = WebSocketCodec(server, options.header_pairs, compression=options.ws_compression)
     websocket = BlockingWebSocket(sock, codec)
     sock.sendall(codec.request())
-    heard = False
-    while not codec.opened and codec.failure is None:
-        if not websocket.read():
-            break
-        heard = True
-    if codec.failure is not None and heard:
+    has_answered = False
+    while not codec.opened and codec.failure is None and websocket.read():
+        has_answered = True
+    if codec.failure is not None and has_answered:
         raise errors.ServerRefusedError(f"{server}: {codec.failure}.", server=str(server))
     if not codec.opened:
         raise errors.BrokenSocketError(

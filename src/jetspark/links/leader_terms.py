@@ -14,7 +14,6 @@ durations are compared, so clocks may be wrong or change. docs/exactly-once.md h
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,71 +99,81 @@ class LeaderTerm:
     """The answers of one leader of one stream, oldest first; another leader begins a new term."""
 
     def __init__(self) -> None:
-        self._observations: deque[LeaderObservation] = deque()
+        self._answers: list[LeaderObservation] = []
 
     def add(self, newest: LeaderObservation) -> None:
-        """Add the newest answer."""
-        seen = self._observations
-        if seen and seen[-1].leader != newest.leader:
-            seen.clear()
+        """Add the newest answer; forget those of another leader, and those that are too old."""
         if not newest.leader[0]:
-            seen.clear()
+            self._answers = []
             return
-        if len(seen) > 1 and seen[-1].sent < seen[-2].sent + _MIN_SPACING_SECONDS:
-            seen.pop()
-        while seen and seen[0].sent < newest.sent - _HISTORY_SECONDS:
-            seen.popleft()
-        seen.append(newest)
+        oldest = newest.sent - _HISTORY_SECONDS
+        answers = [
+            answer
+            for answer in self._answers
+            if answer.leader == newest.leader and answer.sent >= oldest
+        ]
+        if len(answers) > 1 and answers[-1].sent < answers[-2].sent + _MIN_SPACING_SECONDS:
+            answers.pop()
+        self._answers = [*answers, newest]
 
     def led_since(self, since: float) -> bool:
-        """Whether the newest answer has everything that any leader acknowledged before it."""
-        if not self._observations or self._observations[-1].sent < since:
+        """Whether the newest answer has everything that any leader acknowledged before `since`.
+
+        `since`: a `time.monotonic()`. The module's docstring has the two reasons.
+        """
+        if not self._answers or self._answers[-1].sent < since:
             return False
-        last = self._observations[-1]
-        return last.alone or any(
-            (observation.sent >= since and len(agreed) + 1 >= last.quorum)
-            or (
-                self._includes_all_replicas(agreed)
-                and last.received <= observation.sent + LEASE_SECONDS
-            )
-            for observation, agreed in self._contacts(since)
-        )
+        newest = self._answers[-1]
+        if newest.alone:
+            return True
+        for base, replicas in self._contacts(since):
+            if base.sent >= since and len(replicas) + 1 >= newest.quorum:
+                return True
+            has_lease = newest.received <= base.sent + LEASE_SECONDS
+            if has_lease and len(replicas) + 1 >= newest.replicas:
+                return True
+        return False
 
     def unrivalled_since(self, since: float) -> bool:
         """Whether all replicas have also confirmed it, so that none believes itself the leader."""
         if not self.led_since(since):
             return False
-        return self._observations[-1].alone or any(
-            self._includes_all_replicas(agreed) for _, agreed in self._contacts(since)
+        newest = self._answers[-1]
+        return newest.alone or any(
+            len(replicas) + 1 >= newest.replicas for _, replicas in self._contacts(since)
         )
 
-    def _includes_all_replicas(self, agreed: set[str]) -> bool:
-        return len(agreed) + 1 >= self._observations[-1].replicas
-
     def _contacts(self, since: float) -> Iterator[tuple[LeaderObservation, set[str]]]:
-        """Each answer, newest first, with the replicas that agreed with the leader since.
+        """Each earlier answer, newest first, and the replicas that the leader heard from after it.
 
-        Back to `since`, or to the beginning of the lease. The newest answer has no contact of its
-        own: it shows that its leader still led after the earlier contacts, which may have been
-        refusals.
+        Ends with `since`, or where a lease of the newest answer would begin, if that is earlier.
         """
-        seen = list(self._observations)
-        earliest_base = min(since, seen[-1].received - LEASE_SECONDS)
-        for number in range(len(seen) - 2, -1, -1):
-            base = before = seen[number]
-            if base.sent < earliest_base:
+        newest = self._answers[-1]
+        earliest = min(since, newest.received - LEASE_SECONDS)
+        for index in range(len(self._answers) - 2, -1, -1):
+            base = self._answers[index]
+            if base.sent < earliest:
                 return
-            agreed: set[str] = set()
-            stood_still = 0.0
-            for observation in seen[number + 1 : -1]:
-                # It may have been suspended while it did not answer.
-                stood_still = max(stood_still, observation.received - before.sent)
-                before = observation
-                earliest = base.received + GUARD_SECONDS + stood_still
-                agreed |= {
-                    name
-                    for name, ago in observation.heard.items()
-                    if observation.sent - ago > earliest
-                    and base.heard.get(name, LEASE_SECONDS) < LEASE_SECONDS
-                }
-            yield base, agreed
+            yield base, self._replicas_heard_after(index)
+
+    def _replicas_heard_after(self, index: int) -> set[str]:
+        """The replicas with a contact after the answer at `index`, which had accepted the leader.
+
+        The newest answer's own contacts do not count: it shows that its leader still led after the
+        earlier ones, which may have been refusals.
+        """
+        base = before = self._answers[index]
+        replicas: set[str] = set()
+        longest_gap = 0.0
+        for answer in self._answers[index + 1 : -1]:
+            # The leader may have been suspended while it did not answer.
+            longest_gap = max(longest_gap, answer.received - before.sent)
+            before = answer
+            earliest = base.received + GUARD_SECONDS + longest_gap
+            replicas |= {
+                name
+                for name, seconds_ago in answer.heard.items()
+                if answer.sent - seconds_ago > earliest
+                and base.heard.get(name, LEASE_SECONDS) < LEASE_SECONDS
+            }
+        return replicas

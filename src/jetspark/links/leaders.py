@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import jetspark.errors as errors
 from jetspark.connection.options import ConnectOptions
@@ -58,8 +58,8 @@ class Leaders:
         It is repeated over a new link after a transient error. Raises the errors of the request,
         and those of the link that persist (ConnectionFailure, RequestTimeoutError, ProtocolError).
         """
-        once_only = self._at_once_if_new and self._options not in pool.reachable
-        retry = Retry(0.0 if once_only else self._retry_seconds)
+        fails_at_once = self._at_once_if_new and self._options not in pool.reachable
+        retry = Retry(0.0 if fails_at_once else self._retry_seconds)
 
         def call_once() -> T:
             with pool.link(self._options) as link:
@@ -107,7 +107,7 @@ class Leaders:
 
 # -- proofs --------------------------------------------------------------------------------------
 
-_ASK_INTERVAL = 0.05
+_REQUEST_INTERVAL = 0.05
 _PROOF_TIMEOUT = 6.0
 """Seconds without a proof until it fails; then the caller may try another link."""
 _RIVALS_TIMEOUT = 0.15
@@ -119,7 +119,7 @@ def confirmed_facts(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamF
 
     Raises RequestTimeoutError when a leader cannot be proven, and the errors of `StreamAPI.stream`.
     """
-    return _prove(api, list(streams))[0]
+    return _prove_leaders(api, list(streams)).facts
 
 
 def linearizable_read(
@@ -132,49 +132,63 @@ def linearizable_read(
     `confirmed_facts` and of the question.
     """
     names = list(streams)
-    _, unrivalled = _prove(api, names)
+    unrivalled = _prove_leaders(api, names).unrivalled
     answer = request(api)
     deadline = time.monotonic() + 2 * _PROOF_TIMEOUT
     while not unrivalled:
-        _, unrivalled = _prove(api, names)
+        unrivalled = _prove_leaders(api, names).unrivalled
         before, answer = answer, request(api)
         if before == answer:
             break
         if time.monotonic() > deadline:
             raise errors.RequestTimeoutError(
-                f"{_these(names)} on {api.link.server}: a replica is silent, and answers differ."
+                f"{_list_streams(names)} on {api.link.server}: a replica is silent, and answers "
+                "differ."
             )
     return answer
 
 
-def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bool]:
-    """Facts from proven leaders, and whether none of them can have a rival."""
+class LeaderProof(NamedTuple):
+    """Facts of streams, whose leaders led when they gave them."""
+
+    facts: dict[str, StreamFacts]
+    unrivalled: bool
+    """Whether no replica of any stream can still believe itself the leader."""
+
+
+def _prove_leaders(api: StreamAPI, names: list[str]) -> LeaderProof:
+    """Request the facts of streams until a quorum of replicas has confirmed each leader.
+
+    Waits a little longer for the other replicas, so that there are no rivals. Raises the errors of
+    `confirmed_facts`.
+    """
     started = time.monotonic()
     terms = api.link.leader_terms
     facts: dict[str, StreamFacts] = {}
-    led: float | None = None
-    unconfirmed = names
+    all_led_at: float | None = None
+    rivalled = names
     while True:
-        answers, missing = fetch_stream_facts(api, unconfirmed)
+        answers, missing = fetch_stream_facts(api, rivalled)
         for error in missing.values():
             raise error
         facts |= answers
-        unconfirmed = [name for name in unconfirmed if not terms[name].unrivalled_since(started)]
+        rivalled = [name for name in rivalled if not terms[name].unrivalled_since(started)]
         now = time.monotonic()
-        if not unconfirmed:
-            return facts, True
-        unproven = [name for name in unconfirmed if not terms[name].led_since(started)]
+        if not rivalled:
+            return LeaderProof(facts, unrivalled=True)
+        unproven = [name for name in rivalled if not terms[name].led_since(started)]
         if not unproven:
-            led = now if led is None else led
-            if now > led + _RIVALS_TIMEOUT:
-                return facts, False
+            all_led_at = now if all_led_at is None else all_led_at
+            if now > all_led_at + _RIVALS_TIMEOUT:
+                return LeaderProof(facts, unrivalled=False)
         elif now > started + _PROOF_TIMEOUT:
             raise errors.RequestTimeoutError(
-                f"{_these(unproven)} on {api.link.server}: the leader has not heard from a "
+                f"{_list_streams(unproven)} on {api.link.server}: the leader has not heard from a "
                 f"quorum of replicas for {_PROOF_TIMEOUT:g} s, so another may lead."
             )
-        time.sleep(_ASK_INTERVAL)
+        time.sleep(_REQUEST_INTERVAL)
 
 
-def _these(names: list[str]) -> str:
+def _list_streams(names: list[str]) -> str:
+    """The beginning of a sentence about streams: "Stream 'A'", "Streams 'A', 'B'"."""
     return f"Stream{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"

@@ -12,8 +12,8 @@ import secrets
 import ssl
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jetspark.errors as errors
 from jetspark.connection.handshake import (
@@ -49,8 +49,16 @@ from jetspark.wire.status import NO_RESPONDERS, status_of
 
 _RECEIVE_BYTES = 256 << 10
 _REQUEST_SID = 1
-_AT_ONCE = 64  # unanswered requests; a server accepts some thousands
-_TRUSTED_SECONDS = 5.0  # a link idle for longer is checked with a PING before its use
+_MAX_UNANSWERED = 64  # requests; a server accepts some thousands
+
+
+class Reply(NamedTuple):
+    """A reply to one of several requests."""
+
+    request_index: int
+    frame: MessageFrame
+    sent: float
+    """A `time.monotonic()` before the request was sent."""
 
 
 def connect(options: ConnectOptions) -> BlockingLink:
@@ -87,6 +95,7 @@ class BlockingLink:
         self._timeout = options.connect_timeout
         self._buffer = ReceiveBuffer(_RECEIVE_BYTES)
         self._ready: list[Frame] = []
+        """Frames received but not handled yet, the last one first."""
         self._sids = _REQUEST_SID
         self._inbox = f"{options.inbox_prefix}.{secrets.token_hex(11)}"
         self._requests = 0
@@ -105,17 +114,22 @@ class BlockingLink:
     # -- opening ---------------------------------------------------------------------------
 
     def _shake_hands(self, options: ConnectOptions, server: ServerURL) -> ServerInfo:
+        """Perform the handshake within the connect timeout; returns the server's INFO.
+
+        Errors say what the other side did: it was silent, closed the connection, or is no server
+        of NATS.
+        """
         deadline = time.monotonic() + self._timeout
         steps = handshake(options, server, __version__)
         answer: Frame | None = None
-        greeted = False
+        greeted = False  # whether the server has sent anything of the protocol
         try:
             while True:
                 step = steps.send(answer)
                 greeted = greeted or answer is not None
                 match step:
                     case Receive():
-                        answer = self._next_event(deadline)
+                        answer = self._next_frame(deadline)
                     case Send(data):
                         answer = None
                         self.send(data)
@@ -132,7 +146,7 @@ class BlockingLink:
             waited, received = self._timeout, self._buffer.pending
             raise no_answer(str(server), waited, greeted=greeted, received=received) from None
         except errors.BrokenSocketError as error:
-            if isinstance(error.__cause__, ssl.SSLError):  # TLS 1.3 refuses late
+            if isinstance(error.__cause__, ssl.SSLError):  # TLS 1.3 refuses a certificate late
                 raise tls_failure(str(server), error.__cause__, options) from error
             if greeted or not may_be_silent(server, options) or error.__cause__ is not None:
                 raise
@@ -175,39 +189,50 @@ class BlockingLink:
         self.close()
         return broken_connection(self.server, error)
 
-    # -- events ----------------------------------------------------------------------------
+    # -- frames ----------------------------------------------------------------------------
 
-    def _next_event(self, deadline: float) -> Frame:
-        """The next event of any kind. Raises RequestTimeoutError at the deadline."""
+    def _next_frame(self, deadline: float) -> Frame:
+        """The next frame of any kind. Raises RequestTimeoutError at the deadline."""
         while not self._ready:
-            data = self._receive(deadline)
-            if data is not None:
-                self._split(data)
-                self._ready.reverse()
+            self._receive_frames(deadline)
         return self._ready.pop()
 
-    def _split(self, data: bytes) -> None:
-        """Queue the complete frames of `data`; the rest stays in the buffer."""
-        runs: list[Event] = []
-        self._buffer.consumed(*split_frames(data, runs))
-        self._ready = list(one_by_one(runs))
+    def _receive_frames(self, deadline: float) -> None:
+        """Wait for bytes once and queue the complete frames; the rest stays in the buffer."""
+        data = self._receive(deadline)
+        if data is not None:
+            runs: list[Event] = []
+            self._buffer.consumed(*split_frames(data, runs))
+            self._ready = list(one_by_one(runs))[::-1]
 
-    def _message_of(self, event: Frame) -> MessageFrame | None:
-        """The event if it is a message; None for a control event, which is handled here."""
-        if isinstance(event, MessageFrame):
-            return event
-        if isinstance(event, Ping):
-            self.send(frames.PONG)
-        elif isinstance(event, Pong):
-            self._pongs += 1
-        elif isinstance(event, Info):
-            self.info = parse_info(event.document)
-        elif isinstance(event, Err):
-            error, ends = meaning_of(event.text, self.server)
-            if ends == "link":
-                self.close()
-            raise error
+    def _next_message(self, deadline: float) -> MessageFrame | None:
+        """Take the next frame: the message, or None for another frame, which is handled."""
+        return self._handle(self._next_frame(deadline))
+
+    def _handle(self, frame: Frame) -> MessageFrame | None:
+        """Return a message; obey a frame of the protocol (PING, PONG, INFO, -ERR) and return None.
+
+        Raises the error of a -ERR.
+        """
+        match frame:
+            case MessageFrame():
+                return frame
+            case Ping():
+                self.send(frames.PONG)
+            case Pong():
+                self._pongs += 1
+            case Info():
+                self.info = parse_info(frame.document)
+            case Err():
+                error, ends = meaning_of(frame.text, self.server)
+                if ends == "link":
+                    self.close()
+                raise error
         return None
+
+    def _handle_all(self, queued: Iterable[Frame]) -> list[MessageFrame]:
+        """The messages among some frames; the other frames are obeyed."""
+        return [message for frame in queued if (message := self._handle(frame)) is not None]
 
     def deliveries(
         self, decoder: DeliveryDecoder, into: Deliveries, deadline: float
@@ -218,37 +243,31 @@ class BlockingLink:
         AuthError for a -ERR.
         """
         messages: list[MessageFrame] = []
-        if self._ready:
-            # Left from a request, or for subscriptions that have ended.
-            for event in reversed(self._ready):
-                self._message_of(event)
-            self._ready.clear()
+        # Messages left from a request, or for subscriptions that have ended, are dropped.
+        self._handle_all(reversed(self._ready))
+        self._ready.clear()
         data = self._receive(deadline)
         if data is None:
             return messages
         position = need = 0
-        event_list: list[Event] = []
         try:
             while True:
                 position, need = decoder.decode(data, position, into)
                 if need != OTHER_FRAME:
                     break
-                end, need = split_frames(data, event_list, position, one=True)
+                runs: list[Event] = []
+                end, need = split_frames(data, runs, position, one=True)
                 if end == position:
                     break
                 position = end
-                for event in one_by_one(event_list):
-                    frame = self._message_of(event)
-                    if frame is not None:
-                        messages.append(frame)
-                event_list.clear()
+                messages += self._handle_all(one_by_one(runs))
         finally:
             self._buffer.consumed(position, max(need, 0))
         return messages
 
     @property
-    def receiving(self) -> int:
-        """Whether a part of a frame has arrived, but not the rest."""
+    def incomplete_bytes(self) -> int:
+        """The bytes that have arrived of an incomplete frame."""
         return self._buffer.pending
 
     def messages(self, deadline: float) -> list[MessageFrame]:
@@ -258,14 +277,9 @@ class BlockingLink:
         AuthError for a -ERR.
         """
         if not self._ready:
-            data = self._receive(deadline)
-            if data is None:
-                return []
-            self._split(data)
-        else:
-            self._ready.reverse()
-        events, self._ready = self._ready, []
-        return [frame for event in events if (frame := self._message_of(event)) is not None]
+            self._receive_frames(deadline)
+        queued, self._ready = self._ready[::-1], []
+        return self._handle_all(queued)
 
     # -- calls -----------------------------------------------------------------------------
 
@@ -281,7 +295,13 @@ class BlockingLink:
 
     def new_inbox(self) -> str:
         """A unique reply subject."""
-        return f"{self._inbox[: self._inbox.rindex('.')]}.{secrets.token_hex(11)}"
+        prefix = self._inbox.rpartition(".")[0]
+        return f"{prefix}.{secrets.token_hex(11)}"
+
+    def _new_reply_subject(self) -> str:
+        """A reply subject for one request, under the inbox of this link's requests."""
+        self._requests += 1
+        return f"{self._inbox}.{self._requests}"
 
     def request(
         self, subject: str, payload: bytes, timeout: float, headers: bytes | None = None
@@ -292,21 +312,19 @@ class BlockingLink:
         BrokenSocketError, ProtocolError, and ServerError or AuthError for a -ERR.
         """
         deadline = time.monotonic() + timeout
-        self._requests += 1
-        inbox = f"{self._inbox}.{self._requests}"
+        reply_subject = self._new_reply_subject()
         if headers is None:
-            self.send(frames.pub(subject, payload, inbox))
+            self.send(frames.pub(subject, payload, reply_subject))
         else:
-            self.send(frames.hpub(subject, headers, payload, inbox))
-        expected = inbox.encode()
+            self.send(frames.hpub(subject, headers, payload, reply_subject))
+        expected = reply_subject.encode()
         while True:
-            frame = self._message_of(self._next_event(deadline))
-            if frame is None or frame.subject != expected:
+            message = self._next_message(deadline)
+            if message is None or message.subject != expected:
                 continue
-            status = status_of(frame.headers)
-            if status is not None and status.code == NO_RESPONDERS:
+            if has_no_responders(message):
                 raise errors.NoRespondersError(subject)
-            return frame
+            return message
 
     def replies(
         self,
@@ -314,45 +332,37 @@ class BlockingLink:
         silence: float,
         *,
         payloads: Sequence[bytes] = (),
-        at_once: int = _AT_ONCE,
-    ) -> Iterator[tuple[int, MessageFrame, float]]:
-        """Send a request to each subject, `at_once` at a time; yield the replies as they come.
+        max_unanswered: int = _MAX_UNANSWERED,
+    ) -> Iterator[Reply]:
+        """Send a request to each subject, and yield the replies as they come.
 
-        `payloads`: one for each subject; default: empty requests. Yields with each reply its
-        request's number, and a time (`time.monotonic()`) before that was sent. Ends after `silence`
-        seconds without a reply; a request without responders has none. Raises BrokenSocketError,
+        `payloads`: one for each subject; default: empty requests. Ends after `silence` seconds
+        without a reply; a request without responders has none. Raises BrokenSocketError,
         ProtocolError, and ServerError or AuthError for a -ERR.
         """
-        first = self._requests
-        self._requests += len(subjects)
-        pending = {f"{self._inbox}.{first + n}".encode(): n for n in range(len(subjects))}
-        times: list[float] = []
+        sent: list[float] = []  # when each request was sent
+        unanswered: dict[bytes, int] = {}  # indexes of requests, by reply subject
         deadline = time.monotonic() + silence
-        while pending:
-            open_ = len(times) - (len(subjects) - len(pending))
-            if open_ <= at_once // 2 and len(times) < len(subjects):
-                more = range(len(times), min(len(times) + at_once - open_, len(subjects)))
-                times += [time.monotonic()] * len(more)
-                self.send(
-                    b"".join(
-                        frames.pub(
-                            subjects[n],
-                            payloads[n] if payloads else b"",
-                            f"{self._inbox}.{first + n}",
-                        )
-                        for n in more
-                    )
-                )
+        while unanswered or len(sent) < len(subjects):
+            if len(unanswered) <= max_unanswered // 2 and len(sent) < len(subjects):
+                now, requests = time.monotonic(), b""
+                for index in range(len(sent), len(subjects))[: max_unanswered - len(unanswered)]:
+                    reply_subject = self._new_reply_subject()
+                    payload = payloads[index] if payloads else b""
+                    requests += frames.pub(subjects[index], payload, reply_subject)
+                    unanswered[reply_subject.encode()] = index
+                    sent.append(now)
+                self.send(requests)
             try:
-                frame = self._message_of(self._next_event(deadline))
+                message = self._next_message(deadline)
             except errors.RequestTimeoutError:
                 return
-            number = None if frame is None else pending.pop(frame.subject, None)
-            if frame is None or number is None:
+            if message is None or message.subject not in unanswered:
                 continue
+            index = unanswered.pop(message.subject)
             deadline = time.monotonic() + silence
-            if (status := status_of(frame.headers)) is None or status.code != NO_RESPONDERS:
-                yield number, frame, times[number]
+            if not has_no_responders(message):
+                yield Reply(index, message, sent[index])
 
     def check(self) -> bool:
         """Whether the server answers a PING; otherwise closes the link. Raises nothing."""
@@ -363,7 +373,7 @@ class BlockingLink:
             self.send(frames.PING)
             deadline = time.monotonic() + self._timeout
             while self._pongs < expected:
-                self._message_of(self._next_event(deadline))
+                self._next_message(deadline)
         except errors.JetsparkError:
             self.close()
             return False
@@ -379,3 +389,9 @@ class BlockingLink:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def has_no_responders(message: MessageFrame) -> bool:
+    """Whether a message is the server's reply that nobody has subscribed to the subject."""
+    status = status_of(message.headers)
+    return status is not None and status.code == NO_RESPONDERS

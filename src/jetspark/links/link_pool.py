@@ -6,9 +6,20 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from jetspark.connection.options import ConnectOptions
-from jetspark.links.link import _TRUSTED_SECONDS, BlockingLink, connect
+from jetspark.links.link import BlockingLink, connect
+
+_TRUSTED_SECONDS = 5.0
+"""A link that was idle for longer is checked with a PING before it is used."""
+
+
+class IdleLink(NamedTuple):
+    """A link that nobody uses, and the `time.monotonic()` since when."""
+
+    link: BlockingLink
+    since: float
 
 
 class LinkPool:
@@ -19,8 +30,7 @@ class LinkPool:
     """
 
     def __init__(self) -> None:
-        self.idle: dict[ConnectOptions, list[tuple[BlockingLink, float]]] = {}
-        """Idle links, with the `time.monotonic()` since when."""
+        self.idle: dict[ConnectOptions, list[IdleLink]] = {}
         self.reachable: set[ConnectOptions] = set()
         """Servers that answered this process, or that serve a query it takes part in: one
         that cannot be reached is restarting, and not a wrong address."""
@@ -40,14 +50,15 @@ class LinkPool:
             link.close()
             raise
         if not link.closed:
-            self.idle.setdefault(options, []).append((link, time.monotonic()))
+            self.idle.setdefault(options, []).append(IdleLink(link, time.monotonic()))
 
     def _take_idle(self, options: ConnectOptions) -> BlockingLink | None:
-        idle = self.idle.get(options, [])
+        """Remove an idle link that still answers from the pool; None if there is none."""
+        idle_links = self.idle.get(options, [])
         while True:
             try:
-                link, since = idle.pop()
-            except IndexError:  # not asked before, since another thread may take the last one
+                link, since = idle_links.pop()
+            except IndexError:  # not checked before, since another thread may take the last one
                 return None
             if time.monotonic() - since < _TRUSTED_SECONDS or link.check():
                 return link
@@ -55,9 +66,9 @@ class LinkPool:
     def close(self) -> None:
         """Close all idle links."""
         while self.idle:
-            _, idle = self.idle.popitem()
-            for link, _since in idle:
-                link.close()
+            _, idle_links = self.idle.popitem()
+            for idle in idle_links:
+                idle.link.close()
 
 
 pool = LinkPool()

@@ -8,8 +8,7 @@ leader.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import jetspark.errors as errors
 from jetspark.links.leader_terms import observation_of
@@ -19,12 +18,11 @@ from jetspark.links.stream_facts import StreamFacts, facts_of
 from jetspark.timestamps import parse_isotime
 from jetspark.wire import js_api
 from jetspark.wire.documents import encode_document
-from jetspark.wire.kernel import MessageFrame
 
 _SILENCE_SECONDS = 1.0
 """Seconds without any answer after which the missing ones are requested one by one."""
 _MESSAGES_SILENCE_SECONDS = 5.0
-_MESSAGES_AT_ONCE = 8
+_MAX_MESSAGES_UNANSWERED = 8
 """Answers with a message each may be large, and servers cut off a client that does not take 64 MB.
 """
 
@@ -38,7 +36,7 @@ def fetch_stream_facts(
     the errors of `StreamAPI.stream`.
     """
     requested = list(names)
-    answers = _request_together(api, requested) if len(requested) > 1 else {}
+    answers = _request_facts_together(api, requested) if len(requested) > 1 else {}
     facts: dict[str, StreamFacts] = {}
     missing: dict[str, errors.StreamNotFoundError] = {}
     for name in requested:
@@ -49,10 +47,12 @@ def fetch_stream_facts(
     return facts, missing
 
 
-def _request_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
+def _request_facts_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
+    """Facts by name, of the streams that answered without an error before the silence."""
     facts: dict[str, StreamFacts] = {}
     link, call = api.link, js_api.STREAM_INFO
-    for name, frame, sent in _replies(api, call, names, _SILENCE_SECONDS):
+    for index, frame, sent in link.replies(_subjects(api, call, names), _SILENCE_SECONDS):
+        name = names[index]
         try:
             answer = js_api.parse_answer(call, frame.payload, {"stream": name})
         except errors.APIError:
@@ -71,29 +71,28 @@ def fetch_message_times(api: StreamAPI, sequences: Mapping[str, int]) -> dict[st
     `StreamAPI.message`, and PermissionsError where the user may not get messages.
     """
     times: dict[str, int] = {}
-    call, failed = js_api.MSG_GET, []
-    payloads = [encode_document({"seq": sequence}) for sequence in sequences.values()]
-    options = {"payloads": payloads, "at_once": _MESSAGES_AT_ONCE}
-    for name, frame, _ in _replies(
-        api, call, list(sequences), _MESSAGES_SILENCE_SECONDS, **options
-    ):
+    call, names, refused = js_api.MSG_GET, list(sequences), []
+    replies = api.link.replies(
+        _subjects(api, call, names),
+        _MESSAGES_SILENCE_SECONDS,
+        payloads=[encode_document({"seq": sequence}) for sequence in sequences.values()],
+        max_unanswered=_MAX_MESSAGES_UNANSWERED,
+    )
+    for index, frame, _ in replies:
+        name = names[index]
         try:
             answer = js_api.parse_answer(call, frame.payload, {"stream": name})
             times[name] = parse_isotime(answer["message"]["time"])
         except (errors.MessageNotFoundError, errors.StreamNotFoundError):
             continue
         except errors.APIError:
-            failed.append(name)
-    for name in failed:
+            refused.append(name)
+    for name in refused:
         if (message := api.message(name, seq=sequences[name])) is not None:
             times[name] = parse_isotime(message.time)
     return times
 
 
-def _replies(
-    api: StreamAPI, call: js_api.Call, names: list[str], silence: float, **options: Any
-) -> Iterator[tuple[str, MessageFrame, float]]:
-    prefix = api.link.api_prefix
-    subjects = [js_api.subject_of(prefix, call, {"stream": name}) for name in names]
-    for number, frame, sent in api.link.replies(subjects, silence, **options):
-        yield names[number], frame, sent
+def _subjects(api: StreamAPI, call: js_api.Call, streams: list[str]) -> list[str]:
+    """The subject of an API call about each stream."""
+    return [js_api.subject_of(api.link.api_prefix, call, {"stream": name}) for name in streams]

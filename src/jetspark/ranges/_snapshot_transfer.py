@@ -127,7 +127,7 @@ class SnapshotTransfer:
         except errors.RequestTimeoutError:
             frames_ = []
         now = time.monotonic()
-        part, self._partial = self._partial, self._link.receiving
+        part, self._partial = self._partial, self._link.incomplete_bytes
         if (
             frames_ or self._unacknowledged or self._partial != part
         ):  # the server sends, or waits for us

@@ -156,7 +156,7 @@ class _RangeReader:
                 pending = pull.decoder.pending
                 yield from self._flush_if_full()
                 silent_since = time.monotonic()
-            elif link.receiving:
+            elif link.incomplete_bytes:
                 # A part of a large message has arrived: wait for the rest.
                 silent_since = self._retry.since = time.monotonic()
             elif time.monotonic() - silent_since > 2 * self._limits.heartbeat:
