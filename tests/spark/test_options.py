@@ -18,8 +18,9 @@ from jetspark.ranges.arrow import BUCKET_SCHEMA as ARROW_BUCKET_SCHEMA
 from jetspark.ranges.arrow import SCHEMA as ARROW_SCHEMA
 from jetspark.ranges.fixed_range import AtTime, resolve_position
 from jetspark.spark.data_source import BUCKET_SCHEMA, SCHEMA, check_schema, source_schema
-from jetspark.spark.source.options import Positions, parse_options
+from jetspark.spark.source.options import parse_options
 from jetspark.spark.source.payload_columns import payload_ddl
+from jetspark.spark.source.position_options import Positions
 from jetspark.spark.versions import in_arrow
 
 BASE = {"stream": "ORDERS"}

@@ -239,7 +239,7 @@ class Ingest:
         nothing. Not for buckets and streams that the query empties. Raises as
         `fetch_source_facts`."""
         folder = local_path(self.checkpoint_location)
-        if folder is None or self.source.bucket is not None or self.source.removes:
+        if folder is None or self.source.bucket is not None or self.source.removes_read_messages:
             return False
         state = read_checkpoint(folder)
         if state.planned is None or state.planned != state.committed or is_in_use(folder):

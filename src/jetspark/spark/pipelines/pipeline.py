@@ -397,7 +397,7 @@ def _check_taken(
     from which is removed what was read. `readers`: the sinks by their streams."""
     for source in sources:
         consumer = source.interest_consumer or ""
-        for stream in fetch_source_facts(source).values() if source.removes else ():
+        for stream in fetch_source_facts(source).values() if source.removes_read_messages else ():
             key = (stream.name, stream.created, consumer)
             if (reader := readers.get(key)) is not None:
                 twice = (

@@ -188,7 +188,8 @@ class DirectReader(JetStreamStreamReader):
         files = TaskFiles(partition.target)
         options, tables = self._options, self._into.options.tables
         # Messages of a list of tables are split by their subjects before they are decompressed.
-        source = options.as_stored() if tables else options.without_decoder()
+        framing = None if tables else options.framing
+        source = replace(options, decoding=None, framing=framing)
         left_out, retries_before = 0, Retry.repeated
         try:
             with reporting(self._into.progress_folder, query_id()) as report_rows:

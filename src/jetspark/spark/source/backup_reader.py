@@ -13,8 +13,9 @@ from jetspark.errors import named
 from jetspark.ranges.backup import Backup, Part, open_backup
 from jetspark.ranges.fixed_range import Position, fixed_range, resolve_position
 from jetspark.spark.failures import names_of_spark, without_traceback
-from jetspark.spark.source.options import Positions, SourceOptions
+from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.source.partitions import decode_payloads
+from jetspark.spark.source.position_options import Positions
 
 logger = logging.getLogger("jetspark.spark")
 

@@ -43,7 +43,7 @@ class JetStreamBatchReader(DataSourceReader):
         facts = fetch_source_facts(options, linearizable=True)
         if options.sole_reader:
             leaders(options).call(lambda api: QueryClaims(api, options).check(facts))
-        if options.is_snapshot:
+        if options.reads_current_values:
             return [plan_bucket(options, stream_facts) for stream_facts in facts.values()]
         start = resolve_positions(options, options.batch_start, facts, end=False)
         end = resolve_positions(options, options.ending, facts, end=True)
@@ -59,6 +59,6 @@ class JetStreamBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor."""
-        read = read_current_values if self._options.is_snapshot else read_partition
+        read = read_current_values if self._options.reads_current_values else read_partition
         with names_of_spark():
             yield from read(self._options, partition)

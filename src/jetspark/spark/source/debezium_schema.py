@@ -70,7 +70,7 @@ def _find_newest_in_stream(
             return None
         range_ = SequenceRange(
             stream, start, end, facts.created, options.subjects,
-            from_earliest=True, direct=options.removes,
+            from_earliest=True, direct=options.removes_read_messages,
         )  # fmt: skip
         newest = None
         columns = ("timestamp", "data", "headers")

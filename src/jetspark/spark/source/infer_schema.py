@@ -107,7 +107,12 @@ def _read_sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBat
         first = max(stream_facts.first_seq, starts[name].next, 1)
         end = max(ends[name], first)
         range_ = SequenceRange(
-            name, first, end, stream_facts.created, options.subjects, direct=options.removes
+            name,
+            first,
+            end,
+            stream_facts.created,
+            options.subjects,
+            direct=options.removes_read_messages,
         )
         batches = read_sample(options.connection, range_, share, _COLUMNS)
         yield from chain.from_iterable(map(options.payload_framing.strip, batches))

@@ -119,7 +119,7 @@ def plan_partitions(
 
     Every partition of a range with snapshot takes its own, so there are at most `minPartitions`.
     """
-    ranges = [replace(range_, direct=options.removes) for range_ in batch_ranges]
+    ranges = [replace(range_, direct=options.removes_read_messages) for range_ in batch_ranges]
     parts = split_ranges(
         (range_ for range_ in ranges if not range_.snapshot),
         min_partitions=options.min_partitions,
@@ -138,8 +138,8 @@ def plan_partitions(
 
 def choose_snapshot(options: SourceOptions, range_: SequenceRange) -> SequenceRange:
     """Read the range by a snapshot, if the options say so and it is long enough."""
-    by_snapshot = options.by_snapshot and len(range_) >= TASK_COST
-    return replace(range_, snapshot=by_snapshot, blocking=by_snapshot and options.blocks_deletes)
+    by_snapshot = options.backfills_by_snapshot and len(range_) >= TASK_COST
+    return replace(range_, snapshot=by_snapshot, blocking=by_snapshot and options.may_block_deletes)
 
 
 def plan_bucket(options: SourceOptions, facts: StreamFacts) -> RangePartition:

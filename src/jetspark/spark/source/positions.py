@@ -13,7 +13,8 @@ from jetspark.ranges.fixed_range import AtTime, Position, check_exists, resolve_
 from jetspark.spark.source import planning
 from jetspark.spark.source.claims import QueryClaims
 from jetspark.spark.source.offsets import StreamOffset
-from jetspark.spark.source.options import Positions, SourceOptions
+from jetspark.spark.source.options import SourceOptions
+from jetspark.spark.source.position_options import Positions
 from jetspark.spark.source.source_streams import fetch_source_facts, leaders
 
 
@@ -77,8 +78,8 @@ def check_start(options: SourceOptions) -> None:
     Raises as `fetch_source_facts`, `resolve_start` and `QueryClaims`.
     """
     given_positions = set(options.streaming_start.all()) - {"earliest", "latest"}
-    if options.removes or options.ending.option or given_positions:
+    if options.removes_read_messages or options.ending.option or given_positions:
         facts = fetch_source_facts(options, linearizable=True)
         offsets = resolve_start(options, facts)
-        if options.removes:
+        if options.removes_read_messages:
             leaders(options).call(lambda api: QueryClaims(api, options).check(facts, offsets))

@@ -93,7 +93,11 @@ def _fetch_facts(
         }
     for stream in facts.values():
         _check_stream(options, stream, api)
-    if options.by_snapshot and not options.blocks_deletes and not api.link.info.at_least(2, 15):
+    if (
+        options.backfills_by_snapshot
+        and not options.may_block_deletes
+        and not api.link.info.at_least(2, 15)
+    ):
         raise UnsupportedByServerError(
             f"{named('backfill')} with the value 'snapshot' (older servers refuse deletes "
             "meanwhile; 'snapshot-blocking-deletes' accepts that)",
@@ -163,7 +167,7 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
             "acknowledges them, so a table of it cannot be exact. If this query is the only "
             f"reader, set {named('sole_reader')} to true: what its checkpoint has is removed."
         )
-    if not options.removes:
+    if not options.removes_read_messages:
         return
     server = api.link.info
     if options.interest_consumer is not None and not server.at_least(2, 14):

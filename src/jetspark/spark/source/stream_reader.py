@@ -151,10 +151,10 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             planning.check_not_recreated(facts, offsets, advice)
         if options.orders_by_seq:
             check_sequences_continue(options, facts, offsets)
-        if options.removes:
+        if options.removes_read_messages:
             planning.check_not_shorter(facts, offsets, _START_OVER_ADVICE)
         self._check_copies(offsets, next((stream.server_id for stream in facts.values()), None))
-        token = query_token(start) if options.removes else None
+        token = query_token(start) if options.removes_read_messages else None
         facts = self._ensure_messages_kept(facts, offsets, token)
         self._trigger_facts = facts
         ends = planning.plan_next_offsets(
@@ -178,7 +178,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             self._progress_consumer.show(
                 {name: stream for name, stream in offsets.items() if name in facts}
             )
-        if options.removes and token is None:
+        if options.removes_read_messages and token is None:
             token = secrets.token_hex(8)
         elif ends == offsets:
             return start
@@ -212,14 +212,14 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         if self._checked_server_id is None:  # a batch planned by an earlier process
             self._check_copies(ends, None)
         token, logged = query_token(end), query_token(start)
-        if options.removes or token is not None:  # the options may have changed
+        if options.removes_read_messages or token is not None:  # the options may have changed
             facts = fetch_source_facts(options, running=True)
-        if options.removes:
+        if options.removes_read_messages:
             leaders(options).call(
                 lambda api: QueryClaims(api, options, token).create(facts, offsets, ends, logged)
             )
         ranges = planning.plan_ranges(offsets, ends, options.subjects)
-        if options.by_snapshot:
+        if options.backfills_by_snapshot:
             # A stream's first batch is its backlog. The rows of a range are the same either way.
             ranges = [
                 choose_snapshot(options, range_)
@@ -235,7 +235,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
     def commit(self, end: dict[str, Any]) -> None:
         """Let the server remove messages that were kept for this query."""
         options = self._options
-        if not options.removes:
+        if not options.removes_read_messages:
             return
         offsets, token = from_json(end), query_token(end)
         facts = fetch_source_facts(options, running=True, linearizable=True)
@@ -276,7 +276,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         Returns the facts, fetched again if a consumer had to be created.
         """
         options, created = self._options, set[str]()
-        if not options.removes:
+        if not options.removes_read_messages:
             return facts
         name, strict = options.interest_consumer, options.fail_on_data_loss
 
@@ -299,13 +299,13 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         if server_id is not None and server_id == self._checked_server_id:
             return
         options = self._options
-        strict = options.fail_on_data_loss or options.removes
+        strict = options.fail_on_data_loss or options.removes_read_messages
         advice = (
             f"Set {errors.named('fail_on_data_loss')} to false to go on without them."
             if strict
             else ""
         )
-        if options.removes:
+        if options.removes_read_messages:
             advice = _START_OVER_ADVICE
         server, losses = "", list[errors.DataLossError]()
         if any(offset.last is not None for offset in offsets.values()):
