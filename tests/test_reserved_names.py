@@ -13,7 +13,7 @@ from jetspark.payloads.ddl import check_fields
 from jetspark.payloads.decoding import Decoding, Format
 from jetspark.payloads.json_shape import Shape
 from jetspark.reserved_names import check_names, is_reserved, rejection_reason
-from jetspark.spark.pipelines.derived_columns import derived_columns
+from jetspark.spark.pipelines.table_rows import derived_columns
 
 OURS = ["_jetspark_files", "_JetSpark_Files", "_jetſpark_files", "_jetspark", "_corrupt_record"]
 THEIRS = ["jetspark", "files", "_files", "x_jetspark_files", "data"]

@@ -32,8 +32,12 @@ from jetspark.errors import JetsparkError
 from jetspark.payloads.tolerant import CORRUPT
 from jetspark.ranges.arrow import SCHEMA as MESSAGES
 from jetspark.spark.pipelines.table_rows import split_by_table
-from jetspark.spark.table_sink import batch_commits, template_tables, writers
-from jetspark.spark.table_sink.options import parse_lakehouse_options, table_list_option
+from jetspark.spark.table_sink import batch_commits, task_files, writers
+from jetspark.spark.table_sink.option_texts import (
+    ListedTable,
+    parse_lakehouse_options,
+    table_list_option,
+)
 from jetspark.spark.table_sink.table_preparation import prepare_for_query
 from jetspark.spark.table_sink.target import Target
 from jetspark.spark.table_sink.task_files import TaskFiles
@@ -180,15 +184,15 @@ class Scene:
         sink = {name: one.replace("{root}", root) for name, one in setup.sink.items()}
         sink["checkpointLocation"] = "s3a://b/chk" if setup.remote else str(self._checkpoint)
         if setup.tables:
-            tables: list[Any] = [
-                ([subjects], None, {"path": folder.replace("{root}", root)}, {}, {})
+            tables = [
+                ListedTable(subjects=(subjects,), options={"path": folder.replace("{root}", root)})
                 for folder, subjects in setup.tables.items()
             ]
             sink |= table_list_option(tables)
         options = parse_lakehouse_options(self.format, sink).for_streaming()
         schema, rows = _rows(setup, batch)
         with (
-            patch.object(template_tables, "batch_of_query", lambda: (_QUERY, batch)),
+            patch.object(task_files, "batch_of_query", lambda: (_QUERY, batch)),
             patch.object(writers, "batch_of_query", lambda: (_QUERY, batch)),
         ):
             columns = [schema] * (1 + len(options.tables))

@@ -18,7 +18,7 @@ from jetspark.cli.lineage import lineage_of
 from jetspark.cli.signals import StopRequested
 from jetspark.errors import ConfigError, PipelineError
 from jetspark.spark.source.options import parse_options
-from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.tables.formats import Format
 
 Events = Callable[[], list[dict[str, Any]]]

@@ -18,7 +18,7 @@ from jetspark.options.names import spark_name
 from jetspark.options.scopes import CONNECTION
 from jetspark.spark.source import options
 from jetspark.spark.stream_sink import options as sink_options
-from jetspark.spark.table_sink import options as table_options
+from jetspark.spark.table_sink import option_texts as table_options
 
 ROOT = Path(__file__).parents[2]
 SITE_SECONDS = 300.0

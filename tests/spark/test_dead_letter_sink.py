@@ -23,7 +23,11 @@ from jetspark.payloads.tolerant import CORRUPT
 from jetspark.ranges.arrow import SCHEMA
 from jetspark.spark.source.options import parse_options
 from jetspark.spark.table_sink import batch_commits, dead_letter_sink
-from jetspark.spark.table_sink.options import parse_lakehouse_options, table_list_option
+from jetspark.spark.table_sink.option_texts import (
+    ListedTable,
+    parse_lakehouse_options,
+    table_list_option,
+)
 from jetspark.spark.table_sink.table_preparation import prepare_for_query
 from jetspark.spark.table_sink.task_files import TaskFiles
 from jetspark.spark.table_sink.task_output import TaskCommit
@@ -141,7 +145,9 @@ def test_a_batch_that_is_killed_anywhere_leaves_each_record_in_one_letter(
         "delta": {},
         "iceberg": {"format": "iceberg"},
         "template": {"path": f"{folder}/{{subject[1]}}"},
-        "list": table_list_option([([f"{query.stream}.a"], None, {"path": f"{folder}/a"}, {}, {})]),
+        "list": table_list_option(
+            [ListedTable(subjects=(f"{query.stream}.a",), options={"path": f"{folder}/a"})]
+        ),
     }
     query = Query(query.url, folder, query.stream, **more[kind])
     # Of the list no table takes what is on the other subject.

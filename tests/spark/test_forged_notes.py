@@ -13,8 +13,8 @@ import pytest
 
 from jetspark.errors import TableError
 from jetspark.spark.table_sink.batch_commits import BatchCommits
-from jetspark.spark.table_sink.options import parse_lakehouse_options
-from jetspark.spark.table_sink.pending_batch import PendingBatch, PendingDeadLetters
+from jetspark.spark.table_sink.ledger import Location, PendingBatch, PendingDeadLetters
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.tables.batches import commit_files
 from jetspark.tables.file_writer import write_files
 from jetspark.tables.formats import Format, open_or_create_table, open_table
@@ -37,10 +37,7 @@ def written(path: Path, rows: int) -> Any:
 def of_letters(batch: PendingBatch, victim: Path, files: Any) -> None:
     batch.dead_letters = PendingDeadLetters(
         "stream:X",
-        Format.DELTA,
-        str(victim),
-        None,
-        None,
+        Location.of(Format.DELTA, TableName(path=str(victim))),
         list(map(encode_new_file, files)),
         stored=True,
     )

@@ -28,7 +28,7 @@ from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 from jetspark.spark.pipelines.replay import Replay
 from jetspark.spark.queries.start import source_options, start_writing
-from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.tables.formats import Format, open_table
 from jetspark.tables.table import TableName
 

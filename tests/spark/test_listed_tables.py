@@ -30,11 +30,12 @@ from jetspark.spark.checkpoints import CheckpointState
 from jetspark.spark.pipelines.retry_quarantine import ReprocessResult
 from jetspark.spark.queries.progress import QueryProgress
 from jetspark.spark.table_sink import batch_commits, table_preparation
-from jetspark.spark.table_sink.options import (
-    LakehouseOptions,
+from jetspark.spark.table_sink.option_texts import (
+    ListedTable,
     parse_lakehouse_options,
     table_list_option,
 )
+from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.spark.table_sink.schema_evolution import SchemaChange
 from jetspark.spark.table_sink.task_output import TaskCommit
 from jetspark.spark.table_sink.writers import LakehouseStreamWriter
@@ -60,7 +61,8 @@ def rows(*subjects: str, data: bytes = b"x") -> pa.RecordBatch:
 
 def options_of(format_: str, folder: Path, ddl: str | None = None, **more: str) -> LakehouseOptions:
     tables = table_list_option(
-        [([f"{one}.>"], ddl, {"path": str(folder / one)}, {}, {}) for one in "ab"]
+        ListedTable(subjects=(f"{one}.>",), options={"path": str(folder / one)}, json_schema=ddl)
+        for one in "ab"
     )
     return parse_lakehouse_options(Format(format_), tables | more).for_streaming()
 

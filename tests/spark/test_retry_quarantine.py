@@ -21,7 +21,11 @@ from jetspark.spark.pipelines import retry_quarantine, table_rows
 from jetspark.spark.pipelines.retry_quarantine import ReprocessResult
 from jetspark.spark.pipelines.table_rows import RowSpec
 from jetspark.spark.source.options import SourceOptions, parse_options
-from jetspark.spark.table_sink.options import parse_lakehouse_options, table_list_option
+from jetspark.spark.table_sink.option_texts import (
+    ListedTable,
+    parse_lakehouse_options,
+    table_list_option,
+)
 from jetspark.spark.table_sink.table_preparation import prepare
 from jetspark.tables import quarantine
 from jetspark.tables.batches import commit_files
@@ -263,10 +267,10 @@ def test_a_record_with_a_new_field_is_added_when_its_table_has_the_column(
 def list_of(lake: Place, **tables: str) -> None:
     """A list of tables by subject."""
     options = {"quarantine": str(lake.folder / "aside")} | table_list_option(
-        [
-            ([one], "n LONG", {"path": str(lake.folder / path)}, {}, {})
-            for one, path in tables.items()
-        ]
+        ListedTable(
+            subjects=(one,), options={"path": str(lake.folder / path)}, json_schema="n LONG"
+        )
+        for one, path in tables.items()
     )
     lake.options = parse_lakehouse_options(lake.format, options)
 

@@ -26,7 +26,7 @@ from jetspark.spark.queries.rows_in_progress import (
     stop_collecting,
 )
 from jetspark.spark.source.options import parse_options
-from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.table_preparation import prepare
 from jetspark.spark.table_sink.task_output import outputs_in
 from jetspark.tables.formats import Format

@@ -18,7 +18,8 @@ from jetspark.payloads.field_names import FieldNames
 from jetspark.payloads.unknown_fields import new_columns
 from jetspark.ranges.arrow import SCHEMA
 from jetspark.spark.table_sink import schema_evolution
-from jetspark.spark.table_sink.options import LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
+from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.spark.table_sink.schema_evolution import (
     SchemaChange,
     evolve_tables,

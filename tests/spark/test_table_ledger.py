@@ -14,10 +14,9 @@ import pytest
 from tests.support.table_readers import by_us
 
 from jetspark.errors import TableError
-from jetspark.spark.table_sink import batch_commits, template_tables, writers
-from jetspark.spark.table_sink.ledger import NO_BATCH, TableLedger
-from jetspark.spark.table_sink.options import parse_lakehouse_options
-from jetspark.spark.table_sink.pending_batch import PendingBatch
+from jetspark.spark.table_sink import batch_commits, task_files, writers
+from jetspark.spark.table_sink.ledger import NO_BATCH, Location, PendingBatch, TableLedger
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.table_preparation import prepare_for_query
 from jetspark.spark.table_sink.task_files import TaskFiles
 from jetspark.spark.table_sink.task_output import TaskCommit, TaskOutput
@@ -36,7 +35,7 @@ TASK: list[tuple[str, int]] = []
 
 @pytest.fixture(autouse=True)
 def _task(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (template_tables, writers):
+    for module in (task_files, writers):
         monkeypatch.setattr(module, "batch_of_query", lambda: TASK[-1])
 
 
@@ -224,8 +223,9 @@ def test_a_note_beside_tables_gives_rows_to_no_table_of_another_query(
     layout = stranger.layout(2**20, "zstd")
     commit_files(stranger, write_files(layout, stranger.storage, "part-1", [rows]))
     path = f"../{noted.tables[1].files[0].path}"
+    stranger_location = Location.of(query.format, TableName(path=str(query.folder / "x")))
     for forged, error in (
-        ({"name": "x", "path": str(query.folder / "x")}, "is not a table of this query"),
+        ({"name": "x", "location": stranger_location}, "is not a table of this query"),
         ({"files": [replace(one, path=path) for one in noted.tables[1].files]}, r"\.\./"),
     ):
         second = msgspec.structs.replace(noted.tables[1], **forged)

@@ -22,7 +22,7 @@ from jetspark.spark.failures import explain
 from jetspark.spark.pipelines.retry_quarantine import ReprocessResult
 from jetspark.spark.source.infer_schema import infer_schemas
 from jetspark.spark.source.payload_columns import METADATA_COLUMNS
-from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.table_preparation import prepare
 from jetspark.spark.table_sink.task_files import TaskFiles
 from jetspark.tables.formats import Format

@@ -15,7 +15,8 @@ from tests.support.tasks import batch_writer
 
 from jetspark.errors import ConfigError, TableError
 from jetspark.spark.table_sink import batch_commits
-from jetspark.spark.table_sink.options import LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
+from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.tables import quarantine
 from jetspark.tables.batches import commit_batch
 from jetspark.tables.formats import Format, find_table

@@ -24,7 +24,7 @@ from tests.support.table_readers import by_polars
 from tests.support.tasks import batch_writer
 
 from jetspark.errors import ConfigError
-from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.versions import in_arrow
 from jetspark.tables.formats import Format
 

@@ -40,7 +40,7 @@ from tests.tables.conftest import written
 
 from jetspark.errors import ConfigError, TableError
 from jetspark.spark.table_sink.dataframe_columns import written_schemas
-from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.table_preparation import prepare
 from jetspark.spark.table_sink.task_files import TaskFiles
 from jetspark.tables.batches import commit_batch, commit_files, overwrite

@@ -9,7 +9,7 @@ import pytest
 from tests.tables.conftest import Place, written
 
 from jetspark.errors import ConfigError
-from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.tables.batches import commit_files
 from jetspark.tables.formats import Format, resolve_table
 

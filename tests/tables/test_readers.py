@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, StructType
 from tests.support.table_readers import by_duckdb, by_polars, newest_metadata
 from tests.support.tasks import batch_writer
 
-from jetspark.spark.table_sink.options import parse_lakehouse_options
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.tables.formats import Format, open_table
 from jetspark.tables.table import TableName
 

@@ -13,7 +13,8 @@ from tests.support.numbers_table import SCHEMA, written
 
 from jetspark.errors import ConfigError, TableError
 from jetspark.spark.table_sink.dataframe_columns import written_schemas
-from jetspark.spark.table_sink.options import parse_lakehouse_options, when_following
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
+from jetspark.spark.table_sink.options import default_compaction
 from jetspark.spark.table_sink.table_preparation import prepare
 from jetspark.spark.table_sink.task_output import TaskCommit, TaskOutput
 from jetspark.spark.table_sink.writers import LakehouseStreamWriter
@@ -137,7 +138,7 @@ def test_a_query_merges_what_its_batches_have_added(place: Place, tmp_path: Path
 
 def test_who_follows_a_stream_merges_unless_that_was_decided() -> None:
     def more(**given: str) -> dict[str, str]:
-        return when_following(parse_lakehouse_options(Format.DELTA, {"path": "t", **given}))
+        return default_compaction(parse_lakehouse_options(Format.DELTA, {"path": "t", **given}))
 
     assert more() == {"compactEvery": "100"}
     assert more(keys="n") == more(compactEvery="0") == more(compactEvery="7") == {}

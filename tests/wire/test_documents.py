@@ -51,7 +51,7 @@ def test_text_that_no_utf8_has_is_a_document_error() -> None:
 _DECODERS = {"wire/documents.py", "wire/_python_kernel.py"}
 # Those that turn every error of a decoder into an answer of their own.
 _DECODERS |= {"jetstream/fast_ingest.py", "tables/quarantine.py", "payloads/unknown_fields.py"}
-_DECODERS |= {"tables/upserts.py", "spark/table_sink/pending_batch.py"}
+_DECODERS |= {"tables/upserts.py", "spark/table_sink/ledger.py"}
 _DECODERS |= {"spark/source/infer_schema.py", "payloads/json_shape.py", "registry/compatibility.py"}
 _DECODERS |= {f"payloads/{one}.py" for one in ("avro_schema", "cloudevents", "codec", "connect")}
 _DECODERS |= {f"payloads/{one}.py" for one in ("debezium", "json_schema", "json_decoder")}
@@ -60,7 +60,7 @@ _OURS = {"spark/queries/lag.py", "spark/checkpoints.py", "spark/fast_start/fork_
 _OURS |= {"wire/trace.py", "registry/json_rules.py", "spark/pipelines/table_rows.py"}
 _OURS |= {"tables/row_expressions.py", "tables/statistics.py"}
 _OURS |= {
-    f"spark/table_sink/{one}.py" for one in ("ledger", "options", "schema_evolution", "task_output")
+    f"spark/table_sink/{one}.py" for one in ("option_texts", "schema_evolution", "task_output")
 }
 
 

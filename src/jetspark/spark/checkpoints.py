@@ -48,8 +48,11 @@ class CheckpointState:
             )
 
 
-def read_checkpoint(checkpoint: str) -> CheckpointState:
-    """The state of a checkpoint in a folder of this machine."""
+def read_checkpoint(checkpoint: str | None) -> CheckpointState:
+    """The state of a checkpoint in a folder of this machine. None: it is elsewhere, and nothing is
+    known of it."""
+    if checkpoint is None:
+        return CheckpointState()
     folder = Path(checkpoint)
     batches = {
         log: [int(name) for name in _list_folder(folder / log) if _BATCH_FILE.fullmatch(name)]

@@ -11,8 +11,10 @@ from jetspark.errors import ConfigError
 _TABLE_LOGS = ("_delta_log", "_spark_metadata")
 
 
-def local_path(uri: str) -> str | None:
+def local_path(uri: str | None) -> str | None:
     """The path of a local file or folder, as far as that is known without Spark; else None."""
+    if uri is None:
+        return None
     parts = urlsplit(uri)
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         return unquote(parts.path)

@@ -71,8 +71,7 @@ def check_source(options: SourceOptions) -> None:
 def check_key_choice(to: LakehouseOptions, checkpoint: str) -> None:
     """Raises ConfigError if the table was begun with another choice of keys, which is a part of the
     writer's name: keys that were left out so far come only when they change."""
-    folder = local_path(checkpoint)
-    query = None if folder is None else read_checkpoint(folder).query
+    query = read_checkpoint(local_path(checkpoint)).query
     table = find_table(to.format, to.name)
     if table is None or query is None or to.query_name is None:
         return

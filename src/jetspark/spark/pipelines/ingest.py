@@ -28,7 +28,6 @@ from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.failures import explain
 from jetspark.spark.local_folders import local_path
 from jetspark.spark.pipelines import bucket_table
-from jetspark.spark.pipelines.derived_columns import DAY, OTHER_FIELDS, day_of, derived_columns
 from jetspark.spark.pipelines.retry_quarantine import (
     ReprocessResult,
     as_written,
@@ -36,7 +35,7 @@ from jetspark.spark.pipelines.retry_quarantine import (
     reprocess,
 )
 from jetspark.spark.pipelines.sequence_order import check_order
-from jetspark.spark.pipelines.table_rows import RowSpec
+from jetspark.spark.pipelines.table_rows import DAY, OTHER_FIELDS, RowSpec, day_of, derived_columns
 from jetspark.spark.pipelines.task_writes import flow_into, register_formats
 from jetspark.spark.queries.start import (
     CHECKPOINT_IN_TABLE,
@@ -58,14 +57,14 @@ from jetspark.spark.source.positions import resolve_ends
 from jetspark.spark.source.source_streams import fetch_source_facts, leaders
 from jetspark.spark.source.stream_identity import find_older_copies
 from jetspark.spark.table_sink.dead_letter_sink import with_connection
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.options import (
     FILES,
     PREFIX,
     STOP,
     LakehouseOptions,
-    not_a_table,
-    parse_lakehouse_options,
-    when_following,
+    default_compaction,
+    explain_not_a_table,
 )
 from jetspark.spark.table_sink.schema_evolution import check_one_schema, check_versions, has_evolved
 from jetspark.spark.table_sink.start_checks import check_start
@@ -266,7 +265,7 @@ class Ingest:
             sink = self._sink_options(format_)
             sink["checkpointLocation"] = self.checkpoint_location
             if self.follow:
-                sink |= when_following(self.table)
+                sink |= default_compaction(self.table)
             of_bucket = {} if self.source.bucket is None else {"presentValues": "true"}
             flow = flow_into(
                 spark,
@@ -364,7 +363,7 @@ class Ingest:
                 option="format",
             )
         if name.casefold() in FILES:
-            raise ConfigError(f"{name}: {not_a_table(name)}", option="format")
+            raise ConfigError(f"{name}: {explain_not_a_table(name)}", option="format")
         if name not in tuple(Format):
             raise ConfigError(f"must be {' or '.join(Format)}", option="format", value=name)
         format_ = Format(name)

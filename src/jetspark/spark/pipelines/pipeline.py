@@ -27,12 +27,11 @@ from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.data_source import check_written_columns
 from jetspark.spark.failures import explain
 from jetspark.spark.local_folders import check_writable, local_path
-from jetspark.spark.pipelines.derived_columns import DAY, day_of
 from jetspark.spark.pipelines.pipeline_file import JETSTREAM, PipelineFile, SinkTable, SourceTable
 from jetspark.spark.pipelines.retry_quarantine import ReprocessResult, check_records
 from jetspark.spark.pipelines.retry_quarantine import reprocess as reprocess_records
 from jetspark.spark.pipelines.sequence_order import check_order, tables_ordered_by_seq
-from jetspark.spark.pipelines.table_rows import RowSpec
+from jetspark.spark.pipelines.table_rows import DAY, RowSpec, day_of
 from jetspark.spark.pipelines.task_writes import Flow, flow_into, register_formats
 from jetspark.spark.queries.start import query_of, source_options, start_writing, streaming_sources
 from jetspark.spark.source.options import SourceOptions
@@ -46,7 +45,7 @@ from jetspark.spark.stream_sink.options import (
 )
 from jetspark.spark.table_sink.dataframe_columns import written_schemas
 from jetspark.spark.table_sink.dead_letter_sink import STREAM_PREFIX
-from jetspark.spark.table_sink.options import TABLES, when_following
+from jetspark.spark.table_sink.options import TABLES, default_compaction
 from jetspark.spark.table_sink.schema_evolution import has_evolved
 from jetspark.spark.table_sink.start_checks import check_start
 from jetspark.spark.table_sink.table_preparation import check_fit
@@ -475,7 +474,7 @@ def _sink_options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[st
     if sink.table is not None:
         options["adopt"] = str(pipeline.adopt).lower()
         if pipeline.follow:
-            options |= when_following(sink.table)
+            options |= default_compaction(sink.table)
     return options
 
 

@@ -33,7 +33,7 @@ from jetspark.options.scopes import (
 )
 from jetspark.payloads.ddl import arrow_fields
 from jetspark.payloads.field_names import FieldNames, parse_renames
-from jetspark.spark.pipelines.derived_columns import DAY, OTHER_FIELDS, day_of, derived_columns
+from jetspark.spark.pipelines.table_rows import DAY, OTHER_FIELDS, day_of, derived_columns
 from jetspark.spark.source.options import SourceOptions, parse_options
 from jetspark.spark.source.payload_columns import (
     check_only_schema,
@@ -45,16 +45,18 @@ from jetspark.spark.source.payload_columns import (
 )
 from jetspark.spark.stream_sink.options import Guarantee, SinkOptions, parse_sink_options
 from jetspark.spark.table_sink.dead_letter_sink import with_connection
+from jetspark.spark.table_sink.option_texts import (
+    ListedTable,
+    parse_lakehouse_options,
+    table_list_option,
+)
 from jetspark.spark.table_sink.options import (
     FILES,
     TABLES,
     LakehouseOptions,
     RoutedTable,
+    explain_not_a_table,
     lakehouse_format,
-    not_a_table,
-    of_one,
-    parse_lakehouse_options,
-    table_list_option,
 )
 from jetspark.spark.table_sink.schema_evolution import check_one_schema, check_versions
 from jetspark.subjects import check_subscribe_subject, subjects_overlap
@@ -480,7 +482,7 @@ def _format_of_sink(part: _Part) -> str:
     kind = part.text("format")
     if kind.casefold() in FILES:
         advice = 'Write format = "jetspark-delta" or "jetspark-iceberg".'
-        part.fail("format", f"{not_a_table(kind)} {advice}")
+        part.fail("format", f"{explain_not_a_table(kind)} {advice}")
     for key in part.table:
         if key.casefold().replace("_", "") == "checkpointlocation":
             part.fail(
@@ -642,10 +644,7 @@ class _TableSink:
         parsed = [_ListedPart(item, self.format, options, columns).read(name) for item in parts]
         for (before, (earlier, _)), (at, (table, _)) in combinations(enumerate(parsed), 2):
             _check_tables_apart(parts[at], parts[before], table, earlier)
-        return table_list_option(
-            (table.subjects, table.json_schema, own, table.derived, table.names.renamed)
-            for table, own in parsed
-        )
+        return table_list_option(listed for _, listed in parsed)
 
 
 def _take_derived(part: _Part) -> dict[str, Any]:
@@ -682,7 +681,7 @@ class _ListedPart:
     columns: Sequence[str]
     """The columns of the source."""
 
-    def read(self, sink: str) -> tuple[RoutedTable, dict[str, str]]:
+    def read(self, sink: str) -> tuple[RoutedTable, ListedTable]:
         """The table, and its own options. `sink`: the list's name in the file."""
         part = self.part
         subjects = self._subjects()
@@ -704,11 +703,14 @@ class _ListedPart:
                 part.fail(key, f"write {key} in [{sink}], for all tables.")
         own = part.options(_TABLE_OPTIONS, _OF_LISTED)
         own |= {"partitionBy": join_partitions(partition_by)} if partition_by else {}
-        options = part.checked(None, lambda: self._parse(own, names))
-        table = RoutedTable(
-            subjects=subjects, options=options, json_schema=ddl, derived=derived, names=fields
+        listed = ListedTable(
+            subjects=subjects,
+            options=own,
+            json_schema=ddl,
+            derived={name: value.text for name, value in derived.items()},
+            renamed=fields.renamed,
         )
-        return table, own
+        return part.checked(None, lambda: self._parse(listed, names)), listed
 
     def _subjects(self) -> tuple[str, ...]:
         subjects = self.part.take("subjects")
@@ -754,8 +756,9 @@ class _ListedPart:
                 )
         return partition_by
 
-    def _parse(self, own: dict[str, str], names: Sequence[str]) -> LakehouseOptions:
-        options = parse_lakehouse_options(self.format, of_one(self.shared, own)).for_streaming()
+    def _parse(self, listed: ListedTable, names: Sequence[str]) -> RoutedTable:
+        table = listed.parse(self.format, self.shared)
+        options = table.options.for_streaming()
         if options.route is not None:
             raise ConfigError(
                 "A table of a list has one name: for a template make a sink of its own."
@@ -768,7 +771,7 @@ class _ListedPart:
                 "value is the last row of a key, such as seq.",
                 option="keys",
             )
-        return options
+        return table
 
 
 def _check_tables_apart(

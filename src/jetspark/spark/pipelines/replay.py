@@ -22,12 +22,8 @@ from jetspark.spark.local_folders import local_path
 from jetspark.spark.pipelines.task_writes import register_formats
 from jetspark.spark.source.payload_columns import METADATA_COLUMNS
 from jetspark.spark.stream_sink.options import parse_sink_options
-from jetspark.spark.table_sink.options import (
-    FILES,
-    PREFIX,
-    lakehouse_format,
-    parse_lakehouse_options,
-)
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
+from jetspark.spark.table_sink.options import FILES, PREFIX, lakehouse_format
 from jetspark.stream_writes.exactly_once import ExactlyOnceWriter
 from jetspark.tables.formats import Format, format_of, parse_catalog_name
 from jetspark.validation import path_of

@@ -21,10 +21,9 @@ from jetspark.errors import ConfigError, SchemaEvolved, TableError, named
 from jetspark.spark.pipelines.table_rows import RowBuilder, RowSpec, build_rows
 from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.table_sink.options import LakehouseOptions
-from jetspark.spark.table_sink.rejections import ReasonOf
 from jetspark.spark.table_sink.schema_evolution import evolve_tables
 from jetspark.spark.table_sink.table_preparation import prepare
-from jetspark.spark.table_sink.target import Target
+from jetspark.spark.table_sink.target import ReasonOf, Target
 from jetspark.spark.table_sink.task_files import TaskFiles
 from jetspark.tables import quarantine
 from jetspark.tables.batches import append, commit_files
@@ -158,7 +157,7 @@ class _Attempt:
     def run(self) -> ReprocessResult:
         self._commit(self._records, self._begun_id, self._run_number - 1, ())
         self._records.refresh()  # what is read now is what others saw when this run began
-        files = TaskFiles(self._target, admit=self._admit, leave=self._leave)
+        files = TaskFiles(self._target, select_rows=self._admit, on_rejected=self._leave)
         try:
             for batch in self._batches():
                 self._write(batch, files)

@@ -6,23 +6,32 @@ The tasks of a query use it (`task_writes`), and the retry of quarantined record
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jetspark.errors import ConfigError, named
+from jetspark.payloads.ddl import check_fields
 from jetspark.payloads.decoder import REASON
 from jetspark.payloads.decoding import Decoding
 from jetspark.payloads.tolerant import Decoder, decode_in_parts
 from jetspark.ranges.arrow import schema_of
-from jetspark.reserved_names import UNFRAMED_PAYLOAD
+from jetspark.reserved_names import UNFRAMED_PAYLOAD, check_names
 from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.source.payload_columns import json_decoder, names_beside, payload_of
 from jetspark.spark.table_sink.options import LakehouseOptions, RoutedTable
 from jetspark.spark.table_sink.schema_evolution import evolved_ddl, for_known_fields
 from jetspark.subjects import subject_matches
 from jetspark.tables.row_expressions import RowExpression
+
+OTHER_FIELDS: Final = "other_fields"
+"""The default column for the rescued data of payloads whose new fields become columns: some fields
+can become no column."""
+DAY: Final = "day"
+"""A partition column that is derived if the rows have none of this name."""
 
 
 @dataclass(frozen=True)
@@ -207,3 +216,77 @@ def _table_index(subject: str, tables: Sequence[RoutedTable]) -> int | None:
         if any(subject_matches(pattern, subject) for pattern in table.subjects):
             return index
     return None
+
+
+# -- derived columns -------------------------------------------------------------------------------
+
+
+def day_of(column: str) -> RowExpression:
+    """The day of a time in another column."""
+    return RowExpression.parse(DAY, f"day({column})")
+
+
+def derived_columns(
+    items: Sequence[str],
+    rescued_data: str | None,
+    *,
+    columns: Sequence[str],
+    schema: str | None,
+    timestamps: Collection[str] = (),
+) -> dict[str, RowExpression]:
+    """Parse the derived columns, and check them against the columns of the rows.
+
+    `items`: as `site=subject[1]`; `rescued_data`: the column for fields that the payloads' `schema`
+    lacks; `columns`: of the rows; `timestamps`: those of them that are timestamps, where payloads
+    are not JSON. Raises ConfigError.
+    """
+    derived: dict[str, RowExpression] = {}
+    for item in items:
+        name, equals, value = (part.strip() for part in item.partition("="))
+        label = f"{named('derive')} {item!r}"
+        if not name or not equals:
+            raise ConfigError(
+                f"{label}: write name=subject[1], name=header[Name] or name=day(timestamp)."
+            )
+        check_names(label, [name])
+        for existing in (*columns, *derived):
+            if existing.casefold() == name.casefold():
+                raise ConfigError(f"{label}: there is a column {existing} already.")
+        derived[name] = RowExpression.parse(named("derive"), value)
+        if derived[name].column not in columns:
+            raise ConfigError(
+                f"{label}: there is no column {derived[name].column}; there are "
+                f"{', '.join(columns)}."
+            )
+        _check_unit(label, derived[name], schema, timestamps)
+    if rescued_data is not None:
+        if schema is None:
+            raise ConfigError(
+                f"goes with {named('json_schema')}: it has what that schema lacks.",
+                option="rescued_data_column",
+            )
+        if not rescued_data.strip() or rescued_data.casefold() in map(
+            str.casefold, (*columns, *derived)
+        ):
+            raise ConfigError(
+                f"{rescued_data!r}: give it a name that no column has.",
+                option="rescued_data_column",
+            )
+        check_names(named("rescued_data_column"), [rescued_data])
+        derived[rescued_data] = RowExpression.rest(schema)
+    return derived
+
+
+def _check_unit(
+    label: str, value: RowExpression, schema: str | None, timestamps: Collection[str]
+) -> None:
+    """Raises ConfigError for the day or the hour of what is no timestamp."""
+    if value.unit is None:
+        return
+    kinds = {} if schema is None else check_fields(schema, named("json_schema"))
+    kinds |= dict.fromkeys(("timestamp", "created", *timestamps), "timestamp")
+    kind = kinds.get(value.column, "no timestamp")
+    if kind and not kind.startswith("timestamp"):  # empty: what depends on a setting
+        raise ConfigError(
+            f"{label}: {value.column} is {kind}, and {value.unit}(…) is of a timestamp."
+        )

@@ -36,12 +36,8 @@ from jetspark.spark.source.partitions import RangePartition, read_partition
 from jetspark.spark.source.payload_columns import with_json_options
 from jetspark.spark.source.stream_reader import JetStreamStreamReader
 from jetspark.spark.table_sink.data_sources import DeltaDataSource, IcebergDataSource
-from jetspark.spark.table_sink.options import (
-    TASK_ROWS,
-    TASK_SECRET,
-    LakehouseOptions,
-    parse_lakehouse_options,
-)
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
+from jetspark.spark.table_sink.options import TASK_ROWS, TASK_SECRET, LakehouseOptions
 from jetspark.spark.table_sink.table_preparation import check_fit, prepare_for_query
 from jetspark.spark.table_sink.target import Target
 from jetspark.spark.table_sink.task_files import TaskFiles

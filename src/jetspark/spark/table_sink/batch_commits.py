@@ -4,8 +4,8 @@ A kill, or an error, may come between two of them. Another attempt of the batch 
 rows in the same way: the template of the tables, the schema, the keys, a registry, the SQL of a
 view or the code may have changed, and then a row would be in two tables, or in none. So the driver
 decides a batch once. Before the first commit it records which files go to which table: the *pending
-batch* (`pending_batch`). An attempt that finds a part of its batch committed adds nothing of its
-own, and commits the rest of these files. While none is committed, each attempt decides anew.
+batch* (`ledger`). An attempt that finds a part of its batch committed adds nothing of its own, and
+commits the rest of these files. While none is committed, each attempt decides anew.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ import pyarrow.parquet as pq
 from jetspark.errors import TableError
 from jetspark.spark.checkpoints import planned_offsets
 from jetspark.spark.local_folders import local_path
-from jetspark.spark.table_sink.ledger import TableLedger
-from jetspark.spark.table_sink.options import LakehouseOptions
-from jetspark.spark.table_sink.pending_batch import (
+from jetspark.spark.table_sink.ledger import (
     FOLDER_BESIDE_TABLES,
+    Location,
     PendingBatch,
     PendingDeadLetters,
     PendingTable,
-    first_location,
+    TableLedger,
+    find_storage,
     pending_store,
     read_pending,
-    storage_at,
+    staging_name,
 )
+from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.tables import formats
 from jetspark.tables.batches import (
     ADOPT_HINT,
@@ -53,7 +54,7 @@ from jetspark.tables.new_files import (
     files_by_table,
 )
 from jetspark.tables.small_files import due_file_size, merge_small_files
-from jetspark.tables.table import Table, TableName
+from jetspark.tables.table import Table
 from jetspark.tables.upserts import remove_staged_files
 
 logger = logging.getLogger("jetspark.tables")
@@ -95,16 +96,16 @@ class BatchCommits:
         Returns False if none has, so that this attempt decides. Raises the errors of `commit`, and
         TableError if the batch cannot be completed.
         """
-        last = read_pending(self._store, self._query, self._options)
-        if last is None or not self._is_this_batch(last):
-            self._check_same_tables(last)
+        pending = read_pending(self._store, self._query, self._options)
+        if pending is None or not self._is_this_batch(pending):
+            self._check_record_not_lost(pending)
             return False
-        if last.dead_letters is None and not self._is_committed_in_part(last):
+        if pending.dead_letters is None and not self._is_committed_in_part(pending):
             return False
         try:
-            tables = self._tables_without(last)
-            self._check_dead_letters(last)
-            self._check_files(last, tables)
+            tables = self._tables_without_batch(pending)
+            self._check_dead_letters(pending)
+            self._check_files(pending, tables)
         except TableError as error:
             if not self._options.adopt:
                 raise
@@ -116,7 +117,7 @@ class BatchCommits:
                 "changed since then apply to the batches after it.",
                 self._batch,
             )
-            self._commit_all(last, tables)
+            self._commit_all(pending, tables)
         return True
 
     def commit(self, files: Sequence[NewFile], retries: int = 0, *, replaces: bool = False) -> None:
@@ -130,48 +131,59 @@ class BatchCommits:
         records = groups.pop(options.quarantine or "", []) if options.dead_letter_sink else []
         if self._has_one_table:
             groups.setdefault("", [])
-        batch = PendingBatch(
+        pending = PendingBatch(
             self._query,
             self._batch,
             self._offsets,
-            [self._pending_table(name, group, replaces) for name, group in groups.items()],
-            self._pending_dead_letters(records),
+            [self._decide_table(name, group, replaces) for name, group in groups.items()],
+            self._decide_dead_letters(records),
             options.quarantine,
             retries,
         )
-        tables = self._tables_without(batch)
+        tables = self._tables_without_batch(pending)
         if self._has_one_table and "" not in tables:  # it was the last one to get the batch
             return
         # A single table shows by itself whether it has the batch, unless it is no longer named.
         is_one_commit = self._has_one_table and len(groups) == 1 and not records
         if not is_one_commit or (self._store is not None and not self._store.beside_tables):
-            self._record_pending(batch)
-        self._commit_all(batch, tables)
+            self._record_pending(pending)
+        self._commit_all(pending, tables)
 
     # -- the decision ------------------------------------------------------------------------
 
-    def _pending_table(self, name: str, files: Sequence[NewFile], replaces: bool) -> PendingTable:
+    def _decide_table(self, name: str, files: Sequence[NewFile], replaces: bool) -> PendingTable:
+        """Decide that a table gets these files; `replaces`: rows of the batch replace all others,
+        but never those of the quarantine."""
         options = self._options.of_table(name) if name else self._options
         replaces = replaces and not self._options.is_quarantine(options)
         return PendingTable.of(name, options, files, replaces=replaces)
 
-    def _record_pending(self, batch: PendingBatch) -> None:
+    def _decide_dead_letters(self, records: Sequence[NewFile]) -> PendingDeadLetters | None:
+        """Decide that the stream of dead letters gets the records of these files, if any."""
+        if not records:
+            return None
+        location = Location.of(self._options.format, staging_name(self._options))
+        files = list(map(encode_new_file, records))
+        return PendingDeadLetters(self._options.quarantine or "", location, files)
+
+    def _record_pending(self, pending: PendingBatch) -> None:
+        """Let other attempts find the decision, if there is a place for it."""
         if self._store is not None:
-            self._store.write(msgspec.msgpack.encode(batch))
+            self._store.write(msgspec.msgpack.encode(pending))
 
-    def _is_this_batch(self, last: PendingBatch) -> bool:
-        """Whether an earlier attempt has decided this batch."""
-        is_same_range = last.offsets == self._offsets or not (last.offsets and self._offsets)
-        return is_same_range and last.batch == self._batch
+    def _is_this_batch(self, pending: PendingBatch) -> bool:
+        """Whether the recorded decision is about this batch; unknown offsets count as equal."""
+        is_same_range = pending.offsets == self._offsets or not (pending.offsets and self._offsets)
+        return is_same_range and pending.batch == self._batch
 
-    def _check_same_tables(self, last: PendingBatch | None) -> None:
-        """Raise TableError where the record should be beside the tables, and is not: elsewhere a
-        part of this batch may have been committed."""
+    def _check_record_not_lost(self, last: PendingBatch | None) -> None:
+        """Raise TableError where the record of the batch before should be beside the tables, and is
+        not: elsewhere a part of this batch may have been committed. `last`: the one found there."""
         is_recent = last is not None and last.batch >= self._batch - 1
         beside = self._store is not None and self._store.beside_tables and not self._has_one_table
         if beside and self._batch and not is_recent and not self._options.adopt:
             raise TableError(
-                f"{first_location(self._options)[1]} does not have the record of this query's "
+                f"{staging_name(self._options)} does not have the record of this query's "
                 f"batch {self._batch - 1} ({FOLDER_BESIDE_TABLES}): the tables were in another "
                 "place, or were removed. Name the tables of before, or restore them; or, to go on "
                 f"although rows of this batch may be lost or repeated, {ADOPT_HINT}."
@@ -182,30 +194,35 @@ class BatchCommits:
     def _is_committed_in_part(self, batch: PendingBatch) -> bool:
         """Whether one of the tables has the batch."""
 
-        def has(pending: PendingTable) -> bool:
+        def has_batch_or_later(pending: PendingTable) -> bool:
             options = pending.options(self._options)
             table = formats.find_table(options.format, options.name)
             last = None if table is None else last_batch(table, self._query)
             return last is not None and last >= self._batch
 
         with ThreadPoolExecutor(MAX_CONCURRENT_COMMITS) as pool:
-            return any(pool.map(has, batch.tables))
+            return any(pool.map(has_batch_or_later, batch.tables))
 
-    def _tables_without(self, batch: PendingBatch) -> dict[str, Table]:
-        """The tables that lack the batch, by name. Raises as `commit`, before any is changed."""
+    def _tables_without_batch(self, batch: PendingBatch) -> dict[str, Table]:
+        """The tables that lack the batch, by the names of their `PendingTable`.
 
-        def find(pending: PendingTable) -> tuple[str, Table] | None:
+        Raises the errors of `commit`, before any table is changed.
+        """
+
+        def find_without_batch(pending: PendingTable) -> tuple[str, Table] | None:
             options = pending.options(self._options)
             table = formats.find_table(options.format, options.name)
             if table is None:
                 raise table_missing(options.name, self._batch)
-            return None if self._has(pending, options, table) else (pending.name, table)
+            return None if self._has_batch(pending, table) else (pending.name, table)
 
         with ThreadPoolExecutor(MAX_CONCURRENT_COMMITS) as pool:
-            return dict(filter(None, pool.map(find, batch.tables)))
+            return dict(filter(None, pool.map(find_without_batch, batch.tables)))
 
-    def _has(self, pending: PendingTable, options: LakehouseOptions, table: Table) -> bool:
-        """Whether a table has the batch. Raises as `commit`."""
+    def _has_batch(self, pending: PendingTable, table: Table) -> bool:
+        """Whether a table has the batch. Raises TableError if it has a later one, unless the query
+        adopts it; and the errors of `commit_batch`."""
+        options = pending.options(self._options)
         last = last_batch(table, self._query)
         if last is not None and last > self._batch and not options.adopt:
             raise TableError(
@@ -225,15 +242,19 @@ class BatchCommits:
         )
 
     def _previous_batch(self, pending: PendingTable, options: LakehouseOptions) -> int | None:
-        """The batch that one of several tables has to have; None for a table that gets each."""
+        """The last batch that one of several tables must have; None for the only one, which gets
+        every batch."""
         return self._ledger.last(str(options.name)) if pending.name else None
 
     def _check_files(self, batch: PendingBatch, tables: dict[str, Table]) -> None:
         """Raise TableError if a file is gone that a table lacks, after a vacuum for example, and
-        for a table that the query has nothing to do with: others may write beside its tables."""
+        for a table that the query has nothing to do with: others may write beside its tables.
+
+        `tables`: those that lack the batch.
+        """
         options = self._options
         named = {"", options.quarantine, options.default_table}
-        named |= {str(table.options.name) for table in options.tables}
+        named |= {str(routed.options.name) for routed in options.tables}
         for pending in batch.tables:
             if (table := tables.get(pending.name)) is None:
                 continue
@@ -250,9 +271,9 @@ class BatchCommits:
                     "remove that folder."
                 )
             for file in map(decode_new_file, pending.files):
-                self._check_file(table, file)
+                self._check_file_exists(table, file)
 
-    def _check_file(self, table: Table, file: NewFile) -> None:
+    def _check_file_exists(self, table: Table, file: NewFile) -> None:
         with formats.reporting_library_errors(table.name):
             try:
                 table.storage.open(file.path).close()
@@ -266,58 +287,79 @@ class BatchCommits:
     # -- commits -----------------------------------------------------------------------------
 
     def _commit_all(self, batch: PendingBatch, tables: dict[str, Table]) -> None:
-        """Commit the batch to the tables that lack it; the query's only table is the last one."""
+        """Publish the batch's dead letters, and commit it to `tables`, those that lack it; the
+        query's only table is the last one, since it shows whether the batch is complete."""
         is_committed_in_part = len(tables) < len(batch.tables)
         records = self._publish(batch, is_committed_in_part=is_committed_in_part)
-        files = {
-            pending.name: list(map(decode_new_file, pending.files)) for pending in batch.tables
-        }
-        to_compact: list[tuple[Table, int]] = []
-
-        def commit(pending: PendingTable) -> None:
-            options, table = pending.options(self._options), tables[pending.name]
-            with formats.reporting_missing_table(options.format, options.name, self._batch):
-                is_added = commit_batch(
-                    table,
-                    self._query,
-                    self._batch,
-                    files[pending.name],
-                    name=options.query_name,
-                    adopt=options.adopt,
-                    after=self._previous_batch(pending, options),
-                    offsets=self._offsets,
-                    change=options.upsert or (overwrite if pending.replaces else append),
-                )
-            every, target_bytes = options.compact_every, options.target_file_size
-            if is_added and every and (size := due_file_size(table, every, target_bytes)):
-                to_compact.append((table, size))
-
+        files = {table.name: list(map(decode_new_file, table.files)) for table in batch.tables}
         uncommitted = [pending for pending in batch.tables if pending.name in tables]
+
+        def commit(pending: PendingTable) -> bool:
+            return self._commit_table(pending, tables[pending.name], files[pending.name])
+
         with ThreadPoolExecutor(MAX_CONCURRENT_COMMITS) as pool:
-            commits = [pool.submit(commit, pending) for pending in uncommitted if pending.name]
-        for future in commits:
-            future.result()
-        for pending in uncommitted:
-            if not pending.name:
-                commit(pending)
+            commits = {
+                pending.name: pool.submit(commit, pending)
+                for pending in uncommitted
+                if pending.name
+            }
+        added = {name for name, future in commits.items() if future.result()}
+        added |= {pending.name for pending in uncommitted if not pending.name and commit(pending)}
         written = [file for group in files.values() for file in group] + records
         names = {str(table.options(self._options).name) for table in batch.tables if table.name}
         self._ledger.record_committed(self._batch, names, written, batch.quarantine, batch.retries)
-        for pending in uncommitted:  # the rows of these files were merged
-            if pending.options(self._options).upsert is not None:
+        self._remove_staged_files(batch, tables, files, records)
+        self._compact(batch, {name: tables[name] for name in added})
+
+    def _commit_table(self, pending: PendingTable, table: Table, files: Sequence[NewFile]) -> bool:
+        """Commit the batch to one table; returns whether it lacked the batch."""
+        options = pending.options(self._options)
+        with formats.reporting_missing_table(options.format, options.name, self._batch):
+            return commit_batch(
+                table,
+                self._query,
+                self._batch,
+                files,
+                name=options.query_name,
+                adopt=options.adopt,
+                after=self._previous_batch(pending, options),
+                offsets=self._offsets,
+                change=options.upsert or (overwrite if pending.replaces else append),
+            )
+
+    def _remove_staged_files(
+        self,
+        batch: PendingBatch,
+        tables: dict[str, Table],
+        files: dict[str, list[NewFile]],
+        records: Sequence[NewFile],
+    ) -> None:
+        """Remove the files whose rows were merged into the tables, and those of dead letters."""
+        for pending in batch.tables:
+            is_merged = pending.options(self._options).upsert is not None
+            if pending.name in tables and is_merged:
                 remove_staged_files(tables[pending.name].storage, files[pending.name])
         if batch.dead_letters is not None:
             remove_staged_files(self._staging(batch.dead_letters), records)
-        merge_small_files(to_compact)
+
+    def _compact(self, batch: PendingBatch, tables: dict[str, Table]) -> None:
+        """Merge the small files of tables that got the batch, where `compactEvery` says so."""
+        due: list[tuple[Table, int]] = []
+        for pending in batch.tables:
+            options, table = pending.options(self._options), tables.get(pending.name)
+            if table is None or not options.compact_every:
+                continue
+            if size := due_file_size(table, options.compact_every, options.target_file_size):
+                due.append((table, size))
+        merge_small_files(due)
 
     # -- dead letters ------------------------------------------------------------------------
 
     def _publish(self, batch: PendingBatch, *, is_committed_in_part: bool) -> list[NewFile]:
-        """Publish the records for a stream of dead letters, unless it certainly has them; returns
-        their files.
+        """Publish the records for a stream of dead letters; returns their files.
 
-        So records are published before any row is in a table, and not again when a batch comes
-        again after that: somebody may have replayed them meanwhile.
+        They are published before any row is in a table, and not once it is certain that the stream
+        has them: somebody may have replayed them since.
         """
         if (dead_letters := batch.dead_letters) is None:
             return []
@@ -332,24 +374,12 @@ class BatchCommits:
             self._record_pending(batch)
         return records
 
-    def _pending_dead_letters(self, records: Sequence[NewFile]) -> PendingDeadLetters | None:
-        if not records:
-            return None
-        format_, name = first_location(self._options)
-        location = format_, name.path, name.identifier, name.catalog
-        stream = self._options.quarantine or ""
-        return PendingDeadLetters(stream, *location, list(map(encode_new_file, records)))
-
     def _staging(self, dead_letters: PendingDeadLetters) -> Storage:
-        name = TableName(
-            path=dead_letters.path,
-            identifier=dead_letters.identifier,
-            catalog=dead_letters.catalog,
-            properties=first_location(self._options)[1].properties,
-        )
-        storage = storage_at(dead_letters.format, name)
+        """The storage of the records' files. Raises TableError if it is gone."""
+        location, properties = dead_letters.location, staging_name(self._options).properties
+        storage = find_storage(location, properties)
         if storage is None:
-            raise table_missing(name, self._batch)
+            raise table_missing(location.table_name(properties), self._batch)
         return storage
 
     def _check_dead_letters(self, batch: PendingBatch) -> None:
@@ -365,7 +395,7 @@ class BatchCommits:
 
 
 def read_records(storage: Storage, files: Sequence[NewFile]) -> Iterator[pa.RecordBatch]:
-    """The records of the files that tasks have written for a stream of dead letters."""
+    """Read the records that tasks have written into these files for a stream of dead letters."""
     for file in files:
         with storage.open(file.path) as stream:
             yield from pq.ParquetFile(stream).iter_batches(_RECORDS_PER_BATCH)
@@ -373,6 +403,6 @@ def read_records(storage: Storage, files: Sequence[NewFile]) -> Iterator[pa.Reco
 
 def _offsets_fingerprint(checkpoint: str | None, batch: int) -> int | None:
     """A fingerprint of what the batch reads; None unless its checkpoint is on this machine."""
-    folder = None if checkpoint is None else local_path(checkpoint)
+    folder = local_path(checkpoint)
     offsets = None if folder is None else planned_offsets(folder, batch)
     return None if offsets is None else fingerprint("\n".join(offsets))

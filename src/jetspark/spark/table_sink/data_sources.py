@@ -16,7 +16,8 @@ from jetspark.errors import ConfigError, named
 from jetspark.nearest import did_you_mean_or_list
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.table_sink.dataframe_columns import arrow_schema, written_schemas
-from jetspark.spark.table_sink.options import PREFIX, LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
+from jetspark.spark.table_sink.options import PREFIX, LakehouseOptions
 from jetspark.spark.table_sink.table_preparation import prepare, prepare_for_query
 from jetspark.spark.table_sink.writers import LakehouseBatchWriter, LakehouseStreamWriter
 from jetspark.tables.formats import Format, open_table

@@ -8,7 +8,6 @@ committed, or one batch ahead, and then that is the planned one.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NoReturn
 
 from jetspark.errors import ConfigError
 from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
@@ -43,26 +42,22 @@ def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = F
         check_writable("table", folder)
     check_writable("checkpoint", checkpoint)
     if options.route is not None:  # it is known only to the rows which tables there are
-        local_checkpoint = local_path(checkpoint)
-        state = CheckpointState() if local_checkpoint is None else read_checkpoint(local_checkpoint)
-        _check_place(state, checkpoint, None)
+        state = read_checkpoint(local_path(checkpoint))
+        _check_checkpoint_apart(state, checkpoint, None)
         state.check_complete(checkpoint, "or start over, with other tables and another checkpoint")
         return
     table = find_table(options.format, options.name)
-    local = folder is not None and local_path(folder) is not None
-    if (
-        table is None
-        and folder is not None
-        and local
-        and (enclosing := enclosing_table_or_checkpoint(folder)) is not None
-    ):
+    enclosing = None
+    if table is None and folder is not None and local_path(folder) is not None:
+        enclosing = enclosing_table_or_checkpoint(folder)
+    if enclosing is not None:
         raise ConfigError(
             f"{folder} would lie in {enclosing}, another table or a checkpoint, and be lost "
             "with it: name a folder outside of that."
         )
     local_checkpoint = local_path(checkpoint)
-    state = CheckpointState() if local_checkpoint is None else read_checkpoint(local_checkpoint)
-    _check_place(state, checkpoint, folder)
+    state = read_checkpoint(local_checkpoint)
+    _check_checkpoint_apart(state, checkpoint, folder)
     start_again = f"{_elsewhere(options)}, and another checkpoint, and the stream is read again"
     state.check_complete(checkpoint, f"and {options.name}, or {start_again}")
     if table is None:
@@ -71,8 +66,8 @@ def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = F
         _check_batches(options, table, state, checkpoint, start_again, of_list=of_list)
 
 
-def _check_place(state: CheckpointState, checkpoint: str, folder: str | None) -> None:
-    """A checkpoint that does not exist yet needs a folder of its own."""
+def _check_checkpoint_apart(state: CheckpointState, checkpoint: str, folder: str | None) -> None:
+    """Raise ConfigError unless a new checkpoint has a folder of its own. `folder`: of the table."""
     own = canonical_path(checkpoint)
     table = None if folder is None else canonical_path(folder)
     advice = "take another folder for the checkpoint"
@@ -113,7 +108,10 @@ def _check_batches(
     *,
     of_list: bool,
 ) -> None:
-    """Compare the last batches of the table and the checkpoint."""
+    """Raise ConfigError unless the last batches of the table and the checkpoint fit together.
+
+    `start_again`: advice to do so, as part of a sentence; the others are those of `check_start`.
+    """
     name = options.name
     committed = -1 if state.committed is None else state.committed
     needed = committed
@@ -125,7 +123,7 @@ def _check_batches(
         last = last_batch(table, state.query)
     if options.adopt:
         if table is None and committed < 0 and not of_list:
-            _fail(
+            raise ConfigError(
                 f"{name} has no table to adopt: name that of one, or leave out --adopt "
                 "(adopt=True) to begin one there."
             )
@@ -134,9 +132,9 @@ def _check_batches(
             return
     if last is None:
         if needed >= 0:
-            _fail(
-                f"{checkpoint} counts {_batches(needed)} as read that {name} does not have: it is "
-                "the checkpoint of another table, or this table was removed. Take another "
+            raise ConfigError(
+                f"{checkpoint} counts {_count_batches(needed)} as read that {name} does not have: "
+                "it is the checkpoint of another table, or this table was removed. Take another "
                 "checkpoint (or remove this one) to read the stream from its start."
             )
         if table is not None and not table.is_new:
@@ -145,21 +143,21 @@ def _check_batches(
             # Tables in a catalog or an object store are expected to have several writers.
             if name.path is None or local_path(name.path) is None:
                 return
-            _fail(
+            raise ConfigError(
                 f"The {options.format.capitalize()} table {name} has rows that this query did not "
                 f"write: {_elsewhere(options)}, or let the rows be added to those that are there "
                 "(--adopt, adopt=True)."
             )
     elif needed > last:
-        _fail(
-            f"{checkpoint} counts {_batches(needed)} as read, but {name} has only "
-            f"{_batches(last)}: restore the whole table, or {start_again}; or give --adopt "
+        raise ConfigError(
+            f"{checkpoint} counts {_count_batches(needed)} as read, but {name} has only "
+            f"{_count_batches(last)}: restore the whole table, or {start_again}; or give --adopt "
             "(adopt=True) for one run to go on without what is lost."
         )
     elif last > committed + 1 or planned < last:
-        _fail(
-            f"{checkpoint} is older than {name}, which has {_batches(last)}: name the checkpoint "
-            f"that wrote the last of them, or {start_again}."
+        raise ConfigError(
+            f"{checkpoint} is older than {name}, which has {_count_batches(last)}: name the "
+            f"checkpoint that wrote the last of them, or {start_again}."
         )
 
 
@@ -168,9 +166,6 @@ def _elsewhere(options: LakehouseOptions) -> str:
     return f"take another table, such as {options.name}-2"
 
 
-def _batches(last: int) -> str:
+def _count_batches(last: int) -> str:
+    """How many batches there are up to this number, as `3 batches`."""
     return "1 batch" if last == 0 else f"{last + 1:,} batches"
-
-
-def _fail(sentence: str) -> NoReturn:
-    raise ConfigError(sentence)

@@ -1,4 +1,4 @@
-"""Creates or checks the table of a write, before a row is read."""
+"""Creates or checks the tables of a write, before a row is read."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def prepare_for_query(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -
     Raises TableError for a table, or a checkpoint, that no longer exists, as far as a checkpoint on
     this machine shows it.
     """
-    checkpoint = None if options.checkpoint is None else local_path(options.checkpoint)
-    state = CheckpointState() if checkpoint is None else read_checkpoint(checkpoint)
+    checkpoint = local_path(options.checkpoint)
+    state = read_checkpoint(checkpoint)
     if (
         state.query is not None
         and state.planned is not None
@@ -72,15 +72,7 @@ def prepare_for_query(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -
     ledger = TableLedger(checkpoint, state.query or "")
 
     def prepare_one(table_options: LakehouseOptions, schema: pa.Schema) -> Target:
-        is_only_table = table_options is options
-        table = None
-        if state.planned and not table_options.adopt:
-            table = formats.find_table(table_options.format, table_options.name)
-            name = table_options.name
-            if table is None and (is_only_table or ledger.last(str(name)) != NO_BATCH):
-                raise table_missing(name, state.planned)
-            if table is not None and state.query is not None and is_only_table:
-                check_earlier_batches(table, state.query, state.planned)
+        table = _find_continued(options, table_options, state, ledger)
         with formats.reporting_missing_table(
             table_options.format, table_options.name, state.planned or 0
         ):
@@ -89,6 +81,22 @@ def prepare_for_query(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -
     if not options.tables:
         return prepare_one(options, schemas[0])
     return _prepare_list(options, schemas, prepare_one)
+
+
+def _find_continued(
+    query: LakehouseOptions, options: LakehouseOptions, state: CheckpointState, ledger: TableLedger
+) -> Table | None:
+    """Find the table of a query that has written batches, and check that it has them; None if it is
+    to be created. `query`: the options of all of its tables. Raises TableError."""
+    if not state.planned or options.adopt:
+        return None
+    table = formats.find_table(options.format, options.name)
+    gets_each_batch = not query.tables
+    if table is None and (gets_each_batch or ledger.last(str(options.name)) != NO_BATCH):
+        raise table_missing(options.name, state.planned)
+    if table is not None and state.query is not None and gets_each_batch:
+        check_earlier_batches(table, state.query, state.planned)
+    return table
 
 
 def _prepare_list(
@@ -128,7 +136,7 @@ def prepare(
 def prepare_table(
     options: LakehouseOptions, schema: pa.Schema, table: Table | None, *, idempotent: bool
 ) -> Target:
-    """`prepare` for a single table, by the columns that it is to have."""
+    """Create a single table with these columns, or check it, and extend it if that is allowed."""
     if table is None:
         table = formats.open_or_create_table(
             options.format, options.name, schema, options.partitions
@@ -148,7 +156,8 @@ def prepare_table(
 
 
 def _evolve(options: LakehouseOptions, table: Table, schema: pa.Schema) -> None:
-    """Give the table the columns, and the wider types, that rows need. Raises CommitConflict."""
+    """Add columns to the table, and widen others, until rows with this schema fit. Raises
+    CommitConflict."""
     while (changes := _check_schema(options, table, schema)).added or changes.changed:
         if changes.added:
             table.add_columns(changes.added)
@@ -181,7 +190,8 @@ def check_fit(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -> None:
 
 
 def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
-    """`check_fit` by the names of the columns only. Raises ConfigError."""
+    """Check that rows with columns of these names fit the table, as `check_fit` does with their
+    types. Raises ConfigError."""
     names = list(names)
     names += [name for name in options.partition_columns if name not in names]
     if options.upsert is not None:
@@ -213,7 +223,8 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
 
 
 def _table_schema(options: LakehouseOptions, schema: pa.Schema) -> pa.Schema:
-    """The columns of the table for rows with these columns. Raises ConfigError."""
+    """The columns of the table for rows with these columns, some of which are only for tasks.
+    Raises ConfigError."""
     left_out = {UNKNOWN_FIELDS_COLUMN, UNFRAMED_PAYLOAD, quarantine.REASON}
     if options.quarantine is not None:
         for name in (*quarantine.MESSAGE, CORRUPT):
@@ -283,6 +294,7 @@ def _check_table(options: LakehouseOptions, table: Table) -> None:
 
 
 def _check_may_add(options: LakehouseOptions, names: Sequence[str]) -> None:
+    """Raise ConfigError if rows have columns that the table lacks, and may not get."""
     if names and not options.merge_schema:
         raise ConfigError(
             f"{options.name} has no column {', '.join(names)}: set {named('merge_schema')} to "
@@ -291,8 +303,8 @@ def _check_may_add(options: LakehouseOptions, names: Sequence[str]) -> None:
 
 
 def _check_schema(options: LakehouseOptions, table: Table, schema: pa.Schema) -> SchemaDifferences:
-    """Columns of the rows that the table lacks, or that are wider there, if it may be changed.
-    Raises ConfigError for other differences."""
+    """The columns that the table has to get, or to widen, for rows with this schema. Raises
+    ConfigError for differences that no change of the table mends, or that may not be made."""
     changes = compare_schemas(table.schema, schema)
     check_names(pa.schema([*table.schema, *changes.added]))
     conflicts = [

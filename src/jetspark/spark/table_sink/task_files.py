@@ -7,7 +7,6 @@ DataFrame, and of records that are retried. It rejects records, chooses the tabl
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,27 +14,24 @@ from pyspark import TaskContext
 
 from jetspark.errors import ConfigError, named
 from jetspark.payloads.tolerant import CORRUPT
+from jetspark.spark.sink_tasks import batch_of_query
 from jetspark.spark.source.payload_columns import METADATA_COLUMNS
-from jetspark.spark.table_sink.rejections import (
-    ReasonOf,
-    misfits,
-    rejected_mask,
-    rejection_error,
-    rejection_reason,
-    unrouted_reason,
-)
+from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.spark.table_sink.schema_evolution import (
     UNKNOWN_FIELDS_COLUMN,
     SchemaChange,
     SchemaChanges,
     columns_without_fields,
 )
-from jetspark.spark.table_sink.target import Target
+from jetspark.spark.table_sink.table_preparation import prepare_table
+from jetspark.spark.table_sink.target import ReasonOf, Target
 from jetspark.spark.table_sink.task_output import TaskOutput
-from jetspark.spark.table_sink.template_tables import TemplateTables
-from jetspark.tables import quarantine
+from jetspark.tables import formats, quarantine
+from jetspark.tables.batches import belongs_to, check_name, created_for, was_created_for
 from jetspark.tables.file_writer import FileWriter
 from jetspark.tables.formats import Format
+from jetspark.tables.misfits import misfit_mask, misfit_reason
+from jetspark.tables.table import Table
 
 _ROUTED_BYTES = 32 * 1024 * 1024
 """Arrow memory of rows that are routed together, so that each table gets few slices."""
@@ -48,24 +44,25 @@ class TaskFiles:
         self,
         target: Target,
         *,
-        admit: Callable[[str, pa.RecordBatch], pa.RecordBatch] | None = None,
-        leave: Callable[[pa.RecordBatch, ReasonOf], None] | None = None,
+        select_rows: Callable[[str, pa.RecordBatch], pa.RecordBatch] | None = None,
+        on_rejected: Callable[[pa.RecordBatch, ReasonOf], None] | None = None,
     ) -> None:
         """Begin without a file.
 
-        `admit`: returns those of a table's rows that are to be written, by default all of them; it
-        gets the name of the table that the rows belong to, which is "" for the only one, and for
-        rows without a table. `leave`: takes the rejected records; by default they are quarantined,
-        or are an error.
+        `select_rows`: returns those of a table's rows that are to be written, by default all of
+        them; it gets the name of the table that the rows belong to, which is "" for the only one,
+        and for rows without a table. `on_rejected`: takes the rejected records; by default they are
+        quarantined, or are an error.
         """
         context = TaskContext.get()
-        part = context.partitionId() if context is not None else 0
+        partition = context.partitionId() if context is not None else 0
         self._target = target
-        self._files = FileWriter(target.layout, target.storage, f"part-{part:05}")
+        self._files = FileWriter(target.layout, target.storage, f"part-{partition:05}")
         for table in target.tables:
-            table.add_to(self._files, str(table.options.name))
-        self._admit = admit
-        self._leave = leave
+            _add_table(self._files, str(table.options.name), table)
+        self._tables = _OpenedTables(target, self._files)
+        self._select_rows = select_rows
+        self._on_rejected = on_rejected
         self._unrouted: list[pa.RecordBatch] = []
         self._unrouted_bytes = 0
         self._quarantined = 0
@@ -73,12 +70,9 @@ class TaskFiles:
         """Columns that the tables lack. With the first one the task stops writing, since the batch
         is run again when the tables have them."""
 
-    @cached_property
-    def _tables(self) -> TemplateTables:
-        return TemplateTables(self._target, self._files)
-
     def write(self, batch: pa.RecordBatch, table_index: int | None = 0) -> None:
-        """Write rows, in a list of tables those of one table; None: rows that no table takes.
+        """Write rows. `table_index`: in a list of tables that of the rows; None: no table takes
+        them.
 
         Raises ConfigError for a null in a required column, for rows without a table, and for a
         rejected record, if that is to end the write.
@@ -87,7 +81,7 @@ class TaskFiles:
         if target.tables:
             if table_index is None:
                 if not self.schema_changes:
-                    self._write_without_table(batch, unrouted_reason)
+                    self._write_without_table(batch, _unrouted_reason)
                 return
             target = target.tables[table_index]
             name = str(target.options.name)
@@ -95,7 +89,7 @@ class TaskFiles:
         if self.schema_changes:
             return
         rows = self._without_rejected(
-            target, rows, rejected_mask(target, rows), partial(rejection_reason, target)
+            target, rows, target.rejected_mask(rows), target.rejection_reason
         )
         if not rows.num_rows:
             return
@@ -147,34 +141,31 @@ class TaskFiles:
     # -- the table of each row ---------------------------------------------------------------
 
     def _route(self) -> None:
-        """Write the rows that have waited for their tables."""
+        """Write the rows that have waited for the tables of a template."""
         route = self._target.options.route
         if route is None or not self._unrouted:
             return
         batch = pa.concat_batches(self._unrouted)
         self._unrouted, self._unrouted_bytes = [], 0
         for name, rows in route.split_by_table(batch):
-            reason_of = route.missing_value if name is None else self._tables.rejection(name)
-            if name is None or reason_of is not None:
-                self._write_without_table(rows, reason_of or route.missing_value, name or "")
+            if name is None:
+                self._write_without_table(rows, route.missing_value)
+            elif (reason_of := self._tables.rejection(name)) is not None:
+                self._write_without_table(rows, reason_of, name)
             else:
-                self._write_fitting(self._target, rows, self._tables.open(name), name)
+                self._tables.open(name)
+                self._write_fitting(self._target, rows, name, name)
 
     def _write_without_table(
         self, rows: pa.RecordBatch, reason_of: ReasonOf, routed_to: str = ""
     ) -> None:
         """Write rows that no table takes into the default one, or reject them. Raises ConfigError
-        if there is neither."""
-        options = self._target.options
-        if options.default_table is not None:
-            self._write_fitting(
-                self._target, rows, self._tables.open(options.default_table), routed_to
-            )
-        elif self._leave is not None:
-            self._leave(rows, reason_of)
-        elif options.quarantine is not None:
-            self._quarantine(rows, reason_of)
-        else:
+        if there is neither. `routed_to`: the table that they name, if they name one."""
+        default_table = self._target.options.default_table
+        if default_table is not None:
+            self._tables.open(default_table)
+            self._write_fitting(self._target, rows, default_table, routed_to)
+        elif not self._reject(self._target, rows, reason_of):
             reason = reason_of(rows.slice(0, 1))[1].removesuffix(".")
             raise ConfigError(
                 f"{reason}: name a table for these rows in {named('default_table')}, or, with a "
@@ -186,13 +177,19 @@ class TaskFiles:
     ) -> None:
         """Write the rows that a table can hold, and reject the others. `routed_to`: the table that
         the values of the rows name, which may be another one than the default table."""
-        mask, reason_of = misfits(target, self._files.layout_of(table), rows)
+        layout = self._files.layout_of(table)
+        mask = misfit_mask(layout, target.select_columns(rows))
         if mask is not None:
-            rows = self._without_rejected(self._target, rows, mask, reason_of)
-        if self._admit is not None and rows.num_rows:
-            rows = self._admit(routed_to, rows)
+            rows = self._without_rejected(
+                self._target,
+                rows,
+                mask,
+                lambda row: misfit_reason(layout, target.select_columns(row)),
+            )
+        if self._select_rows is not None and rows.num_rows:
+            rows = self._select_rows(routed_to, rows)
         if rows.num_rows:
-            self._files.write(target.table_columns(rows), table)
+            self._files.write(target.select_columns(rows), table)
 
     # -- rejected records --------------------------------------------------------------------
 
@@ -204,13 +201,19 @@ class TaskFiles:
         if not pc.any(mask).as_py():
             return rows
         rejected = rows.filter(mask)
-        if self._leave is not None:
-            self._leave(rejected, reason_of)
-        elif target.options.quarantine is not None:
-            self._quarantine(rejected, reason_of)
-        else:
-            raise rejection_error(target, rejected, reason_of)
+        if not self._reject(target, rejected, reason_of):
+            raise target.rejection_error(rejected, reason_of)
         return rows.filter(pc.invert(mask))
+
+    def _reject(self, target: Target, records: pa.RecordBatch, reason_of: ReasonOf) -> bool:
+        """Hand records over to `on_rejected`, or quarantine them; False if there is neither."""
+        if self._on_rejected is not None:
+            self._on_rejected(records, reason_of)
+        elif target.options.quarantine is not None:
+            self._quarantine(records, reason_of)
+        else:
+            return False
+        return True
 
     def _quarantine(self, records: pa.RecordBatch, reason_of: ReasonOf) -> None:
         """Write records into the quarantine table, or for the driver to publish."""
@@ -219,6 +222,120 @@ class TaskFiles:
         if options.dead_letter_sink is None:
             self._tables.open(options.quarantine, quarantine.SCHEMA)
         else:
-            self._tables.add_staging(options.quarantine)
+            self._tables.open_staging(options.quarantine)
         self._quarantined += records.num_rows
         self._files.write(quarantine.quarantine_rows(records, reason_of), options.quarantine)
+
+
+def _add_table(files: FileWriter, name: str, target: Target) -> None:
+    """Let the writer write files of a table under this name."""
+    assert target.layout is not None  # noqa: S101
+    assert target.storage is not None  # noqa: S101
+    files.add_table(name, target.layout, target.storage)
+
+
+def _unrouted_reason(record: pa.RecordBatch) -> quarantine.Reason:
+    """The reason for a message whose subject no table of a list takes."""
+    subject = record.column("subject")[0].as_py()
+    return "subject", f"No table of the list takes the subject {subject}."
+
+
+# -- tables that are opened when a row needs them --------------------------------------------------
+
+
+class _OpenedTables:
+    """The tables that a task opens while it writes: those of a template, the default table, and the
+    quarantine. The task that has the first row of a table creates it."""
+
+    def __init__(self, target: Target, files: FileWriter) -> None:
+        self._target = target
+        self._files = files
+        self._open: set[str] = set()
+        """Tables that `files` can write."""
+        self._accepted: dict[str, Table] = {}
+        """Existing tables that take rows, and are not open yet."""
+        self._rejections: dict[str, str] = {}
+        """Why tables do not take the rows that name them."""
+        self._created = 0
+        self._batch = batch_of_query()
+        """The id of the query, or of the batch write's transaction, and the batch."""
+        if (transaction := target.options.transaction_id) is not None:
+            self._batch = transaction, 0
+
+    def rejection(self, name: str) -> ReasonOf | None:
+        """The reason for which a table that values of rows name does not take them; None if it
+        does. Raises TableError if the query has lost its checkpoint."""
+        if name in self._open or name in self._accepted:
+            return None
+        if name not in self._rejections:
+            reason = self._check_table(name)
+            if reason is None:
+                return None
+            self._rejections[name] = reason
+        route, reason = self._target.options.route, self._rejections[name]
+        column = None if route is None else route.values[0].column
+        return lambda _: (column, reason)
+
+    def _check_table(self, name: str) -> str | None:
+        """Accept a table that values of rows name, or return why it does not take them."""
+        options = self._target.options.of_table(name)
+        table = formats.find_table(options.format, options.name)
+        # This batch makes the table, or has made it in an attempt that failed: each attempt has to
+        # take the same rows to the same tables.
+        is_new = table is None or (self._batch is not None and was_created_for(table, *self._batch))
+        if is_new and self._created >= options.max_new_tables:
+            return (
+                f"{self._target.options.name} would make more than {options.max_new_tables} "
+                f"new tables ({named('max_new_tables')})."
+            )
+        if table is None:
+            try:
+                formats.check_empty(options.format, options.name)
+            except ConfigError as error:
+                return str(error)
+        elif not _may_take_rows(table, options):
+            return (
+                f"{name} has rows that this query did not write, and the values of a row do "
+                f"not make it the query's ({named('adopt')}, --adopt)."
+            )
+        self._created += is_new
+        if table is not None:
+            self._accepted[name] = table
+        return None
+
+    def open(self, name: str, schema: pa.Schema | None = None) -> None:
+        """Create the table if there is none, so that its files can be written.
+
+        `schema`: its columns, by default those of the target.
+        """
+        if name in self._open:
+            return
+        options = self._target.options.of_table(name)
+        columns = schema or self._target.schema
+        table = self._accepted.pop(name, None)
+        if table is None:
+            creator = self._batch or (options.query_name and (options.query_name, 0))
+            txn_versions = created_for(*creator) if creator else {}
+            table = formats.open_or_create_table(
+                options.format, options.name, columns, options.partitions, txn_versions
+            )
+        _add_table(self._files, name, prepare_table(options, columns, table, idempotent=True))
+        self._open.add(name)
+
+    def open_staging(self, name: str) -> None:
+        """Let dead letters be written under this name, into the staging folder."""
+        if name not in self._open:
+            self._files.add_table(name, *self._target.dead_letter_staging)
+            self._open.add(name)
+
+
+def _may_take_rows(table: Table, options: LakehouseOptions) -> bool:
+    """Whether a table that values of messages name is the query's, or nobody's yet."""
+    query, name = batch_of_query(), options.query_name
+    if options.adopt or (query is None and name is None):
+        return True
+    if belongs_to(table, None if query is None else query[0], name):
+        return True
+    if query is not None and query[1] == 0 and name is not None:
+        check_name(table, query[0], name)
+    return False
