@@ -45,9 +45,9 @@ from tests.support.ports import free_port
 from tests.support.rest_catalog import rest_catalog
 
 from jetspark.errors import JetsparkError
-from jetspark.tables import optimistic_commits
+from jetspark.tables import batches
 from jetspark.tables.batches import CommitAction, append, commit_batch, commit_files, overwrite
-from jetspark.tables.delta.claim import REWRITE_CLAIM
+from jetspark.tables.delta.maintenance import REWRITE_CLAIM
 from jetspark.tables.formats import Format, open_or_create_table, open_table
 from jetspark.tables.iceberg.folder import FolderCatalog
 from jetspark.tables.new_files import NewFile
@@ -400,9 +400,7 @@ class Lake:
             with ExitStack() as patched:
                 for one in self.place.patches():
                     patched.enter_context(one)
-                patched.enter_context(
-                    mock.patch.object(optimistic_commits, "CONFLICT_TIMEOUT_SECONDS", 2.0)
-                )
+                patched.enter_context(mock.patch.object(batches, "CONFLICT_TIMEOUT_SECONDS", 2.0))
                 faults.plan(fault, at)
                 attempt()
         except Exception as error:

@@ -19,7 +19,7 @@ from tests.support.table_readers import by_duckdb, by_polars, newest_metadata
 
 from jetspark.errors import ConfigError
 from jetspark.tables.batches import commit_files
-from jetspark.tables.condition_parser import parse_condition
+from jetspark.tables.conditions import parse_condition
 from jetspark.tables.file_writer import write_files
 from jetspark.tables.formats import Format, open_or_create_table
 from jetspark.tables.partitions import PartitionBy

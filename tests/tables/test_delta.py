@@ -19,10 +19,11 @@ from tests.support.numbers_table import SCHEMA, rows, written
 from jetspark.cli import app
 from jetspark.errors import ConfigError, TableError
 from jetspark.tables import batches
+from jetspark.tables.changes import Changes
 from jetspark.tables.delta import table as delta
 from jetspark.tables.formats import Format, open_or_create_table, open_table
 from jetspark.tables.partitions import PartitionBy
-from jetspark.tables.table import Changes, Table, TableName
+from jetspark.tables.table import Table, TableName
 from jetspark.tables.upserts import Upsert
 
 HOUR = timedelta(hours=1)

@@ -28,16 +28,16 @@ from tests.tables.conftest import Place
 
 from jetspark.cli import app
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.tables import optimistic_commits
+from jetspark.tables import batches
 from jetspark.tables.batches import commit_batch, commit_files, last_batch, overwrite
-from jetspark.tables.delta import claim as delta_claim
-from jetspark.tables.delta.claim import REWRITE_CLAIM
+from jetspark.tables.delta import maintenance as delta_maintenance
+from jetspark.tables.delta.maintenance import REWRITE_CLAIM
 from jetspark.tables.delta.table import OpenDelta
 from jetspark.tables.formats import Format, open_or_create_table, open_table
 from jetspark.tables.iceberg import table as iceberg
 from jetspark.tables.iceberg.folder import IDENTIFIER, FolderCatalog
-from jetspark.tables.maintenance import Vacuum, group_small_files
-from jetspark.tables.table import Table, TableName
+from jetspark.tables.maintenance import group_small_files
+from jetspark.tables.table import Table, TableName, Vacuum
 
 of_delta = pytest.mark.parametrize("place", [Format.DELTA], indirect=True)
 of_iceberg = pytest.mark.parametrize("place", [Format.ICEBERG], indirect=True)
@@ -133,7 +133,7 @@ def test_compactions_at_the_same_moment_do_not_double_rows(ten: Place) -> None:
 def test_overwriting_while_compacting_leaves_no_old_row(
     ten: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(optimistic_commits, "CONFLICT_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(batches, "CONFLICT_TIMEOUT_SECONDS", 0.0)
     table = ten.open()
     overwriting = ten.open()
     table.compact(10**8)  # which a stale overwrite does not see, either
@@ -165,12 +165,12 @@ def test_a_table_that_only_takes_rows_added_is_not_overwritten(tmp_path: Path) -
 def test_a_claim_is_renewed_while_the_work_goes_on_and_its_loss_is_told(
     ten: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta_claim, "_RENEW_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(delta_maintenance, "_RENEW_INTERVAL_SECONDS", 0.01)
     table, other, third = (ten.open() for _ in range(3))
     assert isinstance(table, OpenDelta)
     assert isinstance(other, OpenDelta)
     with pytest.raises(TableError, match="another program has taken"):  # noqa: SIM117
-        with delta_claim.claim_table(table, other, "t"):
+        with delta_maintenance.claim_table(table, other):
             first = number = table.txn_version(REWRITE_CLAIM)
             deadline = time.monotonic() + 60
             while number == first and time.monotonic() < deadline:
@@ -352,7 +352,7 @@ def test_less_than_an_hour_is_not_kept(ten: Place) -> None:
 
 @given(st.lists(st.integers(1, 200), max_size=30))
 def test_groups_have_small_files_only_and_each_once(sizes: list[int]) -> None:
-    groups = group_small_files(range(len(sizes)), sizes, 100)
+    groups = group_small_files(range(len(sizes)), sizes.__getitem__, 100)
     used = [one for group in groups for one in group]
     assert len(set(used)) == len(used)
     assert all(sizes[one] < 75 for one in used)

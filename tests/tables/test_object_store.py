@@ -14,9 +14,8 @@ from tests.support.object_store import object_store
 
 from jetspark.tables.batches import commit_batch, last_batch
 from jetspark.tables.formats import Format, open_or_create_table, open_table, resolve_table
-from jetspark.tables.maintenance import Vacuum
 from jetspark.tables.partitions import PartitionBy
-from jetspark.tables.table import TableName
+from jetspark.tables.table import TableName, Vacuum
 
 SECONDS = 120.0
 

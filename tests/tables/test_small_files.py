@@ -18,11 +18,11 @@ from jetspark.spark.table_sink.options import default_compaction
 from jetspark.spark.table_sink.table_preparation import prepare
 from jetspark.spark.table_sink.task_output import TaskCommit, TaskOutput
 from jetspark.spark.table_sink.writers import LakehouseStreamWriter
-from jetspark.tables import small_files
+from jetspark.tables import maintenance
 from jetspark.tables.batches import commit_batch, last_batch
-from jetspark.tables.delta.claim import REWRITE_CLAIM
+from jetspark.tables.delta.maintenance import REWRITE_CLAIM
 from jetspark.tables.formats import Format
-from jetspark.tables.small_files import due_file_size, merge_small_files
+from jetspark.tables.maintenance import due_file_size, merge_small_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,9 +74,9 @@ def test_files_are_merged_to_the_size_that_is_due_and_rows_stay(small: Place) ->
 
 def test_too_much_and_too_many_are_left(small: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(small_files, "_MAX_BYTES", 100)
+        patched.setattr(maintenance, "_MAX_BYTES", 100)
         merge_small_files([(small.open(), SIZE)])
-    monkeypatch.setattr(small_files, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(maintenance, "_MAX_SECONDS", 0.0)
     merge_small_files([(small.open(), SIZE)])
     assert small.open().facts().files == 10
 

@@ -19,7 +19,7 @@ from tests.tables import conftest
 from tests.tables.conftest import Place
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.tables import formats, optimistic_commits
+from jetspark.tables import batches, formats
 from jetspark.tables.batches import commit_batch, commit_files, last_batch, overwrite
 from jetspark.tables.delta.table import OpenDelta
 from jetspark.tables.iceberg.folder import IDENTIFIER, FolderCatalog
@@ -359,7 +359,7 @@ def test_columns_that_no_table_has(
 
 def test_commits_without_end_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     table = place.make(SCHEMA)
-    monkeypatch.setattr(optimistic_commits, "CONFLICT_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(batches, "CONFLICT_TIMEOUT_SECONDS", 0.0)
 
     def conflict(*_: Any) -> None:
         raise CommitConflict("again")

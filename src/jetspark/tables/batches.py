@@ -4,21 +4,31 @@ The commit that adds a batch's files also sets the writer's transaction version 
 attempt with a batch that this version has reached changes nothing, whoever makes it: the same
 driver after a lost answer, its successor after a crash, or a driver taken for dead. Of two
 concurrent attempts one gets a conflict, and checks the version again.
+
+Both formats commit optimistically: a commit is prepared on top of the version that was read, and is
+refused with `CommitConflict` if another one came first. Then `commit_with_retries` reads the table
+again, and whatever the commit depends on is decided anew. After an error whose outcome is not known
+the classes of the formats ask the table, and raise CommitConflict only if it is proven that the
+table does not have the commit.
 """
 
 from __future__ import annotations
 
 import hashlib
+import random
+import time
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
-from jetspark.errors import TableError, named
+from jetspark.errors import CommitConflict, TableError, named
 from jetspark.tables.new_files import NewFile
-from jetspark.tables.optimistic_commits import commit_with_retries
 from jetspark.tables.table import Table, TableName, TxnVersions
 
 ADOPT_HINT = f"set {named('adopt')} to true for one run"
-
+CONFLICT_TIMEOUT_SECONDS = 120.0
+"""Time for which a commit is tried again while other writers are faster."""
+_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 0.1
+_T = TypeVar("_T")
 
 CommitAction = Callable[[Table, Sequence[NewFile], TxnVersions], None]
 """A commit: changes a table by files, and sets these transaction versions. Raises
@@ -217,3 +227,30 @@ def _key(kind: Literal["batch", "version", "offsets", "query", "made"], writer_o
 def fingerprint(text: str) -> int:
     """A fingerprint as an integer, since both formats store only integers."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7])
+
+
+def commit_with_retries(
+    name: object,
+    attempt: Callable[[], _T],
+    refresh: Callable[[], None] = lambda: None,
+    *,
+    error: type[CommitConflict | TableError] = TableError,
+) -> _T:
+    """The result of `attempt`, which is called again after each conflict.
+
+    `name`: the table's, for the message. `refresh`: reads the newest version before the next
+    attempt. Raises `error` if others commit without a break for CONFLICT_TIMEOUT_SECONDS.
+    """
+    deadline = time.monotonic() + CONFLICT_TIMEOUT_SECONDS
+    while True:
+        try:
+            return attempt()
+        except CommitConflict as conflict:
+            if time.monotonic() >= deadline:
+                raise error(
+                    f"{name}: other writers committed without a break for "
+                    f"{CONFLICT_TIMEOUT_SECONDS:.0f} seconds, so nothing was added. Run it again. "
+                    f"The last conflict: {conflict}"
+                ) from conflict
+        time.sleep(random.uniform(_MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS))  # noqa: S311
+        refresh()

@@ -18,7 +18,7 @@ from jetspark.errors import ConfigError
 from jetspark.payloads.exact import cast_exactly
 from jetspark.tables.file_layout import Layout, Partition, SortKey, partition_path
 from jetspark.tables.new_files import NewFile, Storage
-from jetspark.tables.schemas import map_inner_fields
+from jetspark.tables.schemas import map_inner_fields, values_differ
 from jetspark.tables.statistics import bounds_of_long_texts
 
 
@@ -225,9 +225,7 @@ def _fit_column(batch: pa.RecordBatch, target: pa.Field) -> pa.Array:
 
 def _check_derived_values(name: str, values: pa.Array, expected: pa.Array) -> None:
     """Raise ConfigError for values of a derived column that differ from what is computed."""
-    differs = pc.fill_null(
-        pc.not_equal(values, expected), pc.xor(pc.is_null(values), pc.is_null(expected))
-    )
+    differs = values_differ(values, expected)
     if pc.any(differs).as_py():
         at = pc.index(differs, True).as_py()
         raise ConfigError(
@@ -396,11 +394,7 @@ def _split_by_partition(
     if rows.num_rows > 1:
         differs = None
         for column in keys:
-            values, previous = column.slice(1), column.slice(0, len(column) - 1)
-            # Null differs from every value, but equals another null.
-            changed = pc.fill_null(
-                pc.not_equal(values, previous), pc.xor(pc.is_null(values), pc.is_null(previous))
-            )
+            changed = values_differ(column[1:], column[:-1])
             differs = changed if differs is None else pc.or_(differs, changed)
         changes += [index + 1 for index in pc.indices_nonzero(differs).to_pylist()]
     for start, end in zip(changes, [*changes[1:], rows.num_rows], strict=True):

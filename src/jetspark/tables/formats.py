@@ -15,10 +15,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from jetspark.errors import ConfigError, JetsparkError, TableError, safe_repr
-from jetspark.tables.batches import table_missing
+from jetspark.tables.batches import commit_with_retries, table_missing
 from jetspark.tables.inside import is_misread
 from jetspark.tables.new_files import Storage
-from jetspark.tables.optimistic_commits import commit_with_retries
 from jetspark.tables.partitions import PartitionBy, check_partitions
 from jetspark.tables.schemas import check_names
 from jetspark.tables.table import Table, TableName

@@ -7,84 +7,87 @@ kinds (deletion vectors, statistics), and other tables may lie in the folder: th
 Both may run while a query writes: a compaction replaces files by files of the same rows, in one
 commit, which does not conflict with commits that only add; and files younger than the retention
 stay, since a batch may be about to commit them.
+
+A query that follows a stream merges its own small files between two batches: every so many commits
+to a table it compacts it. This gives way to every other commit, and leaves large work, and tables
+that others compact, to these. Most compactions make files of a part of the full size, and only some
+make full ones from those, so that a row is not rewritten each time.
 """
 
 from __future__ import annotations
 
+import logging
+import random
 import re
-from collections.abc import Container, Iterable, Sequence
+import time
+import zlib
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TypeVar
 
-import msgspec
-
-from jetspark.errors import ConfigError
+from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.tables.inside import is_plain_path, paths_behind_links
 from jetspark.tables.new_files import Storage, has_written_name
+from jetspark.tables.table import Table, Vacuum
 
-_OF_A_TABLE = re.compile(
-    r"(.+?/)(?:_delta_log/.*|metadata/(?:version-hint\.text|[^/]*\.metadata\.json[^/]*))"
-)
-"""A file by which a folder below another is known as a table's."""
+logger = logging.getLogger("jetspark.tables")
+
 MIN_RETENTION = timedelta(hours=1)
 """Minimum age of removed files, since a batch may be about to commit younger ones."""
+_TABLE_METADATA = re.compile(
+    r"(.+?/)(?:_delta_log/.*|metadata/(?:version-hint\.text|[^/]*\.metadata\.json[^/]*))"
+)
+"""Path of a file that shows that its folder, the first group, is a table's."""
+_COMPACTIONS_PER_FULL_SIZE = 16
+"""Every so many compactions one makes files of the full size; the others make files of this
+fraction of it."""
+_MAX_BYTES = 1024 * 1024 * 1024
+"""Bytes that are rewritten between two batches at most, in each table."""
+_MAX_SECONDS = 10.0
+"""No compaction begins later than this after the first one: a batch may have many tables."""
+_T = TypeVar("_T")
 
 
-class TableFacts(msgspec.Struct, frozen=True):
-    """A table at its newest version."""
-
-    format: str
-    location: str
-    version: int
-    """Delta: its version; Iceberg: how many snapshots are kept."""
-    rows: int | None
-    """None if only reading the table would show it."""
-    files: int
-    bytes: int
-    columns: list[tuple[str, str]]
-    partition_by: list[str]
-    properties: dict[str, str]
+# -- vacuum ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Compaction:
-    removed: int
-    """Small files that were replaced; older versions refer to them until a vacuum."""
-    added: int
-
-
-@dataclass(frozen=True)
-class Vacuum:
-    """Paths below the table's location of files that no version needs."""
-
-    removed: Sequence[str]
-    unproven: Sequence[str]
-    """Files that may not be this table's; a folder with another table ends with a slash."""
+def check_retention(retention: timedelta) -> None:
+    """Raise ConfigError for a retention that endangers batches in progress."""
+    if retention < MIN_RETENTION:
+        raise ConfigError(
+            "Files younger than an hour may belong to a batch that is about to be committed: keep "
+            "at least 1h."
+        )
 
 
 def prove_removable(
-    unnamed: Sequence[str], expired: Container[str], all_paths: Iterable[str]
+    location: str, unneeded: Iterable[str], expired: Container[str], all_paths: Iterable[str]
 ) -> Vacuum:
-    """Divide the files that no version needs into those that may be removed and others. `expired`:
-    files that an older version referred to; `all_paths`: all files in the folder, to find other
-    tables by."""
-    tables = {
+    """Divide the files that no version needs into those that are proven to be the table's, and
+    others; leaves out what is reached through a link.
+
+    `expired`: files that an older version referred to; `all_paths`: all files in the folder, which
+    show the other tables in it.
+    """
+    plain = {path for path in unneeded if is_plain_path(path)}
+    plain -= paths_behind_links(location, plain)
+    other_tables = {
         match[1]
-        for path in (*unnamed, *all_paths)
-        if (match := _OF_A_TABLE.fullmatch(path)) is not None
+        for path in (*plain, *all_paths)
+        if (match := _TABLE_METADATA.fullmatch(path)) is not None
     }
     removed: list[str] = []
-    unproven: dict[str, None] = {}
-    for path in unnamed:
-        other_table = next((folder for folder in tables if path.startswith(folder)), None)
+    unproven: set[str] = set()
+    for path in plain:
+        other_table = next((folder for folder in other_tables if path.startswith(folder)), None)
         if other_table is not None:
-            unproven[other_table] = None
+            unproven.add(other_table)
         elif path in expired or has_written_name(path):
             removed.append(path)
         else:
-            unproven[path] = None
+            unproven.add(path)
     return Vacuum(sorted(removed), sorted(unproven))
 
 
@@ -99,24 +102,59 @@ def remove_files(storage: Storage, paths: Sequence[str]) -> None:
         list(pool.map(remove, paths))
 
 
-def check_retention(retention: timedelta) -> None:
-    if retention < MIN_RETENTION:
-        raise ConfigError(
-            "Files younger than an hour may belong to a batch that is about to be committed: keep "
-            "at least 1h."
-        )
+# -- compaction -----------------------------------------------------------------------------------
 
 
-def group_small_files(files: Sequence[Any], sizes: Sequence[int], target: int) -> list[list[Any]]:
-    """Small files, in order, in groups of about the target size; no group has only one file."""
-    groups: list[list[Any]] = [[]]
-    filled = 0
-    for file, size in zip(files, sizes, strict=True):
-        if size >= target * 3 // 4:
+def group_small_files(
+    files: Iterable[_T], size: Callable[[_T], int], target_bytes: int
+) -> list[list[_T]]:
+    """Group small files, in order, so that each group has about the target size and at least two
+    files. Files of three quarters of that size or more are left out."""
+    groups: list[list[_T]] = [[]]
+    group_bytes = 0
+    for file in files:
+        if size(file) >= target_bytes * 3 // 4:
             continue
-        if groups[-1] and filled + size > target:
+        if groups[-1] and group_bytes + size(file) > target_bytes:
             groups.append([])
-            filled = 0
+            group_bytes = 0
         groups[-1].append(file)
-        filled += size
+        group_bytes += size(file)
     return [group for group in groups if len(group) > 1]
+
+
+def due_file_size(table: Table, every: int, full: int) -> int | None:
+    """Target size, in bytes, of a compaction that is due now; None if none is due.
+
+    It is due after each `every` commits, at different ones for different tables. `full`: the
+    table's target size.
+    """
+    compactions, commits_since = divmod(table.commits + zlib.crc32(str(table.name).encode()), every)
+    if commits_since:
+        return None
+    if compactions % _COMPACTIONS_PER_FULL_SIZE == 0:
+        return full
+    return full // _COMPACTIONS_PER_FULL_SIZE
+
+
+def merge_small_files(due: Sequence[tuple[Table, int]]) -> None:
+    """Compact tables, each to its target size in bytes, as far as time allows. Raises TableError if
+    a compaction may have repeated rows."""
+    deadline = time.monotonic() + _MAX_SECONDS
+    for table, target_bytes in random.sample(due, len(due)):
+        if time.monotonic() < deadline:
+            _compact_if_small(table, target_bytes)
+
+
+def _compact_if_small(table: Table, target_bytes: int) -> None:
+    """Compact a table unless that is much work; logs every error that repeats no row."""
+    try:
+        table.refresh()
+        if 0 < table.bytes_to_merge(target_bytes) <= _MAX_BYTES:
+            table.compact(target_bytes)
+    except (CommitConflict, ConfigError) as error:  # another writer commits, or cannot be compacted
+        logger.info("Not compacted: %s", error)
+    except TableError:
+        raise
+    except Exception:  # of the storage, of too many kinds to name them; tried again when next due
+        logger.warning("%s was not compacted", table.name, exc_info=True)

@@ -1,4 +1,4 @@
-"""Compares the columns of rows with those of a table. Pure."""
+"""Compares the columns of rows with those of a table: names, types and values. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError
 
@@ -123,3 +124,10 @@ def normalized_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", tz="UTC" if kind.tz else None)
     return kind
+
+
+def values_differ(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Boolean mask, without nulls, of the values that differ: two nulls are equal, NaN differs from
+    NaN."""
+    either_null = pc.xor(pc.is_null(left), pc.is_null(right))
+    return pc.fill_null(pc.not_equal(left, right), either_null)

@@ -7,73 +7,25 @@ number of a query's last batch is one of them, so a repeated batch is recognised
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
+import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from jetspark.tables.changes import Changes
 from jetspark.tables.file_layout import DerivedColumn, Layout
-from jetspark.tables.maintenance import Compaction, TableFacts, Vacuum
 from jetspark.tables.new_files import NewFile, Storage
-
-ROW_ORDER = "_jetspark_place"
-"""Column that holds the order of a row among others; no table has a column of this name."""
-
-
-@dataclass(frozen=True)
-class Changes:
-    """The changes of a batch of upserts: the last row of each key, to be merged."""
-
-    rows: pa.Table
-    deleted: pa.ChunkedArray
-    """Boolean mask of the rows whose key is deleted."""
-    keys: tuple[str, ...]
-    sequence_by: str | None
-    truncated_before: pa.Scalar | None = None
-    """Truncate: all rows of the table before this value of `sequence_by` are removed."""
-
-    @property
-    def columns(self) -> list[str]:
-        """The keys, and the columns that order their rows."""
-        order = () if self.sequence_by is None else (self.sequence_by,)
-        return list(dict.fromkeys((*self.keys, *order)))
-
-    def matching_rows(self, table_rows: pa.Table, *more: str) -> pa.Table:
-        """The rows of a table that have one of these keys: the columns `columns`, in the types that
-        they have here, and `more`."""
-        kinds = pa.schema([self.rows.field(name) for name in self.columns])
-        kinds = pa.schema([*kinds, *(table_rows.field(name) for name in more)])
-        keys = list(self.keys)
-        return (
-            table_rows.select(kinds.names)
-            .cast(kinds)
-            .join(self.rows.select(keys), keys, join_type="left semi")
-        )
-
-    def truncated_mask(self, table_rows: pa.Table) -> pa.ChunkedArray:
-        """Boolean mask of the table's rows that a truncate removes."""
-        if self.truncated_before is None or self.sequence_by is None:
-            return pa.chunked_array([pa.repeat(pa.scalar(False), table_rows.num_rows)])
-        return pc.fill_null(pc.less(table_rows[self.sequence_by], self.truncated_before), True)
-
-    def without_outdated(self, table_rows: pa.Table) -> Changes:
-        """The changes without those that are older than the table's rows with their keys."""
-        if self.sequence_by is None or self.sequence_by in self.keys or not table_rows.num_rows:
-            return self
-        orders = self.rows.select(self.columns)
-        orders = orders.append_column(ROW_ORDER, pa.array(range(orders.num_rows)))
-        newest = table_rows.group_by(list(self.keys)).aggregate([(self.sequence_by, "max")])
-        joined = orders.join(newest, list(self.keys))
-        newer = pc.greater_equal(joined[self.sequence_by], joined[f"{self.sequence_by}_max"])
-        positions = joined.filter(pc.fill_null(newer, True))[ROW_ORDER]
-        return replace(self, rows=self.rows.take(positions), deleted=self.deleted.take(positions))
+from jetspark.tables.schemas import normalized_type
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableName:
+    """Where a table is: in a folder or object store, or in a catalog."""
+
     path: str | None = None
     """Folder or URI; None for a table of a catalog."""
     identifier: str | None = None
@@ -90,6 +42,41 @@ class TableName:
 TxnVersions = Mapping[str, int | None]
 """Transaction versions to set in a commit, by name. None: the table version that the commit
 creates, or an earlier one that is younger than the version it was prepared on."""
+
+
+class TableFacts(msgspec.Struct, frozen=True):
+    """A table at its newest version."""
+
+    format: str
+    location: str
+    version: int
+    """Delta: its version; Iceberg: how many snapshots are kept."""
+    rows: int | None
+    """None if only reading the table would show it."""
+    files: int
+    bytes: int
+    columns: list[tuple[str, str]]
+    """(name, type) of each column."""
+    partition_by: list[str]
+    properties: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """Numbers of files."""
+
+    removed: int
+    """Small files that were replaced; older versions refer to them until a vacuum."""
+    added: int
+
+
+@dataclass(frozen=True)
+class Vacuum:
+    """Paths below the table's location of files that no version needs."""
+
+    removed: Sequence[str]
+    unproven: Sequence[str]
+    """Files that may not be this table's; a folder with another table ends with a slash."""
 
 
 class ScanTask(Protocol):
@@ -192,7 +179,8 @@ class Table(Protocol):
         """A property of the table; None if it does not have it."""
 
     def set_property(self, name: str, value: str) -> None:
-        """Set a property, in a commit of its own, and read the newest version."""
+        """Set a property, in a commit of its own, and read the newest version; does nothing if the
+        property has this value."""
 
     # -- changes ---------------------------------------------------------------------------
 
@@ -230,6 +218,11 @@ class Table(Protocol):
         short, and for a table with features that make it unknown which files it needs."""
 
 
+def describe_columns(schema: pa.Schema) -> list[tuple[str, str]]:
+    """The names and types of columns, as `TableFacts` has them."""
+    return [(column.name, str(normalized_type(column.type))) for column in schema]
+
+
 SCAN_TASK_BYTES = 128 * 1024 * 1024
 """Size of the files in one task, in bytes; a larger file is a task of its own."""
 FILE_OPEN_COST_BYTES = 4 * 1024 * 1024
@@ -239,17 +232,16 @@ _T = TypeVar("_T")
 
 def group_into_tasks(
     files: Iterable[_T], size: Callable[[_T], int], at_least: int = 1
-) -> Iterator[Sequence[_T]]:
-    """Files in groups of about the same size; at least `at_least` if there are as many files."""
+) -> list[list[_T]]:
+    """Divide files into groups of about the same size; at least `at_least` groups if there are as
+    many files."""
     ordered = sorted(files, key=size, reverse=True)
-    if not ordered:
-        return
     total = sum(size(file) + FILE_OPEN_COST_BYTES for file in ordered)
-    count = min(len(ordered), max(at_least, -(-total // SCAN_TASK_BYTES)))
+    count = min(len(ordered), max(at_least, math.ceil(total / SCAN_TASK_BYTES)))
     groups: list[list[_T]] = [[] for _ in range(count)]
     weights = [0] * count
     for file in ordered:
-        lightest = min(range(count), key=weights.__getitem__)
+        lightest = weights.index(min(weights))
         groups[lightest].append(file)
         weights[lightest] += size(file) + FILE_OPEN_COST_BYTES
-    yield from groups
+    return groups

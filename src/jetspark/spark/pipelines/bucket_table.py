@@ -20,8 +20,9 @@ from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.source.source_streams import leaders
 from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.tables.batches import commit_files, wrote_as
+from jetspark.tables.changes import Changes
 from jetspark.tables.formats import find_table
-from jetspark.tables.table import Changes, Table
+from jetspark.tables.table import Table
 from jetspark.tables.upserts import Upsert
 
 _BUCKET, _KEY, _REVISION = "bucket", "key", "revision"

@@ -27,9 +27,10 @@ from jetspark.spark.table_sink.target import ReasonOf, Target
 from jetspark.spark.table_sink.task_files import TaskFiles
 from jetspark.tables import quarantine
 from jetspark.tables.batches import append, commit_files
+from jetspark.tables.changes import Changes
 from jetspark.tables.formats import find_table, open_table
 from jetspark.tables.new_files import NewFile, files_by_table
-from jetspark.tables.table import Changes, Table, TxnVersions
+from jetspark.tables.table import Table, TxnVersions
 from jetspark.tables.upserts import description_flags, read_description, remove_staged_files
 
 _KEY: Final = ("stream", "seq", "timestamp")

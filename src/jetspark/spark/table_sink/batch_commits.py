@@ -46,6 +46,7 @@ from jetspark.tables.batches import (
     table_missing,
     was_created_for,
 )
+from jetspark.tables.maintenance import due_file_size, merge_small_files
 from jetspark.tables.new_files import (
     NewFile,
     Storage,
@@ -53,7 +54,6 @@ from jetspark.tables.new_files import (
     encode_new_file,
     files_by_table,
 )
-from jetspark.tables.small_files import due_file_size, merge_small_files
 from jetspark.tables.table import Table
 from jetspark.tables.upserts import remove_staged_files
 

@@ -37,9 +37,9 @@ from jetspark.reserved_names import PREFIX
 from jetspark.spark.failures import is_of
 from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.table_sink.options import LakehouseOptions
+from jetspark.tables.batches import commit_with_retries
 from jetspark.tables.file_layout import Layout
 from jetspark.tables.formats import find_table, open_table
-from jetspark.tables.optimistic_commits import commit_with_retries
 from jetspark.tables.row_expressions import RowExpression
 from jetspark.tables.schemas import normalized_type
 from jetspark.tables.table import Table

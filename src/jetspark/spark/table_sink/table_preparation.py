@@ -20,8 +20,7 @@ from jetspark.spark.table_sink.options import STOP, LakehouseOptions
 from jetspark.spark.table_sink.schema_evolution import UNKNOWN_FIELDS_COLUMN
 from jetspark.spark.table_sink.target import Target
 from jetspark.tables import formats, quarantine
-from jetspark.tables.batches import check_earlier_batches, table_missing
-from jetspark.tables.optimistic_commits import commit_with_retries
+from jetspark.tables.batches import check_earlier_batches, commit_with_retries, table_missing
 from jetspark.tables.partitions import check_partitions
 from jetspark.tables.schemas import WIDENINGS, SchemaDifferences, check_names, compare_schemas
 from jetspark.tables.table import Table

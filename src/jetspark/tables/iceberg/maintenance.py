@@ -17,7 +17,8 @@ from pyiceberg.table.snapshots import Snapshot, ancestors_of
 from jetspark.errors import ConfigError, TableError
 from jetspark.tables import inside
 from jetspark.tables.iceberg.storage import ConfinedFiles
-from jetspark.tables.maintenance import Vacuum, prove_removable
+from jetspark.tables.maintenance import prove_removable
+from jetspark.tables.table import Vacuum
 
 _SCHEME = re.compile(r"^[a-z0-9+.-]+:(?://)?(?=.)")
 
@@ -78,17 +79,15 @@ def find_unneeded_files(table: Table, old: Container[int], retention: timedelta)
             "in another way. Nothing was removed."
         )
     _check_no_other_table(table, files)
-    linked = inside.paths_behind_links(table.location(), files)
-    unnamed = [
+    unneeded = [
         path
         for path, modified in files.items()
         if modified < before
-        and inside.is_plain_path(path)
-        and path not in linked
         and root + path not in needed
         and path.endswith((".parquet", ".avro", ".orc", ".puffin", ".stats"))
     ]
-    return prove_removable(unnamed, {path.removeprefix(root) for path in expired - needed}, files)
+    expired_paths = {path.removeprefix(root) for path in expired - needed}
+    return prove_removable(table.location(), unneeded, expired_paths, files)
 
 
 def find_unneeded_manifests(table: Table, old: Sequence[int]) -> list[str]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,11 +29,13 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from jetspark.payloads.exact import cast_exactly
-from jetspark.tables.conditions import All, Comparison, Condition, IsNull, Some
 from jetspark.tables.iceberg.storage import confined_files
 from jetspark.tables.inside import check_files
 from jetspark.tables.schemas import with_32_bit_offsets
-from jetspark.tables.table import Changes, ScanTask
+from jetspark.tables.table import ScanTask
+
+if TYPE_CHECKING:
+    from jetspark.tables.conditions import Condition
 
 _FORMATS = {FileFormat.PARQUET: ds.ParquetFileFormat, FileFormat.ORC: ds.OrcFileFormat}
 
@@ -199,6 +201,8 @@ _COMPARISONS: dict[str, Any] = {
 
 def to_iceberg(condition: Condition) -> ex.BooleanExpression:
     """The condition for a scan of PyIceberg."""
+    from jetspark.tables.conditions import And, Comparison, IsNull, Or
+
     match condition:
         case Comparison():
             expression: ex.BooleanExpression = _COMPARISONS[condition.operator](
@@ -211,12 +215,11 @@ def to_iceberg(condition: Condition) -> ex.BooleanExpression:
         case IsNull():
             column = ex.Reference(condition.column)
             return ex.NotNull(term=column) if condition.negated else ex.IsNull(term=column)
-        case All() | Some():
-            first, *more = map(to_iceberg, condition.parts)
-            # Built from all parts at once, the tree is not deep; its readers are recursive.
-            return (
-                (ex.And if isinstance(condition, All) else ex.Or)(first, *more) if more else first
-            )
+        case And() | Or():
+            first, *others = map(to_iceberg, condition.operands)
+            combine = ex.And if isinstance(condition, And) else ex.Or
+            # Built from all operands at once, the tree is not deep; its readers are recursive.
+            return combine(first, *others) if others else first
 
 
 _EVERY_ROW: ex.BooleanExpression = ex.AlwaysTrue()
@@ -244,18 +247,3 @@ def plan_files(scan: DataScan, condition: ex.BooleanExpression = _EVERY_ROW) -> 
     files = [file for task in tasks for file in (task.file, *task.delete_files)]
     check_files(scan.table_metadata.location, (file.file_path for file in files))
     return [FileScanTask(file.file, file.delete_files, ex.AlwaysTrue()) for file in tasks]
-
-
-def key_range(changes: Changes) -> ex.BooleanExpression:
-    """A condition that holds for every row with one of these keys, and for all if all may go."""
-    if changes.truncated_before is not None:
-        return ex.AlwaysTrue()
-    ranges = []
-    for key in changes.keys:
-        column = changes.rows[key]
-        ends = pc.min_max(column).as_py()
-        if ends["min"] is None:  # truncates of a history, which replace nothing
-            continue
-        ranges.append(Comparison(key, ">=", ends["min"], column.type))
-        ranges.append(Comparison(key, "<=", ends["max"], column.type))
-    return to_iceberg(All(tuple(ranges)))

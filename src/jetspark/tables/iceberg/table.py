@@ -9,18 +9,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyiceberg.expressions as ex
 import pyiceberg.io.pyarrow as arrow_io
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import DataScan, FileScanTask, Transaction
+from pyiceberg.table import FileScanTask, Transaction
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.types import DoubleType, LongType
 
 from jetspark.errors import CommitConflict, ConfigError
 from jetspark.tables import file_layout, file_writer, maintenance
+from jetspark.tables.batches import commit_with_retries
+from jetspark.tables.changes import Changes
 from jetspark.tables.iceberg import maintenance as iceberg_maintenance
 from jetspark.tables.iceberg import partitions as iceberg_partitions
 from jetspark.tables.iceberg import scan as iceberg_scan
@@ -32,17 +33,19 @@ from jetspark.tables.iceberg.commits import (
     stage_files,
 )
 from jetspark.tables.iceberg.folder import FolderCatalog, catalog_of, local_folder
+from jetspark.tables.iceberg.merge import write_merged_rows
 from jetspark.tables.iceberg.storage import IcebergStorage
 from jetspark.tables.new_files import NewFile
-from jetspark.tables.optimistic_commits import commit_with_retries
 from jetspark.tables.partitions import PartitionBy
-from jetspark.tables.schemas import as_nullable, normalized_type
+from jetspark.tables.schemas import as_nullable
 from jetspark.tables.table import (
-    ROW_ORDER,
-    Changes,
+    Compaction,
     Table,
+    TableFacts,
     TableName,
     TxnVersions,
+    Vacuum,
+    describe_columns,
     group_into_tasks,
 )
 
@@ -177,16 +180,14 @@ class OpenIceberg(Table):
         scan = self._table.scan(selected_fields=tuple(columns), snapshot_id=self._snapshot)
         predicate: ex.BooleanExpression = ex.AlwaysTrue()
         if prune is not None:
-            from jetspark.tables.condition_parser import parse_condition
+            from jetspark.tables.conditions import parse_condition
 
             predicate = iceberg_scan.to_iceberg(parse_condition(prune, self.schema))
         tasks = iceberg_scan.plan_files(scan, predicate)
         properties = dict(self._table.io.properties)
         return [
             iceberg_scan.IcebergScanTask(group, self._table.metadata, scan.projection(), properties)
-            for group in group_into_tasks(
-                tasks, lambda task: task.file.file_size_in_bytes, at_least
-            )
+            for group in group_into_tasks(tasks, _file_bytes, at_least)
         ]
 
     @property
@@ -225,14 +226,14 @@ class OpenIceberg(Table):
         )
 
     def keep_versions(self, span: timedelta) -> None:
-        milliseconds = str(int(span.total_seconds() * 1000))
-        if self.property(_SNAPSHOT_AGE) != milliseconds:
-            self.set_property(_SNAPSHOT_AGE, milliseconds)
+        self.set_property(_SNAPSHOT_AGE, str(int(span.total_seconds() * 1000)))
 
     def property(self, name: str) -> str | None:
         return self._table.properties.get(name)
 
     def set_property(self, name: str, value: str) -> None:
+        if self.property(name) == value:
+            return
         transaction = self._begin()
         transaction.set_properties({name: value})
         commit(self.name, transaction)
@@ -263,11 +264,8 @@ class OpenIceberg(Table):
             self.layout(_MERGED_FILE_BYTES, "zstd"), self.storage, "merged"
         )
         try:
-            replaced_files, changes = self._rewrite_affected_files(changes, files)
-            if changes.rows.num_rows:
-                for batch in changes.rows.filter(pc.invert(changes.deleted)).to_batches():
-                    files.write(batch)
-            self._stage(transaction, files.close(), txn_versions, replaced_files)
+            replaced = write_merged_rows(self._table, changes, files)
+            self._stage(transaction, files.close(), txn_versions, replaced)
         except BaseException:
             files.discard()
             raise
@@ -277,50 +275,6 @@ class OpenIceberg(Table):
             files.discard()
             raise
         self._expire_periodically()
-
-    def _rewrite_affected_files(
-        self, changes: Changes, files: file_writer.FileWriter
-    ) -> tuple[list[DataFile], Changes]:
-        """The files with replaced rows, and the changes that are not older than the table's rows.
-
-        The other rows of these files are written again. Rows are found by their keys as Arrow,
-        since an expression with every key takes minutes, and the stack of the process.
-        """
-        affected: list[tuple[FileScanTask, pa.Table, bool]] = []
-        if changes.rows.num_rows or changes.truncated_before is not None:
-            scan = self._table.scan(selected_fields=tuple(changes.columns))
-            for task in iceberg_scan.plan_files(scan, iceberg_scan.key_range(changes)):
-                rows = self._read_rows(scan, task)
-                matching = changes.matching_rows(rows)
-                emptied = pc.any(changes.truncated_mask(rows), min_count=0).as_py()
-                if matching.num_rows or emptied:
-                    affected.append((task, matching, emptied))
-        if affected:
-            changes = changes.without_outdated(
-                pa.concat_tables([matching for _, matching, _ in affected])
-            )
-        old = []
-        for task, matching, emptied in affected:
-            if emptied or changes.matching_rows(matching).num_rows:
-                rows = self._read_rows(self._table.scan(), task)
-                ordered = rows.append_column(ROW_ORDER, pa.array(range(rows.num_rows)))
-                replaced = changes.matching_rows(ordered, ROW_ORDER)[ROW_ORDER]
-                remaining = pc.invert(
-                    pc.or_(
-                        pc.is_in(ordered[ROW_ORDER], value_set=replaced),
-                        changes.truncated_mask(rows),
-                    )
-                )
-                for batch in rows.filter(remaining).to_batches():
-                    files.write(batch)
-                old.append(task.file)
-        return old, changes
-
-    def _read_rows(self, scan: DataScan, task: FileScanTask) -> pa.Table:
-        """The rows of a file, with the columns of the scan."""
-        return iceberg_scan.read_table(
-            self._table.metadata, self._table.io, scan.projection(), task
-        )
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         transaction = self._begin()
@@ -338,31 +292,27 @@ class OpenIceberg(Table):
                 change.update_column(column.name, kind)
         commit(self.name, transaction)
 
-    def facts(self) -> maintenance.TableFacts:
+    def facts(self) -> TableFacts:
         scan = self._table.scan()
         tasks = iceberg_scan.plan_files(scan)
         files = [task.file for task in tasks]
         deleted = any(task.delete_files for task in tasks)  # only the rows themselves show it
-        return maintenance.TableFacts(
+        return TableFacts(
             format="iceberg",
             location=self.location,
             version=len(self._table.metadata.snapshots),
             rows=scan.count() if deleted else sum(file.record_count for file in files),
             files=len(files),
             bytes=sum(file.file_size_in_bytes for file in files),
-            columns=[(column.name, str(normalized_type(column.type))) for column in self.schema],
+            columns=describe_columns(self.schema),
             partition_by=list(self.partition_by),
             properties=dict(self._table.properties),
         )
 
     def bytes_to_merge(self, target_bytes: int) -> int:
-        return sum(
-            task.file.file_size_in_bytes
-            for group in self._small_files(target_bytes)
-            for task in group
-        )
+        return sum(_file_bytes(task) for group in self._small_files(target_bytes) for task in group)
 
-    def compact(self, target_bytes: int) -> maintenance.Compaction:
+    def compact(self, target_bytes: int) -> Compaction:
         removed = added = 0
         for group in self._small_files(target_bytes):
             table = self._table
@@ -372,7 +322,7 @@ class OpenIceberg(Table):
             if self._replace_files({task.file.file_path for task in group}, new):
                 removed += len(group)
                 added += len(new)
-        return maintenance.Compaction(removed, added)
+        return Compaction(removed, added)
 
     def _small_files(self, target_bytes: int) -> Iterator[list[FileScanTask]]:
         """Each partition's small files, in groups; skips files with rows deleted elsewhere."""
@@ -382,8 +332,7 @@ class OpenIceberg(Table):
             if not task.delete_files and task.file.spec_id == spec:
                 by_partition[task.file.partition].append(task)
         for tasks in by_partition.values():
-            sizes = [task.file.file_size_in_bytes for task in tasks]
-            yield from maintenance.group_small_files(tasks, sizes, target_bytes)
+            yield from maintenance.group_small_files(tasks, _file_bytes, target_bytes)
 
     def _replace_files(self, old: set[str], new: Sequence[NewFile]) -> bool:
         """Commit files in place of others; False if these were replaced, or rows of them deleted.
@@ -409,7 +358,7 @@ class OpenIceberg(Table):
         finally:
             self.refresh()
 
-    def vacuum(self, retention: timedelta, *, dry_run: bool) -> maintenance.Vacuum:
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
         maintenance.check_retention(retention)
         table = self._table
         if table.properties.get("gc.enabled", "true").casefold() == "false":
@@ -479,6 +428,10 @@ class OpenIceberg(Table):
         transaction.set_properties(
             {_TXN_VERSION_PREFIX + name: str(value) for name, value in versions.items()}
         )
+
+
+def _file_bytes(task: FileScanTask) -> int:
+    return task.file.file_size_in_bytes
 
 
 def _with_iceberg_integer(field: pa.Field) -> pa.Field:

@@ -1,0 +1,72 @@
+"""The changes of a batch of upserts, and their comparison with the rows of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+ROW_ORDER = "_jetspark_place"
+"""Column that holds the order of a row among others; no table has a column of this name."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of a batch of upserts: the last row of each key, to be merged."""
+
+    rows: pa.Table
+    deleted: pa.ChunkedArray
+    """Boolean mask of the rows whose key is deleted."""
+    keys: tuple[str, ...]
+    sequence_by: str | None
+    truncated_before: pa.Scalar | None = None
+    """Truncate: all rows of the table before this value of `sequence_by` are removed."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The keys, and the column that orders their rows."""
+        order = () if self.sequence_by is None else (self.sequence_by,)
+        return list(dict.fromkeys((*self.keys, *order)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row of a table is inserted, replaced or removed."""
+        return not self.rows.num_rows and self.truncated_before is None
+
+    def matching_row_numbers(self, table_rows: pa.Table) -> pa.ChunkedArray:
+        """Row numbers, from 0, of the table's rows that have one of the changed keys."""
+        return matching_row_numbers(table_rows, self.rows.select(self.keys))
+
+    def truncated_mask(self, table_rows: pa.Table) -> pa.ChunkedArray:
+        """Boolean mask of the table's rows that a truncate removes."""
+        if self.truncated_before is None or self.sequence_by is None:
+            return pa.chunked_array([pa.repeat(pa.scalar(False), table_rows.num_rows)])
+        return pc.fill_null(pc.less(table_rows[self.sequence_by], self.truncated_before), True)
+
+    def without_outdated(self, table_rows: pa.Table) -> Changes:
+        """The changes without those that are older than the table's rows with their keys.
+
+        `table_rows`: has at least the columns `columns`.
+        """
+        if self.sequence_by is None or self.sequence_by in self.keys or not table_rows.num_rows:
+            return self
+        orders = with_row_order(self.rows.select(self.columns))
+        typed = table_rows.select(self.columns).cast(self.rows.select(self.columns).schema)
+        newest = typed.group_by(list(self.keys)).aggregate([(self.sequence_by, "max")])
+        joined = orders.join(newest, list(self.keys))
+        newer = pc.greater_equal(joined[self.sequence_by], joined[f"{self.sequence_by}_max"])
+        current = joined.filter(pc.fill_null(newer, True))[ROW_ORDER]
+        return replace(self, rows=self.rows.take(current), deleted=self.deleted.take(current))
+
+
+def with_row_order(rows: pa.Table) -> pa.Table:
+    """The rows with the column `ROW_ORDER`, which numbers them from 0."""
+    return rows.append_column(ROW_ORDER, pa.array(range(rows.num_rows), pa.int64()))
+
+
+def matching_row_numbers(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
+    """Row numbers, from 0, of the rows whose values in the columns of `keys` are one of its rows;
+    not sorted."""
+    typed = with_row_order(rows.select(keys.column_names).cast(keys.schema))
+    return typed.join(keys, keys.column_names, join_type="left semi")[ROW_ORDER]
