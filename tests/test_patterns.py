@@ -21,7 +21,7 @@ LENGTH = 20_000
 """A pattern that takes the square of it needs many seconds."""
 METHODS = "fullmatch|match|search|finditer|findall|sub|split"
 OF_OWN_TEXT = (
-    "jetspark.cli.", "jetspark.spark.session.jvm", "jetspark.spark.pipelines.pipeline",
+    "jetspark.cli.", "jetspark.spark.session.jvm", "jetspark.spark.pipelines.toml_table",
     "jetspark.spark.failures",
 )  # fmt: skip
 """Modules whose patterns read what this user, or Spark, has written."""

@@ -20,7 +20,8 @@ from jetspark.cli.spark_flags import LOCAL, SparkFlags
 from jetspark.cli.spark_session import quiet_spark
 
 if TYPE_CHECKING:
-    from jetspark.spark.pipelines.pipeline_file import PipelineFile, SinkTable
+    from jetspark.spark.pipelines.pipeline_file import PipelineFile
+    from jetspark.spark.pipelines.pipeline_sinks import PipelineSink
     from jetspark.spark.queries.progress import QueryProgress
 
 _NOT_CHECKED = (
@@ -155,7 +156,7 @@ def _report(
     watch.report(*sentences, file=str(file), rows=watch.rows, quarantined=quarantined)
 
 
-def _result(name: str, sink: SinkTable, progress: QueryProgress, *, is_written: bool) -> str:
+def _result(name: str, sink: PipelineSink, progress: QueryProgress, *, is_written: bool) -> str:
     """Sentences about the progress of one query."""
     sentences = [f"{name}: nothing new."]
     if progress.rows:

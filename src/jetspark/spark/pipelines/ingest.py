@@ -20,7 +20,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from jetspark.errors import ConfigError, named
 from jetspark.options.scopes import TableOptions, in_texts
 from jetspark.payloads import debezium
-from jetspark.payloads.ddl import arrow_fields
 from jetspark.payloads.tolerant import CORRUPT
 from jetspark.ranges.fixed_range import tail
 from jetspark.reserved_names import check_names
@@ -35,7 +34,15 @@ from jetspark.spark.pipelines.retry_quarantine import (
     reprocess,
 )
 from jetspark.spark.pipelines.sequence_order import check_order
-from jetspark.spark.pipelines.table_rows import DAY, OTHER_FIELDS, RowSpec, day_of, derived_columns
+from jetspark.spark.pipelines.table_rows import (
+    DAY,
+    OTHER_FIELDS,
+    RowSpec,
+    day_of,
+    derived_columns,
+    row_columns,
+    with_json_schema,
+)
 from jetspark.spark.pipelines.task_writes import flow_into, register_formats
 from jetspark.spark.queries.start import (
     CHECKPOINT_IN_TABLE,
@@ -46,12 +53,8 @@ from jetspark.spark.queries.start import (
 from jetspark.spark.source.offsets import from_json
 from jetspark.spark.source.options import SourceOptions, parse_options
 from jetspark.spark.source.payload_columns import (
-    check_only_schema,
-    decoded_columns,
-    json_columns,
     payload_ddl,
     timestamp_fields,
-    with_json_options,
 )
 from jetspark.spark.source.positions import resolve_ends
 from jetspark.spark.source.source_streams import fetch_source_facts, leaders
@@ -327,26 +330,16 @@ class Ingest:
         """The options of the source, with the schema of JSON payloads."""
         if self.json_schema is None:
             return self.options
-        arrow_fields(self.json_schema, named("json_schema"))
-        check_only_schema(self.options)
-        names = set(map(str.casefold, self.options))
-        if "bucket" in names:  # whose values stay as they are, until the rows are made
-            return self.options
-        return with_json_options(self.options, self.json_schema)
+        return with_json_schema(self.options, self.json_schema)
 
     @property
     def _ddl(self) -> str | None:
         """The schema of JSON payloads in DDL."""
         return self.json_schema or payload_ddl(self.source.decoding)
 
-    def _columns(self) -> Sequence[str]:
+    def _columns(self) -> list[str]:
         """Columns of the source's rows, without those that are derived for partitions."""
-        columns = self.source.columns
-        if self.source.decoding is not None:
-            return decoded_columns(self.source)
-        if self.json_schema is None:
-            return columns
-        return json_columns(self.json_schema, named("json_schema"), columns)
+        return row_columns(self.source, self.json_schema)
 
     @property
     def _has_fields(self) -> bool:

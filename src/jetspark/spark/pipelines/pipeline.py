@@ -27,7 +27,9 @@ from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.data_source import check_written_columns
 from jetspark.spark.failures import explain
 from jetspark.spark.local_folders import check_writable, local_path
-from jetspark.spark.pipelines.pipeline_file import JETSTREAM, PipelineFile, SinkTable, SourceTable
+from jetspark.spark.pipelines.pipeline_file import PipelineFile
+from jetspark.spark.pipelines.pipeline_sinks import PipelineSink
+from jetspark.spark.pipelines.pipeline_sources import JETSTREAM, PipelineSource
 from jetspark.spark.pipelines.retry_quarantine import ReprocessResult, check_records
 from jetspark.spark.pipelines.retry_quarantine import reprocess as reprocess_records
 from jetspark.spark.pipelines.sequence_order import check_order, tables_ordered_by_seq
@@ -262,7 +264,9 @@ def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
             _view(name, sql, [*pipeline.views], spark).createOrReplaceTempView(name)
 
 
-def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSession) -> DataFrame:
+def _load(
+    pipeline: PipelineFile, name: str, source: PipelineSource, spark: SparkSession
+) -> DataFrame:
     key_path = ("sources", name)
     reader = spark.read if source.static else spark.readStream
     with _located(pipeline, *key_path):
@@ -322,7 +326,11 @@ def _is_query(parser: Any, sql: str) -> bool:
 
 
 def _flow(
-    pipeline: PipelineFile, name: str, sink: SinkTable, source: SourceTable, spark: SparkSession
+    pipeline: PipelineFile,
+    name: str,
+    sink: PipelineSink,
+    source: PipelineSource,
+    spark: SparkSession,
 ) -> Flow:
     """The rows of a stream for a table."""
     assert sink.table is not None  # noqa: S101
@@ -338,12 +346,14 @@ def _flow(
         )
 
 
-def _rows_of(sink: SinkTable, source: SourceTable) -> RowSpec:
+def _rows_of(sink: PipelineSink, source: PipelineSource) -> RowSpec:
     tables = () if sink.table is None else sink.table.tables
     return RowSpec(named("json_schema"), source.json_schema, _columns(sink, source)[1], tables)
 
 
-def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str, RowExpression]]:
+def _columns(
+    sink: PipelineSink, source: PipelineSource
+) -> tuple[list[str], dict[str, RowExpression]]:
     """The columns of a stream's rows, and those that are made of them for a table."""
     columns = source.columns
     of_day = DAY in sink.partition_by and DAY not in columns
@@ -351,7 +361,7 @@ def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str,
 
 
 def _check_partition_by(
-    pipeline: PipelineFile, name: str, sink: SinkTable, columns: Sequence[str]
+    pipeline: PipelineFile, name: str, sink: PipelineSink, columns: Sequence[str]
 ) -> None:
     folded = {column.casefold() for column in columns}
     with _located(pipeline, "sinks", name, "partition_by"):
@@ -361,7 +371,7 @@ def _check_partition_by(
                 check_column("partition_by", column, columns)
 
 
-def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFrame) -> None:
+def _check_sink(pipeline: PipelineFile, name: str, sink: PipelineSink, rows: DataFrame) -> None:
     """Raise the errors that Spark would raise at the query's start."""
     spark: Any = rows.sparkSession
     jvm = spark._jvm
@@ -469,7 +479,7 @@ def _feeds(sink: SinkOptions, source: SourceOptions, fetch_creation_time: Create
     return bool(when) and when == fetch_creation_time(from_, sink.stream)
 
 
-def _sink_options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[str, str]:
+def _sink_options(pipeline: PipelineFile, name: str, sink: PipelineSink) -> dict[str, str]:
     options = {**sink.options, "checkpointLocation": _checkpoint(pipeline, name)}
     if sink.table is not None:
         options["adopt"] = str(pipeline.adopt).lower()
@@ -478,7 +488,7 @@ def _sink_options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[st
     return options
 
 
-def _start(pipeline: PipelineFile, name: str, sink: SinkTable, flow: Flow) -> StreamingQuery:
+def _start(pipeline: PipelineFile, name: str, sink: PipelineSink, flow: Flow) -> StreamingQuery:
     checkpoint, rows = _checkpoint(pipeline, name), flow.rows
     writer = (
         rows.writeStream.format(sink.format)
@@ -520,9 +530,9 @@ def _located(pipeline: PipelineFile, *key_path: str) -> Iterator[None]:
         key = None
         if len(names) == 1 and part != "views":
             key = _blamed_key(explained)
-            tables: Mapping[str, SourceTable | SinkTable] = getattr(pipeline, part)
+            tables: Mapping[str, PipelineSource | PipelineSink] = getattr(pipeline, part)
             table = tables[names[0]]
-            if isinstance(table, SinkTable) and table.table is not None:
+            if isinstance(table, PipelineSink) and table.table is not None:
                 for at, routed in enumerate(table.table.tables):
                     if str(routed.options.name) in str(explained):
                         key_path, key = (*key_path, TABLES), str(at)

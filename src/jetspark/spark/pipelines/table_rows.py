@@ -14,14 +14,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError, named
-from jetspark.payloads.ddl import check_fields
+from jetspark.payloads.ddl import arrow_fields, check_fields
 from jetspark.payloads.decoder import REASON
 from jetspark.payloads.decoding import Decoding
 from jetspark.payloads.tolerant import Decoder, decode_in_parts
 from jetspark.ranges.arrow import schema_of
 from jetspark.reserved_names import UNFRAMED_PAYLOAD, check_names
 from jetspark.spark.source.options import SourceOptions
-from jetspark.spark.source.payload_columns import json_decoder, names_beside, payload_of
+from jetspark.spark.source.payload_columns import (
+    check_only_schema,
+    decoded_columns,
+    json_columns,
+    json_decoder,
+    names_beside,
+    payload_of,
+    with_json_options,
+)
 from jetspark.spark.table_sink.options import LakehouseOptions, RoutedTable
 from jetspark.spark.table_sink.schema_evolution import evolved_ddl, for_known_fields
 from jetspark.subjects import subject_matches
@@ -290,3 +298,29 @@ def _check_unit(
         raise ConfigError(
             f"{label}: {value.column} is {kind}, and {value.unit}(…) is of a timestamp."
         )
+
+
+# -- columns of the source -------------------------------------------------------------------------
+
+
+def with_json_schema(options: Mapping[str, str], ddl: str) -> dict[str, str]:
+    """The options of a source with the schema of its JSON payloads, in Spark's DDL.
+
+    Those of a bucket do not get it, since its values stay as they are until the rows are made.
+    Raises ConfigError for a bad schema, and for options that give another one.
+    """
+    arrow_fields(ddl, named("json_schema"))
+    check_only_schema(options)
+    if "bucket" in map(str.casefold, options):
+        return dict(options)
+    return with_json_options(options, ddl)
+
+
+def row_columns(source: SourceOptions, ddl: str | None) -> list[str]:
+    """Names of the columns of a source's rows, with the fields of payloads. `ddl`: the schema of
+    JSON payloads."""
+    if source.decoding is not None:
+        return decoded_columns(source)
+    if ddl is None:
+        return list(source.columns)
+    return json_columns(ddl, named("json_schema"), source.columns)

@@ -1,0 +1,91 @@
+"""The sources of a pipeline file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jetspark.errors import named
+from jetspark.options.scopes import ConnectionScope, PayloadScope, SourceScope, readers
+from jetspark.spark.pipelines.table_rows import row_columns, with_json_schema
+from jetspark.spark.pipelines.toml_table import TomlTable, is_list_of_texts
+from jetspark.spark.source.options import SourceOptions, parse_options
+from jetspark.spark.source.payload_columns import json_columns, payload_ddl
+
+JETSTREAM = "jetstream"
+"""Spark's name of the format of streams and buckets."""
+_KEYS = ("format", "json_schema", "watermark", "static")
+_OPTIONS = (*readers(SourceScope), *readers(PayloadScope), *readers(ConnectionScope))
+
+
+@dataclass(frozen=True)
+class PipelineSource:
+    """A source, which SQL knows under its name in the file."""
+
+    format: str
+    """Spark's name of the format."""
+    options: Mapping[str, str] = field(repr=False)
+    parsed: SourceOptions | None = None
+    """The options, of format jetstream."""
+    json_schema: str | None = None
+    """Schema of JSON payloads in Spark's DDL."""
+    watermark: tuple[str, str] | None = None
+    """The column of times, and how late a row may come, as `10 minutes`."""
+    static: bool = False
+    """Read the source once, for joins, instead of following it."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of a stream's rows, with the fields of payloads."""
+        assert self.parsed is not None  # noqa: S101
+        return row_columns(self.parsed, self.json_schema)
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether payloads become columns."""
+        return self.json_schema is not None or bool(self.parsed and self.parsed.decoding)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a stream whose rows Spark does nothing with, but parse their payloads."""
+        if self.parsed is None or self.static or self.watermark:
+            return False
+        return self.parsed.bucket is None
+
+
+def read_source(source: TomlTable) -> PipelineSource:
+    """Read a source. Raises ConfigError."""
+    format_ = source.take_text("format", JETSTREAM)
+    watermark = source.take("watermark")
+    if watermark is not None:
+        if not (is_list_of_texts(watermark) and len(watermark) == 2):
+            source.fail("watermark", 'watermark is ["column", "10 minutes"].')
+        watermark = tuple(watermark)
+    static = bool(source.check_bool("static"))
+    source.take("static")
+    if format_ == JETSTREAM:
+        return _read_stream_source(source, watermark, static=static)
+    if "json_schema" in source.keys:
+        source.fail("json_schema", f"json_schema is for the format jetstream, not for {format_}.")
+    options = source.options_of_spark(_KEYS)
+    return PipelineSource(format_, options, watermark=watermark, static=static)
+
+
+def _read_stream_source(
+    source: TomlTable, watermark: tuple[str, str] | None, *, static: bool
+) -> PipelineSource:
+    ddl = source.take("json_schema")
+    options = source.options(_OPTIONS, _KEYS)
+    if ddl is not None:
+        ddl = source.text_of("json_schema", ddl)
+        with source.blaming("json_schema"):
+            options = with_json_schema(options, ddl)
+    with source.blaming():
+        parsed = parse_options(options)
+        parsed = parsed.for_batch() if static else parsed.for_streaming()
+    if ddl is None:
+        ddl = payload_ddl(parsed.decoding)
+    else:
+        with source.blaming("json_schema"):
+            json_columns(ddl, named("json_schema"), parsed.columns)
+    return PipelineSource(JETSTREAM, options, parsed, ddl, watermark, static)
