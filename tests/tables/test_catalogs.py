@@ -19,7 +19,7 @@ from tests.support.table_readers import by_duckdb, newest_metadata
 from tests.support.together import together
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.tables import formats
+from jetspark.tables import arguments, formats
 from jetspark.tables.batches import CommitAction, append, commit_batch, overwrite
 from jetspark.tables.iceberg.folder import FolderCatalog
 from jetspark.tables.table import TableName
@@ -158,9 +158,9 @@ def test_missing_package_is_no_damage(name: TableName, monkeypatch: pytest.Monke
 
 def test_a_name_without_namespace_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"write mine:namespace\.x .*, or \./mine:x for a folder"):
-        formats.parse_catalog_name("mine:x")
-    assert formats.parse_catalog_name("mine:a.b") == ("mine", "a.b")
-    assert formats.parse_catalog_name("file:a.b") is None
+        arguments.parse_catalog_name("mine:x")
+    assert arguments.parse_catalog_name("mine:a.b") == ("mine", "a.b")
+    assert arguments.parse_catalog_name("file:a.b") is None
 
 
 LOST: list[type[Exception]] = [ServiceUnavailableError, CommitFailedException, OSError]

@@ -12,8 +12,9 @@ from pyiceberg.catalog import load_catalog
 from tests.support.numbers_table import SCHEMA, rows, written
 from tests.support.object_store import object_store
 
+from jetspark.tables.arguments import resolve_table
 from jetspark.tables.batches import commit_batch, last_batch
-from jetspark.tables.formats import Format, open_or_create_table, open_table, resolve_table
+from jetspark.tables.formats import Format, open_or_create_table, open_table
 from jetspark.tables.partitions import PartitionBy
 from jetspark.tables.table import TableName, Vacuum
 

@@ -10,8 +10,9 @@ from tests.tables.conftest import Place, written
 
 from jetspark.errors import ConfigError
 from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
+from jetspark.tables.arguments import resolve_table
 from jetspark.tables.batches import commit_files
-from jetspark.tables.formats import Format, resolve_table
+from jetspark.tables.formats import Format
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
 

@@ -30,7 +30,8 @@ from jetspark.errors import ConfigError
 from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.stream_sink.options import SinkOptions
 from jetspark.spark.table_sink.options import LakehouseOptions
-from jetspark.tables.formats import absolute_path, find_table
+from jetspark.tables.arguments import absolute_path
+from jetspark.tables.formats import find_table
 
 logger = logging.getLogger("jetspark.cli")
 Sinks: TypeAlias = Mapping[str, SinkOptions | LakehouseOptions | None]

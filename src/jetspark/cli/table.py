@@ -52,7 +52,8 @@ class OpenOptions:
     @contextmanager
     def opened(self, location: str) -> Iterator[Table]:
         """Open the table. Raises ConfigError, and TableError for an unreadable one."""
-        from jetspark.tables.formats import open_table, reporting_library_errors, resolve_table
+        from jetspark.tables.arguments import resolve_table
+        from jetspark.tables.formats import open_table, reporting_library_errors
 
         options = scopes.storage_texts(parse_pairs("--storage", self.storage))
         ref, name = resolve_table(location, self.format, options)
@@ -104,7 +105,7 @@ def compact(
         target_size: Size of the large files, such as 128m or 1g.
         json: One JSON document.
     """
-    from jetspark.tables.formats import parse_file_size
+    from jetspark.tables.arguments import parse_file_size
 
     target = parse_file_size("--target-size", target_size)
     with options.opened(location) as opened:
@@ -137,7 +138,7 @@ def vacuum(
         dry_run: Only print the files.
         json: One JSON document.
     """
-    from jetspark.tables.formats import parse_duration
+    from jetspark.tables.arguments import parse_duration
 
     retention = parse_duration("--keep", keep)
     with options.opened(location) as opened:

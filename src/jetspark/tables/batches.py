@@ -31,15 +31,17 @@ _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 0.1
 _T = TypeVar("_T")
 
 CommitAction = Callable[[Table, Sequence[NewFile], TxnVersions], None]
-"""A commit: changes a table by files, and sets these transaction versions. Raises
+"""Changes a table by new files, and sets transaction versions, in one commit. Raises
 CommitConflict."""
 
 
 def append(table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+    """Add the files; a `CommitAction`."""
     table.append(files, txn_versions)
 
 
 def overwrite(table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+    """Replace all files; a `CommitAction`."""
     table.replace(files, txn_versions)
 
 
@@ -53,8 +55,8 @@ def table_missing(name: TableName, batch: int) -> TableError:
 
 
 def check_earlier_batches(table: Table, writer: str, batch: int) -> None:
-    """Raises TableError for a table that lacks a batch before this one, of a writer that has to
-    continue: an older copy, another table, or one that was set back. May refresh the table."""
+    """Raise TableError unless the table has the writer's batches before this one: it is an older
+    copy, another table, or was set back. May refresh the table."""
     if batch == 0:
         return
     last = last_batch(table, writer)
@@ -82,6 +84,7 @@ def check_earlier_batches(table: Table, writer: str, batch: int) -> None:
 
 
 def _missing_batches(sentence: str) -> TableError:
+    """The error for a table that has lost batches. `sentence`: why, and what brings them back."""
     return TableError(
         f"{sentence}; or, to start over, delete the query's checkpoint and take another table; or, "
         f"to go on without what is lost, {ADOPT_HINT}."
@@ -89,6 +92,7 @@ def _missing_batches(sentence: str) -> TableError:
 
 
 def _earlier_batches(batch: int) -> str:
+    """The batches before this one, as part of a sentence."""
     return "this query's batch 0" if batch == 1 else f"this query's batches 0 to {batch - 1}"
 
 
@@ -147,26 +151,29 @@ def has_batch(
     after: int | None = None,
     offsets: int | None = None,
 ) -> bool:
-    """Whether a table has a batch, which may be committed otherwise. The arguments, and the errors,
-    are those of `commit_batch`. May refresh the table; lets readers find the batch."""
+    """Whether a table has a batch of the writer; if not, nothing forbids to commit it.
+
+    The arguments, and the errors, are those of `commit_batch`. May refresh the table.
+    """
     table.check_txn_versions_retained()
     last = last_batch(table, writer)
     if (last is None or last < batch) and not adopt:
         check_earlier_batches(table, writer, batch if after is None else after + 1)
         last = last_batch(table, writer)  # it may have been refreshed
+    if last is None and name is not None and not adopt:
+        check_name(table, writer, name)
     if last is None or last < batch:
-        if last is None and name is not None and not adopt:
-            check_name(table, writer, name)
         return False
-    other_offsets = table.txn_version(_key("offsets", writer))
-    if last == batch and not adopt and offsets and other_offsets and other_offsets != offsets:
+    if last > batch:
+        return True
+    committed_offsets = table.txn_version(_key("offsets", writer))
+    if not adopt and offsets and committed_offsets and committed_offsets != offsets:
         raise TableError(
             f"{table.name} has other messages as batch {batch} of this query: a copy of its "
             "checkpoint was used, too. Go on with the checkpoint that wrote this batch, and remove "
             f"the other one; or, to leave out the messages of this batch, {ADOPT_HINT}."
         )
-    if last == batch:  # the attempt that committed it may have been killed before it ended
-        table.repair_version_hint()
+    table.repair_version_hint()  # the attempt that committed it may have been killed before
     return True
 
 
@@ -176,8 +183,8 @@ def commit_files(table: Table, files: Sequence[NewFile], change: CommitAction = 
 
 
 def check_name(table: Table, writer: str | None, name: str) -> None:
-    """Raises TableError if a writer of this name, but of another id, has written. None: it has no
-    id yet."""
+    """Raise TableError if a writer of this name, but with another id, has written to the table.
+    `writer`: its id; None if it has none yet."""
     first_writer = table.txn_version(_key("query", name))
     if first_writer is None or (writer is not None and first_writer == fingerprint(writer)):
         return
@@ -199,12 +206,12 @@ def belongs_to(table: Table, writer: str | None, name: str | None) -> bool:
 
     `writer`: its id; None: not known, so that its name tells. `name`: None if it has none.
     """
-    own_names = [] if writer is None else [_key("batch", writer), _key("made", writer)]
+    versions = [] if writer is None else [_key("batch", writer), _key("made", writer)]
     if name is not None:
-        own_names += (
-            [_key("made", name)] if own_names else [_key("made", name), _key("query", name)]
-        )
-    return any(table.txn_version(txn_name) is not None for txn_name in own_names) or table.is_new
+        versions.append(_key("made", name))
+        if writer is None:
+            versions.append(_key("query", name))
+    return table.is_new or any(table.txn_version(version) is not None for version in versions)
 
 
 def created_for(writer: str, batch: int) -> dict[str, int]:
@@ -218,14 +225,21 @@ def was_created_for(table: Table, writer: str, batch: int) -> bool:
 
 
 def _key(kind: Literal["batch", "version", "offsets", "query", "made"], writer_or_name: str) -> str:
-    """The name of one of a writer's transaction versions: its last batch; the table version that
-    the batch made; the fingerprint of the offsets that it has read (0: unknown). By the writer's
-    name (`query`): the fingerprint of its first id. `made`: the batch that created the table."""
+    """The name of one of a writer's transaction versions.
+
+    | kind | value |
+    |---|---|
+    | batch | the writer's last batch |
+    | version | the table version that this batch created |
+    | offsets | the fingerprint of the offsets that it has read; 0: unknown |
+    | made | the batch that created the table |
+    | query | by the writer's name: the fingerprint of its first id |
+    """
     return f"jetspark.{kind}.{writer_or_name}"
 
 
 def fingerprint(text: str) -> int:
-    """A fingerprint as an integer, since both formats store only integers."""
+    """The first 56 bits of a text's SHA-256: transaction versions are integers."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7])
 
 

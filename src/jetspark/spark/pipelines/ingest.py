@@ -72,7 +72,8 @@ from jetspark.spark.table_sink.options import (
 from jetspark.spark.table_sink.schema_evolution import check_one_schema, check_versions, has_evolved
 from jetspark.spark.table_sink.start_checks import check_start
 from jetspark.spark.table_sink.table_preparation import check_columns
-from jetspark.tables.formats import Format, check_library, format_of, parse_catalog_name
+from jetspark.tables.arguments import parse_catalog_name
+from jetspark.tables.formats import Format, check_library, format_of
 from jetspark.tables.partitions import PartitionBy, join_partitions
 from jetspark.tables.row_expressions import RowExpression
 from jetspark.tables.table_templates import TableTemplate

@@ -52,7 +52,7 @@ from jetspark.spark.table_sink.schema_evolution import has_evolved
 from jetspark.spark.table_sink.start_checks import check_start
 from jetspark.spark.table_sink.table_preparation import check_fit
 from jetspark.subjects import subjects_overlap
-from jetspark.tables.formats import absolute_path, parse_catalog_name
+from jetspark.tables.arguments import absolute_path, parse_catalog_name
 from jetspark.tables.partitions import PartitionBy
 from jetspark.tables.row_expressions import RowExpression
 

@@ -25,7 +25,8 @@ from jetspark.spark.stream_sink.options import parse_sink_options
 from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.options import FILES, PREFIX, lakehouse_format
 from jetspark.stream_writes.exactly_once import ExactlyOnceWriter
-from jetspark.tables.formats import Format, format_of, parse_catalog_name
+from jetspark.tables.arguments import parse_catalog_name
+from jetspark.tables.formats import Format, format_of
 from jetspark.validation import path_of
 
 T = TypeVar("T")

@@ -32,14 +32,13 @@ from jetspark.spark.table_sink.options import (
     RoutedTable,
 )
 from jetspark.spark.versions import in_arrow
-from jetspark.tables.formats import (
-    STORAGE,
-    Format,
+from jetspark.tables.arguments import (
     parse_catalog_name,
     parse_duration,
     parse_file_size,
     table_path,
 )
+from jetspark.tables.formats import STORAGE, Format
 from jetspark.tables.partitions import parse_partitions
 from jetspark.tables.row_expressions import RowExpression
 from jetspark.tables.table import TableName
