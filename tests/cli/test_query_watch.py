@@ -16,9 +16,10 @@ from tests.support.java import accumulator_server
 
 from jetspark.cli import query_watch
 from jetspark.cli.console import Outcome
-from jetspark.cli.query_watch import _LINE_SECONDS, Watch
+from jetspark.cli.query_watch import Watch
 from jetspark.cli.signals import Stop, StopRequested
 from jetspark.cli.spark_session import _logs_in, log_failures
+from jetspark.cli.watched_query import LINE_SECONDS, WatchedQuery
 from jetspark.errors import PipelineError
 
 
@@ -81,7 +82,7 @@ def run(
 def test_progress_without_a_terminal_is_printed_in_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(query_watch, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(query_watch, "LINE_SECONDS", 0.0)
     query = Query(3)
     assert run(query).rows == {"orders": 10}
     lines = capsys.readouterr().err.splitlines()
@@ -91,13 +92,11 @@ def test_progress_without_a_terminal_is_printed_in_lines(
 
 
 def test_a_line_has_the_rate_since_the_one_before() -> None:
-    watch = Watch(Outcome())
-    minute, began = _LINE_SECONDS, watch._began
-    later = minute + 1  # times are not exact
-    assert watch._rate("a", began + later, 600) == pytest.approx(600 / later)
-    assert watch._rate("a", began + 2 * later, 600) == 0
-    assert watch._rate("a", began + 3 * later, 900) == pytest.approx(300 / later)
-    assert watch._rate("b", began + 3 * later, 900) == pytest.approx(300 / later)
+    query = WatchedQuery(cast("StreamingQuery", Query(1)), began=0.0)
+    later = LINE_SECONDS + 1  # times are not exact
+    assert query.rows_per_second(later, 600) == pytest.approx(600 / later)
+    assert query.rows_per_second(2 * later, 600) == 0
+    assert query.rows_per_second(3 * later, 900) == pytest.approx(300 / later)
 
 
 def test_a_query_that_may_go_on_is_started_again_and_counts_with_the_one_before() -> None:
@@ -133,13 +132,13 @@ def test_the_first_batch_is_reported_at_once_and_only_once(
 def test_before_the_first_batch_is_done_the_line_says_what_is_under_way(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(query_watch, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(query_watch, "LINE_SECONDS", 0.0)
     query = Query(2, first=9)
     run(query)
     query = Query(2, first=9)
     query.status = {"message": "Processing new data"}
     read = iter([0, 617])
-    monkeypatch.setattr(Watch, "_rows_in_progress", lambda _, query: next(read))
+    monkeypatch.setattr(WatchedQuery, "rows_in_first_batch", lambda _: next(read))
     run(query)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "planning the first batch"
@@ -151,7 +150,7 @@ def test_what_a_stopped_first_batch_had_read_is_said(monkeypatch: pytest.MonkeyP
         def check(self) -> None:
             raise StopRequested(signal.SIGINT)
 
-    monkeypatch.setattr(Watch, "_rows_in_progress", lambda _, query: 617)
+    monkeypatch.setattr(WatchedQuery, "rows_in_first_batch", lambda _: 617)
     watch = Watch(Outcome(quiet=True))
     assert watch.stop_sentence == "Stopped; the same command goes on from here."
     with pytest.raises(StopRequested):
@@ -166,10 +165,10 @@ def test_what_a_stopped_first_batch_had_read_is_said(monkeypatch: pytest.MonkeyP
 
 
 def test_spark_is_not_asked_for_figures_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ask(watch: Watch, query: object) -> int:
+    def ask(_: WatchedQuery) -> int:
         pytest.fail("no line is due")
 
-    monkeypatch.setattr(Watch, "_rows_in_progress", ask)
+    monkeypatch.setattr(WatchedQuery, "rows_in_first_batch", ask)
     query = Query(5, first=9)
     query.status = {"message": "Processing new data"}
     run(query)
@@ -178,7 +177,7 @@ def test_spark_is_not_asked_for_figures_that_nobody_sees(monkeypatch: pytest.Mon
 def test_quiet_runs_print_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(query_watch, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(query_watch, "LINE_SECONDS", 0.0)
     outcome = Outcome(quiet=True)
     run(Query(3), outcome)
     outcome.report("done", rows=1)

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from jetspark.cli.flags import Repeated, Switch
 from jetspark.errors import ConfigError
 from jetspark.wire.headers import Headers
 
@@ -23,9 +24,9 @@ _MAX_PAYLOAD_BYTES = 64 << 20  # which any server takes
 class ContentFlags:
     """The flags --header and --stdin; the payload may also be an argument."""
 
-    header: Annotated[list[str] | None, Parameter(name=("--header", "-H"), negative="")] = None
+    header: Annotated[Repeated, Parameter(name=("--header", "-H"))] = None
     """Header as name:value; may be given again, also with the same name."""
-    stdin: Annotated[bool, Parameter(name=("--stdin",), negative=())] = False
+    stdin: Switch = False
     """Read the payload from standard input."""
 
     def headers(self) -> Headers | None:

@@ -20,22 +20,24 @@ _INBOX = re.compile(r'[\w-]{22}(\.[\d*]+)?(?=")')
 """The end of an inbox's subject in a refusal, which differs for each attempt."""
 
 
-class _Log(logging.Handler):
+class _LogPrinter(logging.Handler):
+    """Prints records, but keeps refusals by the server back until `print_refusals`."""
+
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self.refusals: list[str] | None = []
-        """Waiting refusals; None when they are printed at once."""
+        self.waiting_refusals: list[str] = []
+        self.prints_refusals = False
 
     def emit(self, record: logging.LogRecord) -> None:
         text = self.format(record)
         is_refusal = any(isinstance(argument, _REFUSALS) for argument in record.args or ())
-        if is_refusal and self.refusals is not None:
-            self.refusals.append(text)
+        if is_refusal and not self.prints_refusals:
+            self.waiting_refusals.append(text)
         else:
             console.warn(text, record.levelname.casefold())
 
 
-_log = _Log()
+_printer = _LogPrinter()
 
 
 @contextmanager
@@ -44,12 +46,12 @@ def printing_log() -> Iterator[None]:
     if _logger.hasHandlers():
         yield
         return
-    _logger.addHandler(_log)
+    _logger.addHandler(_printer)
     try:
         yield
     finally:
         print_refusals()
-        _logger.removeHandler(_log)
+        _logger.removeHandler(_printer)
 
 
 def print_refusals(*, except_in: str = "", at_once: bool = False) -> None:
@@ -57,7 +59,8 @@ def print_refusals(*, except_in: str = "", at_once: bool = False) -> None:
 
     `at_once`: print further ones as they come.
     """
-    waiting, _log.refusals = _log.refusals or [], None if at_once else []
+    waiting, _printer.waiting_refusals = _printer.waiting_refusals, []
+    _printer.prints_refusals = at_once
     printed = _INBOX.sub("", except_in)
     for refusal, text in {_INBOX.sub("", text): text for text in waiting}.items():
         if refusal not in printed:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.formatting import format_count
@@ -19,16 +20,19 @@ logger = logging.getLogger("jetspark.cli")
 _GATHER_SECONDS = 5.0
 """Seconds within which the partitions of a batch report their losses, for one line."""
 
+Ranges: TypeAlias = list[tuple[int, int]]
+"""First and last sequence of each part of a loss; parts may overlap."""
+
 
 class Losses:
     """The losses of one command; each is reported once."""
 
     def __init__(self) -> None:
         self._file: Path | None = None
-        self._read = 0
-        self._recorded: list[Loss] = []
+        self._bytes_read = 0
+        self._losses: list[Loss] = []
         self._reported: list[str] = []
-        self._due: float | None = None
+        self._report_at: float | None = None
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
@@ -45,56 +49,58 @@ class Losses:
     @property
     def messages(self) -> dict[str, int]:
         """Maximum number of messages lost, by stream."""
-        parts: dict[str, list[tuple[int, int]]] = {}
-        for loss in self._recorded:
+        ranges: dict[str, Ranges] = {}
+        for loss in self._losses:
             if loss.last:
-                parts.setdefault(loss.stream, []).append((loss.first, loss.last))
-        return {stream: _count(some) for stream, some in parts.items()}
+                ranges.setdefault(loss.stream, []).append((loss.first, loss.last))
+        return {stream: _count_sequences(parts) for stream, parts in ranges.items()}
 
     @property
     def sentences(self) -> list[str]:
         """All losses so far, with one sentence for the sequences of a stream."""
-        return _sentences(self._recorded)
+        sentences: dict[tuple[str, str], str] = {}
+        ranges: dict[tuple[str, str, str], Ranges] = {}
+        for loss in self._losses:
+            if loss.last:
+                key = (loss.stream, loss.text, loss.key)
+                ranges.setdefault(key, []).append((loss.first, loss.last))
+            else:
+                sentences.setdefault((loss.stream, loss.key or loss.text), loss.text)
+        described = (
+            _describe_lost_sequences(stream, verb, parts)
+            for (stream, verb, _), parts in ranges.items()
+        )
+        return [*sentences.values(), *described]
 
     def report(self, *, at_once: bool = False) -> None:
         """Warn of losses found some seconds ago; `at_once`: of all."""
-        if self._read_new_losses() and self._due is None:
-            self._due = time.monotonic() + _GATHER_SECONDS
-        if self._due is not None and (at_once or time.monotonic() >= self._due):
-            for sentence in self.sentences:
-                if sentence not in self._reported:
-                    logger.warning("%s", sentence)
-            self._reported, self._due = self.sentences, None
+        if self._read_new_losses() and self._report_at is None:
+            self._report_at = time.monotonic() + _GATHER_SECONDS
+        if self._report_at is None or not (at_once or time.monotonic() >= self._report_at):
+            return
+        sentences = self.sentences
+        for sentence in sentences:
+            if sentence not in self._reported:
+                logger.warning("%s", sentence)
+        self._reported, self._report_at = sentences, None
 
     def _read_new_losses(self) -> bool:
         """Read the losses added to the file; returns whether there are any."""
         lines = b""
         if self._file is not None:
             with suppress(FileNotFoundError), self._file.open("rb") as file:
-                file.seek(self._read)
-                lines, newline, _ = file.read().rpartition(b"\n")  # the last line may be incomplete
-                self._read += len(lines + newline)
-        self._recorded += [decode_json(line, Loss, "loss") for line in lines.splitlines()]
+                file.seek(self._bytes_read)
+                lines, newline, _ = file.read().rpartition(b"\n")  # the last may be incomplete
+                self._bytes_read += len(lines + newline)
+        self._losses += [decode_json(line, Loss, "loss") for line in lines.splitlines()]
         return bool(lines)
 
 
-def _sentences(losses: Iterable[Loss]) -> list[str]:
-    without_sequences: dict[tuple[str, str], str] = {}
-    ranges: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
-    for loss in losses:
-        if loss.last:
-            parts = ranges.setdefault((loss.stream, loss.text, loss.key), [])
-            parts.append((loss.first, loss.last))
-        else:
-            without_sequences.setdefault((loss.stream, loss.key or loss.text), loss.text)
-    with_sequences = (_of_sequences(s, verb, p) for (s, verb, _), p in ranges.items())
-    return [*without_sequences.values(), *with_sequences]
-
-
-def _of_sequences(stream: str, verb: str, parts: list[tuple[int, int]]) -> str:
-    """`parts`: ranges of sequences, which may overlap."""
-    count, start, end = _count(parts), min(parts)[0], max(last for _, last in parts)
-    sequences = f"sequence {start}" if start == end else f"sequences {start} to {end}"
+def _describe_lost_sequences(stream: str, verb: str, ranges: Ranges) -> str:
+    """A sentence such as "Stream 'S': up to 2 messages (sequences 1 to 2) were removed."."""
+    count = _count_sequences(ranges)
+    first, last = min(first for first, _ in ranges), max(last for _, last in ranges)
+    sequences = f"sequence {first}" if first == last else f"sequences {first} to {last}"
     # "Up to": some may have been deleted or replaced before, which is not a loss.
     return (
         f"Stream {stream!r}: up to {format_count(count, 'message')} ({sequences}) "
@@ -102,9 +108,10 @@ def _of_sequences(stream: str, verb: str, parts: list[tuple[int, int]]) -> str:
     )
 
 
-def _count(parts: list[tuple[int, int]]) -> int:
-    count = end = 0
-    for first, last in sorted(parts):
-        count += max(0, last - max(first - 1, end))
-        end = max(end, last)
+def _count_sequences(ranges: Ranges) -> int:
+    """The number of different sequences in ranges that may overlap."""
+    count = counted_to = 0
+    for first, last in sorted(ranges):
+        count += max(0, last - max(first - 1, counted_to))
+        counted_to = max(counted_to, last)
     return count

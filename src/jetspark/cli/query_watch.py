@@ -1,100 +1,75 @@
-"""Watches a command's queries: progress, lost links, losses, metrics, and the end."""
+"""Watches the queries of a command until they end: progress, losses, metrics and restarts."""
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-from jetspark.cli.console import Outcome
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.formatting import format_count
 from jetspark.cli.losses import Losses
+from jetspark.cli.lost_links import logging_lost_links
 from jetspark.cli.progress import spinner_lines
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
-from jetspark.errors import JetsparkError
-from jetspark.links.link_pool import pool
+from jetspark.cli.watched_query import LINE_SECONDS, WatchedQuery
 from jetspark.spark.queries import rows_in_progress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+    from rich.progress import Progress, TaskID
 
+    from jetspark.cli.console import Outcome
     from jetspark.cli.lineage import Lineage
     from jetspark.cli.signals import Stop
     from jetspark.connection.options import ConnectOptions
     from jetspark.spark.queries.metrics import QueryMetrics
     from jetspark.spark.queries.progress import QueryProgress
 
-logger = logging.getLogger("jetspark.cli")
-
 _POLL_SECONDS = 0.2
-_LINE_SECONDS = 60.0
-_MEANWHILE_SECONDS = 60.0
-_MEANWHILE_SHARE = 20
-"""`meanwhile` may take one part in so many of the time."""
+_ACTIONS_INTERVAL = 60.0
+_MAX_ACTIONS_SHARE = 1 / 20
+"""The part of the time that periodic actions may take."""
 _STUCK_SECONDS = 600.0
-
-_PING_SECONDS = 1.0
-
-
-def _log_lost_link(options: ConnectOptions, ended: threading.Event) -> None:
-    """Log once when the servers go away, and when one is back, whatever tasks do meanwhile."""
-    lost = None
-    while not ended.wait(_PING_SECONDS):
-        try:
-            with pool.link(options) as link:
-                while link.check():  # an idle link may be a lost one
-                    if lost is not None:
-                        took = time.monotonic() - lost
-                        logger.info("%s answers again, after %.0f s.", link.server, took)
-                    lost = None
-                    if ended.wait(_PING_SECONDS):
-                        return
-            problem = f"The connection to {link.server} is lost."
-        except JetsparkError as error:
-            problem = str(error)
-        if lost is None and not ended.is_set():
-            lost = time.monotonic()
-            logger.warning("%s The queries wait for a server.", problem)
 
 
 class Watch:
     """Watches the queries of one command until they end, and reports the result.
 
     On a terminal the figures are live. Elsewhere, for example in a pod's log, there is a line after
-    the first batch and then one a minute. `read`: queries that may not write each row that they
-    read. `metrics`: where they are served, and probes with them.
+    the first batch and then one a minute. `read`: names of the queries that may not write each row
+    that they read. `metrics`: HOST:PORT to serve metrics and probes on.
     """
 
     def __init__(
         self, outcome: Outcome, *, read: Collection[str] = (), metrics: str | None = None
     ) -> None:
+        self.note = outcome.note
         self.lineage: Lineage | None = None
         self.connections: Collection[ConnectOptions] = ()
-        """Whose loss is logged."""
-        self._outcome = outcome
-        self.note = outcome.note
-        self._address = metrics
-        self._metrics: QueryMetrics | None = None
-        self._last_poll = time.monotonic()
-        self._read = read
+        """Connections whose loss is logged."""
         self.losses = Losses()
         self.stopped: StopRequested | None = None
-        self._rows_in_batch: dict[StreamingQuery, rows_in_progress.RowsInProgress] = {}
-        self._began = time.monotonic()
-        self._next_line = self._began + _LINE_SECONDS
+        """The signal that ended `until_stopped`."""
+        self.rows_unfinished = 0
+        """Rows of a first batch that was stopped: they are read again."""
+        self._outcome = outcome
+        self._read = read
+        self._address = metrics
+        self._metrics: QueryMetrics | None = None
+        self._queries: dict[str, WatchedQuery] = {}
+        self._began = self._last_poll = time.monotonic()
+        self._next_actions = 0.0
         self._first_line_due = True
-        self._rates: dict[str, deque[tuple[float, int]]] = {}
-        """When lines were shown, and the rows then."""
-        self.progress: dict[str, QueryProgress] = {}
-        self.unfinished = 0
-        """Rows of first batches that were stopped: they are read again."""
+        self._next_line = self._began + LINE_SECONDS
+
+    @property
+    def progress(self) -> dict[str, QueryProgress]:
+        """The totals of each query so far."""
+        return {name: query.progress for name, query in self._queries.items()}
 
     @property
     def rows(self) -> dict[str, int]:
@@ -112,13 +87,13 @@ class Watch:
         """The result of a run that was stopped."""
         rows = sum(self.rows.values())
         sentence = f"Stopped after {format_count(rows, 'row')}" if rows else "Stopped"
-        if self.unfinished:
-            sentence += f" in a batch of {format_count(self.unfinished, 'row')} so far"
+        if self.rows_unfinished:
+            sentence += f" in a batch of {format_count(self.rows_unfinished, 'row')} so far"
         return f"{sentence}; the same command goes on from here."
 
     @contextmanager
     def until_stopped(self) -> Iterator[Stop]:
-        """Around Spark: gather losses; a signal ends the block and is in `stopped`."""
+        """Gather losses and serve metrics around Spark; a signal ends the block (`stopped`)."""
         try:
             with (
                 stop_on_signals() as stop,
@@ -126,16 +101,18 @@ class Watch:
                 temporary_folder("jetspark-rows-") as folder,
                 rows_in_progress.collecting_in(folder / "rows"),
                 serving_metrics(
-                    self._address, self._not_alive, lambda: self.losses.messages
+                    self._address, self._find_stall, lambda: self.losses.messages
                 ) as self._metrics,
             ):
                 yield stop
         except StopRequested as request:
             self.stopped = request
 
-    def _not_alive(self) -> list[str]:
-        stands = time.monotonic() - self._last_poll
-        return [f"the command has stood still for {stands:.0f} s"] * (stands > _STUCK_SECONDS)
+    def _find_stall(self) -> list[str]:
+        """What is wrong with this process, for its liveness probe."""
+        seconds = time.monotonic() - self._last_poll
+        is_stuck = seconds > _STUCK_SECONDS
+        return [f"the command has stood still for {seconds:.0f} s"] if is_stuck else []
 
     def report(self, *sentences: str, **facts: object) -> None:
         """Print the result: the sentences, or the facts with lag, losses, signal and seconds."""
@@ -163,135 +140,120 @@ class Watch:
         minute. `restart` starts a query anew that has ended with an error, or returns None. Raises
         PipelineError with the reason, StopRequested, and the errors of `meanwhile` and `restart`.
         """
+        from jetspark.spark.failures import explain
+
+        for name, query in queries.items():
+            verb = "read" if name in self._read else "written"
+            label = f"{name}: " if len(queries) > 1 else ""
+            self._queries[name] = WatchedQuery(query, self._began, verb=verb, label=label)
+            self._export_metrics(name)
         lineage = nullcontext() if self.lineage is None else self.lineage(lambda: self.rows)
         with stop.holding(), lineage as report_running:
             actions = [action for action in (report_running, meanwhile) if action]
-            self._run(dict(queries), stop, actions, restart)
+            try:
+                with logging_lost_links(self.connections):
+                    notify_ready()
+                    failure = self._wait_for_end(stop, actions, restart)
+            finally:
+                self._stop_queries()
+            stop.check()
+            for watched in self._queries.values():
+                failure = failure or watched.query.exception()
+            if failure is not None:
+                raise explain(failure)
 
-    def _run(
+    def _wait_for_end(
         self,
-        queries: dict[str, StreamingQuery],
         stop: Stop,
-        meanwhile: Collection[Callable[[], None]],
+        actions: Collection[Callable[[], None]],
         restart: Callable[[StreamingQuery], StreamingQuery | None],
-    ) -> None:
-        from py4j.protocol import Py4JError
+    ) -> Exception | None:
+        """Wait until no query is active, or one fails that is not restarted: returns its error."""
         from pyspark.errors import StreamingQueryException
 
-        from jetspark.spark.failures import explain
-        from jetspark.spark.queries.progress import QueryProgress
+        with spinner_lines(self._outcome.quiet) as display:
+            lines = {name: display.add_task("", total=None) for name in self._queries}
+            while True:
+                active = [item.query for item in self._queries.values() if item.query.isActive]
+                stop.check()
+                self._last_poll = time.monotonic()
+                self.losses.report()
+                for name, watched in self._queries.items():
+                    watched.update()
+                    if (error := watched.query.exception()) is None:
+                        continue
+                    if (restarted := restart(watched.query)) is None:
+                        return error
+                    watched.replace(restarted)
+                    active.append(restarted)
+                    self._export_metrics(name)
+                if not active:
+                    return None
+                self._show_lines(display, lines)
+                if all(watched.has_progress for watched in self._queries.values()):
+                    rows_in_progress.stop_collecting()
+                    self._run_actions(actions)
+                with suppress(StreamingQueryException):
+                    active[0].awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]
 
-        self.progress = {name: QueryProgress() for name in queries}
-        failure = None
-        due = 0.0
-        ended = threading.Event()
-        for link in self.connections:
-            threading.Thread(target=_log_lost_link, args=(link, ended), daemon=True).start()
-        self._follow(queries)
-        notify_ready()
-        try:
-            with spinner_lines(self._outcome.quiet) as display:
-                lines = {name: display.add_task("", total=None) for name in queries}
-                while True:
-                    active = [query for query in queries.values() if query.isActive]
-                    stop.check()
-                    self._last_poll = time.monotonic()
-                    self.losses.report()
-                    for name, query in queries.items():
-                        self.progress[name].update(query)
-                        if (error := query.exception()) is None:
-                            continue
-                        if (restarted := restart(query)) is None:
-                            failure = failure or error
-                        else:
-                            queries[name] = restarted
-                            active.append(restarted)
-                            self._follow({name: restarted})
-                    if failure is not None or not active:
-                        break
-                    if not display.disable:
-                        for name, line in self._lines(queries):
-                            display.update(lines[name], description=line)
-                    elif self._is_line_due():
-                        for _, line in self._lines(queries):
-                            self._outcome.note(line)
-                    all_began = all(query.lastProgress is not None for query in queries.values())
-                    if all_began:
-                        rows_in_progress.stop_collecting()
-                    if meanwhile and all_began and time.monotonic() >= due:
-                        before = time.monotonic()
-                        for action in meanwhile:
-                            action()
-                        took = time.monotonic() - before
-                        due = before + max(_MEANWHILE_SECONDS, _MEANWHILE_SHARE * took)
-                    with suppress(StreamingQueryException):
-                        active[0].awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]
-        finally:
-            ended.set()
-            if self._metrics is not None:
-                self._metrics.stop_refreshing()
-            for name, query in queries.items():
-                # Said of a single table only: those of a pipeline are stopped at once.
-                if len(queries) == 1 and query.isActive and query.lastProgress is None:
-                    with suppress(Py4JError, ConnectionError):
-                        self.unfinished += self._rows_in_progress(query)
-                query.stop()
-                self.progress[name].update(query)
-        stop.check()
-        for query in queries.values():
-            failure = failure or query.exception()
-        if failure is not None:
-            raise explain(failure)
-
-    def _follow(self, queries: Mapping[str, StreamingQuery]) -> None:
+    def _export_metrics(self, name: str) -> None:
+        """Serve the metrics of a query that has just been started, if there is an address."""
         if self._metrics is not None:
-            for name, query in queries.items():
-                self._metrics.follow(name, query, self.progress[name])
+            watched = self._queries[name]
+            self._metrics.follow(name, watched.query, watched.progress)
+
+    def _run_actions(self, actions: Collection[Callable[[], None]]) -> None:
+        """Run the periodic actions if they are due."""
+        began = time.monotonic()
+        if began >= self._next_actions:
+            for action in actions:
+                action()
+            took = time.monotonic() - began
+            self._next_actions = began + max(_ACTIONS_INTERVAL, took / _MAX_ACTIONS_SHARE)
+
+    def _stop_queries(self) -> None:
+        """Stop all queries, and take their last figures."""
+        from py4j.protocol import Py4JError
+
+        if self._metrics is not None:
+            self._metrics.stop_refreshing()
+        for watched in self._queries.values():
+            is_in_first_batch = watched.query.isActive and not watched.has_progress
+            # Only of a single query: those of a pipeline are stopped one after the other.
+            if len(self._queries) == 1 and is_in_first_batch:
+                with suppress(Py4JError, ConnectionError):
+                    self.rows_unfinished += watched.rows_in_first_batch()
+            watched.query.stop()
+            watched.update()
+
+    def _show_lines(self, display: Progress, lines: Mapping[str, TaskID]) -> None:
+        """Show the figures of each query: live on a terminal, elsewhere when a line is due."""
+        if not display.disable:
+            for name, line in lines.items():
+                display.update(line, description=self._queries[name].describe())
+        elif self._is_line_due():
+            for watched in self._queries.values():
+                self.note(watched.describe())
 
     def _is_line_due(self) -> bool:
-        first = self._first_line_due and any(self.rows.values())
-        if not first and time.monotonic() < self._next_line:
+        """Whether the first rows are written, or a minute has passed since the line before."""
+        now = time.monotonic()
+        if self._first_line_due and any(self.rows.values()):
+            self._first_line_due = False
+        elif now < self._next_line:
             return False
-        self._first_line_due = self._first_line_due and not first
-        self._next_line = time.monotonic() + _LINE_SECONDS
+        self._next_line = now + LINE_SECONDS
         return True
-
-    def _lines(self, queries: Mapping[str, StreamingQuery]) -> Iterator[tuple[str, str]]:
-        """Name and figures of each query; this calls the JVM several times."""
-        for name, query in queries.items():
-            label = f"{name}: " if len(queries) > 1 else ""
-            yield name, label + self._figures(name, query)
-
-    def _figures(self, name: str, query: StreamingQuery) -> str:
-        progress = self.progress[name]
-        if query.lastProgress is None:
-            reading = query.status["message"] == "Processing new data"
-            if reading and (rows := self._rows_in_progress(query)):
-                return f"reading the first batch · {format_count(rows, 'row')}"
-            return f"{'reading' if reading else 'planning'} the first batch"
-        rate = self._rate(name, time.monotonic(), progress.rows)
-        verb = "read" if name in self._read else "written"
-        line = f"{format_count(progress.rows, 'row')} {verb} · {rate:,.0f} messages/s"
-        return line if progress.lag is None else f"{line} · lag {progress.lag:,}"
-
-    def _rate(self, name: str, moment: float, rows: int) -> float:
-        """Rows a second since the line before; of a live line, in the last minute."""
-        lines = self._rates.setdefault(name, deque([(self._began, 0)]))
-        while len(lines) > 1 and moment - lines[1][0] >= _LINE_SECONDS:
-            lines.popleft()
-        lines.append((moment, rows))
-        return (rows - lines[0][1]) / max(moment - lines[0][0], 0.001)
-
-    def _rows_in_progress(self, query: StreamingQuery) -> int:
-        if query not in self._rows_in_batch:
-            self._rows_in_batch[query] = rows_in_progress.RowsInProgress(query)
-        return self._rows_in_batch[query].count()
 
 
 def serving_metrics(
     address: str | None, alive: Callable[[], list[str]] = list, lost: Callable[[], Any] = dict
 ) -> AbstractContextManager[QueryMetrics | None]:
-    """Serve figures of Spark, and probes with them (`metrics.endpoint`), if there is an address."""
+    """Serve metrics of Spark's queries, and probes, if there is an address.
+
+    `alive`: what is wrong with the process, for the liveness probe; `lost`: the number of messages
+    lost so far, by stream.
+    """
     if address is None:
         return nullcontext()
     with signals_held():

@@ -13,7 +13,7 @@ from jetspark.cli.flags import Repeated, parse_pairs
 from jetspark.errors import ConfigError, SparkUnavailableError
 
 _MASTER = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(?!sc:)\w+://.+")
-_STANDALONE = re.compile(r"spark://(.+)")
+_STANDALONE = "spark://"
 _HOST = re.compile(r"(\[[^\]]+\]|[^:/\[\]]+):(\d{1,5})")
 _MASTER_CONNECT_TIMEOUT = 5.0
 
@@ -47,23 +47,25 @@ LOCAL = SparkFlags()
 
 
 def _check_master(master: str) -> None:
+    """Raise ConfigError for a master of an unknown form, SparkUnavailableError for an unreachable.
+
+    Spark itself takes a minute to find out that a standalone master cannot be reached.
+    """
     if not _MASTER.fullmatch(master):
         raise ConfigError(
             f"--master {master!r}: write local[*] for this machine, local[2] for two of its cores, "
             "spark://host:7077, yarn, or k8s://https://host:port."
         )
-    if standalone := _STANDALONE.fullmatch(master):
-        hosts = [_HOST.fullmatch(part.strip()) for part in standalone[1].split(",")]
-        if not all(hosts):
+    if not master.startswith(_STANDALONE):
+        return None
+    reason = ""
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host = _HOST.fullmatch(address.strip())
+        if host is None:
             raise ConfigError(f"--master {master!r}: write spark://host:7077, several with commas.")
-        _check_reachable(master, [(host[1].strip("[]"), int(host[2])) for host in hosts if host])
-
-
-def _check_reachable(master: str, addresses: list[tuple[str, int]]) -> None:
-    """Raise SparkUnavailableError for an unreachable master; Spark itself takes a minute."""
-    for address in addresses:
         try:
-            return socket.create_connection(address, _MASTER_CONNECT_TIMEOUT).close()
+            target = (host[1].strip("[]"), int(host[2]))
+            return socket.create_connection(target, _MASTER_CONNECT_TIMEOUT).close()
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
     raise SparkUnavailableError(f"Spark's master {master} cannot be reached: {reason}.")

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from jetspark.cli.spark_flags import SparkFlags
 
-_SHORT_JOB_MESSAGES = 2_000_000
+_MAX_SHORT_JOB_MESSAGES = 2_000_000
+"""Up to this many messages the JVM is started with options for a short life."""
 
 
 @contextmanager
@@ -38,15 +39,12 @@ def quiet_spark(
     leave nothing behind, not even a class archive. `name_setting`: how errors name a setting.
     """
     with signals_held():
-        from py4j.protocol import Py4JError, Py4JNetworkError
-        from pyspark.errors import AnalysisException, PySparkException
-
-        from jetspark.spark.failures import explain
-        from jetspark.spark.session.jvm import WrongSettingError, read_end_reason
+        from jetspark.spark.session.jvm import WrongSettingError
         from jetspark.spark.session.session import close_session, local_session, short_job_options
         from jetspark.spark.session.warm_up_job import warm_up
 
     master, quiet = flags.master, flags.quiet
+    is_short = messages is not None and messages <= _MAX_SHORT_JOB_MESSAGES
     with temporary_folder("jetspark-spark-") as folder:
         log = folder / "spark.log"
         # Temporary files of Spark and its libraries stay in one folder.
@@ -55,43 +53,73 @@ def quiet_spark(
             "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
             **(settings or {}),
         }
-        short = messages is not None and messages <= _SHORT_JOB_MESSAGES
-        options = short_job_options(conf) if short else []
-        try:
-            with _logs_in(log):
-                with spinner("starting Spark …", quiet=quiet):
+        options = short_job_options(conf) if is_short else []
+        with _log_kept_after_failure(log), _logs_in(log):
+            with spinner("starting Spark …", quiet=quiet):
+                try:
                     spark = local_session(
                         name, master=master, log_file=log, conf=conf, jvm_options=options
                     )
-                context = spark.sparkContext
-                log_failures(context._accumulatorServer)
-                if short and master.startswith("local") and context.defaultParallelism > 1:
-                    warm_up(spark)
-                try:
+                except WrongSettingError as error:
+                    problem = f"{name_setting(error.setting)}: {error.reason}"
+                    raise SparkUnavailableError(problem) from error
+            context = spark.sparkContext
+            log_failures(context._accumulatorServer)
+            if is_short and master.startswith("local") and context.defaultParallelism > 1:
+                warm_up(spark)
+            try:
+                with _explaining_failures(log):
                     yield spark
-                except (PySparkException, Py4JError, ConnectionError) as error:
-                    ended = isinstance(error, Py4JNetworkError | ConnectionError)
-                    reason = (ended and read_end_reason(log)) or str(explain(error))
-                    raise PipelineError(f"Spark ended: {reason}" if ended else reason) from error
-                finally:
-                    with spinner("stopping Spark …", quiet=quiet):
-                        close_session(spark)
-                if not keep_nothing:
-                    _make_class_archive(master, quiet=quiet)
-        except WrongSettingError as error:
-            raise SparkUnavailableError(f"{name_setting(error.setting)}: {error.reason}") from error
-        except (PipelineError, SparkUnavailableError) as error:
-            by_user = isinstance(error.__cause__, AnalysisException | ConfigError)
-            if not by_user and not (isinstance(error, PipelineError) and error.is_mistake):
-                kept_log = folder.with_suffix(".log")
-                with suppress(OSError):
-                    log.chmod(0o600)  # it may have rows in it
-                    log.rename(kept_log)
-                    error.add_note(f"Spark's log: {kept_log}")
-            raise
+            finally:
+                with spinner("stopping Spark …", quiet=quiet):
+                    close_session(spark)
+            if not keep_nothing:
+                _make_class_archive(master, quiet=quiet)
+
+
+@contextmanager
+def _explaining_failures(log: Path) -> Iterator[None]:
+    """Raise PipelineError for an error of Spark, or for a JVM that has ended, with the reason."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
+    from jetspark.spark.failures import explain
+    from jetspark.spark.session.jvm import read_end_reason
+
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError) as error:  # the JVM has ended
+        raise PipelineError(f"Spark ended: {read_end_reason(log) or explain(error)}") from error
+    except (PySparkException, Py4JError) as error:
+        raise PipelineError(str(explain(error))) from error
+
+
+@contextmanager
+def _log_kept_after_failure(log: Path) -> Iterator[None]:
+    """Move Spark's log out of its temporary folder when Spark fails, and add a note with its path.
+
+    A mistake of the user needs no log: a wrong setting, SQL that Spark cannot analyse.
+    """
+    from pyspark.errors import AnalysisException
+
+    from jetspark.spark.session.jvm import WrongSettingError
+
+    mistakes = AnalysisException | ConfigError | WrongSettingError
+    try:
+        yield
+    except (PipelineError, SparkUnavailableError) as error:
+        is_mistake = isinstance(error, PipelineError) and error.is_mistake
+        if not is_mistake and not isinstance(error.__cause__, mistakes):
+            kept_log = log.parent.with_suffix(".log")
+            with suppress(OSError):
+                log.chmod(0o600)  # it may have rows in it
+                log.rename(kept_log)
+                error.add_note(f"Spark's log: {kept_log}")
+        raise
 
 
 def _make_class_archive(master: str, *, quiet: bool) -> None:
+    """Begin to make the class archive for faster starts in the background, if there is none."""
     from jetspark.spark.fast_start.class_archive import class_archive
     from jetspark.spark.fast_start.switch import VARIABLE
 

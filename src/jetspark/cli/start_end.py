@@ -15,37 +15,41 @@ _AGE_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def parse_start(text: str) -> dict[str, str]:
-    """--start as an option of Spark's format. Raises ConfigError."""
-    position = _position("--start", text, "earliest, latest, ")
+    """The value of --start as options of Spark's format. Raises ConfigError."""
+    position = _parse_position("--start", text, "earliest, latest, ")
     if isinstance(position, str):
         return {"startingOffsets": position}
-    start = {"startingTimestamp": format_isotime(position)}
+    options = {"startingTimestamp": format_isotime(position)}
     if position <= time.time_ns():
         # If no message is that new, only later ones are: begin at the end. Messages may still come
         # before a future time.
-        start["startingOffsetsByTimestampStrategy"] = "latest"
-    return start
+        options["startingOffsetsByTimestampStrategy"] = "latest"
+    return options
 
 
 def parse_end(text: str) -> dict[str, str]:
-    """--end as an option of Spark's format. Raises ConfigError."""
-    position = _position("--end", text, "")
+    """The value of --end as an option of Spark's format. Raises ConfigError."""
+    position = _parse_position("--end", text, "")
     if isinstance(position, str):
         return {"endingOffsets": position}
     return {"endingTimestamp": format_isotime(position)}
 
 
-def _position(flag: str, text: str, words: str) -> str | int:
-    """A word, a sequence or positions by stream as text; a time in nanoseconds."""
-    bare = text.strip()
-    if bare.casefold() in ("earliest", "latest") or bare.isdecimal() or bare.startswith("{"):
-        return bare
-    if age := _AGE.fullmatch(bare.casefold()):
+def _parse_position(flag: str, text: str, words: str) -> str | int:
+    """A position in a stream, unchanged, or a time in nanoseconds since 1970.
+
+    A position is earliest, latest, a sequence, or JSON of these by stream. `words`: the words that
+    the flag takes, for the error.
+    """
+    text_folded = text.strip().casefold()
+    if text_folded in ("earliest", "latest") or text_folded.isdecimal() or text_folded[:1] == "{":
+        return text.strip()
+    if age := _AGE.fullmatch(text_folded):
         return time.time_ns() - int(float(age[1]) * _AGE_SECONDS[age[2]] * NANOSECONDS)
     with suppress(ValueError):
-        return parse_isotime(bare)
+        return parse_isotime(text.strip())
     try:
-        return datetime_to_ns(datetime.fromisoformat(bare).astimezone())  # a local time
+        return datetime_to_ns(datetime.fromisoformat(text.strip()).astimezone())  # a local time
     except ValueError:
         raise ConfigError(
             f"{flag} {text!r}: write {words}a sequence, a time such as 2026-01-31T12:00:00Z, or "
