@@ -107,7 +107,6 @@ def acl(
         inbox_prefix: Prefix of reply subjects, the same as the connection option of this name.
         domain: The JetStream domain.
         api_prefix: The JetStream API prefix, instead of a domain.
-        json: Print JSON.
     """
     _print(permissions_of(locals()), as_json=json)
 

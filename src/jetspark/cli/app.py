@@ -44,7 +44,9 @@ def make_app(called: str = "") -> cyclopts.App:
         help="Move events between NATS JetStream and Apache Spark.",
         version=version_text,
         version_format="plaintext",
-        default_parameter=cyclopts.Parameter(converter=_converted, name_transform=_flag),
+        default_parameter=cyclopts.Parameter(
+            converter=_convert, name_transform=_name_flag, show_default=_describe_default
+        ),
         console=console.out,
         error_console=console.err,
         exit_on_error=False,
@@ -60,13 +62,21 @@ def make_app(called: str = "") -> cyclopts.App:
     return app
 
 
-def _flag(name: str) -> str:
-    return flag_name(name.strip("_"))
+def _name_flag(parameter: str) -> str:
+    return flag_name(parameter.strip("_"))
 
 
-def _converted(kind: Any, tokens: Sequence[cyclopts.Token]) -> Any:
-    """cyclopts's conversion, which alone would round a fraction to a whole number; lists of names
-    may have commas between them, too."""
+def _describe_default(default: Any) -> str | None:
+    """The default in the help; None shows none, as for switches."""
+    return None if default is False or default in (None, "", ()) else str(default)
+
+
+def _convert(kind: Any, tokens: Sequence[cyclopts.Token]) -> Any:
+    """Convert values as cyclopts does, with two differences.
+
+    A fraction is no whole number: cyclopts alone would round it. Lists of names may have commas
+    between them, too.
+    """
     if kind == tuple[str, ...]:
         from jetspark.options.values import split_names
 
@@ -87,28 +97,19 @@ def run(arguments: Sequence[str]) -> int:
     128 plus the signal's number: stopped early; 130 for Ctrl-C, 143 for SIGTERM, 129 for a closed
     terminal.
     """
-    arguments = _server_last(arguments)
+    arguments = _move_server_to_end(arguments)
     try:
         code = make_app(next(iter(arguments), ""))(arguments, print_error=False)
         console.finish()
     except cyclopts.CycloptsError as error:
-        command = " ".join(["jetspark", *(error.command_chain or ())])
-        sentence = str(error)
-        if isinstance(error, cyclopts.UnusedCliTokensError):
-            more = " ".join(error.unused_tokens or ())
-            sentence = (
-                f"{command} has no place for {more}: is the name of an option missing before it?"
-            )
-        console.fail(sentence)
-        console.warn(f"{command} --help shows how it is used.")
+        _print_usage_error(error)
         return WRONG_USAGE
     except JetsparkError as error:
         if isinstance(error, console.OutputError):
             console.give_up_output()
         advice = no_server_advice(error) if arguments[:1] != ["run"] else ""  # its file names one
-        sentence = "\n".join(
-            [f"{error.sentence(on_command_line)}{advice}", *getattr(error, "__notes__", ())]
-        )
+        sentence = f"{error.sentence(on_command_line)}{advice}"
+        sentence = "\n".join([sentence, *getattr(error, "__notes__", ())])
         print_refusals(except_in=sentence)
         console.fail(sentence)
         return FAILED
@@ -127,21 +128,34 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else SUCCEEDED
 
 
+def _print_usage_error(error: cyclopts.CycloptsError) -> None:
+    """Print what is wrong with the command line, and which --help shows how it is used."""
+    command = " ".join(["jetspark", *(error.command_chain or ())])
+    sentence = str(error)
+    if isinstance(error, cyclopts.UnusedCliTokensError):
+        unused = " ".join(error.unused_tokens or ())
+        sentence = (
+            f"{command} has no place for {unused}: is the name of an option missing before it?"
+        )
+    console.fail(sentence)
+    console.warn(f"{command} --help shows how it is used.")
+
+
 def no_server_advice(error: JetsparkError) -> str:
     """Advice for an error that means that no server answers; "" for any other error."""
     unreachable = isinstance(error, NoServersError | ServerRefusedError)
     return " Start one with `jetspark server`, or name yours with --server." if unreachable else ""
 
 
-def _server_last(arguments: Sequence[str]) -> list[str]:
-    """The command line, with a server that stands before the command behind it."""
-    server, rest = list(arguments[:1]), list(arguments[1:])
-    if not rest or server[0].partition("=")[0] not in ("-s", "--server", "--context"):
-        return [*server, *rest]
-    if "=" not in server[0]:
-        server.append(rest.pop(0))
-    end = rest.index("--") if "--" in rest else len(rest)
-    return [*rest[:end], *server, *rest[end:]]
+def _move_server_to_end(arguments: Sequence[str]) -> list[str]:
+    """The command line, in which a flag for the server may stand before the command."""
+    first = next(iter(arguments), "")
+    if first.partition("=")[0] not in ("-s", "--server", "--context"):
+        return list(arguments)
+    length = 1 if "=" in first else 2
+    server, command = arguments[:length], arguments[length:]
+    end = command.index("--") if "--" in command else len(command)
+    return [*command[:end], *server, *command[end:]]
 
 
 def version_text() -> str:
@@ -161,10 +175,7 @@ def version_text() -> str:
     )
 
 
-# -------------------------------------------------------------------------------------------------
-# All commands in the order of the help: summary and examples. A group has its own examples.
-
-
+# Summary and examples of all commands, in the order of the help; a group has its own examples.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "demo": (
         "Turn real data into a table, with a server of its own.",

@@ -17,7 +17,7 @@ from rich.progress import TextColumn
 from jetspark.backup.folder import redact_folder
 from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.flags import JsonOption
+from jetspark.cli.flags import JsonFlag, JsonOption
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.formatting import format_count, format_size, format_time
 from jetspark.cli.listings import show_result, show_table
@@ -46,7 +46,7 @@ backup = group(
     "jetspark backup info backups/orders",
     'jetspark backup info backups/orders --subjects "orders.eu.>" --json',
 )
-def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = False) -> None:
+def info(folder: str, /, *, subjects: str | None = None, json: JsonFlag = False) -> None:
     """Count the messages of a backup by subject; show the first and the last message.
 
     Reads the whole archive and verifies its checksums; `jetspark stream verify` also compares its
@@ -127,7 +127,6 @@ def extract(
         subjects: Only messages under these subjects, separated by commas.
         start: First sequence.
         end: Sequence before which to stop.
-        json: Print the number of messages and the file as one JSON document.
     """
     import pyarrow.parquet as pq
 

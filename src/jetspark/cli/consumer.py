@@ -37,7 +37,6 @@ def ls(
 
     Args:
         stream: Name of the stream.
-        json: Print one JSON array with the server's document of each consumer.
     """
 
     infos = connection.jetstream(lambda js: js.consumers(stream).all(), stream=stream)
@@ -58,7 +57,6 @@ def info(
     Args:
         stream: Name of the stream.
         name: Name of the consumer.
-        json: Print the server's JSON document.
     """
     consumer_info = connection.jetstream(
         lambda js: js.consumer_info(stream, name), stream=stream, consumer=name

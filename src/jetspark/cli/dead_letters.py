@@ -12,14 +12,7 @@ from cyclopts import Parameter
 import jetspark.errors as errors
 from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.flags import (
-    JsonOption,
-    JsonResult,
-    MetricsOption,
-    Repeated,
-    Switch,
-    check_replicas,
-)
+from jetspark.cli.flags import JsonFlag, JsonOption, MetricsOption, Repeated, Switch, check_replicas
 from jetspark.cli.formatting import format_count, format_time
 from jetspark.cli.listings import show_list, show_result
 from jetspark.cli.log import print_refusals
@@ -81,7 +74,7 @@ def create(
     consumer: Repeated = None,
     replicas: int = 1,
     connection: ServerFlags = DEFAULT_SERVER,
-    json: JsonResult = False,
+    json: JsonOption = False,
 ) -> None:
     """Store messages that consumers give up on from now on; to add a stream, name all streams.
 
@@ -142,7 +135,7 @@ def run(
     metrics: MetricsOption = None,
     remove_originals: Switch = False,
     connection: ServerFlags = DEFAULT_SERVER,
-    json: JsonOption = False,
+    json: JsonFlag = False,
 ) -> None:
     """Move messages to the dead letters, until Ctrl-C. Several may run; killing one loses nothing.
 
@@ -208,7 +201,7 @@ def ls(
     *,
     selection: Selection = _ALL,
     connection: ServerFlags = DEFAULT_SERVER,
-    json: JsonOption = False,
+    json: JsonFlag = False,
 ) -> None:
     """List the dead letters.
 
@@ -242,7 +235,7 @@ def replay(
     keep: Switch = False,
     metrics: MetricsOption = None,
     connection: ServerFlags = DEFAULT_SERVER,
-    json: JsonResult = False,
+    json: JsonOption = False,
 ) -> None:
     """Publish messages of dead letters again, and delete these letters.
 

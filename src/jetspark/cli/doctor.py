@@ -72,7 +72,6 @@ def doctor(
         role: Whether the user may do the work of a role, as `jetspark acl` reads it: pull-reader=S,
             or with options, as "spark-sink=S --subject s.>"; may be given again.
         folder: Folder of a table or a checkpoint, for its disk; may be given again.
-        json: Print JSON.
     """
     roles = {text: _permissions(text) for text in role or ()}
     findings = [*_python_and_spark(), *_disks([tempfile.gettempdir(), *(folder or ())])]

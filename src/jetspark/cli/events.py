@@ -12,7 +12,7 @@ from rich.text import Text
 
 import jetspark.errors as errors
 from jetspark.cli import console
-from jetspark.cli.flags import JsonOption, Repeated
+from jetspark.cli.flags import JsonLines, Repeated
 from jetspark.cli.formatting import format_count
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags, describe_missing, with_name_hints
 from jetspark.documents.document import field_names, to_wire
@@ -34,7 +34,7 @@ def events(
     consumer: str | None = None,
     kind: Repeated = None,
     count: int | None = None,
-    json: JsonOption = False,
+    json: JsonLines = False,
 ) -> None:
     """Show advisories, metrics and API audits as they arrive, until Ctrl-C.
 
@@ -45,7 +45,6 @@ def events(
         consumer: Only events of this consumer, which must exist.
         kind: Only events of this kind, such as max_deliver; may be given again.
         count: End after this many events.
-        json: Print each event as one line of JSON.
     """
 
     def show(event: Event) -> None:

@@ -13,13 +13,16 @@ from jetspark.validation import check_whole
 
 Switch: TypeAlias = Annotated[bool, Parameter(negative=())]
 Repeated: TypeAlias = Annotated[list[str] | None, Parameter(negative="")]
-JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
+JsonFlag: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
+"""--json of a command whose docstring says what is printed."""
+JsonOption: TypeAlias = Annotated[
+    JsonFlag, Parameter(help="Print the result as one JSON document.")
+]
+JsonLines: TypeAlias = Annotated[JsonFlag, Parameter(help="Print JSON, one line for each item.")]
 RawOption: TypeAlias = Annotated[bool, Parameter(name=("--raw",), negative=())]
 ForceOption: TypeAlias = Annotated[
     bool, Parameter(name=("--force", "-f"), negative=(), help="Do not ask for confirmation.")
 ]
-_RESULT = Parameter(negative=(), help="Print the result as one JSON document.")
-JsonResult: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json",))]
 MetricsOption: TypeAlias = Annotated[
     str | None,
     Parameter(
@@ -30,7 +33,7 @@ MetricsOption: TypeAlias = Annotated[
 
 
 def parse_pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    """Strings name=value as a dict. Raises ConfigError."""
+    """Parse texts name=value of a repeated flag. Raises ConfigError."""
     values = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
@@ -47,7 +50,7 @@ def check_replicas(replicas: int | None) -> None:
 
 
 def confirm(question: str, force: bool) -> None:
-    """Raise ConfigError unless the user confirms."""
+    """Ask on the terminal unless --force is given. Raises ConfigError without a yes."""
     if force:
         return
     if not (sys.stdin and sys.stdin.isatty()):  # None, if the parent process closed it

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jetspark.cli import app
 from jetspark.cli.app import command
-from jetspark.cli.flags import JsonOption
+from jetspark.cli.flags import JsonFlag, JsonOption
 from jetspark.cli.listings import show_infos, show_list
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags, describe_missing
 from jetspark.errors import ConfigError
@@ -38,7 +38,6 @@ def ls(
 
     Args:
         stream: Name of the stream.
-        json: Print one JSON array.
     """
 
     async def ask(js: JetStream) -> list[dict[str, Any]]:
@@ -49,7 +48,7 @@ def ls(
 
 @command(group, "jetspark group info ORDERS workers")
 def info(
-    stream: str, name: str, /, *, connection: ServerFlags = DEFAULT_SERVER, json: JsonOption = False
+    stream: str, name: str, /, *, connection: ServerFlags = DEFAULT_SERVER, json: JsonFlag = False
 ) -> None:
     """Show the members of a consumer group, and the partitions of each.
 

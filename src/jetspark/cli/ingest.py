@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from jetspark.cli import scopes
 from jetspark.cli.console import Outcome, say
-from jetspark.cli.flags import JsonResult, MetricsOption, Repeated, Switch, parse_pairs
+from jetspark.cli.flags import JsonOption, MetricsOption, Repeated, Switch, parse_pairs
 from jetspark.cli.formatting import describe_left_out, format_count
 from jetspark.cli.query_watch import Watch
 from jetspark.cli.scopes import BAD_RECORDS, PAYLOADS, READING, RUN, TABLE
@@ -128,7 +128,7 @@ def ingest(
     spark: Annotated[SparkFlags, Parameter(group=RUN)] = LOCAL,
     connection: Annotated[ServerFlags, Parameter(group=scopes.CONNECTION)] = DEFAULT_SERVER,
     login: scopes.ConnectionFlags = scopes.NO_CONNECTION,
-    json: Annotated[JsonResult, Parameter(group=RUN)] = False,
+    json: Annotated[JsonOption, Parameter(group=RUN)] = False,
 ) -> int | None:
     """Turn a stream into a table, and continue where the last run ended.
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.console import say, write_bytes
-from jetspark.cli.flags import JsonOption, RawOption, check_json_or_raw
+from jetspark.cli.flags import JsonFlag, JsonLines, RawOption, check_json_or_raw
 from jetspark.cli.formatting import format_duration, format_size, format_time
 from jetspark.cli.listings import show_list
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags, describe_missing
@@ -53,7 +53,7 @@ def ls(
     /,
     *,
     connection: ServerFlags = DEFAULT_SERVER,
-    json: JsonOption = False,
+    json: JsonFlag = False,
 ) -> None:
     """List the buckets, or the keys of one bucket that have a value.
 
@@ -89,7 +89,7 @@ def get(
     *,
     connection: ServerFlags = DEFAULT_SERVER,
     revision: int | None = None,
-    json: JsonOption = False,
+    json: JsonLines = False,
     raw: RawOption = False,
 ) -> None:
     """Show the value of a key.
@@ -98,7 +98,6 @@ def get(
         bucket: Name of the bucket.
         key: The key.
         revision: The value of this revision; by default the present one.
-        json: Print the entry as one line of JSON.
         raw: Only the value, unchanged.
     """
     check_json_or_raw(as_json=json, raw=raw)
@@ -116,7 +115,7 @@ def watch(
     *keys: str,
     connection: ServerFlags = DEFAULT_SERVER,
     count: int | None = None,
-    json: JsonOption = False,
+    json: JsonLines = False,
 ) -> None:
     """Show the present value of each key, then every change, until Ctrl-C.
 
@@ -124,7 +123,6 @@ def watch(
         bucket: Name of the bucket.
         keys: Only these keys; * matches one token, > one or more at the end.
         count: End after this many entries.
-        json: Print each entry as one line of JSON.
     """
 
     @asynccontextmanager

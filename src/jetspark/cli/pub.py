@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from jetspark.cli import scopes
 from jetspark.cli.content_flags import NO_CONTENT, ContentFlags, is_stdin_waiting
-from jetspark.cli.flags import JsonResult
+from jetspark.cli.flags import JsonOption
 from jetspark.cli.formatting import format_count
 from jetspark.cli.listings import show_result
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
@@ -39,7 +39,7 @@ def pub(
     reply: str | None = None,
     count: int = 1,
     jetstream: Annotated[bool, Parameter(name=("--jetstream",), negative=())] = False,
-    json: JsonResult = False,
+    json: JsonOption = False,
 ) -> None:
     """Publish a message; returns when the server has received it, with or without subscribers.
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from jetspark.cli import scopes
 from jetspark.cli.console import Outcome
-from jetspark.cli.flags import JsonResult, MetricsOption, Repeated, parse_pairs
+from jetspark.cli.flags import JsonOption, MetricsOption, Repeated, parse_pairs
 from jetspark.cli.formatting import format_count
 from jetspark.cli.progress import spinner
 from jetspark.cli.query_watch import serving_metrics
@@ -80,7 +80,7 @@ def replay(
     flags: Annotated[SparkFlags, Parameter(group=RUN)] = LOCAL,
     connection: Annotated[ServerFlags, Parameter(group=scopes.CONNECTION)] = DEFAULT_SERVER,
     login: scopes.ConnectionFlags = scopes.NO_CONNECTION,
-    json: Annotated[JsonResult, Parameter(group=RUN)] = False,
+    json: Annotated[JsonOption, Parameter(group=RUN)] = False,
 ) -> int | None:
     """Turn a table into messages of a stream.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetspark.cli.content_flags import NO_CONTENT, ContentFlags
-from jetspark.cli.flags import JsonOption, RawOption, check_json_or_raw
+from jetspark.cli.flags import JsonLines, RawOption, check_json_or_raw
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.cli.show_message import show_message
 from jetspark.errors import RequestTimeoutError
@@ -24,7 +24,7 @@ def request(
     content: ContentFlags = NO_CONTENT,
     timeout: float = 2.0,
     count: int = 1,
-    json: JsonOption = False,
+    json: JsonLines = False,
     raw: RawOption = False,
 ) -> None:
     """Send a request and show the reply.
@@ -34,7 +34,6 @@ def request(
         payload: The payload; empty by default.
         timeout: Seconds to wait.
         count: Replies to wait for; fewer within --timeout is an error. 0: all that arrive.
-        json: One line of JSON for each reply.
         raw: Only the payload of each reply, unchanged.
     """
     check_whole("--count", count, 0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from jetspark.cli.console import Outcome
-from jetspark.cli.flags import JsonResult, MetricsOption, Switch
+from jetspark.cli.flags import JsonOption, MetricsOption, Switch
 from jetspark.cli.formatting import describe_left_out, format_count
 from jetspark.cli.query_watch import Watch
 from jetspark.cli.signals import signals_held
@@ -39,7 +39,7 @@ def run(
     lineage: Switch = False,
     metrics: MetricsOption = None,
     flags: SparkFlags = LOCAL,
-    json: JsonResult = False,
+    json: JsonOption = False,
 ) -> int | None:
     """Run a pipeline: streams and tables in, Spark SQL, tables, streams and buckets out.
 

@@ -16,14 +16,7 @@ from cyclopts import Parameter
 import jetspark.registry.documents as documents
 from jetspark.cli import console
 from jetspark.cli.app import FAILED, SUCCEEDED, command, group
-from jetspark.cli.flags import (
-    ForceOption,
-    JsonOption,
-    JsonResult,
-    RawOption,
-    check_json_or_raw,
-    confirm,
-)
+from jetspark.cli.flags import ForceOption, JsonOption, RawOption, check_json_or_raw, confirm
 from jetspark.cli.formatting import format_time
 from jetspark.cli.listings import show_list, show_result
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
@@ -92,7 +85,6 @@ def add(
         policy: Compatibility rule for later versions: none, backwards, forward or full; by default
             backwards. It is set with the first version.
         description: Description of the schema.
-        json: Print the version and revision as one JSON document.
     """
     is_said = format is not None
     definition, format = _definition(file, format)
@@ -135,7 +127,6 @@ def ls(
 
     Args:
         filter: Only names that match this filter; * and > as in subjects.
-        json: Print one JSON array of the registry's documents.
     """
     schemas = _asking(connection, lambda registry: registry.schemas(filter))
     show_list(schemas, _COLUMNS, as_json=json)
@@ -159,7 +150,6 @@ def show(
         name: Name of the schema.
         version: Its version; by default the latest.
         revision: Its revision; by default the latest.
-        json: Print the registry's JSON document for the schema.
         raw: Only the definition, as a file that add takes: of Protobuf the source, or the bytes of
             the set of descriptors.
     """
@@ -197,7 +187,6 @@ def check(
         file: The schema, as for add.
         format: avro, protobuf or jsonschema; by default that of the file's suffix.
         policy: Check against this policy instead of the schema's own.
-        json: Print one JSON document.
     """
     from jetspark.registry.compatibility import check_definition, violations
 
@@ -236,7 +225,6 @@ def diff(
         name: Name of the schema.
         before: The old version; by default the version before AFTER.
         after: The new version; by default the latest.
-        json: Print one JSON document.
     """
     from jetspark.registry.compatibility import incompatibilities
 
@@ -277,7 +265,7 @@ def rm(
     format: FormatOption = None,
     force: ForceOption = False,
     connection: ServerFlags = DEFAULT_SERVER,
-    json: JsonResult = False,
+    json: JsonOption = False,
 ) -> None:
     """Remove a version of a schema, or all. Numbers of removed versions are not used again.
 

@@ -57,7 +57,6 @@ def flags_of(
             parse=option.name not in leave_out,
             negative=None if option.default is True else (),
             group=groups.get(option.name, group),
-            show_default=option.default not in (None, False, ()),
         )
         help_ = errors.JetsparkError(option.metadata["help"]).sentence(on_command_line)
         flag = field(default=option.default, metadata={**option.metadata, "help": help_})

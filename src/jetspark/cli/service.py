@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.content_flags import NO_CONTENT, ContentFlags
-from jetspark.cli.flags import JsonOption, RawOption, check_json_or_raw
+from jetspark.cli.flags import JsonLines, JsonOption, RawOption, check_json_or_raw
 from jetspark.cli.formatting import format_time
 from jetspark.cli.listings import show_infos, show_list, show_table
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags, describe_missing
@@ -67,7 +67,6 @@ def ls(
 
     Args:
         count: End after this many answers; 0: all.
-        json: One JSON array with the answer of each instance.
     """
     check_whole("--count", count, 0)
 
@@ -93,7 +92,6 @@ def info(
     Args:
         name: Name of the service.
         id: Only the instance with this id.
-        json: One JSON array with the answer of each instance.
     """
 
     async def ask(nc: Client) -> list[ServiceInfo]:
@@ -135,7 +133,6 @@ def stats(
     Args:
         name: Only this service.
         id: Only its instance with this id.
-        json: One JSON array with the answer of each instance.
     """
 
     async def ask(nc: Client) -> list[ServiceStats]:
@@ -182,7 +179,7 @@ def request(
     connection: ServerFlags = DEFAULT_SERVER,
     content: ContentFlags = NO_CONTENT,
     timeout: float = TIMEOUT,
-    json: JsonOption = False,
+    json: JsonLines = False,
     raw: RawOption = False,
 ) -> None:
     """Send a request to an endpoint and show the answer; an error answer fails the command.
@@ -191,7 +188,6 @@ def request(
         subject: Subject of the endpoint.
         payload: The payload; empty by default.
         timeout: Seconds to wait.
-        json: One line of JSON for the answer.
         raw: Only the payload, unchanged.
     """
     check_json_or_raw(as_json=json, raw=raw)

@@ -20,8 +20,8 @@ from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.flags import (
     ForceOption,
+    JsonLines,
     JsonOption,
-    JsonResult,
     Repeated,
     Switch,
     check_replicas,
@@ -72,11 +72,7 @@ stream = group(
 
 @command(stream, "jetspark stream ls", "jetspark stream ls --json")
 def ls(*, connection: ServerFlags = DEFAULT_SERVER, json: JsonOption = False) -> None:
-    """List the streams.
-
-    Args:
-        json: Print one JSON array with the server's document of each stream.
-    """
+    """List the streams."""
 
     infos = connection.jetstream(lambda js: js.streams().all())
     show_list(sorted(infos, key=lambda info: info.name), _COLUMNS, as_json=json)
@@ -90,7 +86,6 @@ def info(
 
     Args:
         name: Name of the stream.
-        json: Print the server's JSON document.
     """
     stream_info = _info(connection, name)
     show_result(_facts(stream_info), to_wire(stream_info), as_json=json)
@@ -110,7 +105,7 @@ def view(
     connection: ServerFlags = DEFAULT_SERVER,
     decode: str | None = None,
     schema: SchemaFlags = NO_SCHEMA,
-    json: JsonOption = False,
+    json: JsonLines = False,
 ) -> None:
     """Show the last messages of a stream, oldest first; nothing is removed or acknowledged.
 
@@ -119,7 +114,6 @@ def view(
         last: How many messages to show.
         subject: Only messages under this subject; * matches one token, > one or more at the end.
         decode: Format of the payloads: avro, protobuf, json or cloudevents. They are shown as JSON.
-        json: One line of JSON for each message.
     """
     check_whole("--last", last)
     codec = codec_of(schema, "decode", decode, connection)
@@ -213,7 +207,6 @@ def add(
         storage: file (the default) or memory.
         replicas: Number of replicas in the cluster.
         config: JSON file with any options of a stream; flags override these options.
-        json: Print the stream's JSON document from the server.
     """
     check_replicas(replicas)
     if subject is None and config is None:
@@ -259,7 +252,6 @@ def purge(
         subject: Only messages under this subject; * matches one token, > one or more at the end.
         keep: Keep this many of the last messages.
         before: Only messages before this sequence.
-        json: Print a JSON document with the number of messages that were deleted.
     """
     if keep is not None and before is not None:
         raise ConfigError("Give either --keep or --before.")
@@ -292,7 +284,7 @@ def rm(
     *,
     connection: ServerFlags = DEFAULT_SERVER,
     force: ForceOption = False,
-    json: JsonResult = False,
+    json: JsonOption = False,
 ) -> None:
     """Remove a stream with all its messages and consumers.
 
@@ -328,7 +320,6 @@ def backup(
         folder: New folder for the backup.
         consumers: Include the consumers, with their positions.
         check: Have the server verify all messages first (servers 2.15 and newer always do).
-        json: Print the contents of the backup as one JSON document.
     """
     path = local_folder(folder)
 
@@ -363,7 +354,6 @@ def restore(
         folder: A backup made by `jetspark stream backup` or `nats stream backup`.
         config: JSON file with options of the stream that replace the options in the backup.
         replicas: Number of replicas instead of the number in the backup.
-        json: Print the stream's JSON document from the server.
     """
     path = local_folder(folder)
     check_replicas(replicas)
@@ -398,7 +388,6 @@ def verify(folder: str, /, *, json: JsonOption = False) -> None:
 
     Args:
         folder: A backup made by `jetspark stream backup` or `nats stream backup`.
-        json: Print its contents as one JSON document.
     """
     _show_backup(verify_backup(folder), "Complete", json)
 

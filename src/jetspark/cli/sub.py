@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jetspark.cli.flags import JsonOption
+from jetspark.cli.flags import JsonLines
 from jetspark.cli.scopes import NO_SCHEMA, SchemaFlags, codec_of
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.cli.show_message import show_message
@@ -17,7 +17,7 @@ def sub(
     schema: SchemaFlags = NO_SCHEMA,
     queue: str | None = None,
     count: int | None = None,
-    json: JsonOption = False,
+    json: JsonLines = False,
 ) -> None:
     """Show messages as they arrive, until Ctrl-C.
 
@@ -26,7 +26,6 @@ def sub(
         decode: Format of the payloads: avro, protobuf, json or cloudevents. They are shown as JSON.
         queue: Share the messages with the other members of this queue group.
         count: End after this many messages.
-        json: One line of JSON for each message.
     """
     codec = codec_of(schema, "decode", decode, connection)
     connection.listen(

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from jetspark.cli import scopes
 from jetspark.cli.app import command, group
 from jetspark.cli.console import Outcome, escape_to_line
-from jetspark.cli.flags import JsonOption, JsonResult, Repeated, Switch, parse_pairs
+from jetspark.cli.flags import JsonOption, Repeated, Switch, parse_pairs
 from jetspark.cli.formatting import format_count, format_size
 from jetspark.cli.ingest import NO_TARGET, TargetFlags
 from jetspark.cli.listings import show_result
@@ -70,7 +70,6 @@ def info(location: str, /, *, options: OpenOptions = _DEFAULT, json: JsonOption 
 
     Args:
         location: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
-        json: One JSON document.
     """
     with options.opened(location) as opened:
         table_facts = opened.facts()
@@ -103,7 +102,6 @@ def compact(
     Args:
         location: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
         target_size: Size of the large files, such as 128m or 1g.
-        json: One JSON document.
     """
     from jetspark.tables.arguments import parse_file_size
 
@@ -136,7 +134,6 @@ def vacuum(
         keep: How long older versions and uncommitted files are kept, such as 12h, 7d or 2w; at
             least 1h.
         dry_run: Only print the files.
-        json: One JSON document.
     """
     from jetspark.tables.arguments import parse_duration
 
@@ -171,7 +168,7 @@ def retry(
     table: scopes.TableFlags = scopes.NO_TABLE,
     connection: ServerFlags = DEFAULT_SERVER,
     pipeline: Path | None = None,
-    json: JsonResult = False,
+    json: JsonOption = False,
 ) -> None:
     """Try the messages of a quarantine again, with a corrected schema.
 

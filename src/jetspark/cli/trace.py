@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jetspark.cli import console
 from jetspark.cli.content_flags import NO_CONTENT, ContentFlags
-from jetspark.cli.flags import JsonOption
+from jetspark.cli.flags import JsonFlag
 from jetspark.cli.listings import show_result
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.tracing.tree import MessageTrace
@@ -26,7 +26,7 @@ def trace(
     content: ContentFlags = NO_CONTENT,
     deliver: bool = False,
     timeout: float = 2.0,
-    json: JsonOption = False,
+    json: JsonFlag = False,
 ) -> int:
     """Show the path of a message: servers, streams, clients, and where it stopped.
 
