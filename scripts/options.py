@@ -17,7 +17,7 @@ from jetspark.options.scopes import (
     StreamSinkScope,
     TableOptions,
     TableReadScope,
-    text_of,
+    spark_text,
 )
 
 HEAD = """\
@@ -80,7 +80,7 @@ def table(scope: type) -> str:
     """The options of a scope."""
     lines = ["| option | default | |", "|---|---|---|"]
     for option in fields(scope):
-        default = "–" if option.default in (None, ()) else f"`{text_of(option.default)}`"
+        default = "–" if option.default in (None, ()) else f"`{spark_text(option.default)}`"
         help_ = JetsparkError(option.metadata["help"]).sentence(
             lambda name: f"`{spark_name(name)}`"
         )

@@ -10,7 +10,7 @@ import pytest
 from jetspark.errors import ConfigError
 from jetspark.options.names import spark_name
 from jetspark.options.scopes import CONNECTION
-from jetspark.options.values import _OF_KAFKA
+from jetspark.options.spark_options import _KAFKA_OPTIONS
 from jetspark.spark.source.options import _READING, parse_options
 from jetspark.spark.stream_sink.options import _WRITING, parse_sink_options
 
@@ -65,5 +65,5 @@ def test_options_of_kafka_are_refused_with_our_name() -> None:
         parse_sink_options({"stream": "S", "topic": "x"})
     with pytest.raises(ConfigError, match=r"'kafka\.linger\.ms' is for Kafka"):
         parse_sink_options({"stream": "S", "kafka.linger.ms": "5"})
-    for hint in _OF_KAFKA.values():
+    for hint in _KAFKA_OPTIONS.values():
         assert set(re.findall("\x02(\\w+)\x03", hint)) <= {*CONNECTION, *_READING, *_WRITING}

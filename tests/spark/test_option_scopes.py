@@ -9,7 +9,7 @@ from scripts import options
 
 from jetspark.errors import ConfigError
 from jetspark.options.names import flag_name, in_spark, on_command_line, spark_name
-from jetspark.options.scopes import SourceScope, TableOptions, in_texts
+from jetspark.options.scopes import SourceScope, TableOptions, spark_texts
 from jetspark.spark.source.options import parse_options
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "options.md"
@@ -37,9 +37,9 @@ def test_each_surface_names_the_option_of_an_error_in_its_own_way() -> None:
 
 
 def test_only_options_that_differ_from_their_defaults_go_to_spark() -> None:
-    assert in_texts(SourceScope()) == in_texts(TableOptions()) == {}
+    assert spark_texts(SourceScope()) == spark_texts(TableOptions()) == {}
     table = TableOptions(keys=("a", "b,c"), evolve=True, compact_every=0, partition_by=["x", "y"])
-    assert in_texts(table) == {
+    assert spark_texts(table) == {
         "keys": "a,`b,c`",
         "evolve": "true",
         "compactEvery": "0",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField, StructType
 
 from jetspark.errors import ConfigError
-from jetspark.options.values import columns, join_names
+from jetspark.options.parsers import join_names, parse_columns
 from jetspark.ranges.arrow import BUCKET_SCHEMA as ARROW_BUCKET_SCHEMA
 from jetspark.ranges.arrow import SCHEMA as ARROW_SCHEMA
 from jetspark.ranges.fixed_range import AtTime, resolve_position
@@ -291,10 +291,10 @@ def test_fields_named_as_columns_of_the_message_have_other_columns(decode: str) 
 
 @given(st.lists(st.text("ab ,`_-.", min_size=1).filter(str.strip), min_size=1, unique=True))
 def test_a_list_of_columns_is_read_as_it_was_given(names: list[str]) -> None:
-    assert columns("keys", join_names(names)) == tuple(names)
+    assert parse_columns("keys", join_names(names)) == tuple(names)
 
 
 def test_columns_may_be_written_with_blanks_and_backquotes() -> None:
-    assert columns("keys", " a , `b,c`,`d``e` , f`g") == ("a", "b,c", "d`e", "f`g")
+    assert parse_columns("keys", " a , `b,c`,`d``e` , f`g") == ("a", "b,c", "d`e", "f`g")
     with pytest.raises(ConfigError, match="'b,c' twice"):
-        columns("keys", "`b,c`, a, `b,c`")
+        parse_columns("keys", "`b,c`, a, `b,c`")

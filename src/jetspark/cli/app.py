@@ -78,7 +78,7 @@ def _convert(kind: Any, tokens: Sequence[cyclopts.Token]) -> Any:
     between them, too.
     """
     if kind == tuple[str, ...]:
-        from jetspark.options.values import split_names
+        from jetspark.options.parsers import split_names
 
         # An empty list would pass for none.
         return split_names(",".join(token.value for token in tokens)) or ("",)

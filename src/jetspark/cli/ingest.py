@@ -22,7 +22,7 @@ from jetspark.cli.spark_flags import LOCAL, SparkFlags
 from jetspark.cli.spark_session import quiet_spark
 from jetspark.cli.start_end import parse_end, parse_start
 from jetspark.errors import ConfigError
-from jetspark.options.scopes import PayloadScope, SourceScope, in_texts, text_of
+from jetspark.options.scopes import PayloadScope, SourceScope, spark_text, spark_texts
 
 if TYPE_CHECKING:
     from jetspark.spark.pipelines.ingest import Ingest
@@ -147,11 +147,11 @@ def ingest(
         "minPartitions": str(os.cpu_count() or 1),
         **batch_limits(source, bucket=messages.bucket),
         **scopes.connection_texts(connection, login),
-        **in_texts(source),
+        **spark_texts(source),
         **scopes.schema_texts(payloads),
     }
     if messages.bucket and table.keys:
-        options["keys"] = text_of(table.keys)
+        options["keys"] = spark_text(table.keys)
         table = replace(table, keys=())
     if payloads.decode == "debezium":
         from jetspark.spark.source.debezium_schema import add_event_schema

@@ -19,7 +19,7 @@ from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_flags import LOCAL, SparkFlags
 from jetspark.cli.spark_session import quiet_spark
-from jetspark.options.scopes import in_texts
+from jetspark.options.scopes import spark_texts
 
 
 @Parameter(name="*", group=READING)
@@ -96,7 +96,7 @@ def replay(
     writing = {
         "stream": to,
         **scopes.connection_texts(connection, login),
-        **in_texts(sink),
+        **spark_texts(sink),
         **scopes.schema_texts(payloads),
     }
     settings = flags.settings()
@@ -114,7 +114,7 @@ def replay(
         msg_id=messages.msg_id,
         where=rows.rows,
         order_by=rows.order_by,
-        table_options=in_texts(reading) | rows.table_options,
+        table_options=spark_texts(reading) | rows.table_options,
     )
     job.check()
     # Errors in the options or the stream come before Spark starts.

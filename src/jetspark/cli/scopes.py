@@ -22,7 +22,7 @@ from jetspark.options.scopes import (
     StreamSinkScope,
     TableOptions,
     TableReadScope,
-    in_texts,
+    spark_texts,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ NO_TABLE_READ = TableReadFlags()
 
 def connection_texts(connection: ServerFlags, flags: ConnectionScope) -> dict[str, str]:
     """Options of Spark's format for both. Raises ConfigError for a login that is in both."""
-    options, flag_options = connection.spark_options(), in_texts(flags)
+    options, flag_options = connection.spark_options(), spark_texts(flags)
     for name in options.keys() & flag_options.keys():
         raise errors.ConfigError(
             f"Give the {name} either in {errors.named('servers')} or as {errors.named(name)}."
@@ -130,7 +130,7 @@ def connection_texts(connection: ServerFlags, flags: ConnectionScope) -> dict[st
 
 def schema_texts(schema: SchemaScope) -> dict[str, str]:
     """Options of Spark's format, where the registry's URL has no secrets."""
-    return in_texts(_with_login(schema))
+    return spark_texts(_with_login(schema))
 
 
 def _with_login(schema: SchemaScope) -> SchemaScope:

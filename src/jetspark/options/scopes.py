@@ -1,58 +1,100 @@
 """The one table of options: each scope is a dataclass, and each field an option.
 
-From it derive the names on all surfaces (`option_names`), the parsers of Spark's texts, the flags
+From it derive the names on all surfaces (`options.names`), the parsers of Spark's texts, the flags
 of the command line with their help, the keys of a pipeline file, and docs/options.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import named
 from jetspark.kv_rules import check_bucket
-from jetspark.options import values
 from jetspark.options.names import spark_name
+from jetspark.options.parsers import (
+    Parser,
+    Parsers,
+    join_names,
+    keep_text,
+    one_of,
+    parse_bool,
+    parse_columns,
+    parse_duration,
+    parse_keys,
+    parse_non_negative_int,
+    parse_pattern,
+    parse_positive_int,
+    parse_proxy_url,
+    parse_renames,
+    parse_seconds,
+    parse_servers,
+    parse_streams,
+    parse_subject,
+    parse_subjects,
+    parse_text,
+)
+from jetspark.options.spark_options import select_options, take_only_one
 from jetspark.subjects import check_name
 
 BACKFILLS = ("consumer", "snapshot", "snapshot-blocking-deletes")
 
 
-def option(help: str, default: Any = None, *, read: Callable[[str, str], Any] = values.name) -> Any:
+_PARSERS_BY_TYPE: Parsers = {
+    "bool": parse_bool,
+    "int": parse_positive_int,
+    "int | None": parse_positive_int,
+    "float": parse_seconds,
+    "tuple[str, ...]": parse_columns,
+}
+"""The parsers of fields that name none, by the field's type; `parse_text` for all others."""
+
+
+def option(help: str, default: Any = None, *, parse: Parser[Any] | None = None) -> Any:
     """A field of a scope.
 
-    `help`: its description, in one sentence; `read`: a function of its name and text, which checks
-    the text and returns the value.
+    `help`: its description, in one sentence; `parse`: its parser, if it is not that of its type.
     """
-    return field(default=default, metadata={"help": help, "read": read})
+    return field(default=default, metadata={"help": help, "parse": parse})
 
 
-def _consumer(_: str, value: str) -> str:
-    return check_name("consumer", value)
+def _parse_stream(_: str, text: str) -> str:
+    return check_name("stream", text)
 
 
-def readers(scope: type) -> values.Table:
-    """The functions that read texts, by the names of the scope's options."""
-    return {option.name: option.metadata["read"] for option in fields(scope)}
+def _parse_consumer(_: str, text: str) -> str:
+    return check_name("consumer", text)
 
 
-def in_texts(options: Any) -> dict[str, str]:
-    """The options of a scope that differ from their defaults, as Spark takes them."""
+def _parse_bucket(_: str, text: str) -> str:
+    return check_bucket(text)
+
+
+def parsers_of(scope: type) -> Parsers:
+    """The parsers of a scope's options."""
     return {
-        spark_name(option.name): text_of(value)
+        option.name: option.metadata["parse"] or _PARSERS_BY_TYPE.get(str(option.type), parse_text)
+        for option in fields(scope)
+    }
+
+
+def spark_texts(options: Any) -> dict[str, str]:
+    """The options of a scope that differ from their defaults, as texts by their names in Spark."""
+    return {
+        spark_name(option.name): spark_text(value)
         for option in fields(options)
         if (value := getattr(options, option.name)) != option.default
     }
 
 
-def text_of(value: object) -> str:
-    """The text that Spark takes for a value."""
+def spark_text(value: object) -> str:
+    """The text that Spark takes for the value of an option."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return values.join_names(value)
+        return join_names(value)
     if isinstance(value, list):
         return ",".join(value)
     return str(value)
@@ -65,70 +107,67 @@ class ConnectionScope:
     servers: str | None = option(
         "URLs of servers, separated by commas; by default nats://127.0.0.1:4222. tls:// requires "
         "TLS.",
-        read=values.servers,
+        parse=parse_servers,
     )
     context: str | None = option(
         "A context of the nats command, in place of servers; it is read on the driver.",
-        read=values.text,
+        parse=keep_text,
     )
     user: str | None = option(
-        "The user's name; it does not belong into the URL, which Spark would show.",
-        read=values.text,
+        "The user's name; it does not belong into the URL, which Spark would show.", parse=keep_text
     )
-    password: str | None = option("The user's password.", read=values.text)
-    token: str | None = option("A token, in place of user and password.", read=values.text)
+    password: str | None = option("The user's password.", parse=keep_text)
+    token: str | None = option("A token, in place of user and password.", parse=keep_text)
     creds_file: str | None = option(
-        "Path of a .creds file, which must exist on the executors, too.", read=values.text
+        "Path of a .creds file, which must exist on the executors, too.", parse=keep_text
     )
-    creds: str | None = option("The text of a .creds file.", read=values.text)
+    creds: str | None = option("The text of a .creds file.", parse=keep_text)
     nkey_seed_file: str | None = option(
         "Path of a file with the seed of an NKey, which must exist on the executors, too.",
-        read=values.text,
+        parse=keep_text,
     )
-    nkey_seed: str | None = option("The seed of an NKey.", read=values.text)
-    jwt: str | None = option("The JWT that goes with the NKey.", read=values.text)
+    nkey_seed: str | None = option("The seed of an NKey.", parse=keep_text)
+    jwt: str | None = option("The JWT that goes with the NKey.", parse=keep_text)
     proxy: str | None = option(
         "http://host:port (HTTP CONNECT) or socks5://host:port; a proxy with a login stands in a "
         "context.",
-        read=values.proxy,
+        parse=parse_proxy_url,
     )
-    tls: bool = option("Require TLS.", False, read=values.truth)
+    tls: bool = option("Require TLS.", False)
     tls_first: bool = option(
-        "Begin TLS before the server's first bytes, as handshake_first asks for.",
-        False,
-        read=values.truth,
+        "Begin TLS before the server's first bytes, as handshake_first asks for.", False
     )
     tls_ca_file: str | None = option(
         "PEM file of the authorities to trust; all TLS files must exist on the executors, too.",
-        read=values.text,
+        parse=keep_text,
     )
-    tls_ca_dir: str | None = option("Folder with the authorities to trust.", read=values.text)
-    tls_cert_file: str | None = option("PEM file with the client's certificate.", read=values.text)
-    tls_key_file: str | None = option("PEM file with the certificate's key.", read=values.text)
-    tls_key_password: str | None = option("The password of that key.", read=values.text)
+    tls_ca_dir: str | None = option("Folder with the authorities to trust.", parse=keep_text)
+    tls_cert_file: str | None = option("PEM file with the client's certificate.", parse=keep_text)
+    tls_key_file: str | None = option("PEM file with the certificate's key.", parse=keep_text)
+    tls_key_password: str | None = option("The password of that key.", parse=keep_text)
     tls_hostname: str | None = option(
-        "The name that the server's certificate must have.", read=values.text
+        "The name that the server's certificate must have.", parse=keep_text
     )
-    connect_timeout: float = option("Seconds for one server.", 2.0, read=values.seconds)
+    connect_timeout: float = option("Seconds for one server.", 2.0)
     inbox_prefix: str = option(
-        "Prefix of inboxes, for accounts that restrict them.", "_INBOX", read=values.subject
+        "Prefix of inboxes, for accounts that restrict them.", "_INBOX", parse=parse_subject
     )
     jetstream_domain: str | None = option(
-        "JetStream in a domain.", read=lambda name, value: check_name("domain", value)
+        "JetStream in a domain.", parse=lambda name, value: check_name("domain", value)
     )
     jetstream_api_prefix: str | None = option(
         "JetStream through an imported API.",
-        read=lambda name, value: values.subject(name, value.removesuffix(".")),
+        parse=lambda name, value: parse_subject(name, value.removesuffix(".")),
     )
 
 
-CONNECTION = readers(ConnectionScope)
+CONNECTION = parsers_of(ConnectionScope)
 
 
 def connection_options(option_values: Mapping[str, Any]) -> ConnectOptions:
     """The connection's options among those of a format. Raises ConfigError."""
-    values.only_one(option_values, ("jetstream_domain", "jetstream_api_prefix"))
-    options = make_options(**values.select(option_values, CONNECTION))
+    take_only_one(option_values, ("jetstream_domain", "jetstream_api_prefix"))
+    options = make_options(**select_options(option_values, CONNECTION))
     has_files = {"creds_file", "nkey_seed_file"} & option_values.keys()
     return options if has_files else options.with_contents()
 
@@ -147,20 +186,19 @@ class SchemaScope:
     )
     schema_name: str | None = option("Name of the schema in the registry.")
     schema_version: int | None = option(
-        "Version of that schema; by default the latest when the run begins.",
-        read=values.positive_int,
+        "Version of that schema; by default the latest when the run begins."
     )
     registry: str | None = option(
         "Registry with the schemas: https://host for Confluent's interface, or nats for one on the "
         "servers."
     )
-    registry_user: str | None = option("User of the registry.", read=values.text)
-    registry_password: str | None = option("The user's password.", read=values.text)
+    registry_user: str | None = option("User of the registry.", parse=keep_text)
+    registry_password: str | None = option("The user's password.", parse=keep_text)
     registry_token: str | None = option(
-        "Token of the registry, in place of a user.", read=values.text
+        "Token of the registry, in place of a user.", parse=keep_text
     )
     registry_ca_file: str | None = option(
-        "PEM file of the authorities to trust in the registry's certificate.", read=values.text
+        "PEM file of the authorities to trust in the registry's certificate.", parse=keep_text
     )
     message: str | None = option("Message type of Protobuf; by default the first in the schema.")
     framing: str | None = option(
@@ -181,13 +219,11 @@ class PayloadScope(SchemaScope):
         "Format of the payloads, avro, protobuf, cloudevents, debezium or json: their fields "
         "become columns."
     )
-    fields: tuple[str, ...] = option(
-        "Fields to keep, separated by commas; by default all.", (), read=values.columns
-    )
-    keep_payload: bool = option("Keep the payload as a column, too.", False, read=values.truth)
+    fields: tuple[str, ...] = option("Fields to keep, separated by commas; by default all.", ())
+    keep_payload: bool = option("Keep the payload as a column, too.", False)
     on_new_version: str | None = option(
         "When the schema has a new version in the registry: ignore it, or stop.",
-        read=values.word("ignore", "stop"),
+        parse=one_of("ignore", "stop"),
     )
     unavailable_value: str | None = option(
         "Debezium's unavailable.value.placeholder, if it is not the default."
@@ -195,7 +231,7 @@ class PayloadScope(SchemaScope):
     rename: str | None = option(
         "Columns with other names than their fields: timestamp=sent_at,data=body. By default a "
         "field that is named as a column of the message becomes payload_timestamp and so on.",
-        read=values.renames,
+        parse=parse_renames,
     )
 
 
@@ -203,51 +239,44 @@ class PayloadScope(SchemaScope):
 class SourceScope:
     """Options of format("jetstream") for reading."""
 
-    stream: str | None = option("The stream to read.", read=values.stream)
+    stream: str | None = option("The stream to read.", parse=_parse_stream)
     streams: tuple[str, ...] = option(
-        "Several streams, separated by commas.", (), read=values.streams
+        "Several streams, separated by commas.", (), parse=parse_streams
     )
     stream_pattern: str | None = option(
         "A regular expression that matches the whole names of the streams to read; streams that "
         "match later are read from their earliest message.",
-        read=values.pattern,
+        parse=parse_pattern,
     )
-    bucket: str | None = option(
-        "A Key-Value bucket, in place of a stream.", read=lambda _, value: check_bucket(value)
-    )
+    bucket: str | None = option("A Key-Value bucket, in place of a stream.", parse=_parse_bucket)
     keys: tuple[str, ...] = option(
         "With bucket: only these keys, separated by commas; wildcards are allowed.",
         (),
-        read=values.keys,
+        parse=parse_keys,
     )
     history: bool = option(
-        "With bucket, batch only: all revisions, in place of the current values.",
-        False,
-        read=values.truth,
+        "With bucket, batch only: all revisions, in place of the current values.", False
     )
     present_values: bool = option(
         "With bucket, streaming only: the changes are merged into a row for each key, so values "
         "that expired unread are no data loss.",
         False,
-        read=values.truth,
     )
     orders_by_seq: bool = option(
         "Streaming only: the sink orders its rows by seq, so a stream whose sequences begin anew "
         f"ends the query; ingest and run set it for tables with {named('sequence_by')} seq.",
         False,
-        read=values.truth,
     )
     subjects: tuple[str, ...] = option(
         "Only messages under these subjects, separated by commas (several need nats-server 2.10); "
         "wildcards are allowed.",
         (),
-        read=values.subjects,
+        parse=parse_subjects,
     )
     columns: tuple[str, ...] = option(
         "A selection of the message's columns, separated by commas, in that order; without data "
         "and headers the server does not send them.",
         (),
-        read=values.columns,
     )
     starting_offsets: str | None = option(
         "Where a new query begins: earliest, latest (streaming only), a sequence, or JSON of these "
@@ -262,7 +291,7 @@ class SourceScope:
     starting_offsets_by_timestamp_strategy: str = option(
         "Where to begin if all messages are older than the time: error, or latest.",
         "error",
-        read=values.word("error", "latest"),
+        parse=one_of("error", "latest"),
     )
     ending_offsets: str | None = option(
         f"The end of the read, exclusive, in the form of {named('starting_offsets')}; in a "
@@ -272,76 +301,61 @@ class SourceScope:
     ending_offsets_by_timestamp: str | None = option("Ends by stream as times, as JSON.")
     max_offsets_per_trigger: int | None = option(
         "Streaming only: most sequences in one micro-batch, gaps included, divided among the "
-        "streams in proportion to their waiting messages.",
-        read=values.positive_int,
+        "streams in proportion to their waiting messages."
     )
     max_bytes_per_trigger: int | None = option(
         "Streaming only: most bytes in one micro-batch, as the stream stores them, estimated from "
-        "the stream's average.",
-        read=values.positive_int,
+        "the stream's average."
     )
     min_offsets_per_trigger: int | None = option(
         "Streaming only: wait for this many sequences, but no longer than "
-        f"{named('max_trigger_delay')}.",
-        read=values.positive_int,
+        f"{named('max_trigger_delay')}."
     )
     max_trigger_delay: float = option(
         f"Seconds after the last batch for which {named('min_offsets_per_trigger')} "
         "waits; in Spark also 15m.",
         15 * 60.0,
-        read=values.duration,
+        parse=parse_duration,
     )
     min_partitions: int = option(
         "Least number of partitions, but no partition without a sequence; each is a task of Spark.",
         1,
-        read=values.positive_int,
     )
     max_records_per_partition: int = option(
-        "Most sequences in one partition; a batch has at most 10,000 partitions.",
-        250_000,
-        read=values.positive_int,
+        "Most sequences in one partition; a batch has at most 10,000 partitions.", 250_000
     )
     fail_on_data_loss: bool = option(
         "Stop when messages or a stream that should have been read are gone; otherwise continue "
         "with what is still there, and log a warning.",
         True,
-        read=values.truth,
     )
-    max_rows_per_batch: int = option(
-        "Most rows of the Arrow batches passed to Spark.", 30_000, read=values.positive_int
-    )
-    max_bytes_per_batch: int = option(
-        "Most bytes of these batches.", 8 << 20, read=values.positive_int
-    )
+    max_rows_per_batch: int = option("Most rows of the Arrow batches passed to Spark.", 30_000)
+    max_bytes_per_batch: int = option("Most bytes of these batches.", 8 << 20)
     read_timeout: float = option(
         "Seconds without progress, reconnecting included, after which a task or the query fails.",
         60.0,
-        read=values.seconds,
     )
     sole_reader: bool = option(
-        "Read a work queue, and remove the messages that the checkpoint covers.",
-        False,
-        read=values.truth,
+        "Read a work queue, and remove the messages that the checkpoint covers.", False
     )
     interest_consumer: str | None = option(
         "Streaming only: read a stream with retention interest through a consumer of this name.",
-        read=_consumer,
+        parse=_parse_consumer,
     )
     progress_consumer: str | None = option(
         "Streaming only: name of a consumer that shows the query's progress to NATS tools.",
-        read=_consumer,
+        parse=_parse_consumer,
     )
     available_now: bool = option(
         "Streaming only: read only the messages that are in the stream when the query starts; for "
         "Spark 4.0 and 4.1.",
         False,
-        read=values.truth,
     )
     backfill: str = option(
         "How a batch read, or the first micro-batch of a query, comes: through a consumer, or a "
         "snapshot (or snapshot-blocking-deletes, before nats-server 2.15).",
         BACKFILLS[0],
-        read=values.word(*BACKFILLS),
+        parse=one_of(*BACKFILLS),
     )
     backup: str | None = option(
         "Batch only: the folder of a stream's backup, in place of a stream and a server."
@@ -352,43 +366,36 @@ class SourceScope:
 class StreamSinkScope:
     """Options of format("jetstream") for writing."""
 
-    stream: str | None = option("The stream to write to.", read=check_name)
+    stream: str | None = option("The stream to write to.", parse=check_name)
     bucket: str | None = option(
-        "The bucket to write to, in place of a stream.", read=lambda _, value: check_bucket(value)
+        "The bucket to write to, in place of a stream.", parse=_parse_bucket
     )
-    subject: str | None = option("The subject of all rows.", read=values.subject)
+    subject: str | None = option("The subject of all rows.", parse=parse_subject)
     guarantee: str = option(
         "How often a row may be stored: at-least-once, effectively-once or exactly-once.",
         "at-least-once",
     )
     encode: str | None = option("Format of the payloads to make of columns.")
     publish_timeout: float = option(
-        "Seconds without progress, reconnecting included, after which a task fails.",
-        60.0,
-        read=values.seconds,
+        "Seconds without progress, reconnecting included, after which a task fails.", 60.0
     )
-    lanes: int = option(
-        "exactly-once: how many partitions are copied in parallel.", 4, read=values.positive_int
-    )
+    lanes: int = option("exactly-once: how many partitions are copied in parallel.", 4)
     prepare_stream: bool = option(
-        "exactly-once: add to the stream's configuration the settings that it lacks.",
-        False,
-        read=values.truth,
+        "exactly-once: add to the stream's configuration the settings that it lacks.", False
     )
     transaction_id: str | None = option(
         "exactly-once, batch: name of the write; a second write of this name changes nothing.",
-        read=check_name,
+        parse=check_name,
     )
     adopt_ledger: bool = option(
         "exactly-once, streaming: start although the ledger does not have the previous batch, or "
         "has an earlier query of this name; for one run.",
         False,
-        read=values.truth,
     )
     writer_name: str | None = option(
         "exactly-once, streaming: the query's name in the ledger, by which it is recognised when "
         "its checkpoint is lost; by default made of the checkpoint's place.",
-        read=values.text,
+        parse=keep_text,
     )
 
 
@@ -399,16 +406,15 @@ class TableOptions:
     partition_by: list[str] | None = option(  # noqa: RUF009  it calls `field`
         "Columns and transforms to partition a new table by: region, day(timestamp), hour(…), or, "
         "in Iceberg, month(…), year(…), bucket(16, id), truncate(4, name).",
-        read=values.text,
+        parse=keep_text,
     )
     merge_schema: bool = option(
-        "Add columns that the table lacks, instead of refusing the rows.", False, read=values.truth
+        "Add columns that the table lacks, instead of refusing the rows.", False
     )
     evolve: bool = option(
         "Add a column for each new field of the payloads, and in Iceberg widen int to long and "
         "float to double, so that no field is lost.",
         False,
-        read=values.truth,
     )
     target_file_size: str = option("Size at which a task begins a new file.", "128m")
     file_compression: str = option(
@@ -426,13 +432,11 @@ class TableOptions:
         "Add the rows to a table that this query has not written, or has written with another "
         "checkpoint.",
         False,
-        read=values.truth,
     )
     keys: tuple[str, ...] = option(
         "Columns of the key, separated by commas (a name with a comma in backquotes): a row "
         "replaces the row with the same values in these columns.",
         (),
-        read=values.columns,
     )
     sequence_by: str | None = option(
         "With keys: the column whose greatest value is the last row of a key."
@@ -450,9 +454,7 @@ class TableOptions:
         "rows of a key, with valid_from and valid_to."
     )
     default_table: str | None = option("With a template: the table for rows that have no table.")
-    max_new_tables: int = option(
-        "With a template: most new tables of a task.", 1000, read=values.positive_int
-    )
+    max_new_tables: int = option("With a template: most new tables of a task.", 1000)
     quarantine: str | None = option(
         "Table for records that do not become rows, with the reason: payloads that do not fit the "
         "schema, and rows without a table; or stream:NAME, a stream of dead letters."
@@ -460,12 +462,12 @@ class TableOptions:
     on_bad_record: str | None = option(
         "Without quarantine: keep (the default) puts a payload that does not fit the schema into "
         "the column _corrupt_record; stop ends the write and names the message.",
-        read=values.word("keep", "stop"),
+        parse=one_of("keep", "stop"),
     )
     compact_every: int | None = option(
         "Streaming only, not with keys: merge the small files of a table after this many commits, "
         "0 for never; by default 100 where a command follows a stream.",
-        read=values.non_negative_int,
+        parse=parse_non_negative_int,
     )
 
 
@@ -475,8 +477,6 @@ class TableReadScope:
 
     version_as_of: int | None = option("A version (Delta) or a snapshot's id (Iceberg).")
     prune: str | None = option(
-        "A condition; files that cannot have such rows are not read.", read=values.text
+        "A condition; files that cannot have such rows are not read.", parse=keep_text
     )
-    min_partitions: int = option(
-        "At least this many tasks, if there are as many files.", 1, read=values.positive_int
-    )
+    min_partitions: int = option("At least this many tasks, if there are as many files.", 1)

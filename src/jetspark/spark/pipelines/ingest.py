@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.errors import ConfigError, named
-from jetspark.options.scopes import TableOptions, in_texts
+from jetspark.options.scopes import TableOptions, spark_texts
 from jetspark.payloads import debezium
 from jetspark.payloads.tolerant import CORRUPT
 from jetspark.ranges.fixed_range import tail
@@ -196,7 +196,7 @@ class Ingest:
                     f"{self.to}: a bucket has one table; leave the braces out.", option="path"
                 )
             bucket_table.check_source(self.source)
-            bucket_table.check_table_options(in_texts(self.table_options))
+            bucket_table.check_table_options(spark_texts(self.table_options))
         if self.table.dead_letter_sink is not None:
             self.table.dead_letter_sink.check_not_read(self.source)
         check_library(self.table.format)
@@ -387,7 +387,7 @@ class Ingest:
                 options["onBadRecord"] = "stop"
         if self.history:
             options["historyBy"] = debezium.TIME if of_database else "timestamp"
-        options |= in_texts(scope)
+        options |= spark_texts(scope)
         catalog = parse_catalog_name(self.to) if format_ is Format.ICEBERG else None
         if catalog is None:
             options["path"] = self.to

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jetspark.options.values import duration
+from jetspark.options.parsers import parse_duration
 from jetspark.spark.pipelines.pipeline_sinks import PipelineSink, check_sinks_apart, read_sink
 from jetspark.spark.pipelines.pipeline_sources import PipelineSource, read_source
 from jetspark.spark.pipelines.toml_table import KeyLines, TomlTable
@@ -71,7 +71,7 @@ def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ)
     trigger = file.inner("trigger", file.take("trigger", {}))
     trigger.check_keys({"follow": bool, "interval": object})
     with trigger.blaming("interval"):
-        interval = duration("interval", str(trigger.take("interval", "5s")))
+        interval = parse_duration("interval", str(trigger.take("interval", "5s")))
     return PipelineFile(
         name=name,
         checkpoint=file.take_text("checkpoint"),

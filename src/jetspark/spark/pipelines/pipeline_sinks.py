@@ -13,7 +13,7 @@ from jetspark.options.scopes import (
     ConnectionScope,
     SchemaScope,
     StreamSinkScope,
-    readers,
+    parsers_of,
 )
 from jetspark.spark.pipelines.pipeline_sources import JETSTREAM, PipelineSource
 from jetspark.spark.pipelines.pipeline_tables import (
@@ -47,7 +47,11 @@ from jetspark.tables.row_expressions import RowExpression
 
 _MODES = ("append", "update", "complete")
 _KEYS = ("from", "format", "mode", "partition_by")
-_STREAM_OPTIONS = (*readers(StreamSinkScope), *readers(SchemaScope), *readers(ConnectionScope))
+_STREAM_OPTIONS = (
+    *parsers_of(StreamSinkScope),
+    *parsers_of(SchemaScope),
+    *parsers_of(ConnectionScope),
+)
 
 
 @dataclass(frozen=True)

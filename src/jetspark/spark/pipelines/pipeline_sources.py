@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jetspark.errors import named
-from jetspark.options.scopes import ConnectionScope, PayloadScope, SourceScope, readers
+from jetspark.options.scopes import ConnectionScope, PayloadScope, SourceScope, parsers_of
 from jetspark.spark.pipelines.table_rows import row_columns, with_json_schema
 from jetspark.spark.pipelines.toml_table import TomlTable, is_list_of_texts
 from jetspark.spark.source.options import SourceOptions, parse_options
@@ -15,7 +15,7 @@ from jetspark.spark.source.payload_columns import json_columns, payload_ddl
 JETSTREAM = "jetstream"
 """Spark's name of the format of streams and buckets."""
 _KEYS = ("format", "json_schema", "watermark", "static")
-_OPTIONS = (*readers(SourceScope), *readers(PayloadScope), *readers(ConnectionScope))
+_OPTIONS = (*parsers_of(SourceScope), *parsers_of(PayloadScope), *parsers_of(ConnectionScope))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from jetspark.errors import ConfigError, named
 from jetspark.options.scopes import (
     TableOptions,
-    readers,
+    parsers_of,
 )
 from jetspark.payloads.field_names import FieldNames, parse_renames
 from jetspark.spark.pipelines.table_rows import DAY, OTHER_FIELDS, day_of, derived_columns
@@ -32,7 +32,7 @@ from jetspark.tables.row_expressions import RowExpression
 from jetspark.tables.table import TableName
 
 DERIVING_KEYS = ("derive", "rescued_data_column")
-TABLE_OPTIONS = (*readers(TableOptions), "path", "catalog", "table")
+TABLE_OPTIONS = (*parsers_of(TableOptions), "path", "catalog", "table")
 _LISTED_TABLE_KEYS = ("subjects", "json_schema", "rename", "partition_by", *DERIVING_KEYS)
 _OPTIONS_OF_EACH_TABLE = (
     *("path", "table", "keys"),

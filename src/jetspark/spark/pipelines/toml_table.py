@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.files import read_small_text
 from jetspark.nearest import did_you_mean_or_list, nearest_name
-from jetspark.options import values
 from jetspark.options.names import spark_name
+from jetspark.options.parsers import join_names
 from jetspark.tables.formats import STORAGE
 
 _HEADER = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]")
@@ -195,7 +195,7 @@ class TomlTable:
                 hint = did_you_mean_or_list(key, dict.fromkeys((*other_keys, *option_names)))
                 self.fail(key, f"unknown key {key!r}{hint}")
             if key == "keys" and is_list_of_texts(value):
-                value = values.join_names(value)
+                value = join_names(value)
             name = key if key.startswith(STORAGE) else f"{prefix}{dot}{spark_name(name)}"
             texts[name] = self.text_of(key, value)
         return texts

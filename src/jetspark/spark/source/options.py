@@ -10,7 +10,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, named
 from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.nearest import check_column
-from jetspark.options import values
+from jetspark.options.parsers import Parsers
 from jetspark.options.scopes import (
     BACKFILLS,
     CONNECTION,
@@ -19,9 +19,14 @@ from jetspark.options.scopes import (
     SourceScope,
     StreamSinkScope,
     connection_options,
-    readers,
+    parsers_of,
 )
-from jetspark.options.values import only_one, refuse, select
+from jetspark.options.spark_options import (
+    read_options,
+    refuse_options,
+    select_options,
+    take_only_one,
+)
 from jetspark.payloads.decoding import Decoding
 from jetspark.payloads.framing import Framing
 from jetspark.payloads.tolerant import Decoder
@@ -29,9 +34,9 @@ from jetspark.ranges.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.ranges.sequence_range import ReadLimits
 from jetspark.spark.source.position_options import ENDINGS, POSITION_READERS, STARTS, Positions
 
-_READING: values.Table = {**readers(SourceScope), **POSITION_READERS}
-OF_SCHEMA = readers(SchemaScope)
-_PAYLOADS = readers(PayloadScope)
+_READING: Parsers = {**parsers_of(SourceScope), **POSITION_READERS}
+OF_SCHEMA = parsers_of(SchemaScope)
+_PAYLOADS = parsers_of(PayloadScope)
 """Options of decoding: the arguments of `Decoding.make`, with `lookup` in parts."""
 _LATEST = Positions("", "latest")
 """The end of a read for which no option names one."""
@@ -43,7 +48,7 @@ _CONSUMERS = ("interest_consumer", "progress_consumer")
 _OF_SERVERS = (*CONNECTION, "read_timeout", "backfill", "sole_reader", *_CONSUMERS)
 READING_ONLY = frozenset({**_READING, **_PAYLOADS}) - {"stream", "bucket", *OF_SCHEMA}
 """Names that have no meaning for writing."""
-_FOR_WRITING = readers(StreamSinkScope).keys() - {"stream", "bucket"}
+_FOR_WRITING = parsers_of(StreamSinkScope).keys() - {"stream", "bucket"}
 _FOR_READ_STREAM = {
     **{
         name: "for readStream; a batch read takes the whole range (bound it with "
@@ -141,7 +146,7 @@ class SourceOptions(SourceScope):
 
     def for_batch(self) -> Self:
         """These options, checked for spark.read. Raises ConfigError for those of readStream."""
-        refuse(self.option_names, _FOR_READ_STREAM)
+        refuse_options(self.option_names, _FOR_READ_STREAM)
         if self.backfills_by_snapshot and "max_records_per_partition" in self.option_names:
             raise ConfigError(
                 f"has no effect in a batch read with {named('backfill')}: each partition takes a "
@@ -172,7 +177,7 @@ class SourceOptions(SourceScope):
 
     def for_streaming(self) -> Self:
         """These options, checked for spark.readStream. Raises ConfigError for those of read."""
-        refuse(self.option_names, _FOR_READ)
+        refuse_options(self.option_names, _FOR_READ)
         self._check_ending()
         if self.ending.option and self.present_values:
             raise ConfigError(
@@ -213,11 +218,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     Raises ConfigError for unknown names (with the nearest known one), bad values, no stream.
     """
     elsewhere = dict.fromkeys(_FOR_WRITING, "writing")
-    parsed = values.read_options(
-        options, {**CONNECTION, **_READING, **_PAYLOADS}, elsewhere=elsewhere
-    )
+    parsed = read_options(options, {**CONNECTION, **_READING, **_PAYLOADS}, elsewhere=elsewhere)
     _check_selection(parsed, options)
-    reading = select(parsed, _READING.keys() - POSITION_READERS.keys())
+    reading = select_options(parsed, _READING.keys() - POSITION_READERS.keys())
     known_columns = COLUMNS
     if "stream" in reading:
         reading["streams"] = (reading.pop("stream"),)
@@ -225,14 +228,14 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         known_columns, bucket = BUCKET_COLUMNS, reading["bucket"]
         reading["streams"] = (STREAM_PREFIX + bucket,)
         reading["subjects"] = tuple(f"$KV.{bucket}.{key}" for key in reading.get("keys", ()))
-    connection, payloads = connection_options(parsed), select(parsed, _PAYLOADS)
+    connection, payloads = connection_options(parsed), select_options(parsed, _PAYLOADS)
     read = SourceOptions(
         connection=connection,
         option_names=frozenset(parsed),
         decoding=_make_decoding(payloads, connection),
         framing=_make_framing(payloads),
-        starting=only_one(parsed, STARTS),
-        ending=only_one(parsed, ENDINGS) or _LATEST,
+        starting=take_only_one(parsed, STARTS),
+        ending=take_only_one(parsed, ENDINGS) or _LATEST,
         **{"columns": known_columns} | reading,
     )
     for name in read.columns:
@@ -322,8 +325,10 @@ def _check_selection(parsed: Mapping[str, object], options: Mapping[str, str]) -
             option="stream",
         )
     if "backup" in parsed:
-        refuse(parsed, dict.fromkeys(_OF_SERVERS, "for servers; a backup is read without one."))
+        refuse_options(
+            parsed, dict.fromkeys(_OF_SERVERS, "for servers; a backup is read without one.")
+        )
     if "bucket" in parsed:
-        refuse(parsed, dict.fromkeys(_OF_STREAMS, "for reading streams."))
+        refuse_options(parsed, dict.fromkeys(_OF_STREAMS, "for reading streams."))
     else:
-        refuse(parsed, dict.fromkeys(_OF_BUCKETS, "for reading a bucket."))
+        refuse_options(parsed, dict.fromkeys(_OF_BUCKETS, "for reading a bucket."))

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from jetspark.errors import ConfigError, DocumentError
-from jetspark.options import values
+from jetspark.options.parsers import Parsers
 from jetspark.ranges.fixed_range import NS_PER_MS, AtTime, Position, PositionOrTime
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.documents import decode_document
@@ -122,7 +122,7 @@ def _parse_time(name: str, value: Any) -> AtTime | None:
         return None
 
 
-POSITION_READERS: values.Table = {
+POSITION_READERS: Parsers = {
     "starting_offsets": _parse_offsets,
     "starting_timestamp": _parse_times,
     "starting_offsets_by_timestamp": _parse_times,

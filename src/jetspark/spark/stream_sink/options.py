@@ -14,9 +14,9 @@ from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.links.leaders import Leaders, linearizable_read
 from jetspark.links.stream_api import StreamAPI
 from jetspark.nearest import did_you_mean
-from jetspark.options import values
-from jetspark.options.scopes import CONNECTION, StreamSinkScope, connection_options, readers
-from jetspark.options.values import refuse, select
+from jetspark.options.parsers import Parsers
+from jetspark.options.scopes import CONNECTION, StreamSinkScope, connection_options, parsers_of
+from jetspark.options.spark_options import read_options, refuse_options, select_options
 from jetspark.payloads.codec import Codec
 from jetspark.spark.checkpoints import query_name, read_checkpoint
 from jetspark.spark.source.options import OF_SCHEMA, READING_ONLY, with_lookup
@@ -44,7 +44,7 @@ def _guarantee(name: str, value: str) -> Guarantee:
         ) from None
 
 
-_WRITING: values.Table = {**readers(StreamSinkScope), "guarantee": _guarantee}
+_WRITING: Parsers = {**parsers_of(StreamSinkScope), "guarantee": _guarantee}
 _CHECKPOINT = "checkpointlocation"
 _OF_SPARK = frozenset({_CHECKPOINT, "queryname", "path"})
 _ONLY_EXACTLY_ONCE = ("transaction_id", "lanes", "prepare_stream", "adopt_ledger", "writer_name")
@@ -104,27 +104,29 @@ class SinkOptions:
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Raises ConfigError for unknown names (with the nearest known one), bad values, no stream."""
-    parsed = values.read_options(
+    parsed = read_options(
         options,
         {**CONNECTION, **_WRITING, **OF_SCHEMA},
         elsewhere=dict.fromkeys(READING_ONLY, "reading"),
         of_spark=_OF_SPARK,
     )
-    writing = select(parsed, _WRITING)
+    writing = select_options(parsed, _WRITING)
     if ("stream" in writing) == ("bucket" in writing):
         raise ConfigError(f"Give {named('stream')} or {named('bucket')}: the one to write to.")
     if "bucket" in writing:
         reason = "for streams: a bucket's rows have keys, and writing them again changes nothing."
-        refuse(parsed, dict.fromkeys(("subject", "guarantee", "encode"), reason))
+        refuse_options(parsed, dict.fromkeys(("subject", "guarantee", "encode"), reason))
         writing["stream"] = STREAM_PREFIX + writing["bucket"]
     if writing.get("guarantee") is not Guarantee.EXACTLY_ONCE:
-        refuse(parsed, dict.fromkeys(_ONLY_EXACTLY_ONCE, "for guarantee exactly-once."))
-    connection, of_schema = connection_options(parsed), select(parsed, OF_SCHEMA)
+        refuse_options(parsed, dict.fromkeys(_ONLY_EXACTLY_ONCE, "for guarantee exactly-once."))
+    connection, of_schema = connection_options(parsed), select_options(parsed, OF_SCHEMA)
     if "encode" in writing:
         of_schema = with_lookup(of_schema, connection)
         writing["encoding"] = Codec(writing.pop("encode"), **of_schema)
     else:
-        refuse(parsed, dict.fromkeys(OF_SCHEMA, f"for payloads that {named('encode')} makes."))
+        refuse_options(
+            parsed, dict.fromkeys(OF_SCHEMA, f"for payloads that {named('encode')} makes.")
+        )
     checkpoint = next((options[key] for key in options if key.casefold() == _CHECKPOINT), None)
     return SinkOptions(connection=connection, checkpoint=checkpoint, **writing)
 

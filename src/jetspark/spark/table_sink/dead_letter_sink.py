@@ -21,7 +21,7 @@ from jetspark.links.leaders import Leaders
 from jetspark.links.stream_api import StreamAPI
 from jetspark.options.names import spark_name
 from jetspark.options.scopes import CONNECTION, connection_options
-from jetspark.options.values import read_options
+from jetspark.options.spark_options import read_options
 from jetspark.spark.source.options import SourceOptions
 from jetspark.stream_writes.encoded_messages import FIRST_OF_SUBJECT, EncodedMessage, header_block
 from jetspark.stream_writes.publish import StreamPublisher

@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from jetspark.errors import ConfigError, named
 from jetspark.nearest import did_you_mean
-from jetspark.options import values
 from jetspark.options.names import spark_name
-from jetspark.options.scopes import TableOptions, TableReadScope, readers
+from jetspark.options.parsers import Parsers, one_of, parse_option
+from jetspark.options.scopes import TableOptions, TableReadScope, parsers_of
 from jetspark.payloads.field_names import FieldNames
 from jetspark.spark.table_sink.dead_letter_sink import (
     CONNECTION_PREFIX,
@@ -60,7 +60,7 @@ def _read_retention(name: str, value: str) -> timedelta:
 
 
 def _read_compression(name: str, value: str) -> str:
-    return values.word(*_COMPRESSIONS)(name, value.strip().casefold())
+    return one_of(*_COMPRESSIONS)(name, value.strip().casefold())
 
 
 def _read_version(name: str, value: str) -> int:
@@ -71,8 +71,8 @@ def _read_version(name: str, value: str) -> int:
     raise ConfigError("must be the number of a version or a snapshot", option=name, value=value)
 
 
-_WRITING: values.Table = {
-    **readers(TableOptions),
+_WRITING: Parsers = {
+    **parsers_of(TableOptions),
     "partition_by": lambda _, value: parse_partitions(value),
     "target_file_size": lambda name, value: parse_file_size(named(name), value),
     "file_compression": _read_compression,
@@ -80,7 +80,7 @@ _WRITING: values.Table = {
     "apply_as_deletes": lambda _, value: RowCondition.parse(value),
     "apply_as_truncates": lambda _, value: RowCondition.parse(value),
 }
-_READING: values.Table = {**readers(TableReadScope), "version_as_of": _read_version}
+_READING: Parsers = {**parsers_of(TableReadScope), "version_as_of": _read_version}
 _LOCATION_OPTIONS = {Format.DELTA: ("path",), Format.ICEBERG: ("path", "catalog", "table")}
 
 
@@ -243,7 +243,7 @@ def _read_texts(format_: Format, options: Mapping[str, str]) -> _OptionParts:
         if folded.startswith(STORAGE):
             parts.properties[option[len(STORAGE) :]] = value
         elif name in converters:
-            parts.values[name] = values.read(converters[name], name, value)
+            parts.values[name] = parse_option(converters[name], name, value)
         elif name is not None:
             parts.location[name] = value.strip()
         elif folded == _CHECKPOINT:

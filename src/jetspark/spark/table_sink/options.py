@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from jetspark.errors import ConfigError, named
-from jetspark.options.scopes import TableOptions, TableReadScope, readers
+from jetspark.options.scopes import TableOptions, TableReadScope, parsers_of
 from jetspark.payloads.field_names import FieldNames
 from jetspark.spark.checkpoints import query_name
 from jetspark.spark.table_sink.dead_letter_sink import (
@@ -170,7 +170,7 @@ class LakehouseOptions:
 
     def for_reading(self) -> LakehouseOptions:
         """Check the options for spark.read, and return them. Raises ConfigError."""
-        self._check_unset(readers(TableOptions), "is for writing.")
+        self._check_unset(parsers_of(TableOptions), "is for writing.")
         self._check_no_list()
         if self.route is not None:
             raise ConfigError(f"{self.name} is a template of tables: read one of them.")
@@ -180,7 +180,7 @@ class LakehouseOptions:
         """Check the options for df.write, and return them. Raises ConfigError."""
         self._check_no_list()
         self._check_unset(("adopt", "writer_name", "compact_every"), "is for streaming queries.")
-        self._check_unset(readers(TableReadScope), "is for reading.")
+        self._check_unset(parsers_of(TableReadScope), "is for reading.")
         return self
 
     def for_streaming(self) -> LakehouseOptions:
@@ -189,7 +189,7 @@ class LakehouseOptions:
             ("transaction_id",),
             "is for batch writes; a streaming query is identified by its checkpoint.",
         )
-        self._check_unset(readers(TableReadScope), "is for reading.")
+        self._check_unset(parsers_of(TableReadScope), "is for reading.")
         return self
 
     def _check_no_list(self) -> None:

@@ -1,0 +1,215 @@
+"""Parsers of the texts of options: functions of the option's name and its text.
+
+Each raises ConfigError for a text that the option does not take. An error of the checks that they
+share with the client names no option; `parse_option` adds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar
+
+from jetspark.connection.proxy import parse_proxy
+from jetspark.connection.urls import parse_urls
+from jetspark.errors import ConfigError, named
+from jetspark.kv_rules import check_filter
+from jetspark.subjects import (
+    check_disjoint,
+    check_name,
+    check_publish_subject,
+    check_subscribe_subject,
+)
+
+T = TypeVar("T")
+Parser: TypeAlias = Callable[[str, str], T]
+Parsers: TypeAlias = Mapping[str, Parser[Any]]
+"""The parser of each option, by the options' names in Python."""
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_MAX_LONG = 2**63 - 1  # numbers go to Spark, which keeps them in a long
+_MAX_SECONDS = 1e9  # 31 years: sockets refuse to wait for longer than some hundred
+
+
+def parse_option(parser: Parser[T], name: str, text: str) -> T:
+    """The value of an option. Raises ConfigError, which always names the option."""
+    try:
+        return parser(name, text)
+    except ConfigError as error:
+        if error.option is not None:
+            raise
+        raise ConfigError(f": {error.message}", option=name) from None
+
+
+def keep_text(name: str, text: str) -> str:
+    """The text, unchanged; it may be empty."""
+    return text
+
+
+def parse_text(name: str, text: str) -> str:
+    """The text, which must not be empty."""
+    if not text.strip():
+        raise ConfigError("is empty.", option=name)
+    return text
+
+
+def parse_positive_int(name: str, text: str) -> int:
+    """A whole number of at least 1."""
+    try:
+        number = int(text.strip())
+    except ValueError:
+        number = 0
+    if number > _MAX_LONG:
+        raise ConfigError(f"must be {_MAX_LONG} at most", option=name, value=text)
+    if number < 1:
+        raise ConfigError("must be a whole number of at least 1", option=name, value=text)
+    return number
+
+
+def parse_non_negative_int(name: str, text: str) -> int:
+    """A whole number of at least 0."""
+    return 0 if text.strip() == "0" else parse_positive_int(name, text)
+
+
+def parse_seconds(name: str, text: str) -> float:
+    """A number of seconds above 0."""
+    try:
+        number = float(text.strip())
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= _MAX_SECONDS:
+        problem = f"must be a number of seconds above 0 and {_MAX_SECONDS:.0f} at most"
+        raise ConfigError(problem, option=name, value=text)
+    return number
+
+
+def parse_duration(name: str, text: str) -> float:
+    """The seconds of "15m", "90s", "1h", or of a bare number of seconds."""
+    match = _DURATION.fullmatch(text.strip().casefold())
+    if match is None:
+        raise ConfigError("must be a time such as 15m or 90s", option=name, value=text)
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def parse_bool(name: str, text: str) -> bool:
+    """True or False, of true or false in any case."""
+    folded = text.strip().casefold()
+    if folded not in ("true", "false"):
+        raise ConfigError("must be true or false", option=name, value=text)
+    return folded == "true"
+
+
+def one_of(*words: str) -> Parser[str]:
+    """A parser that takes one of these words."""
+
+    def parse(name: str, text: str) -> str:
+        if text not in words:
+            raise ConfigError(f"must be {', '.join(words)}", option=name, value=text)
+        return text
+
+    return parse
+
+
+_NAME_IN_LIST: Final = re.compile(r"\s*`((?:[^`]|``)+)`\s*(?=,|$)|([^,]+)")
+
+
+def join_names(names: Iterable[str]) -> str:
+    """The text that `parse_columns` reads as these names."""
+    return ",".join(
+        f"`{name.replace('`', '``')}`" if {*name} & {",", "`"} or name != name.strip() else name
+        for name in names
+    )
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Names, separated by commas; a name with a comma stands in backquotes, as in Spark SQL."""
+    names = (
+        match[1].replace("``", "`") if match[1] else match[2].strip()
+        for match in _NAME_IN_LIST.finditer(text)
+    )
+    return tuple(filter(None, names))
+
+
+def parse_columns(name: str, text: str) -> tuple[str, ...]:
+    """Names as `split_names` takes them, in the given order, each once."""
+    columns = split_names(text)
+    if not columns:
+        raise ConfigError("is empty; leave it out, or name some.", option=name)
+    for column in columns:
+        if columns.count(column) > 1:
+            raise ConfigError(f"names {column!r} twice.", option=name)
+    return columns
+
+
+def _parse_filters(
+    name: str, text: str, check: Callable[[str], object], *, disjoint: bool
+) -> tuple[str, ...]:
+    """Names that all pass a check; `disjoint`: no message may match two of them."""
+    filters = parse_columns(name, text)
+    for item in filters:
+        check(item)
+    if disjoint:
+        check_disjoint(named(name), filters)
+    return filters
+
+
+parse_streams = partial(_parse_filters, check=partial(check_name, "stream"), disjoint=False)
+parse_subjects = partial(_parse_filters, check=check_subscribe_subject, disjoint=True)
+parse_keys = partial(_parse_filters, check=check_filter, disjoint=True)
+
+
+def parse_subject(name: str, text: str) -> str:
+    """A subject to publish to."""
+    check_publish_subject(text)
+    return text
+
+
+def parse_pattern(name: str, text: str) -> str:
+    """A regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        problem = f"is not a regular expression ({error}): {text!r}."
+        raise ConfigError(problem, option=name) from None
+    return text
+
+
+def parse_renames(name: str, text: str) -> dict[str, str]:
+    """Columns by the fields of payloads, `timestamp=sent_at`."""
+    from jetspark.payloads import field_names  # it loads PyArrow
+
+    return field_names.parse_renames(named(name), text)
+
+
+# The options of the connection are read on the driver and used on the executors. Texts are sent
+# with the plan's readers, and are in no repr. Files (`credsFile`, `nkeySeedFile`, `tls…File`,
+# `tlsCaDir`) must exist on every machine under the same path, and are read at each connect. Spark
+# shows the options of a write in its plans, and masks those whose names contain secret, password,
+# token or credential: all options for secrets have such names, and URLs with secrets are refused. A
+# context of the `nats` command and the NATS_… variables exist on the driver only: the credentials
+# files that they name are read there, and their contents are sent.
+
+
+def parse_servers(name: str, text: str) -> str:
+    """URLs without user, password and token."""
+    for url in parse_urls(text):
+        if url.user is not None or url.token is not None:
+            raise ConfigError(
+                f"holds a user or token: give them in {named('user')} and {named('password')}, or "
+                f"in {named('token')}, which Spark does not show.",
+                option=name,
+            )
+    return text
+
+
+def parse_proxy_url(name: str, text: str) -> str:
+    """The URL of a proxy without a user."""
+    if parse_proxy(text).user is not None:
+        raise ConfigError(
+            "holds a user: name the proxy in a context of the nats command, whose "
+            "secrets Spark does not show.",
+            option=name,
+        )
+    return text
