@@ -73,7 +73,7 @@ class QueryClaims:
         """
         for stream, stream_facts in facts.items():
             offset = (offsets or {}).get(stream)
-            claimed = self._has(stream, _earlier_claim(stream_facts, self._token, offset))
+            claimed = self._check_claim(stream, _offset_of_claim(stream_facts, self._token, offset))
             if offset is not None and offset.initial and self._options.sole_reader and not claimed:
                 check_nothing_skipped(self._api, self._options, stream, offset.next)
 
@@ -82,28 +82,32 @@ class QueryClaims:
         facts: Mapping[str, StreamFacts],
         start: Mapping[str, StreamOffset],
         end: Mapping[str, StreamOffset],
-        logged: str | None,
+        *,
+        start_token: str | None,
     ) -> None:
         """Create the missing claims of a batch, of which nothing has been read yet.
 
-        `logged`: the token in the start. Raises the errors of `check`.
+        `start_token`: the token in the start. Raises the errors of `check`.
         """
         for stream, stream_facts in facts.items():
             offset = end.get(stream)
             if offset is None or offset.missing or offset.created != stream_facts.created:
                 continue  # nothing is read, or reading it raises the error
-            claimed = _earlier_claim(stream_facts, logged, start.get(stream))
-            if not self._has(stream, claimed) and self._token is not None:
+            claimed = _offset_of_claim(stream_facts, start_token, start.get(stream))
+            if not self._check_claim(stream, claimed) and self._token is not None:
                 if self._options.sole_reader:
                     check_nothing_skipped(self._api, self._options, stream, offset.start)
                 self._create(stream, self._token)
 
-    def is_in(self, stream: str) -> bool:
+    def has_claim(self, stream: str) -> bool:
         """Whether the query has its claim in this stream."""
-        return self._token is not None and self._has(stream, None)
+        return self._token is not None and self._check_claim(stream, None)
 
-    def _has(self, stream: str, claimed: StreamOffset | None) -> bool:
-        """Whether the stream has the claim. `claimed`: the offset, if the query made it before."""
+    def _check_claim(self, stream: str, claimed: StreamOffset | None) -> bool:
+        """Whether the stream has the query's claim; raises for another query's.
+
+        `claimed`: the query's offset, if it made the claim before, so that it must be there.
+        """
         name, options = self._name, self._options
         # A new query need not wait for a late answer: the first one to create the claim has it.
         retries = {} if claimed else {"not_found_for": 0.0}
@@ -114,7 +118,7 @@ class QueryClaims:
             return False
         metadata: dict[str, str] = info["config"].get("metadata") or {}
         if self._token is None or metadata.get(_TOKEN_KEY) != self._token:
-            raise ConfigError(self._another_query(stream))
+            raise ConfigError(self._other_query_message(stream))
         old_subjects, new_subjects = metadata.get(_SUBJECTS_KEY, ""), _subjects_text(options)
         if old_subjects != new_subjects:
             consequence = (
@@ -131,6 +135,7 @@ class QueryClaims:
         return True
 
     def _create(self, stream: str, token: str) -> None:
+        """Create the claim. Raises ConfigError if another reader was faster."""
         config: dict[str, Any] = {
             "name": self._name,
             "durable_name": self._name,
@@ -149,10 +154,11 @@ class QueryClaims:
             if error.err_code not in _NAME_TAKEN_ERRORS:
                 raise
             # It may be ours, if an answer was lost.
-            if not self._has(stream, None):
+            if not self._check_claim(stream, None):
                 raise ConfigError(other_readers_message(stream)) from None
 
-    def _another_query(self, stream: str) -> str:
+    def _other_query_message(self, stream: str) -> str:
+        """The error for a stream with the claim of another query."""
         name, interest = self._name, self._options.interest_consumer
         given_up = f"If that query was given up: nats consumer rm {stream} {name}"
         if interest is None:
@@ -170,10 +176,10 @@ class QueryClaims:
         )
 
 
-def _earlier_claim(
+def _offset_of_claim(
     facts: StreamFacts, token: str | None, offset: StreamOffset | None
 ) -> StreamOffset | None:
-    """The offset, if the query made its claim in this stream before."""
+    """The offset, if the query made its claim in this stream before; else None."""
     if token is None or offset is None or offset.initial or offset.created != facts.created:
         return None
     return offset
@@ -183,17 +189,13 @@ def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, s
     """Raise ConfigError if messages of a work queue, under the query's subjects, wait before the
     sequence `start`; also as `linearizable_read`."""
 
-    def first(api: StreamAPI) -> int | None:
-        return api.next_sequence(stream, 1, options.subjects)
-
-    waiting = linearizable_read(api, [stream], first)
+    waiting = linearizable_read(
+        api, [stream], lambda api: api.next_sequence(stream, 1, options.subjects)
+    )
     if waiting is not None and waiting < start:
-        few = len(options.subjects) < 2
-        chosen = (
-            "".join(f" --subject '{subject}'" for subject in options.subjects)
-            if few
-            else " --subject …"
-        )
+        chosen = "".join(f" --subject '{subject}'" for subject in options.subjects)
+        if len(options.subjects) > 1:  # the command takes only one
+            chosen = " --subject …"
         raise ConfigError(
             f"Messages wait in the work queue {stream!r} from sequence {waiting} on, and a query "
             f"with {named('sole_reader')} that begins at {start} would remove them unread: begin "
@@ -203,14 +205,14 @@ def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, s
 
 
 def report_lost_claim(options: SourceOptions, stream: str, offset: StreamOffset) -> None:
-    """The claim in a work queue is gone: raise DataLossError, or log it."""
-    lost = (
+    """Raise DataLossError for a claim in a work queue that is gone, or log the loss."""
+    problem = (
         f"The consumer {SOLE_READER!r}, which kept other readers out of the work queue {stream!r}, "
         f"is gone: they may have taken messages from sequence {offset.next} on."
     )
     if options.fail_on_data_loss:
-        raise DataLossError(stream, offset.next, offset.last_known, f"{lost} {CONTINUE_ADVICE}")
-    report_loss(logger, lost, Loss(stream, lost, "the claim"))
+        raise DataLossError(stream, offset.next, offset.last_known, f"{problem} {CONTINUE_ADVICE}")
+    report_loss(logger, problem, Loss(stream, problem, "the claim"))
 
 
 def other_readers_message(stream: str) -> str:
@@ -225,6 +227,7 @@ CONTINUE_ADVICE = f"Set {named('fail_on_data_loss')} to false to go on with what
 
 
 def _subjects_text(options: SourceOptions) -> str:
+    """The query's subjects as a claim's metadata has them; empty for all subjects."""
     return ",".join(sorted(options.subjects))
 
 

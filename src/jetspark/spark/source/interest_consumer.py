@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from jetspark.errors import DataLossError, RequestTimeoutError
 from jetspark.links.standing_consumer import StandingConsumer

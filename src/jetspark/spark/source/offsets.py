@@ -16,8 +16,10 @@ Spark compares offsets as JSON text, so the keys have one canonical order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from jetspark.errors import ConfigError
 from jetspark.links.stream_facts import LastMessage, Witness
@@ -25,8 +27,7 @@ from jetspark.links.stream_facts import LastMessage, Witness
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOffset:
+class StreamOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     """A position in one stream, in sequences of the stream."""
 
     created: str
@@ -40,7 +41,7 @@ class StreamOffset:
     """True while the offset was only resolved, and is not in Spark's log yet."""
     last: LastMessage | None = None
     """The stream's last message when this offset was planned; None in a checkpoint of before."""
-    missing: bool = False
+    missing: bool = msgspec.field(default=False, name="gone")
     """The stream was gone, and the query continued without it (`failOnDataLoss=false`).
 
     The offset stays, so that a stream that was only out of reach is not read again.
@@ -58,33 +59,16 @@ class StreamOffset:
         return max(self.next - 1, self.last.seq if self.last else 0)
 
 
-def to_json(offsets: dict[str, StreamOffset], token: str | None = None) -> dict[str, Any]:
-    """Encode offsets for Spark, in canonical order at every level."""
-    streams = {name: _offset_to_json(offset) for name, offset in sorted(offsets.items())}
-    of_query = {} if token is None else {"query": token}
-    return of_query | {"streams": streams, "version": _VERSION}
+def to_json(offsets: Mapping[str, StreamOffset], token: str | None = None) -> dict[str, Any]:
+    """The document for Spark, in canonical order at every level, with the query's token if any."""
+    document = {"streams": offsets, "version": _VERSION} | ({"query": token} if token else {})
+    encoded: dict[str, Any] = msgspec.to_builtins(document, order="sorted")
+    return encoded
 
 
-def query_token(document: dict[str, Any]) -> str | None:
+def query_token(document: Mapping[str, Any]) -> str | None:
     """The token in a document; None if it has none."""
     return document.get("query")
-
-
-def _offset_to_json(offset: StreamOffset) -> dict[str, Any]:
-    """An offset without false fields, since Spark logs every stream in each batch."""
-    document: dict[str, Any] = {"created": offset.created}
-    if offset.earliest:
-        document["earliest"] = True
-    if offset.missing:
-        document["gone"] = True
-    if offset.initial:
-        document["initial"] = True
-    if offset.last is not None:
-        document["last"] = list(offset.last)
-    document |= {"next": offset.next, "start": offset.start}
-    if offset.witness is not None:
-        document["witness"] = list(offset.witness)
-    return document
 
 
 def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
@@ -95,20 +79,6 @@ def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
             f"{str(document)[:200]}"
         )
     try:
-        return {
-            name: StreamOffset(
-                created=str(offset["created"]),
-                next=int(offset["next"]),
-                start=int(offset["start"]),
-                earliest=bool(offset.get("earliest", False)),
-                initial=bool(offset.get("initial", False)),
-                last=LastMessage(*map(int, offset["last"])) if "last" in offset else None,
-                missing=bool(offset.get("gone", False)),
-                witness=Witness(int((seen := offset["witness"])[0]), str(seen[1]))
-                if "witness" in offset
-                else None,
-            )
-            for name, offset in document["streams"].items()
-        }
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ConfigError(f"The checkpoint's offset cannot be read: {error!r}.") from None
+        return msgspec.convert(document.get("streams"), dict[str, StreamOffset])
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"The checkpoint's offset cannot be read: {error}.") from None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from jetspark.err_codes import STREAM_NOT_FOUND
 from jetspark.errors import DataLossError, StreamNotFoundError, named
@@ -41,8 +43,8 @@ class Backlog:
     def __len__(self) -> int:
         return max(0, self.end.next - self.first)
 
-    def cut(self, count: int) -> StreamOffset:
-        """The offset after `count` sequences."""
+    def offset_after(self, count: int) -> StreamOffset:
+        """The offset after the first `count` sequences of the backlog."""
         return replace(self.end, next=self.first + count if count else self.offset.next)
 
 
@@ -53,31 +55,27 @@ def plan_backlog(
     target: int | None = None,
     fail_on_data_loss: bool = True,
 ) -> Backlog:
-    """The unread part of a stream, up to `target`, if given.
+    """The unread part of a stream, before the sequence `target` if there is one.
 
     With `fail_on_data_loss` it raises StreamRecreatedError or DataLossError; otherwise lost
     messages are left out.
     """
     if offset.missing:
         offset = replace(offset, missing=False)
+    if fail_on_data_loss:
+        option = named("fail_on_data_loss")
+        check_not_recreated(
+            facts,
+            offset,
+            f"Set {option} to false to read it from its first message, without what was not read "
+            "of the old one; what both hold comes again.",
+        )
+        falls_short = tail(facts) < offset.next
+        does = "wait until the stream has caught up" if falls_short else "go on without"
+        check_not_shorter(facts, offset, f"Set {option} to false to {does}.")
     if facts.created != offset.created:
-        if fail_on_data_loss:
-            raise facts.recreated_error(
-                offset.created,
-                f"Set {named('fail_on_data_loss')} to false to read it from its first message, "
-                "without what was not read of the old one; what both hold comes again.",
-            )
         offset = initial_offset(facts, "earliest")
     begin = offset.next
-    if fail_on_data_loss and facts.last_seq < offset.last_known:
-        does = "wait until the stream has caught up" if tail(facts) < begin else "go on without"
-        raise DataLossError(
-            facts.name,
-            tail(facts),
-            offset.last_known,
-            f"{_shorter_message(facts, offset)} Set {named('fail_on_data_loss')} to false "
-            f"to {does}.",
-        )
     if tail(facts) < begin:
         return Backlog(offset, begin, offset)
     if head(facts) > begin:
@@ -101,6 +99,31 @@ def plan_backlog(
     return Backlog(offset, begin, after)
 
 
+# -- losses ----------------------------------------------------------------------------------
+
+
+def check_not_recreated(facts: StreamFacts, offset: StreamOffset, advice: str) -> None:
+    """Raise StreamRecreatedError, which ends with the advice, for a stream that was recreated."""
+    if facts.created != offset.created:
+        raise facts.recreated_error(offset.created, advice)
+
+
+def check_not_shorter(facts: StreamFacts, offset: StreamOffset, advice: str) -> None:
+    """Raise DataLossError, which ends with the advice, for a stream that is shorter than it was.
+
+    A recreated stream may be.
+    """
+    if is_shorter(facts, offset):
+        problem = f"{_shorter_message(facts, offset)} {advice}"
+        raise DataLossError(facts.name, tail(facts), offset.last_known, problem)
+
+
+def is_shorter(facts: StreamFacts, offset: StreamOffset) -> bool:
+    """Whether the stream, unless it was recreated, has lost the last message it is known to have
+    had."""
+    return facts.created == offset.created and facts.last_seq < offset.last_known
+
+
 def _shorter_message(facts: StreamFacts, offset: StreamOffset) -> str:
     verb = "read" if offset.last_known < offset.next else "stored"
     return (
@@ -113,32 +136,11 @@ def _missing_message(stream: str) -> str:
     return f'Stream "{stream}" is gone, with what was not read of it, if anything'
 
 
-def check_not_recreated(
-    facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset], advice: str
-) -> None:
-    """Raise StreamRecreatedError with this advice for a stream that was recreated."""
-    for name, offset in offsets.items():
-        if name in facts and facts[name].created != offset.created:
-            raise facts[name].recreated_error(offset.created, advice)
-
-
-def check_not_shorter(
-    facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset], advice: str
-) -> None:
-    """Raise DataLossError with this advice for a stream that is shorter than it was."""
-    for name, offset in offsets.items():
-        stream = facts.get(name)
-        if (
-            stream is not None
-            and stream.created == offset.created
-            and stream.last_seq < offset.last_known
-        ):
-            problem = f"{_shorter_message(stream, offset)} {advice}"
-            raise DataLossError(name, tail(stream), offset.last_known, problem)
-
-
 def describe_loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> Loss | None:
-    """The loss that a query with `failOnDataLoss=false` accepts; None if there is none."""
+    """The loss that a query with `failOnDataLoss=false` accepts; None if there is none.
+
+    `facts`: None for a stream that is gone.
+    """
     if facts is None:
         problem = f"{_missing_message(stream)}; the query continues without it."
         return None if offset.missing else Loss(stream, problem, f"gone {offset.created}")
@@ -146,12 +148,11 @@ def describe_loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) 
         advice = "It is read from its first message, without what was not read of the old one."
         problem = str(facts.recreated_error(offset.created, advice))
         return Loss(stream, problem, f"made {facts.created}")
-    if facts.last_seq < offset.last_known:
+    if is_shorter(facts, offset):
         until = f"What is stored meanwhile up to sequence {offset.next - 1} is not read."
-        # The end changes while the stream grows.
-        return Loss(
-            stream, f"{_shorter_message(facts, offset)} {until}", f"short of {offset.last_known}"
-        )
+        problem = f"{_shorter_message(facts, offset)} {until}"
+        # The end changes while the stream grows, so it is not part of the loss's key.
+        return Loss(stream, problem, f"short of {offset.last_known}")
     return None  # the reader reports a missing head, since it knows its own position
 
 
@@ -159,10 +160,7 @@ def may_be_outdated(facts: Mapping[str, StreamFacts], offsets: Mapping[str, Stre
     """Whether a stream is gone, was recreated or is shorter than it was: the facts may come from a
     leader that was replaced. A head that has moved is true in any case."""
     return any(
-        not offset.missing
-        if name not in facts
-        else facts[name].created != offset.created or facts[name].last_seq < offset.last_known
-        for name, offset in offsets.items()
+        describe_loss(name, facts.get(name), offset) is not None for name, offset in offsets.items()
     )
 
 
@@ -213,24 +211,27 @@ def plan_next_offsets(
             fresh = initial_offset(facts[name], "earliest")
             target = None if targets is None else targets[name]
             backlogs[name] = plan_backlog(facts[name], fresh, target=target)
-    lengths = {name: len(unread) for name, unread in backlogs.items()}
+    lengths = {name: len(backlog) for name, backlog in backlogs.items()}
     total = sum(lengths.values())
     first_time = any(offset.initial for offset in offsets.values())
     if min_offsets is not None and total < min_offsets and not first_time:
         return dict(offsets)
-    limit = _limit_in_messages(facts, lengths, max_offsets, max_bytes)
+    limit = _limit_in_sequences(facts, lengths, max_offsets, max_bytes)
     if limit is None or limit >= total:
-        return missing | {name: unread.end for name, unread in backlogs.items()}
+        return missing | {name: backlog.end for name, backlog in backlogs.items()}
     shares = divide_limit(limit, lengths)
-    return missing | {name: unread.cut(shares[name]) for name, unread in backlogs.items()}
+    return missing | {
+        name: backlog.offset_after(shares[name]) for name, backlog in backlogs.items()
+    }
 
 
-def _limit_in_messages(
+def _limit_in_sequences(
     facts: Mapping[str, StreamFacts],
     lengths: Mapping[str, int],
     max_offsets: int | None,
     max_bytes: int | None,
 ) -> int | None:
+    """The most sequences of a batch by both limits, None for no limit; `lengths`: of backlogs."""
     if max_bytes is None:
         return max_offsets
     # Bytes per sequence, gaps included, since the limit is divided in sequences.
@@ -248,6 +249,7 @@ def divide_limit(limit: int, lengths: Mapping[str, int]) -> dict[str, int]:
     total = sum(lengths.values())
     if total <= limit:
         return dict(lengths)
+    # Each stream gets its share rounded down; the rest goes to those that were rounded down most.
     shares = {name: limit * count // total for name, count in lengths.items()}
     remainder = limit - sum(shares.values())
     by_remainder = sorted(lengths, key=lambda name: (-(limit * lengths[name] % total), name))
@@ -262,7 +264,7 @@ def divide_limit(limit: int, lengths: Mapping[str, int]) -> dict[str, int]:
 def plan_range(
     stream: str, start: StreamOffset | None, end: StreamOffset, subjects: tuple[str, ...] = ()
 ) -> SequenceRange:
-    """The range between two offsets of one stream; no `start` for a new stream.
+    """The range between two offsets of one stream; `start` is None for a new stream.
 
     After a crash an initial `start` may have been resolved again, so the start in the logged end
     counts; likewise if the stream was recreated in between.
@@ -278,12 +280,3 @@ def plan_range(
         from_earliest=resolved and end.earliest,
         witness=None if start is None or resolved else start.witness,
     )
-
-
-def plan_ranges(
-    start: Mapping[str, StreamOffset],
-    end: Mapping[str, StreamOffset],
-    subjects: tuple[str, ...] = (),
-) -> list[SequenceRange]:
-    """The ranges between two offsets, in the order of the streams' names."""
-    return [plan_range(name, start.get(name), end[name], subjects) for name in sorted(end)]

@@ -12,6 +12,7 @@ continue.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from jetspark.errors import DataLossError, StreamNotFoundError
 from jetspark.links.many_streams import fetch_message_times
@@ -28,38 +29,32 @@ ORDER_BY_TIME = (
 
 
 def sequences_continue(options: SourceOptions, facts: StreamFacts, last: LastMessage) -> bool:
-    """Whether the stream still has this message, or continues its sequences as a restored one does.
+    """Whether the stream still has the message `last`, or continues after it, as a restored stream
+    or a mirror does.
 
-    The times are compared in microseconds, since tables keep no more. Raises the errors of
-    `Leaders.call`.
+    Raises the errors of `Leaders.call`.
     """
-    time = (
-        leaders(options)
-        .call(lambda api: fetch_message_times(api, {facts.name: last.seq}))
-        .get(facts.name)
-    )
-    if facts.first_seq > last.seq or time is not None:
-        return time is None or time // 1000 == last.ns // 1000
+    times = leaders(options).call(lambda api: fetch_message_times(api, {facts.name: last.seq}))
+    time = times.get(facts.name)
+    if time is not None:  # compared in microseconds, since tables keep no more
+        return time // 1000 == last.ns // 1000
+    if facts.first_seq > last.seq:
+        return True
     return facts.last_seq >= last.seq and bool(
         facts.is_mirror or facts.recreated_error("").restored
     )
 
 
 def check_sequences_continue(
-    options: SourceOptions, facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]
+    options: SourceOptions, facts: StreamFacts, offset: StreamOffset
 ) -> None:
-    """Raise StreamRecreatedError for a stream whose sequences begin anew.
+    """Raise StreamRecreatedError if the stream's sequences begin anew.
 
     Also raises the errors of `sequences_continue`.
     """
-    for name, offset in offsets.items():
-        stream, last = facts.get(name), offset.last or LastMessage(offset.last_known, 0)
-        if (
-            stream
-            and stream.created != offset.created
-            and not sequences_continue(options, stream, last)
-        ):
-            raise stream.recreated_error(offset.created, ORDER_BY_TIME)
+    last = offset.last or LastMessage(offset.last_known, 0)
+    if facts.created != offset.created and not sequences_continue(options, facts, last):
+        raise facts.recreated_error(offset.created, ORDER_BY_TIME)
 
 
 def find_older_copies(
@@ -71,26 +66,17 @@ def find_older_copies(
     """
     last = {name: offset.last for name, offset in offsets.items() if offset.last is not None}
     times = fetch_message_times(api, {name: message.seq for name, message in last.items()})
-    return [
-        _older_copy_error(name, offsets[name].next, last[name], ns, advice)
-        for name, ns in times.items()
-        if ns != last[name].ns and _has_creation_time(api, name, offsets[name].created)
-    ]
-
-
-def _has_creation_time(api: StreamAPI, name: str, created: str) -> bool:
-    """Whether the stream was not recreated, which planning and readers detect."""
-    try:
-        return api.stream(name).created == created
-    except StreamNotFoundError:
-        return False
-
-
-def _older_copy_error(
-    name: str, next_sequence: int, last: LastMessage, time: int, advice: str
-) -> DataLossError:
-    sentence = (
-        f"{last.replaced_message(name, time)}, so messages before sequence {next_sequence} "
-        f"may never have been read. {advice}"
-    )
-    return DataLossError(name, last.seq, last.seq, sentence.strip())
+    copies = []
+    for name, ns in times.items():
+        message, offset = last[name], offsets[name]
+        if ns == message.ns:
+            continue
+        with suppress(StreamNotFoundError):
+            # Planning and readers detect a recreated stream.
+            if api.stream(name).created == offset.created:
+                sentence = (
+                    f"{message.replaced_message(name, ns)}, so messages before sequence "
+                    f"{offset.next} may never have been read. {advice}"
+                )
+                copies.append(DataLossError(name, message.seq, message.seq, sentence.strip()))
+    return copies

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -84,7 +85,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         self._initial_offsets: dict[str, StreamOffset] | None = None
         self._targets: dict[str, int] | None = None
         self._trigger_facts: dict[str, StreamFacts] | None = None
-        self._last_batch = -math.inf
+        self._last_batch_time = -math.inf
         self._subjects_checked = False
         self._logged_losses: dict[str, str] = {}
         self._checked_server_id: str | None = None
@@ -139,51 +140,42 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
                 "read: with another trigger the query would wait behind its end for ever.",
                 option=options.ending.option,
             )
-        offsets = self._offsets(start)
+        offsets = self._parse_offsets(start)
+        token = query_token(start) if options.removes_read_messages else None
+        facts = self._ensure_messages_kept(self._fetch_checked_facts(offsets), offsets, token)
+        self._trigger_facts = facts
         # Trigger.Once reads everything, regardless of the options.
         limited = not isinstance(limit, limits.ReadAllAvailable)
-        waits = time.monotonic() - self._last_batch < options.max_trigger_delay
-        facts = fetch_source_facts(options, running=True)
-        if planning.may_be_outdated(facts, offsets):
-            facts = fetch_source_facts(options, running=True, linearizable=True)
-        if options.present_values:
-            advice = "Its revisions begin anew: begin a new table, with a new checkpoint."
-            planning.check_not_recreated(facts, offsets, advice)
-        if options.orders_by_seq:
-            check_sequences_continue(options, facts, offsets)
-        if options.removes_read_messages:
-            planning.check_not_shorter(facts, offsets, _START_OVER_ADVICE)
-        self._check_copies(offsets, next((stream.server_id for stream in facts.values()), None))
-        token = query_token(start) if options.removes_read_messages else None
-        facts = self._ensure_messages_kept(facts, offsets, token)
-        self._trigger_facts = facts
+        may_wait = (
+            limited
+            and self._targets is None
+            and time.monotonic() - self._last_batch_time < options.max_trigger_delay
+        )
         ends = planning.plan_next_offsets(
             facts,
             offsets,
             max_offsets=options.max_offsets_per_trigger if limited else None,
             max_bytes=options.max_bytes_per_trigger if limited else None,
-            min_offsets=options.min_offsets_per_trigger
-            if limited and waits and self._targets is None
-            else None,
+            min_offsets=options.min_offsets_per_trigger if may_wait else None,
             targets=self._targets,
             fail_on_data_loss=options.fail_on_data_loss,
         )
         self._log_losses(facts, offsets)
         if not self._subjects_checked and offsets.keys() <= facts.keys():
-            # Once for a resumed query: the user may have changed the option.
+            # Once for a resumed query, since the user may have changed the option.
             leaders(options).call(lambda api: check_subjects(options, api, facts))
             self._subjects_checked = True
         if self._progress_consumer is not None:
             # Spark asks for the next batch when everything before `start` is done.
             self._progress_consumer.show(
-                {name: stream for name, stream in offsets.items() if name in facts}
+                {name: offset for name, offset in offsets.items() if name in facts}
             )
         if options.removes_read_messages and token is None:
-            token = secrets.token_hex(8)
+            token = secrets.token_hex(8)  # a new offset, so that Spark logs the token
         elif ends == offsets:
             return start
-        self._last_batch = time.monotonic()
-        return to_json(ends | self._add_witnesses(ends, offsets, facts), token)
+        self._last_batch_time = time.monotonic()
+        return to_json(ends | self._find_witnesses(ends, offsets, facts), token)
 
     @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -195,11 +187,10 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         facts, self._trigger_facts = self._trigger_facts, None
         if facts is None:
             facts = fetch_source_facts(self._options, running=True)
-        tails = {name: (stream.created, tail(stream)) for name, stream in facts.items()}
         return to_json(
             {
-                name: StreamOffset(created, sequence, sequence)
-                for name, (created, sequence) in tails.items()
+                name: StreamOffset(stream.created, next=tail(stream), start=tail(stream))
+                for name, stream in facts.items()
             }
         )
 
@@ -208,17 +199,23 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The partitions between two offsets: always the same ones, however often Spark asks."""
         options = self._options
-        offsets, ends = self._offsets(start), self._offsets(end)
+        offsets, ends = self._parse_offsets(start), self._parse_offsets(end)
         if self._checked_server_id is None:  # a batch planned by an earlier process
             self._check_copies(ends, None)
-        token, logged = query_token(end), query_token(start)
-        if options.removes_read_messages or token is not None:  # the options may have changed
+        token, start_token = query_token(end), query_token(start)
+        if options.removes_read_messages or token is not None:
+            # It also checks the options, which may have changed since the token was made.
             facts = fetch_source_facts(options, running=True)
         if options.removes_read_messages:
             leaders(options).call(
-                lambda api: QueryClaims(api, options, token).create(facts, offsets, ends, logged)
+                lambda api: QueryClaims(api, options, token).create(
+                    facts, offsets, ends, start_token=start_token
+                )
             )
-        ranges = planning.plan_ranges(offsets, ends, options.subjects)
+        ranges = [
+            planning.plan_range(name, offsets.get(name), ends[name], options.subjects)
+            for name in sorted(ends)
+        ]
         if options.backfills_by_snapshot:
             # A stream's first batch is its backlog. The rows of a range are the same either way.
             ranges = [
@@ -245,8 +242,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
                 # In a recreated stream these sequences are other messages.
                 if name not in facts or facts[name].created != offset.created:
                     continue
-                if not QueryClaims(api, options, token).is_in(name):
-                    continue  # they stay until the claim exists
+                if not QueryClaims(api, options, token).has_claim(name):
+                    continue  # the messages stay until the claim exists
                 if options.interest_consumer is None:
                     api.purge(name, offset.next, options.subjects)
                 else:
@@ -268,6 +265,26 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
 
     # -- streams ---------------------------------------------------------------------------
 
+    def _fetch_checked_facts(self, offsets: dict[str, StreamOffset]) -> dict[str, StreamFacts]:
+        """The facts of the streams, from leaders that know what the query has read.
+
+        Raises for a stream that this query cannot continue, whatever `failOnDataLoss` says.
+        """
+        options = self._options
+        facts = fetch_source_facts(options, running=True)
+        if planning.may_be_outdated(facts, offsets):
+            facts = fetch_source_facts(options, running=True, linearizable=True)
+        for name in offsets.keys() & facts.keys():
+            if options.present_values:
+                advice = "Its revisions begin anew: begin a new table, with a new checkpoint."
+                planning.check_not_recreated(facts[name], offsets[name], advice)
+            if options.orders_by_seq:
+                check_sequences_continue(options, facts[name], offsets[name])
+            if options.removes_read_messages:
+                planning.check_not_shorter(facts[name], offsets[name], _START_OVER_ADVICE)
+        self._check_copies(offsets, next((stream.server_id for stream in facts.values()), None))
+        return facts
+
     def _ensure_messages_kept(
         self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset], token: str | None
     ) -> dict[str, StreamFacts]:
@@ -278,11 +295,11 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         options, created = self._options, set[str]()
         if not options.removes_read_messages:
             return facts
-        name, strict = options.interest_consumer, options.fail_on_data_loss
 
         def check(api: StreamAPI) -> None:
             QueryClaims(api, options, token).check(facts, offsets)
-            if name is not None:
+            if (name := options.interest_consumer) is not None:
+                strict = options.fail_on_data_loss
                 interest_consumer.ensure_consumers(
                     api, name, facts, offsets, fail_on_data_loss=strict, created=created
                 )
@@ -300,13 +317,11 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             return
         options = self._options
         strict = options.fail_on_data_loss or options.removes_read_messages
-        advice = (
-            f"Set {errors.named('fail_on_data_loss')} to false to go on without them."
-            if strict
-            else ""
-        )
+        advice = ""
         if options.removes_read_messages:
             advice = _START_OVER_ADVICE
+        elif options.fail_on_data_loss:
+            advice = f"Set {errors.named('fail_on_data_loss')} to false to go on without them."
         server, losses = "", list[errors.DataLossError]()
         if any(offset.last is not None for offset in offsets.values()):
             try:
@@ -321,13 +336,13 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             report_loss(logger, str(loss), Loss(loss.stream, str(loss)))
         self._checked_server_id = server_id or server
 
-    def _add_witnesses(
+    def _find_witnesses(
         self,
         ends: dict[str, StreamOffset],
         offsets: dict[str, StreamOffset],
         facts: dict[str, StreamFacts],
     ) -> dict[str, StreamOffset]:
-        """The ends with a witness, in streams where newer messages replace older ones."""
+        """Ends with their witness, of the streams in which newer messages replace older ones."""
         sequences = {
             name: min(end.next, facts[name].last_seq)
             for name, end in ends.items()
@@ -346,7 +361,9 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
                 for name, sequence in sequences.items()
             }
             return {
-                name: replace(ends[name], witness=Witness(message.seq, message.subject))
+                name: msgspec.structs.replace(
+                    ends[name], witness=Witness(message.seq, message.subject)
+                )
                 for name, message in messages.items()
                 if message is not None
             }
@@ -369,7 +386,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
                 report_loss(logger, loss.text, loss)
         self._logged_losses = {name: loss.key for name, loss in losses.items()}
 
-    def _offsets(self, document: dict[str, Any]) -> dict[str, StreamOffset]:
+    def _parse_offsets(self, document: dict[str, Any]) -> dict[str, StreamOffset]:
+        """The offsets in Spark's document. Raises ConfigError for those of other streams."""
         offsets = from_json(document)
         streams = set(self._options.streams)
         if streams and offsets.keys() != streams:
