@@ -19,7 +19,8 @@ from jetspark.ranges.reader import read_range
 from jetspark.ranges.sequence_range import SequenceRange
 from jetspark.spark.source.options import parse_options
 from jetspark.spark.source.source_streams import fetch_source_facts
-from jetspark.spark.stream_sink.options import inspect_target, parse_sink_options, prepare
+from jetspark.spark.stream_sink.options import parse_sink_options
+from jetspark.spark.stream_sink.target import inspect_target, prepare
 from jetspark.stream_writes.exactly_once import ExactlyOnceWriter
 
 ROLES = [

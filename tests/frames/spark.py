@@ -11,7 +11,8 @@ import pyarrow as pa
 from tests.frames.scene import PATIENCE, Scene, retried, within
 from tests.support.query import Query
 
-from jetspark.spark.stream_sink.options import SinkOptions, parse_sink_options, prepare
+from jetspark.spark.stream_sink.options import SinkOptions, parse_sink_options
+from jetspark.spark.stream_sink.target import prepare
 from jetspark.spark.stream_sink.writers import JetStreamBatchWriter
 
 _ATTEMPTS = 4

@@ -13,7 +13,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError
 from jetspark.ranges.arrow import to_batch
 from jetspark.spark.data_source import SCHEMA
-from jetspark.spark.stream_sink.row_encoders import RowEncoder, check_columns
+from jetspark.spark.stream_sink.row_encoders import RowEncoder
+from jetspark.spark.stream_sink.written_columns import check_message_columns
 from jetspark.stream_writes.encoded_messages import pack_messages, unpack_messages
 from jetspark.wire.kernel import Deliveries
 
@@ -142,11 +143,13 @@ def test_frame_with_wrong_columns_is_refused(
     columns: dict[str, str], options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says):
-        check_columns(frame(**columns), **{"subject": None, "msg_id": False} | options)
+        check_message_columns(frame(**columns), **{"subject": None, "msg_id": False} | options)
 
 
 def test_the_source_s_own_rows_can_be_written() -> None:
-    check_columns(SCHEMA, subject=None, msg_id=False)
+    check_message_columns(SCHEMA, subject=None, msg_id=False)
     headers = MapType(StringType(), StringType())
-    check_columns(frame(data="string", headers=headers, msg_id="string"), subject="s", msg_id=True)
-    check_columns(frame(data="string", headers=PAIRS), subject="s", msg_id=False)
+    check_message_columns(
+        frame(data="string", headers=headers, msg_id="string"), subject="s", msg_id=True
+    )
+    check_message_columns(frame(data="string", headers=PAIRS), subject="s", msg_id=False)

@@ -19,7 +19,8 @@ from tests.support.streams import Admin
 
 from jetspark.errors import JetsparkError
 from jetspark.spark.queries.start import source_options, start_writing
-from jetspark.spark.stream_sink.options import inspect_target, parse_sink_options
+from jetspark.spark.stream_sink.options import parse_sink_options
+from jetspark.spark.stream_sink.target import inspect_target
 from jetspark.spark.stream_sink.writers import JetStreamBatchWriter
 
 

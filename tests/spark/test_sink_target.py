@@ -9,7 +9,8 @@ import pytest
 from tests.support.streams import Admin
 
 from jetspark.errors import ConfigError
-from jetspark.spark.stream_sink.options import inspect_target, parse_sink_options, prepare
+from jetspark.spark.stream_sink.options import parse_sink_options
+from jetspark.spark.stream_sink.target import inspect_target, prepare
 
 TO_ALL = {"src": ">", "dest": "moved.>"}
 

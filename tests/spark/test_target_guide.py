@@ -10,7 +10,8 @@ from pathlib import Path
 from tests.conftest import MakeServer
 from tests.support.streams import Admin
 
-from jetspark.spark.stream_sink.options import inspect_target, parse_sink_options, prepare
+from jetspark.spark.stream_sink.options import parse_sink_options
+from jetspark.spark.stream_sink.target import inspect_target, prepare
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide-spark-writing.md"
 SECTION = PAGE.read_text("utf-8").partition("## The stream to write to")[2].partition("\n## ")[0]

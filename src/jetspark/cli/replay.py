@@ -103,7 +103,8 @@ def replay(
 
     with signals_held():
         from jetspark.spark.pipelines.replay import Replay
-        from jetspark.spark.stream_sink.options import inspect_target, parse_sink_options
+        from jetspark.spark.stream_sink.options import parse_sink_options
+        from jetspark.spark.stream_sink.target import inspect_target
 
     job = Replay(
         table=table,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
@@ -17,20 +16,11 @@ from jetspark.spark.source.backup_reader import JetStreamBackupReader
 from jetspark.spark.source.batch_reader import JetStreamBatchReader
 from jetspark.spark.source.options import SourceOptions, parse_options
 from jetspark.spark.source.stream_reader import JetStreamStreamReader
-from jetspark.spark.stream_sink.options import (
-    Guarantee,
-    SinkOptions,
-    SinkTarget,
-    parse_sink_options,
-    prepare,
-)
-from jetspark.spark.stream_sink.row_encoders import (
-    check_bucket_columns,
-    check_columns,
-    encode_payloads,
-)
+from jetspark.spark.stream_sink.options import SinkOptions, parse_sink_options
+from jetspark.spark.stream_sink.target import SinkTarget, prepare
 from jetspark.spark.stream_sink.writers import JetStreamBatchWriter, JetStreamStreamWriter
-from jetspark.spark.versions import in_arrow, of_arrow, stream_reader
+from jetspark.spark.stream_sink.written_columns import check_written_columns
+from jetspark.spark.versions import of_arrow, stream_reader
 
 SCHEMA = of_arrow(arrow.SCHEMA)
 """The rows of a stream."""
@@ -46,17 +36,17 @@ def source_schema(options: SourceOptions) -> StructType:
 
 
 def check_schema(schema: StructType, expected: StructType) -> None:
-    """Raise ConfigError for a schema other than the expected one."""
+    """Raise ConfigError for a schema other than the expected one, regardless of nullability."""
+
+    def names_and_types(columns: StructType) -> list[tuple[str, str]]:
+        return [(field.name, field.dataType.typeName()) for field in columns]
+
     # A catalog table may have made columns nullable.
-    if _names_and_types(schema) != _names_and_types(expected):
+    if names_and_types(schema) != names_and_types(expected):
         raise ConfigError(
             f"format jetstream has a fixed schema ({', '.join(expected.names)}): leave .schema(…) "
             "out and use the options columns, or decode and schema for fields of payloads."
         )
-
-
-def _names_and_types(schema: StructType) -> list[tuple[str, str]]:
-    return [(field.name, field.dataType.typeName()) for field in schema]
 
 
 class JetStreamDataSource(DataSource):
@@ -126,6 +116,7 @@ class FailingStreamReader(DataSourceStreamReader):
 
 
 def _prepare_target(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkTarget:
+    """Check the columns, and prepare the target. Raises ConfigError, and as `prepare`."""
     if overwrite:
         raise ConfigError(
             "A stream can only be appended to: use mode('append') or outputMode('append'). Write "
@@ -134,21 +125,3 @@ def _prepare_target(options: SinkOptions, schema: StructType, overwrite: bool) -
         )
     check_written_columns(options, schema)
     return prepare(options)
-
-
-def check_written_columns(options: SinkOptions, schema: StructType) -> None:
-    """Raise ConfigError for columns that are not those of messages, or of a bucket's entries."""
-    if options.bucket is not None:
-        check_bucket_columns(schema)
-    else:
-        msg_id = options.guarantee is Guarantee.EFFECTIVELY_ONCE
-        if options.encoding is not None:
-            rows = [pa.RecordBatch.from_pylist([], in_arrow(schema))]
-            batches = encode_payloads(
-                options.encoding, rows, subject=options.subject, msg_id=msg_id
-            )
-            *remaining, _ = next(batches).schema.names
-            schema = StructType([field for field in schema if field.name in remaining]).add(
-                "data", "binary"
-            )
-        check_columns(schema, subject=options.subject, msg_id=msg_id)

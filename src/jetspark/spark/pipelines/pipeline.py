@@ -24,7 +24,6 @@ from jetspark.errors import (
 )
 from jetspark.nearest import check_column
 from jetspark.spark.checkpoints import read_checkpoint
-from jetspark.spark.data_source import check_written_columns
 from jetspark.spark.failures import explain
 from jetspark.spark.local_folders import check_writable, local_path
 from jetspark.spark.pipelines.pipeline_file import PipelineFile
@@ -39,12 +38,9 @@ from jetspark.spark.queries.start import query_of, source_options, start_writing
 from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.source.payload_columns import decode_json
 from jetspark.spark.source.source_streams import fetch_creation_time, fetch_source_facts
-from jetspark.spark.stream_sink.options import (
-    SinkOptions,
-    check_new_writer,
-    inspect_target,
-    register_name,
-)
+from jetspark.spark.stream_sink.options import SinkOptions
+from jetspark.spark.stream_sink.target import check_new_writer, inspect_target, register_name
+from jetspark.spark.stream_sink.written_columns import check_written_columns
 from jetspark.spark.table_sink.dataframe_columns import written_schemas
 from jetspark.spark.table_sink.dead_letter_sink import STREAM_PREFIX
 from jetspark.spark.table_sink.options import TABLES, default_compaction

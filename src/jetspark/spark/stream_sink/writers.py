@@ -25,8 +25,9 @@ from jetspark.errors import APIError, BadHeaderError, ConfigError
 from jetspark.retries import is_transient
 from jetspark.spark.failures import names_of_spark
 from jetspark.spark.sink_tasks import collect_task_messages, query_id, require_query_id
-from jetspark.spark.stream_sink.options import Guarantee, SinkOptions, SinkTarget
+from jetspark.spark.stream_sink.options import Guarantee, SinkOptions
 from jetspark.spark.stream_sink.row_encoders import EntryEncoder, RowEncoder, encode_payloads
+from jetspark.spark.stream_sink.target import SinkTarget
 from jetspark.spark.versions import DataSourceStreamArrowWriter
 from jetspark.stream_writes.encoded_messages import EncodedMessage
 from jetspark.stream_writes.exactly_once import ExactlyOnceWriter
@@ -58,45 +59,46 @@ class _StreamWriter:
         self._target = target
 
     def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> WriteReport:
+        """Store a task's rows; a lasting error is reported, not raised."""
         try:
-            return WriteReport(writer, self._stored(writer, batches))
+            return WriteReport(writer, self._store_rows(writer, batches))
         except (ConfigError, BadHeaderError, APIError) as error:
             if is_transient(error):
                 raise
             return WriteReport(writer, TaskRows(), error)
 
-    def _stored(self, writer: str, batches: Iterator[pa.RecordBatch]) -> TaskRows:
+    def _store_rows(self, writer: str, batches: Iterator[pa.RecordBatch]) -> TaskRows:
+        """Stage a task's rows for exactly-once, or publish them."""
         options = self._options
-        rows = self._messages(batches)
+        messages = self._encode_rows(batches)
         if options.guarantee is Guarantee.EXACTLY_ONCE:
             ledger = Ledger(
                 options.connection, options.stream, writer, timeout=options.publish_timeout
             )
             # A query's batch may be computed again with other rows; the first decision counts.
-            return ledger.stage(rows, digest=options.transaction_id is not None)
+            return ledger.stage(messages, digest=options.transaction_id is not None)
         with StreamPublisher(
             options.connection,
             options.stream,
             timeout=options.publish_timeout,
             in_order=options.bucket is not None,
         ) as publisher:
-            publisher.send(rows)
+            publisher.send(messages)
         return TaskRows(publisher.acked)
 
-    def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EncodedMessage]:
-        options, target = self._options, self._target
+    def _encode_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EncodedMessage]:
+        """A message for each row. Raises the errors of `RowEncoder`, or `EntryEncoder`."""
+        options, target, encoding = self._options, self._target, self._options.encoding
+        max_bytes = target.max_message_bytes
         if options.bucket is not None:
-            return EntryEncoder(options.bucket, max_bytes=target.largest).messages(batches)
-        exactly = options.guarantee is Guarantee.EXACTLY_ONCE
-        encoding = options.encoding
+            return EntryEncoder(options.bucket, max_bytes=max_bytes).messages(batches)
         if encoding is not None:
-            msg_id = options.guarantee is Guarantee.EFFECTIVELY_ONCE
-            batches = encode_payloads(encoding, batches, subject=options.subject, msg_id=msg_id)
+            batches = encode_payloads(options, encoding, batches)
         return RowEncoder(
             options.stream,
             target.subjects,
             subject=options.subject,
-            max_bytes=target.largest_staged if exactly else target.largest,
+            max_bytes=max_bytes,
             headers=() if encoding is None else encoding.envelope[1],
         ).messages(batches)
 
@@ -106,6 +108,10 @@ class _StreamWriter:
     def _commit(
         self, messages: list[WriterCommitMessage | None], batch: int, name: str | None = None
     ) -> None:
+        """Raise a task's error; for exactly-once, commit what the tasks have staged.
+
+        `name`: a streaming query's, in the ledger.
+        """
         options = self._options
         for message in messages:
             if isinstance(message, WriteReport) and message.error is not None:
