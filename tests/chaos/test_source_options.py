@@ -30,6 +30,6 @@ def test_the_oracle_notices_what_is_removed_unread_or_missing(
     monkeypatch.setattr(claims, "check_nothing_skipped", lambda *_: None)
     if without == "claims":
         monkeypatch.setattr(claims.QueryClaims, "create", lambda *_: None)
-        monkeypatch.setattr(claims.QueryClaims, "is_in", lambda *_: True)
+        monkeypatch.setattr(claims.QueryClaims, "has_claim", lambda *_: True)
         monkeypatch.setattr(claims, "report_lost_claim", lambda *_: None)
     assert run(20, seed=7).wrong

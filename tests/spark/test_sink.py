@@ -123,9 +123,8 @@ def test_spark_does_not_write_again_because_of_a_row_that_cannot_be_stored(
 ) -> None:
     stream = admin.stream(under=".>", max_msg_size=1000)
     options = parse_sink_options({"servers": admin.url, "stream": stream})
-    target = replace(
-        inspect_target(options), largest=10_000
-    )  # so that the server refuses what is larger
+    # The server refuses what is larger.
+    target = replace(inspect_target(options), max_message_bytes=10_000)
     writer = JetStreamBatchWriter(options, target)
     subjects = [f"{stream}.1", subject and subject.format(stream=stream)]
     rows = pa.record_batch({"subject": subjects, "data": [b"1", payload]})

@@ -39,7 +39,7 @@ class JetStreamBackupReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[BackupPartition]:
-        """The options' range in parts.
+        """The partitions of the options' range.
 
         The driver reads the archive's index, or the whole archive if it is a list of messages
         (server 2.15) and there is more than one part. Raises ConfigError, DataLossError,
@@ -47,8 +47,8 @@ class JetStreamBackupReader(DataSourceReader):
         """
         options = self._options
         backup = open_backup(options.backup or "")
-        start = self._position(backup, options.batch_start, end=False)
-        end = self._position(backup, options.ending, end=True)
+        start = self._resolve_position(backup, options.batch_start, end=False)
+        end = self._resolve_position(backup, options.ending, end=True)
         range_ = fixed_range(backup.facts, start, end)
         if isinstance(start, int):
             backup.check_head(range_.start, fail=options.fail_on_data_loss)
@@ -59,7 +59,8 @@ class JetStreamBackupReader(DataSourceReader):
         parts = backup.parts(range_.start, range_.end, max_messages=max_messages)
         return [BackupPartition(replace(backup), part) for part in parts]
 
-    def _position(self, backup: Backup, positions: Positions, *, end: bool) -> Position:
+    def _resolve_position(self, backup: Backup, positions: Positions, *, end: bool) -> Position:
+        """The position of a start or an end, without a time. Raises ConfigError."""
         positions.check([backup.stream])
         return resolve_position(
             positions.of(backup.stream),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from jetspark.ranges.current_values import read_current_values
 from jetspark.ranges.fixed_range import fixed_range
 from jetspark.spark.failures import names_of_spark, without_traceback
 from jetspark.spark.source.claims import QueryClaims
@@ -16,7 +17,6 @@ from jetspark.spark.source.partitions import (
     choose_snapshot,
     plan_bucket,
     plan_partitions,
-    read_current_values,
     read_partition,
 )
 from jetspark.spark.source.positions import resolve_positions
@@ -35,7 +35,7 @@ class JetStreamBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[RangePartition]:
-        """The range in parts.
+        """The partitions of the options' range.
 
         Raises as `fetch_source_facts`, `QueryClaims` and `resolve_positions`.
         """
@@ -47,18 +47,22 @@ class JetStreamBatchReader(DataSourceReader):
             return [plan_bucket(options, stream_facts) for stream_facts in facts.values()]
         start = resolve_positions(options, options.batch_start, facts, end=False)
         end = resolve_positions(options, options.ending, facts, end=True)
-        return plan_partitions(
-            options,
-            [
-                choose_snapshot(
-                    options, fixed_range(facts[name], start[name], end[name], options.subjects)
-                )
-                for name in sorted(facts)
-            ],
+        ranges = (
+            fixed_range(facts[name], start[name], end[name], options.subjects)
+            for name in sorted(facts)
         )
+        return plan_partitions(options, [choose_snapshot(options, range_) for range_ in ranges])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Runs on an executor."""
-        read = read_current_values if self._options.reads_current_values else read_partition
+        """The rows of one partition; runs on an executor."""
+        options = self._options
         with names_of_spark():
-            yield from read(self._options, partition)
+            if options.reads_current_values and isinstance(partition, RangePartition):
+                yield from read_current_values(
+                    options.connection,
+                    partition.ranges[0],
+                    options.limits(),
+                    columns=options.columns,
+                )
+            else:
+                yield from read_partition(options, partition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -35,31 +36,32 @@ def add_event_schema(source_options: Mapping[str, str]) -> Mapping[str, str]:
     if schema is None:
         raise ConfigError(
             f"{named('decode')} debezium: there is no event that carries its schema among the "
-            "newest "
-            f"{sum(_LOOK_BACK_SEQUENCES):,} messages. Name the columns in "
+            f"newest {sum(_LOOK_BACK_SEQUENCES):,} messages. Name the columns in "
             'schema, as "id BIGINT, amount DECIMAL(10,2)", or the file of Debezium\'s schema in '
             "schema_file."
         )
     return {**source_options, "schema": schema}
 
 
+class _TimedSchema(NamedTuple):
+    microseconds: int
+    """When the event was stored, since 1970."""
+    schema: str
+
+
 def _find_newest_schema(options: SourceOptions) -> str | None:
-    schemas = [
-        schema
-        for name, facts in fetch_source_facts(options, linearizable=True).items()
-        if (schema := _find_newest_in_stream(options, name, facts)) is not None
-    ]
-    return max(schemas)[1] if schemas else None
+    """The schema of the newest event that has a complete one, in all streams; None without one."""
+    facts = fetch_source_facts(options, linearizable=True).values()
+    newest = filter(None, (_find_newest_in_stream(options, stream) for stream in facts))
+    return max(newest, default=_TimedSchema(0, "")).schema or None
 
 
-def _find_newest_in_stream(
-    options: SourceOptions, stream: str, facts: StreamFacts
-) -> tuple[int, str] | None:
-    """The schema of a stream's newest event with a complete one, and the event's time."""
+def _find_newest_in_stream(options: SourceOptions, facts: StreamFacts) -> _TimedSchema | None:
+    """The schema of a stream's newest event that has a complete one; None without one."""
 
     def last_of_subjects(api: StreamAPI) -> int:
         messages = (
-            api.message(stream, last_by_subj=message) for message in options.subjects or (">",)
+            api.message(facts.name, last_by_subj=subject) for subject in options.subjects or (">",)
         )
         return max((message.seq for message in messages if message is not None), default=0)
 
@@ -69,12 +71,12 @@ def _find_newest_in_stream(
         if start >= end:
             return None
         range_ = SequenceRange(
-            stream, start, end, facts.created, options.subjects,
+            facts.name, start, end, facts.created, options.subjects,
             from_earliest=True, direct=options.removes_read_messages,
         )  # fmt: skip
-        newest = None
         columns = ("timestamp", "data", "headers")
         batches = read_range(options.connection, range_, columns=columns, fail_on_data_loss=False)
+        newest = None
         for batch in chain.from_iterable(map(options.payload_framing.strip, batches)):
             newest = _find_last_in_batch(batch) or newest
         if newest is not None:
@@ -83,9 +85,10 @@ def _find_newest_in_stream(
     return None
 
 
-def _find_last_in_batch(batch: pa.RecordBatch) -> tuple[int, str] | None:
+def _find_last_in_batch(batch: pa.RecordBatch) -> _TimedSchema | None:
+    """The last schema in the events of a batch; None without one."""
     payloads = batch.column("data")
     for row in reversed(range(batch.num_rows)):
         if (schema := schema_in(payloads[row].as_py())) is not None:
-            return batch.column("timestamp")[row].cast(pa.int64()).as_py(), schema
+            return _TimedSchema(batch.column("timestamp")[row].cast(pa.int64()).as_py(), schema)
     return None

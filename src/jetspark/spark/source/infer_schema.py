@@ -43,22 +43,21 @@ class InferredSchema:
 def infer_schemas(
     source_options: Mapping[str, str], to: str | None, messages: int
 ) -> list[InferredSchema]:
-    """The schemas for a table, or for each one of a template, by its name.
+    """The schema for the table `to`, or for each table of a template, by the tables' names.
 
-    `source_options`: options of the source. `messages`: the size of the sample, at most. Raises
-    ConfigError, and the errors of a read.
+    `messages`: the size of the sample, at most. Raises ConfigError, and the errors of a read.
     """
     options = parse_options(source_options).for_streaming()
     if options.bucket is not None:
         raise ConfigError(f"is for streams: leave {named('bucket')} out.", option="infer")
-    route = None if to is None else TableTemplate.parse(named("path"), to)
+    template = None if to is None else TableTemplate.parse(named("path"), to)
     shapes: defaultdict[str | None, Shape] = defaultdict(Shape)
     for batch in _read_sample(options, messages):
-        if route is None:
+        if template is None:
             for payload in batch.column("data").to_pylist():
-                shapes[to].add(payload)
+                shapes[None].add(payload)
         else:
-            _add_by_table(route, batch, shapes)
+            _add_by_table(template, batch, shapes)
     inferred = []
     for table in sorted(shapes, key=lambda name: (name is None, name or "")):
         schema, remarks = shapes[table].schema()
@@ -67,31 +66,28 @@ def infer_schemas(
 
 
 def _add_by_table(
-    route: TableTemplate, batch: pa.RecordBatch, shapes: defaultdict[str | None, Shape]
+    template: TableTemplate, batch: pa.RecordBatch, shapes: defaultdict[str | None, Shape]
 ) -> None:
     """Add the payloads to the shapes of the tables that they go to.
 
     A table may depend on fields of payloads, which are columns then.
     """
-    fields = [value.column for value in route.values if value.column not in METADATA_COLUMNS]
-    payloads = batch.column("data").to_pylist()
-    if fields:
-        objects = [_parse_object(payload) for payload in payloads]
-        for name in dict.fromkeys(fields):
-            texts = [_column_text(value.get(name)) for value in objects]
+    columns = dict.fromkeys(value.column for value in template.values)
+    if fields := [name for name in columns if name not in METADATA_COLUMNS]:
+        objects = list(map(_parse_object, batch.column("data").to_pylist()))
+        for name in fields:
+            values = [document.get(name) for document in objects]
+            texts = [
+                value if isinstance(value, str | None) else json.dumps(value) for value in values
+            ]
             batch = batch.append_column(name, pa.array(texts, pa.string()))
-    index_column = "_jetspark_place"
-    batch = batch.append_column(index_column, pa.array(range(batch.num_rows)))
-    for table, rows in route.split_by_table(batch):
-        for index in rows.column(index_column).to_pylist():
-            shapes[table].add(payloads[index])
-
-
-def _column_text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value)
+    for table, rows in template.split_by_table(batch):
+        for payload in rows.column("data").to_pylist():
+            shapes[table].add(payload)
 
 
 def _parse_object(payload: bytes) -> dict[str, Any]:
+    """The JSON object in a payload; empty for any other payload."""
     try:
         document = json.loads(payload)
     except (ValueError, RecursionError):
@@ -100,19 +96,14 @@ def _parse_object(payload: bytes) -> dict[str, Any]:
 
 
 def _read_sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBatch]:
+    """Read about so many messages, an equal share from each stream, without their frames."""
     facts = fetch_source_facts(options, linearizable=True)
     starts, ends = resolve_start(options, facts), resolve_ends(options, facts)
-    for name, stream_facts in facts.items():
-        share = max(messages // len(facts), 1)
-        first = max(stream_facts.first_seq, starts[name].next, 1)
+    share = max(messages // max(len(facts), 1), 1)
+    for name, stream in facts.items():
+        first = max(stream.first_seq, starts[name].next, 1)
         end = max(ends[name], first)
-        range_ = SequenceRange(
-            name,
-            first,
-            end,
-            stream_facts.created,
-            options.subjects,
-            direct=options.removes_read_messages,
-        )
+        direct = options.removes_read_messages
+        range_ = SequenceRange(name, first, end, stream.created, options.subjects, direct=direct)
         batches = read_sample(options.connection, range_, share, _COLUMNS)
         yield from chain.from_iterable(map(options.payload_framing.strip, batches))

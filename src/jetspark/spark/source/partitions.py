@@ -12,13 +12,12 @@ from pyspark.sql.datasource import InputPartition
 
 from jetspark.links.stream_facts import StreamFacts
 from jetspark.payloads.tolerant import decode_in_parts
-from jetspark.ranges.current_values import read_current_values as read_bucket
 from jetspark.ranges.reader import read_range
 from jetspark.ranges.sequence_range import SequenceRange
 from jetspark.spark.source.options import SourceOptions
 
 MAX_PARTITIONS = 10_000
-"""The limit for one range, however long it is."""
+"""The most partitions of one range, however long it is."""
 
 
 def split_range(
@@ -62,9 +61,9 @@ def split_ranges(
 
 
 _RANGE_COST = 1_000
-"""Cost of a range, in messages: its consumer and its checks take about 1 ms."""
-TASK_COST = 64_000
-"""Messages that a partition gets about, since each Spark task costs 15 to 60 ms.
+"""What it costs to begin a range (its consumer and its checks, about 1 ms), in messages."""
+_TARGET_COST = 64_000
+"""What a partition should cost, in messages, since each Spark task takes 15 to 60 ms.
 
 A range of fewer sequences does not use a snapshot, which would save about 40 ms for so many
 messages, but needs a task of its own.
@@ -80,19 +79,15 @@ def group_ranges(
     """
     parts = list(parts)
     total = sum(len(range_) + _RANGE_COST for range_ in parts)
-    max_cost = min(TASK_COST, total // min_partitions)
+    max_cost = min(_TARGET_COST, total // min_partitions)
     partitions: list[tuple[SequenceRange, ...]] = []
-    cost = records = 0
+    cost = records = 0  # of the last partition
     for index, range_ in enumerate(parts):
         cost += len(range_) + _RANGE_COST
         records += len(range_)
-        missing_partitions = min_partitions - len(partitions)
-        if (
-            partitions
-            and cost <= max_cost
-            and records <= max_records
-            and len(parts) - index > missing_partitions
-        ):
+        fits = bool(partitions) and cost <= max_cost and records <= max_records
+        # The remaining ranges must suffice for the partitions that are still missing.
+        if fits and len(parts) - index > min_partitions - len(partitions):
             partitions[-1] += (range_,)
         else:
             partitions.append((range_,))
@@ -117,29 +112,30 @@ def plan_partitions(
 ) -> list[RangePartition]:
     """The partitions of one batch.
 
-    Every partition of a range with snapshot takes its own, so there are at most `minPartitions`.
+    Every partition of a range with `snapshot` takes a snapshot of its own, so such a range has no
+    more than its share of `minPartitions`.
     """
     ranges = [replace(range_, direct=options.removes_read_messages) for range_ in batch_ranges]
-    parts = split_ranges(
-        (range_ for range_ in ranges if not range_.snapshot),
-        min_partitions=options.min_partitions,
-        max_records=options.max_records_per_partition,
-    )
-    groups = group_ranges(
-        parts, min_partitions=options.min_partitions, max_records=options.max_records_per_partition
-    )
-    backlog = split_ranges(
+    count, max_records = options.min_partitions, options.max_records_per_partition
+    by_snapshot = split_ranges(
         (range_ for range_ in ranges if range_.snapshot),
-        min_partitions=options.min_partitions,
+        min_partitions=count,
         max_records=max(map(len, ranges), default=1),
     )
-    return [*map(RangePartition, backlog), *(RangePartition(*group) for group in groups)]
+    by_consumer = split_ranges(
+        (range_ for range_ in ranges if not range_.snapshot),
+        min_partitions=count,
+        max_records=max_records,
+    )
+    groups = group_ranges(by_consumer, min_partitions=count, max_records=max_records)
+    return [*map(RangePartition, by_snapshot), *(RangePartition(*group) for group in groups)]
 
 
 def choose_snapshot(options: SourceOptions, range_: SequenceRange) -> SequenceRange:
-    """Read the range by a snapshot, if the options say so and it is long enough."""
-    by_snapshot = options.backfills_by_snapshot and len(range_) >= TASK_COST
-    return replace(range_, snapshot=by_snapshot, blocking=by_snapshot and options.may_block_deletes)
+    """The range, marked to be read by a snapshot if the options say so and it is long enough."""
+    if not options.backfills_by_snapshot or len(range_) < _TARGET_COST:
+        return range_
+    return replace(range_, snapshot=True, blocking=options.may_block_deletes)
 
 
 def plan_bucket(options: SourceOptions, facts: StreamFacts) -> RangePartition:
@@ -181,14 +177,3 @@ def decode_payloads(
         batches = chain.from_iterable(map(options.framing.strip, batches))
     decoder = options.decoder
     return batches if decoder is None else decode_in_parts(decoder, batches)
-
-
-def read_current_values(
-    options: SourceOptions, partition: InputPartition
-) -> Iterator[pa.RecordBatch]:
-    """A bucket's current values, on an executor. Raises the errors of `read_last_per_subject`."""
-    if not isinstance(partition, RangePartition):
-        return
-    yield from read_bucket(
-        options.connection, partition.ranges[0], options.limits(), columns=options.columns
-    )

@@ -60,24 +60,21 @@ def fetch_source_facts(
 def _fetch_facts(
     options: SourceOptions, api: StreamAPI, running: bool, linearizable: bool
 ) -> dict[str, StreamFacts]:
+    """The facts that `fetch_source_facts` returns, checked. Raises as it does."""
     names: Iterable[str] = options.streams
     if options.stream_pattern is not None:
         all_names = sorted(api.all_stream_names() if linearizable else api.stream_names())
         names = [name for name in all_names if re.fullmatch(options.stream_pattern, name)]
         if not names and not running:
-            unnamed = len(all_names) - _MAX_NAMES_IN_ERROR
-            more = f" and {unnamed:,} more" if unnamed > 0 else ""
-            raise ConfigError(
-                f"No stream matches streamPattern {options.stream_pattern!r}, a regular expression "
-                "for the whole name (M.*, not M*); there are "
-                f"{', '.join(all_names[:_MAX_NAMES_IN_ERROR]) or 'none'}{more}."
-            )
+            raise _no_match_error(options.stream_pattern, all_names)
     # A caller in doubt asks again with `linearizable`.
     retry_seconds = 0.0 if running and not linearizable else NOT_FOUND_SECONDS
     facts, missing = fetch_stream_facts(api, names, not_found_for=retry_seconds)
     must_exist = not running and options.stream_pattern is None
-    for error in missing.values() if must_exist else ():
-        raise error if options.bucket is None else _bucket_not_found(options.bucket, api)
+    if must_exist and missing:
+        if options.bucket is not None:
+            raise _bucket_not_found_error(options.bucket, api)
+        raise next(iter(missing.values()))
     while linearizable:
         try:
             facts = confirmed_facts(api, facts)
@@ -109,21 +106,34 @@ def _fetch_facts(
     return facts
 
 
-def _bucket_not_found(bucket: str, api: StreamAPI) -> ConfigError:
+def _no_match_error(pattern: str, names: list[str]) -> ConfigError:
+    """The error for a pattern that matches none of the streams' names."""
+    unnamed = len(names) - _MAX_NAMES_IN_ERROR
+    more = f" and {unnamed:,} more" if unnamed > 0 else ""
+    return ConfigError(
+        f"No stream matches streamPattern {pattern!r}, a regular expression for the whole name "
+        f"(M.*, not M*); there are {', '.join(names[:_MAX_NAMES_IN_ERROR]) or 'none'}{more}."
+    )
+
+
+def _bucket_not_found_error(bucket: str, api: StreamAPI) -> ConfigError:
+    """The error for a bucket that does not exist, with the bucket that the user may have meant."""
     buckets = [
         name.removeprefix(STREAM_PREFIX)
         for name in api.stream_names()
         if name.startswith(STREAM_PREFIX)
     ]
-    name = bucket.removeprefix(STREAM_PREFIX)
-    asked_name = name if name in buckets else bucket
-    return ConfigError(f"Bucket {bucket!r} not found{did_you_mean_or_list(asked_name, buckets)}")
+    # Some give the name of the bucket's stream.
+    without_prefix = bucket.removeprefix(STREAM_PREFIX)
+    meant = without_prefix if without_prefix in buckets else bucket
+    return ConfigError(f"Bucket {bucket!r} not found{did_you_mean_or_list(meant, buckets)}")
 
 
 def check_subjects(
     options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
 ) -> None:
-    """Raises as `fixed_range.check_subjects`; a pattern may find further streams later."""
+    """Check that the options' subjects can occur in the streams. Raises ConfigError, and as
+    `linearizable_read`; with a pattern, which may find further streams, it only warns."""
     fixed_range.check_subjects(
         named("subjects"),
         options.subjects,
@@ -134,8 +144,8 @@ def check_subjects(
 
 
 def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
-    """Raises ConfigError where the query and other readers would remove each other's messages, and
-    where keys cannot be chosen."""
+    """Raise ConfigError for a stream in which the query and other readers would remove each other's
+    messages, or in which keys cannot be chosen; and UnsupportedByServerError."""
     name, retention = facts.name, facts.retention
     if options.keys and facts.is_mirror:
         raise ConfigError(
