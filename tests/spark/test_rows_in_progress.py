@@ -20,9 +20,9 @@ from jetspark.spark.pipelines.task_writes import DirectPartition, DirectReader, 
 from jetspark.spark.queries.rows_in_progress import (
     RowsInProgress,
     collecting_in,
+    read_reported_rows,
     report_folder,
     reporting,
-    rows_in_progress,
     stop_collecting,
 )
 from jetspark.spark.source.options import parse_options
@@ -44,9 +44,9 @@ def test_what_tasks_report_is_added_up_for_each_query(tmp_path: Path) -> None:
             another(7)
             one(1)
             other(2**40)
-        assert [rows_in_progress(query) for query in "abc"] == [10_008, 2**40, 0]
+        assert [read_reported_rows(query) for query in "abc"] == [10_008, 2**40, 0]
     assert report_folder() is None
-    assert rows_in_progress("a") == 0
+    assert read_reported_rows("a") == 0
     assert not (tmp_path / "rows").exists()
 
 
@@ -56,14 +56,14 @@ def test_nobody_who_waits_for_rows_is_no_error(tmp_path: Path) -> None:
     with reporting(str(tmp_path / "removed"), "a") as one, reporting(str(tmp_path), None) as other:
         one(1)
         other(1)
-    assert rows_in_progress("a") == 0
+    assert read_reported_rows("a") == 0
     with collecting_in(tmp_path / "rows"):
         folder = report_folder()
         with reporting(folder, "a") as one:
             one(1)
             stop_collecting()
             one(1)
-        assert rows_in_progress("a") == 0
+        assert read_reported_rows("a") == 0
 
 
 def test_a_task_that_writes_files_reports_each_of_its_batches_and_how_often_it_tried_again(
@@ -76,7 +76,7 @@ def test_a_task_that_writes_files_reports_each_of_its_batches_and_how_often_it_t
             yield pa.RecordBatch.from_pydict(
                 {"seq": list(range(count))}, pa.schema([SCHEMA.field("seq")])
             )
-            seen.append(rows_in_progress("a"))
+            seen.append(read_reported_rows("a"))
             Retry(60, Backoff(0, 0)).wait_to_retry(BrokenSocketError("lost"))
 
     monkeypatch.setattr(task_writes, "read_partition", batches)

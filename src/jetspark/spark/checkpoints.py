@@ -23,9 +23,14 @@ _CHECKPOINT_FILES = frozenset({"metadata", *_LOGS, "state", "sources"})
 
 @dataclass(frozen=True)
 class CheckpointState:
+    """What a checkpoint's files say."""
+
     query: str | None = None
+    """The query's id."""
     planned: int | None = None
+    """The number of the last planned batch."""
     committed: int | None = None
+    """The number of the last committed batch."""
     other_files: tuple[str, ...] = ()
     """Other files in the folder of a new checkpoint."""
     enclosed_by: str | None = None
@@ -39,7 +44,7 @@ class CheckpointState:
         return self.planned is None and self.committed is None
 
     def check_complete(self, name: str, advice: str) -> None:
-        """Raises ConfigError for a checkpoint that was removed while a query used it, and has only
+        """Raise ConfigError for a checkpoint that was removed while a query used it, and has only
         what was planned since. `advice`: what to remove beside it, or to do in place of that."""
         if self.lost is not None:
             raise ConfigError(
@@ -64,30 +69,30 @@ def read_checkpoint(checkpoint: str | None) -> CheckpointState:
     except OSError:
         query = None
     if planned is None and committed is None:
-        other_files = (
-            name
-            for name in sorted(_list_folder(folder))
-            if name not in _CHECKPOINT_FILES and name[0] not in "._"
-        )
-        return CheckpointState(
-            query,
-            other_files=tuple(other_files),
-            enclosed_by=enclosing_table_or_checkpoint(checkpoint),
-        )
+        names = sorted(set(_list_folder(folder)) - _CHECKPOINT_FILES)
+        other_files = tuple(name for name in names if name[0] not in "._")
+        enclosed_by = enclosing_table_or_checkpoint(checkpoint)
+        return CheckpointState(query, other_files=other_files, enclosed_by=enclosed_by)
     lost = planned - 1 if planned and planned - 1 not in batches["offsets"] else None
     return CheckpointState(query, planned, committed, lost=lost)
 
 
-def finished_offsets(checkpoint: str) -> tuple[int, list[str]] | None:
-    """The last planned batch's number, or the last committed one's, and the texts of its sources'
-    offsets; None if there is no batch, or its file is being written."""
+@dataclass(frozen=True)
+class FinishedOffsets:
+    """The offsets of the last committed batch, or of the first planned one."""
+
+    texts: list[str]
+    """The offset of each source, as JSON."""
+    is_committed: bool
+    """Whether the batch is committed; otherwise only its starts are finished."""
+
+
+def finished_offsets(checkpoint: str) -> FinishedOffsets | None:
+    """How far a query has come; None if there is no batch, or its file is being written."""
     state = read_checkpoint(checkpoint)
-    number = state.planned if state.committed is None else state.committed
-    if number is None:
-        return None
-    if (offsets := planned_offsets(checkpoint, number)) is None:
-        return None
-    return number if state.committed is not None else -1, offsets
+    batch = state.planned if state.committed is None else state.committed
+    texts = None if batch is None else planned_offsets(checkpoint, batch)
+    return None if texts is None else FinishedOffsets(texts, state.committed is not None)
 
 
 def planned_offsets(checkpoint: str, batch: int) -> list[str] | None:
@@ -99,6 +104,7 @@ def planned_offsets(checkpoint: str, batch: int) -> list[str] | None:
 
 
 def _list_folder(folder: Path) -> list[str]:
+    """The names in a folder; none if it cannot be read."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -110,7 +116,7 @@ class _Metadata(msgspec.Struct):
 
 
 def parse_query_id(metadata: bytes) -> str | None:
-    """The id; also None for an incompletely written file."""
+    """The query's id in a checkpoint's metadata; None for an incompletely written file."""
     try:
         return msgspec.json.decode(metadata, type=_Metadata).id
     except ValueError:
@@ -131,10 +137,10 @@ def remove_incomplete_start(checkpoint: str) -> None:
     """Remove what a kill has left of a first batch: Spark starts a new query only if its logs are
     empty, counts their temporary files, and does not read metadata that was cut off."""
     state, folder = read_checkpoint(checkpoint), Path(checkpoint)
-    if state.is_new:
-        for log in _LOGS:
-            for left in (folder / log).glob(".*"):
-                left.unlink(missing_ok=True)
-        if state.query is None:
-            for name in ("metadata", ".metadata.crc"):
-                (folder / name).unlink(missing_ok=True)
+    if not state.is_new:
+        return
+    leftovers = [file for log in _LOGS for file in (folder / log).glob(".*")]
+    if state.query is None:
+        leftovers += [folder / "metadata", folder / ".metadata.crc"]
+    for file in leftovers:
+        file.unlink(missing_ok=True)

@@ -20,17 +20,15 @@ logger = logging.getLogger("jetspark.spark")
 def lag_by_stream(report: Mapping[str, Any]) -> dict[str, int] | None:
     """Lag in sequences by stream of one progress report; None if the report does not have it."""
     lag: dict[str, int] = {}
-    has_lag = False
     for source in report["sources"]:
         end, latest = parse_streams(source["endOffset"]), parse_streams(source["latestOffset"])
-        if not end or not latest:
+        if not end:
             continue
-        has_lag = True
         for name, stream in latest.items():
             # The lag of a stream that a pattern just found is its whole content.
             read = end[name]["next"] if name in end else 1
             lag[name] = lag.get(name, 0) + max(0, stream["next"] - read)
-    return lag if has_lag else None
+    return lag or None
 
 
 def total_lag(report: Mapping[str, Any]) -> int | None:
@@ -44,28 +42,30 @@ WRITTEN_METRIC = "jetspark written"
 
 
 class BatchFigures(NamedTuple):
+    """What one micro-batch has written."""
+
     rows: int
-    quarantined: int
-    """Records in the quarantine table."""
-    left_out: int
-    """Messages that are no rows by their format."""
     rows_per_second: float
+    quarantined: int = 0
+    """Records in the quarantine table."""
+    left_out: int = 0
+    """Messages that are no rows by their format, such as heartbeats of Debezium."""
 
 
 def read_figures(report: Mapping[str, Any]) -> BatchFigures:
-    rows = report["numInputRows"]
+    """The figures of the batch of one progress report."""
+    input_rows = report["numInputRows"]
     metrics = (report.get("observedMetrics") or {}).get(WRITTEN_METRIC)
-    if metrics is None or not rows:
-        return BatchFigures(rows, 0, 0, float(report.get("processedRowsPerSecond") or 0.0))
+    if metrics is None or not input_rows:
+        return BatchFigures(input_rows, float(report.get("processedRowsPerSecond") or 0.0))
     rows, quarantined = metrics["rows"], metrics["quarantined"]
     milliseconds = report["durationMs"].get("triggerExecution") or 1
-    return BatchFigures(
-        rows, quarantined, metrics["left_out"], 1000 * (rows + quarantined) / milliseconds
-    )
+    speed = 1000 * (rows + quarantined) / milliseconds
+    return BatchFigures(rows, speed, quarantined, metrics["left_out"])
 
 
 def parse_streams(offset: Any) -> dict[str, Any]:
-    """The streams of an offset, as JSON or its text; none of another format's."""
+    """The streams of our source's offset, a document or its JSON; empty for another source's."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -113,20 +113,13 @@ class LagListener(listener.StreamingQueryListener):
 
     def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:
         report = json.loads(event.progress.json)
-        lag = lag_by_stream(report)
-        if lag is None:
+        if (lag := lag_by_stream(report)) is None:
             return
-        name = report.get("name") or report["id"]
-        figures = read_figures(report)
-        query_lag = QueryLag(name, report["batchId"], figures.rows, figures.rows_per_second, lag)
+        name, batch = report.get("name") or report["id"], report["batchId"]
+        rows, rows_per_second, *_ = read_figures(report)
+        query_lag = QueryLag(name, batch, rows, rows_per_second, lag)
         self._latest[name] = query_lag
-        logger.info(
-            "%s: batch %d, %d rows, lag %d",
-            name,
-            query_lag.batch,
-            query_lag.rows,
-            sum(lag.values()),
-        )
+        logger.info("%s: batch %d, %d rows, lag %d", name, batch, rows, sum(lag.values()))
         if self._callback is not None:
             try:
                 self._callback(query_lag)

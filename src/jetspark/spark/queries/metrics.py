@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prometheus_client.core import Metric as Family
 from py4j.protocol import Py4JError
@@ -34,7 +34,7 @@ from jetspark.spark.checkpoints import finished_offsets
 from jetspark.spark.local_folders import local_path
 from jetspark.spark.queries.lag import parse_streams
 from jetspark.spark.queries.progress import QueryProgress
-from jetspark.spark.queries.rows_in_progress import RowsInProgress
+from jetspark.spark.queries.rows_in_progress import RowsInProgress, iterate_scala
 from jetspark.spark.queries.start import sources_in
 from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.table_sink.ledger import TableLedger, Totals
@@ -49,11 +49,17 @@ _FRESH_SECONDS = 2.0
 """Seconds for which figures are new enough."""
 _CALL_TIMEOUT = 2.0
 """Seconds for a call of a server, and for an update of all figures."""
+# A query with something to read is stalled after the longest of so many intervals of its trigger,
+# so many seconds, and so many times its last batch.
 _STALL_INTERVALS = 10
 _STALL_SECONDS = 60.0
 _STALL_BATCHES = 3
-"""A query with something to read is stalled after the longest of so many intervals of its trigger,
-so many seconds, and so many times its last batch."""
+
+
+class _Sample(NamedTuple):
+    metric: metrics.Metric
+    labels: tuple[str, ...]
+    value: float
 
 
 @dataclass
@@ -75,19 +81,25 @@ class _QueryState:
     oldest: dict[str, int] = field(default_factory=dict)
     """The time of the first unread message, in nanoseconds, of streams with such a one."""
     unread_since: dict[str, int] = field(default_factory=dict)
-    """A time since which all is unread, in nanoseconds, as far as that is known."""
+    """By stream, the time of a message that is read while all later ones are not, in nanoseconds.
+    """
     unreachable: str = ""
+    """Why a server cannot be asked; empty if it can."""
     totals: Totals | None = None
     durations: Durations = field(default_factory=Durations)
     last_batch_seconds: float = 0.0
     is_active: bool = True
-    position_seen: object = None
+    last_progress: object = None
+    """The positions and the count of batches, or of rows, at `progressed_at`."""
     progressed_at: float = field(default_factory=time.monotonic)
 
     def refresh(self) -> None:
-        """Bring everything up to date."""
+        """Bring all figures up to date."""
         self.is_active = self.query.isActive
-        self._count_batches()
+        durations = self.progress.durations[:]
+        del self.progress.durations[: len(durations)]
+        for self.last_batch_seconds in durations:
+            self.durations.add(self.last_batch_seconds)
         self.read_checkpoint()
         for source in self.sources:
             try:
@@ -96,37 +108,30 @@ class _QueryState:
                 self.unreachable = ""
             except (JetsparkError, OSError) as error:
                 self.unreachable = str(error)
-        position = self.positions, self.progress.batches or self.rows_in_progress.count()
-        if position != self.position_seen or not self.is_behind:
-            self.position_seen, self.progressed_at = position, time.monotonic()
+        progress = self.positions, self.progress.batches or self.rows_in_progress.count()
+        has_nothing_to_read = bool(self.positions) and not any(self.lag().values())
+        if progress != self.last_progress or has_nothing_to_read:
+            self.last_progress, self.progressed_at = progress, time.monotonic()
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether there is something to read, as far as is known."""
-        return not self.positions or any(lag for _, lag in self.lag())
-
-    def lag(self) -> Iterator[tuple[str, int]]:
+    def lag(self) -> dict[str, int]:
         """The lag in sequences by stream."""
-        for name, end in list(self.ends.items()):
-            if (position := self.positions.get(name)) is not None:
-                yield name, max(0, end - position)
-
-    def _count_batches(self) -> None:
-        durations = self.progress.durations[:]
-        del self.progress.durations[: len(durations)]
-        for seconds in durations:
-            self.durations.add(seconds)
-            self.last_batch_seconds = seconds
+        return {
+            name: max(0, end - self.positions[name])
+            for name, end in self.ends.copy().items()
+            if name in self.positions
+        }
 
     def read_checkpoint(self) -> None:
-        """Read what is finished; files of this machine are cheap enough for each scrape."""
+        """Read the finished positions and the totals from the checkpoint's files on this machine,
+        which are cheap enough for each scrape; without them, from Spark's reports."""
         if self.folder is None or (finished := finished_offsets(self.folder)) is None:
             self.positions = dict(self.progress.ends)
             return
         self.totals = TableLedger(self.folder, str(self.query.id)).totals
-        batch, texts = finished
-        bound = "start" if batch < 0 else "next"
-        streams = {name: offset for text in texts for name, offset in parse_streams(text).items()}
+        streams = {
+            name: offset for text in finished.texts for name, offset in parse_streams(text).items()
+        }
+        bound = "next" if finished.is_committed else "start"
         self.positions = {name: offset[bound] for name, offset in streams.items()}
         # The stream's last message when the batch was planned, as far as the batch has it.
         lasts = {name: offset.get("last", (0, 0)) for name, offset in streams.items()}
@@ -140,13 +145,16 @@ class _QueryState:
         facts, _ = fetch_stream_facts(api, names or source.streams, not_found_for=0.0)
         for name, stream in facts.items():
             self.ends[name] = tail(stream)
-            oldest = self._oldest(api, source, stream)
-            if oldest is None:
+            first_unread = self._time_of_first_unread(api, source, stream)
+            if first_unread is None:
                 self.oldest.pop(name, None)
             else:
-                self.oldest[name] = oldest
+                self.oldest[name] = first_unread
 
-    def _oldest(self, api: StreamAPI, source: SourceOptions, facts: StreamFacts) -> int | None:
+    def _time_of_first_unread(
+        self, api: StreamAPI, source: SourceOptions, facts: StreamFacts
+    ) -> int | None:
+        """When the first unread message was stored, in nanoseconds; None without such a one."""
         position = self.positions.get(facts.name)
         if position is None or position >= tail(facts) or not facts.messages:
             return None
@@ -168,27 +176,63 @@ class _QueryState:
         if (waited := time.monotonic() - self.progressed_at) > timeout:
             yield f"no progress for {waited:.0f} s, though there are messages to read"
 
+    def samples(self, name: str) -> Iterator[_Sample]:
+        """The values of all metrics but the durations; `name`: the query's."""
+        time_ns = time.time_ns()
+        for stream, position in self.positions.items():
+            yield _Sample(metrics.POSITION, (name, stream), position - 1)
+        for stream, lag in self.lag().items():
+            yield _Sample(metrics.LAG, (name, stream), lag)
+            since = max(self.oldest.get(stream, time_ns), self.unread_since.get(stream, 0))
+            yield _Sample(metrics.LAG_TIME, (name, stream), max(0, time_ns - since) / 1e9)
+        written = self.progress if self.totals is None else self.totals
+        values: dict[metrics.Metric, float] = {
+            metrics.ACTIVE: self.is_active,
+            metrics.REACHABLE: not self.unreachable,
+            metrics.RESTARTS: self.restarts,
+            metrics.ROWS: written.rows,
+            metrics.QUARANTINED: written.quarantined,
+        }
+        if self.totals is not None:
+            values |= {
+                metrics.FILES: self.totals.files,
+                metrics.FILE_BYTES: self.totals.bytes,
+                metrics.COMMITS: self.totals.commits,
+                metrics.RETRIES: self.totals.retries,
+            }
+        for metric, value in values.items():
+            yield _Sample(metric, (name,), float(value))
+
+
+@dataclass
+class _BatchState:
+    """The rows of one batch that belongs to no query."""
+
+    name: str
+    rows_of_session: RowsInProgress
+    rows_before: int
+    """Rows that the session had read before."""
+    rows: int = 0
+
 
 class QueryMetrics:
-    """The queries of one command, or all of a session. `lost`: messages by stream."""
+    """The figures of one command's queries, or of all queries of a session."""
 
     def __init__(self, lost: Callable[[], Mapping[str, int]] = dict) -> None:
+        """`lost`: returns the counts of lost messages by stream."""
         self._lost = lost
         self._spark: SparkSession | None = None
         self._followed: dict[str, _QueryState] = {}
         self._session: Any = None  # the JVM's
-        self._batch: tuple[str, RowsInProgress, int] | None = None
-        """The name of a batch without a query, the session's rows, and those of before."""
-        self._rows = 0
-        self._tasks = 0, 0
+        self._batch: _BatchState | None = None
+        self._tasks = self._failed_tasks = 0
         self._refresh_wanted, self._refreshed, self._stop = (threading.Event() for _ in range(3))
         self._fresh_until = 0.0
 
     def follow(self, name: str, query: StreamingQuery, progress: QueryProgress) -> None:
         """Follow a query from now on, in place of one of this name that has ended."""
         execution: Any = query._jsq.streamingQuery()
-        before = self._followed.get(name)
-        interval = re.search(r"\((\d+)\)", execution.trigger().toString())
+        interval = re.search(r"\((\d+)\)", execution.trigger().toString())  # ProcessingTime…(5000)
         state = _QueryState(
             query,
             progress,
@@ -197,7 +241,7 @@ class QueryMetrics:
             RowsInProgress(query),
             0.0 if interval is None else int(interval[1]) / 1000,
         )
-        if before is not None:
+        if (before := self._followed.get(name)) is not None:
             state.restarts = before.restarts + 1
             state.durations = before.durations
         self._followed[name] = state
@@ -212,7 +256,7 @@ class QueryMetrics:
         """Follow the one batch, of no query, that a session has in the block."""
         self._session = spark._jsparkSession
         rows = RowsInProgress(None, self._session)
-        self._batch = name, rows, rows.count()
+        self._batch = _BatchState(name, rows, rows.count())
         try:
             yield
         finally:
@@ -236,6 +280,7 @@ class QueryMetrics:
         self._stop.set()
 
     def _refresh_when_wanted(self) -> None:
+        """Refresh the figures whenever a reader asks for it, and every ten seconds."""
         while not self._stop.is_set():
             self._refresh_wanted.clear()
             try:
@@ -247,26 +292,25 @@ class QueryMetrics:
             self._refresh_wanted.wait(5 * _FRESH_SECONDS)  # before Spark forgets its reports
 
     def _refresh_if_stale(self) -> None:
+        """Wait, but not for long, until the figures are new enough."""
         if time.monotonic() >= self._fresh_until and not self._stop.is_set():
             self._refreshed.clear()
             self._refresh_wanted.set()
             self._refreshed.wait(_CALL_TIMEOUT)  # a server may be silent for longer
 
     def _refresh(self) -> None:
+        """Bring the figures of all queries, and of the session's tasks, up to date."""
         if self._spark is not None:
             self._find_queries(self._spark)
         for state in list(self._followed.values()):
             state.refresh()
         if self._session is not None:
-            if self._batch is not None:
-                _, rows, before = self._batch
-                self._rows = rows.count() - before
-            executors = self._session.sparkContext().statusStore().executorList(False)
-            summaries = [executors.apply(index) for index in range(executors.size())]
-            self._tasks = (
-                sum(executor.totalTasks() for executor in summaries),
-                sum(executor.failedTasks() for executor in summaries),
-            )
+            if (batch := self._batch) is not None:
+                batch.rows = batch.rows_of_session.count() - batch.rows_before
+            store = self._session.sparkContext().statusStore()
+            executors = list(iterate_scala(store.executorList(False)))
+            self._tasks = sum(executor.totalTasks() for executor in executors)
+            self._failed_tasks = sum(executor.failedTasks() for executor in executors)
 
     def _find_queries(self, spark: SparkSession) -> None:
         """Follow the queries of a session, where nobody else updates their progress."""
@@ -296,67 +340,28 @@ class QueryMetrics:
     # -- for Prometheus ----------------------------------------------------------------------
 
     def _collect(self) -> Iterator[Family]:
+        """The values of all metrics now."""
         self._refresh_if_stale()
-        values: _Values = {
-            metric: {} for metric in (metrics.LAG, metrics.LAG_TIME, metrics.POSITION)
-        }
-        batches: Any = family(metrics.BATCH)
+        durations = family(metrics.BATCH)
+        samples = [
+            _Sample(metrics.TASKS, (), self._tasks),
+            _Sample(metrics.FAILED_TASKS, (), self._failed_tasks),
+        ]
         for name, state in dict(self._followed).items():
             state.read_checkpoint()
-            _collect_streams(values, name, state)
-            _collect_totals(values, name, state)
-            state.durations.give(batches, [name])
-        if self._batch is not None:
-            name = self._batch[0]
-            values |= {metrics.ACTIVE: {(name,): 1.0}, metrics.ROWS: {(name,): float(self._rows)}}
-        values[metrics.LOST] = {(stream,): float(count) for stream, count in self._lost().items()}
-        for metric, count in zip((metrics.TASKS, metrics.FAILED_TASKS), self._tasks, strict=True):
-            values[metric] = {(): count}
-        for metric, of_metric in values.items():
-            samples: Any = family(metric)
-            for labels, value in of_metric.items():
-                samples.add_metric(labels, value)
-            yield samples
-        yield batches
-
-
-_Values: TypeAlias = dict[metrics.Metric, dict[tuple[str, ...], float]]
-"""Values of metrics by their labels."""
-
-
-def _collect_streams(values: _Values, query: str, state: _QueryState) -> None:
-    time_ns = time.time_ns()
-    for stream, position in state.positions.items():
-        values[metrics.POSITION][query, stream] = position - 1
-    for stream, lag in state.lag():
-        values[metrics.LAG][query, stream] = lag
-        since = max(state.oldest.get(stream, time_ns), state.unread_since.get(stream, 0))
-        values[metrics.LAG_TIME][query, stream] = max(0, time_ns - since) / 1e9
-
-
-def _collect_totals(values: _Values, query: str, state: _QueryState) -> None:
-    totals, progress = state.totals, state.progress
-    rows, quarantined = (
-        (progress.rows, progress.quarantined)
-        if totals is None
-        else (totals.rows, totals.quarantined)
-    )
-    of_query: dict[metrics.Metric, float] = {
-        metrics.ACTIVE: state.is_active,
-        metrics.REACHABLE: not state.unreachable,
-        metrics.RESTARTS: state.restarts,
-        metrics.ROWS: rows,
-        metrics.QUARANTINED: quarantined,
-    }
-    if totals is not None:
-        of_query |= {
-            metrics.FILES: totals.files,
-            metrics.FILE_BYTES: totals.bytes,
-            metrics.COMMITS: totals.commits,
-            metrics.RETRIES: totals.retries,
-        }
-    for metric, value in of_query.items():
-        values.setdefault(metric, {})[query,] = float(value)
+            samples += state.samples(name)
+            state.durations.give(durations, [name])
+        if (batch := self._batch) is not None:
+            samples.append(_Sample(metrics.ACTIVE, (batch.name,), 1.0))
+            samples.append(_Sample(metrics.ROWS, (batch.name,), batch.rows))
+        samples += [_Sample(metrics.LOST, (name,), count) for name, count in self._lost().items()]
+        # These metrics are named even without a value.
+        always = (metrics.LAG, metrics.LAG_TIME, metrics.POSITION, metrics.LOST)
+        families = {metric: family(metric) for metric in always}
+        for metric, labels, value in samples:
+            families.setdefault(metric, family(metric)).add_metric(labels, value)
+        yield from families.values()
+        yield durations
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The totals of a running query, from Spark's progress reports."""
+"""What a running query has done since it started."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class QueryProgress:
     quarantined: int = 0
     """Records quarantined since the start."""
     left_out: int = 0
-    """Messages since the start that are no rows by their format, such as heartbeats of Debezium."""
+    """Messages left out since the start (`BatchFigures.left_out`)."""
     batches: int = 0
     """Batches with rows."""
     durations: list[float] = field(default_factory=list)
     """Durations of the last batches, in seconds. The reader removes them."""
     ends: dict[str, int] = field(default_factory=dict)
     """The next sequence of each stream after the last batch."""
-    _batch: int = -1
+    _last_batch: int = -1
 
     def update(self, query: StreamingQuery) -> bool:
-        """Add new reports; returns whether there were any."""
-        has_new = False
+        """Add new reports of batches with rows; returns whether there were any."""
+        batches_before = self.batches
         for report in query.recentProgress:
-            if report["batchId"] <= self._batch or not report["numInputRows"]:
+            if report["batchId"] <= self._last_batch or not report["numInputRows"]:
                 continue
-            self._batch = report["batchId"]
+            self._last_batch = report["batchId"]
             self.batches += 1
             figures = read_figures(report)
             self.rows += figures.rows
@@ -53,7 +53,6 @@ class QueryProgress:
             for source in report["sources"]:
                 streams = parse_streams(source["endOffset"])
                 self.ends |= {name: stream["next"] for name, stream in streams.items()}
-            has_new = True
         if query.lastProgress is not None:
             self.lag = total_lag(query.lastProgress)
-        return has_new
+        return self.batches > batches_before

@@ -28,12 +28,12 @@ _OUTPUT_ROWS_METRIC = "number of output rows"
 _SCAN_NODES = "MicroBatchScan", "BatchScan"
 _COUNT = struct.Struct("<q")
 _folder: Path | None = None
-"""The folder of this program, while it collects."""
+"""The folder to which the tasks of this program report, while it collects."""
 
 
 @contextmanager
 def collecting_in(folder: Path) -> Iterator[None]:
-    """Collect the reports of queries in a new folder, in the block or until `stop_collecting`."""
+    """Collect tasks' reports in a new folder, during the block or until `stop_collecting`."""
     global _folder
     folder.mkdir()
     _folder = folder
@@ -46,9 +46,9 @@ def collecting_in(folder: Path) -> Iterator[None]:
 def stop_collecting() -> None:
     """Remove the folder, so that tasks stop to report."""
     global _folder
-    if _folder is not None:
-        shutil.rmtree(_folder, ignore_errors=True)
-    _folder = None
+    folder, _folder = _folder, None
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def report_folder() -> str | None:
@@ -56,8 +56,8 @@ def report_folder() -> str | None:
     return None if _folder is None else str(_folder)
 
 
-def rows_in_progress(query: str) -> int:
-    """The rows of a query so far, also those of attempts that failed."""
+def read_reported_rows(query: str) -> int:
+    """The rows that a query's tasks have reported, also those of attempts that failed."""
     if _folder is None:
         return 0
     try:
@@ -70,7 +70,7 @@ def rows_in_progress(query: str) -> int:
 
 @contextmanager
 def reporting(folder: str | None, query: str | None) -> Iterator[Callable[[int], None]]:
-    """A function by which a task reports so many more rows, if there is a folder."""
+    """Give a task a function that reports so many more rows; without a folder, to nobody."""
     file = None
     if folder is not None and query is not None:
         with suppress(OSError):
@@ -98,38 +98,37 @@ class RowsInProgress:
         self._store: Any = session.sharedState().statusStore()
         self._query = "" if query is None else str(query.id)
         self._run = "" if query is None else f"runId = {query.runId}"
-        self._names = (*_SCAN_NODES, "Scan ") if query is None else _SCAN_NODES
+        self._node_names = (*_SCAN_NODES, "Scan ") if query is None else _SCAN_NODES
         self._scans: dict[int, list[int]] = {}
         """The accumulators of scanned rows, by execution; a batch has several executions."""
 
     def count(self) -> int:
-        """0 before the batch has begun."""
+        """The rows so far; 0 before the batch has begun."""
         from py4j.protocol import Py4JJavaError  # not for tasks, which only report
 
-        if rows := rows_in_progress(self._query):
+        if rows := read_reported_rows(self._query):
             return rows
         with suppress(Py4JJavaError):  # what Spark has just dropped
-            for execution in _items(self._store.executionsList()):
+            for execution in iterate_scala(self._store.executionsList()):
                 if self._run in execution.description():
-                    rows += self._rows_of(execution.executionId())
+                    rows += self._count_scanned(execution.executionId())
         return rows
 
-    def _rows_of(self, execution: int) -> int:
+    def _count_scanned(self, execution: int) -> int:
+        """The rows that an execution's scans have read, as Spark's user interface shows them."""
         if execution not in self._scans:
             self._scans[execution] = [
                 metric.accumulatorId()
-                for node in _items(self._store.planGraph(execution).allNodes())
-                if node.name().startswith(self._names)
-                for metric in _items(node.metrics())
+                for node in iterate_scala(self._store.planGraph(execution).allNodes())
+                if node.name().startswith(self._node_names)
+                for metric in iterate_scala(node.metrics())
                 if metric.name() == _OUTPUT_ROWS_METRIC
             ]
         metrics = self._store.executionMetrics(execution)
         values = map(metrics.get, self._scans[execution])
-        return sum(
-            int(execution.get().replace(",", "")) for execution in values if execution.isDefined()
-        )
+        return sum(int(value.get().replace(",", "")) for value in values if value.isDefined())
 
 
-def _items(sequence: Any) -> Iterator[Any]:
-    """The items of a Scala Seq."""
+def iterate_scala(sequence: Any) -> Iterator[Any]:
+    """The elements of a Scala Seq in the JVM."""
     return map(sequence.apply, range(sequence.size()))
