@@ -46,7 +46,7 @@ def training(monkeypatch: pytest.MonkeyPatch) -> None:
 def made(folder: Path, version: str = JAVA_VERSION) -> ClassArchive:
     archive = ClassArchive(folder, JAVA, version)
     archive.make()
-    assert archive.sound()
+    assert archive.is_sound()
     return archive
 
 
@@ -59,7 +59,7 @@ def test_jvm_starts_without_an_archive_until_there_is_one(folder: Path) -> None:
     (archive.file / "below").mkdir(parents=True)  # is replaced
     assert archive.jvm_options() == []
     archive.make()
-    assert archive.sound()
+    assert archive.is_sound()
     assert archive.jvm_options()[0] == f"-XX:SharedArchiveFile={archive.file}"
     assert archives(folder) == [".crc32", ".jsa"]
 
@@ -96,7 +96,7 @@ def test_last_used_archives_are_kept_and_nothing_of_killed_makers(folder: Path) 
         made_before.append(made(folder, f"{number}"))
         os.utime(made_before[-1].file.with_suffix(".crc32"), (number, number))
     # The newest was the last one used when it was made.
-    assert [archive.sound() for archive in made_before] == [False, False, True, True, True, True]
+    assert [archive.is_sound() for archive in made_before] == [False, False, True, True, True, True]
     assert archives(folder) == [".crc32"] * 4 + [".jsa"] * 4
 
 
@@ -199,7 +199,7 @@ def test_archive_that_is_being_made_is_neither_removed_nor_made_twice(
         return ""
 
     monkeypatch.setattr(class_archive, "_run_training", train)
-    assert made(folder).sound()
+    assert made(folder).is_sound()
     assert seen == [False]
 
 

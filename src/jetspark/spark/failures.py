@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from pyspark.errors import StreamingQueryException
 
@@ -22,7 +22,7 @@ _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] *(.*)", re.MULTILINE)
 _ERROR_CONDITIONS = re.compile(r"(?:\w+: )?\[[A-Z0-9_.]+\] *|,? *SQLSTATE: \w{5}")
 _CLASS = re.compile(r"^\s*(?:Caused by: )?(?:[\w.$]+(?:Exception|Error): )*")
 NO_WORKER = "Python worker failed to connect back"
-_LOST_BATCH = re.compile(r"\b(batch \d+) doesn't exist")
+_MISSING_BATCH = re.compile(r"\b(batch \d+) doesn't exist")
 _SUPPRESSED = re.compile(r"^\t+Suppressed: .*?(?=^\t*Caused by: |\Z)", re.MULTILINE | re.DOTALL)
 _CAUSE = re.compile(r"^\s*Caused by: (?:[\w$]+\.)*[\w$]+: (.+)$", re.MULTILINE)
 _UNINFORMATIVE = ("Writing job ", "Job aborted", "Task failed while writing")
@@ -45,7 +45,7 @@ _WORKER_LOST = re.compile(
     r"(?:java\.\S+: )?(?:Broken pipe|Connection reset(?: by peer)?)|java\.io\.EOFException|"
     r"Python worker exited unexpectedly \(crashed\).*"
 )
-"""The only message of Spark when a Python process of the driver has ended."""
+"""What Spark says, and no more, when a Python process of the driver has ended."""
 _WORKER_ENDED = (
     "A Python process of Spark has ended while it was needed: it was killed, the memory may have "
     f"run out. See to that, and {_RUN_AGAIN}"
@@ -56,7 +56,7 @@ def explain(error: BaseException) -> JetsparkError:
     """A PipelineError with one sentence; our own errors are returned unchanged."""
     if isinstance(error, JetsparkError):
         return error
-    sentence = _sentence(error)
+    sentence = _find_sentence(error)
     if isinstance(error, StreamingQueryException):
         if is_of(error, *LASTING):
             sentence = f"{sentence} {_LASTING_ADVICE}"
@@ -68,37 +68,46 @@ def explain(error: BaseException) -> JetsparkError:
     return explained
 
 
-def is_of(error: BaseException, *kinds: type[JetsparkError]) -> bool:
+def is_of(error: BaseException, *classes: type[JetsparkError]) -> bool:
     """Whether a JetsparkError of these classes has ended Spark's work."""
-    jetspark_error = _jetspark_error(_reasons(error))
-    return jetspark_error is not None and issubclass(getattr(errors, jetspark_error[0]), kinds)
+    reported = _find_jetspark_error(_texts_of(error))
+    return reported is not None and issubclass(getattr(errors, reported.class_name), classes)
 
 
-def _reasons(error: BaseException) -> list[str]:
-    """The texts of the error and its causes, without what was said while cleaning up."""
-    return [_SUPPRESSED.sub("", part) for part in (str(error), *_causes(error))]
+def _texts_of(error: BaseException) -> list[str]:
+    """The texts of the error and its causes, without errors that came while cleaning up."""
+    return [_SUPPRESSED.sub("", text) for text in (str(error), *_cause_texts(error))]
 
 
-def _jetspark_error(parts: list[str]) -> tuple[str, str] | None:
-    """(class, sentence) of the JetsparkError among the texts of errors."""
-    return next((matches[-1] for matches in map(_JETSPARK.findall, parts) if matches), None)
+class _ReportedError(NamedTuple):
+    class_name: str
+    sentence: str
 
 
-def _sentence(error: BaseException) -> str:
+def _find_jetspark_error(texts: list[str]) -> _ReportedError | None:
+    """The last JetsparkError of the first text that has one."""
+    for text in texts:
+        if matches := _JETSPARK.findall(text):
+            return _ReportedError(*matches[-1])
+    return None
+
+
+def _find_sentence(error: BaseException) -> str:
+    """The sentence for the user, out of the text of Spark's error and its causes."""
     text = str(error)
-    full_text = "\n".join([text, *_causes(error)])
+    full_text = "\n".join([text, *_cause_texts(error)])
     for symptom, sentence in _ADVICE.items():
         if symptom in full_text:
             return sentence
-    if lost := _LOST_BATCH.search(full_text):
+    if lost := _MISSING_BATCH.search(full_text):
         return (
             f"The query's checkpoint has lost its {lost[1]}: it was removed while the query ran. "
             "To start over, remove what is left of it and of the query's table, or name other "
             "folders."
         )
-    parts = _reasons(error)
-    if jetspark_error := _jetspark_error(parts):
-        sentence = jetspark_error[1]
+    texts = _texts_of(error)
+    if reported := _find_jetspark_error(texts):
+        sentence = reported.sentence
     elif python := _PYTHON.findall(text):
         sentence = ": ".join(python[-1])
     elif java := _JAVA.search(text):
@@ -108,7 +117,7 @@ def _sentence(error: BaseException) -> str:
     else:
         sentence = text.partition("\n")[0] or type(error).__name__
     if _ERROR_CONDITIONS.sub("", sentence).startswith(_UNINFORMATIVE):
-        causes = [cause for part in parts for cause in _CAUSE.findall(part)]
+        causes = [cause for text in texts for cause in _CAUSE.findall(text)]
         sentence = causes[-1] if causes else sentence
     sentence = _ERROR_CONDITIONS.sub("", sentence).strip()
     return _WORKER_ENDED if _WORKER_LOST.fullmatch(sentence) else sentence
@@ -117,11 +126,10 @@ def _sentence(error: BaseException) -> str:
 def blamed_setting(
     error: BaseException, reason: str, settings: Mapping[str, str]
 ) -> tuple[str, str] | None:
-    """The setting that prevented Spark's start, and what is wrong with it; None for another reason.
-
-    `reason`: the known sentence.
+    """The name of the setting that prevented Spark's start, and what is wrong with it; None if
+    none is blamed. `reason`: why Spark did not start, for the user.
     """
-    full_text = "\n".join([str(error), *_causes(error)])
+    full_text = "\n".join([str(error), *_cause_texts(error)])
     for name in settings:
         if line := re.search(
             rf"^.*(?<![\w.]){re.escape(name)}(?![\w.]).*$", full_text, re.MULTILINE
@@ -133,7 +141,7 @@ def blamed_setting(
     return None
 
 
-def _causes(error: BaseException) -> Iterator[str]:
+def _cause_texts(error: BaseException) -> Iterator[str]:
     """The texts of Java's causes; the query's own ends with "Task failed while writing rows"."""
     cause = getattr(error, "_cause", None)
     while cause is not None:

@@ -9,10 +9,9 @@ same batches: it remembers the query's position. In place of the trigger a query
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
@@ -26,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StringType, StructType
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -75,36 +74,23 @@ __all__ = [
 ]
 
 
-class LimitedReader(Protocol):
-    """A stream's reader as Spark wants it from 4.2 on."""
-
-    def initialOffset(self) -> dict[str, Any]: ...
-    def getDefaultReadLimit(self) -> limits.ReadLimit: ...
-    def latestOffset(self, start: dict[str, Any], limit: limits.ReadLimit) -> dict[str, Any]: ...
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Any: ...
-    def commit(self, end: dict[str, Any]) -> None: ...
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]: ...
-
-
 class StreamReader(DataSourceStreamReader):
-    """A reader for Spark before 4.2.
+    """Makes a reader for Spark 4.2 one for earlier Sparks.
 
     A query that is resumed asks for the partitions of its last batch, or of none after it, before
     it asks for an offset; a new one begins at the initial offset.
     """
 
-    def __init__(self, reader: LimitedReader) -> None:
+    def __init__(self, reader: Any) -> None:
         self._reader = reader
         self._position: dict[str, Any] | None = None
 
-    def initialOffset(self) -> dict[str, Any]:
+    def initialOffset(self) -> Any:
         return self._reader.initialOffset()
 
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
-        if self._position is None:
-            self._position = self.initialOffset()
-        limit = self._reader.getDefaultReadLimit()
-        self._position = self._reader.latestOffset(self._position, limit)
+    def latestOffset(self) -> Any:  # type: ignore[override]
+        start = self.initialOffset() if self._position is None else self._position
+        self._position = self._reader.latestOffset(start, self._reader.getDefaultReadLimit())
         return self._position
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Any:
@@ -114,26 +100,24 @@ class StreamReader(DataSourceStreamReader):
     def commit(self, end: dict[str, Any]) -> None:
         self._reader.commit(end)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Any:
         return self._reader.read(partition)
 
     def stop(self) -> None:
         """Nothing to do."""
 
 
-def stream_reader(reader: LimitedReader) -> DataSourceStreamReader:
+def stream_reader(reader: DataSourceStreamReader) -> DataSourceStreamReader:
     """The reader, as this Spark uses it."""
-    if HAS_LIMITS:
-        assert isinstance(reader, DataSourceStreamReader)  # noqa: S101
-        return reader
-    return StreamReader(reader)
+    return reader if HAS_LIMITS else StreamReader(reader)
 
 
 def end_when_idle(query: StreamingQuery) -> None:
     """Stop a query whose sources end (option `availableNow`) once it has read all of them."""
 
     def wait() -> None:
-        with suppress(PySparkException, StreamingQueryException):  # who waits for it is told
+        # Whoever waits for the query gets its error.
+        with suppress(PySparkException, StreamingQueryException):
             query.processAllAvailable()
             query.stop()
 
@@ -148,31 +132,20 @@ def in_arrow(schema: StructType) -> pa.Schema:
         return to_arrow_schema(schema)
 
 
-_HEADERS = ArrayType(  # PySpark before 4.2 would say that elements may be null
-    StructType(
-        [
-            StructField("key", StringType(), nullable=False),
-            StructField("value", StringType(), nullable=False),
-        ]
-    ),
-    containsNull=False,
-)
+_PAIR = StructType().add("key", StringType(), False).add("value", StringType(), False)
+_HEADERS = ArrayType(_PAIR, containsNull=False)
+"""The type of headers, of which PySpark before 4.2 would say that elements may be null."""
 
 
 def of_arrow(schema: pa.Schema) -> StructType:
     """Arrow's columns as those of Spark."""
-    return StructType(
-        [
-            StructField(
-                field.name,
-                _HEADERS
-                if field.name == "headers"
-                else from_arrow_type(field.type, prefer_timestamp_ntz=True),
-                field.nullable,
-            )
-            for field in schema
-        ]
-    )
+    columns = StructType()
+    for field in schema:
+        type_: DataType = _HEADERS
+        if field.name != "headers":
+            type_ = from_arrow_type(field.type, prefer_timestamp_ntz=True)
+        columns.add(field.name, type_, field.nullable)
+    return columns
 
 
 def register(spark: SparkSession, source: type[DataSource]) -> None:

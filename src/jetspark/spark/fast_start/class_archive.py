@@ -56,29 +56,28 @@ class ClassArchive:
         self._checksum = self.file.with_suffix(".crc32")
         self._failed = self.file.with_suffix(".failed")
         self._verified: tuple[str, int, int, int] | None = None
+        """The checksum and the file's identity when they were last compared with its content."""
 
     def jvm_options(self) -> list[str]:
         """Options for the JVM; empty when there is no archive, or a damaged one."""
-        if not self.sound():
+        if not self.is_sound():
             return []
         with suppress(OSError):
             os.utime(self._checksum)  # recently used: removed last
         # No output about an archive that does not match.
         return [f"-XX:SharedArchiveFile={self.file}", "-Xlog:cds*=off"]
 
-    def sound(self) -> bool:
-        """True if it exists, is unchanged, and could only be written by this user."""
+    def is_sound(self) -> bool:
+        """Whether it exists, is unchanged, and could only be written by this user."""
         try:
-            about = self.file.stat()
-            if not (_only_this_user_writes(about) and _only_this_user_writes(self._folder.stat())):
+            status = self.file.stat()
+            if not all(map(_only_this_user_writes, (status, self._folder.stat()))):
                 return False
             checksum = self._checksum.read_text()
-            version = (checksum, about.st_ino, about.st_size, about.st_mtime_ns)
-            if version != self._verified:
-                if checksum != _crc32(self.file):
-                    return False
+            version = (checksum, status.st_ino, status.st_size, status.st_mtime_ns)
+            if version != self._verified and checksum == _crc32(self.file):
                 self._verified = version
-            return True
+            return version == self._verified
         except OSError:
             return False
 
@@ -87,15 +86,15 @@ class ClassArchive:
 
         Waits for another process that does. Raises SparkUnavailableError.
         """
-        if self.sound():  # others may be made for minutes
+        if self.is_sound():  # others may be made for minutes
             return
         with _lock(self._folder, _CREATION_TIMEOUT_SECONDS) as is_held:
             if not is_held:
                 raise SparkUnavailableError("another process makes the archive, and is not done.")
-            if self.sound():
+            if self.is_sound():
                 return
             self._failed.unlink(missing_ok=True)
-            if problem := self._lacking_room():  # not for a day: there may be room any time
+            if problem := self._describe_full_disk():  # not for a day: there may be room any time
                 raise SparkUnavailableError(problem)
             unfinished = self.file.with_suffix(".unfinished")
             try:
@@ -109,7 +108,7 @@ class ClassArchive:
                 unfinished.replace(self.file)
             finally:
                 unfinished.unlink(missing_ok=True)
-            self._remove_others()
+            self._remove_unused_archives()
 
     def make_later(self) -> bool:
         """Create it in a separate process of lowest priority, which outlives this one.
@@ -117,7 +116,7 @@ class ClassArchive:
         Returns whether it did: not if it exists, without room for it, or while another process
         creates it.
         """
-        if self.sound() or self._failed_lately() or self._lacking_room():
+        if self.is_sound() or self._has_failed_lately() or self._describe_full_disk():
             return False
         with suppress(OSError):
             with _lock(self._folder, 0) as is_held:
@@ -134,8 +133,8 @@ class ClassArchive:
             return True
         return False
 
-    def _lacking_room(self) -> str:
-        """A sentence if the disk is too full for it; Java would only write nothing."""
+    def _describe_full_disk(self) -> str:
+        """A sentence if the disk has no room for an archive, else ""; Java would say nothing."""
         try:
             free = shutil.disk_usage(self._folder).free
         except OSError:
@@ -147,19 +146,20 @@ class ClassArchive:
             f"{_ARCHIVE_BYTES // 10**6}: free some, or set {VARIABLE} to a folder on another disk."
         )
 
-    def _failed_lately(self) -> bool:
+    def _has_failed_lately(self) -> bool:
+        """Whether the creation has failed within a day."""
         try:
             return time.time() - self._failed.stat().st_mtime < _RETRY_AFTER_FAILURE_SECONDS
         except OSError:
             return False
 
-    def _remove_others(self) -> None:
-        """Keep the archives of other Sparks, Javas and environments that were used last, and
-        nothing of makers that were killed."""
+    def _remove_unused_archives(self) -> None:
+        """Keep the archives that were used last, also of other Sparks and Javas, and remove what
+        killed processes have left."""
         by_last_use = sorted(self._folder.glob("*.crc32"), key=lambda file: -file.stat().st_mtime)
-        names = {checksum.stem for checksum in by_last_use[:_MAX_ARCHIVES]}
+        kept_names = {checksum.stem for checksum in by_last_use[:_MAX_ARCHIVES]}
         for file in self._folder.glob("spark-*.*"):
-            if file.stem not in names or file.suffix not in (".jsa", ".crc32"):
+            if file.stem not in kept_names or file.suffix not in (".jsa", ".crc32"):
                 _remove(file)
 
 
@@ -178,14 +178,13 @@ def class_archive(master: str = "local") -> ClassArchive | None:
     return _archive_for(folder, java, read_version_text(java))
 
 
-@cache
-def _archive_for(folder: Path, java: Path, java_version: str) -> ClassArchive:
-    return ClassArchive(folder, java, java_version)
+_archive_for = cache(ClassArchive)
+"""The same object for the same arguments, since it remembers what it has verified."""
 
 
 def archives_folder() -> Path | None:
     """The folder of the archives, created if necessary. None: there can be none."""
-    folder = _folder()
+    folder = _name_archives_folder()
     try:
         if folder is not None:
             folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -194,8 +193,8 @@ def archives_folder() -> Path | None:
     return folder
 
 
-def _folder() -> Path | None:
-    """The folder of the variable, else of the user's cache. None: there is none."""
+def _name_archives_folder() -> Path | None:
+    """The folder that the variable names, else one in the user's cache. None: there is none."""
     if os.name != "posix":
         return None
     named = os.environ.get(VARIABLE, "").strip()
@@ -211,7 +210,7 @@ def remove_archives() -> int:
 
     Returns the number of archives. Raises ConfigError while one is being created.
     """
-    folder = _folder()
+    folder = _name_archives_folder()
     if folder is None or not folder.is_dir():
         return 0
     with _lock(folder, 0) as is_held:
@@ -224,6 +223,7 @@ def remove_archives() -> int:
 
 
 def _remove(path: Path) -> None:
+    """Remove a file, or a folder with its content."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -244,7 +244,7 @@ def _spark_home() -> Path:
 
 
 def _fingerprint(java: Path, java_version: str) -> str:
-    """A fingerprint of everything that the JVM compares, and of what it does not."""
+    """A digest of all that an archive depends on, also of what the JVM does not compare."""
     home = _spark_home()
     parts = [str(java.resolve()), java_version, str(home)]
     for entry in sorted(os.scandir(home / "jars"), key=lambda entry: entry.name):
@@ -258,6 +258,7 @@ def _only_this_user_writes(status: os.stat_result) -> bool:
 
 
 def _crc32(file: Path) -> str:
+    """The checksum of a file, in hexadecimal."""
     value = 0
     with file.open("rb") as opened:
         while block := opened.read(_BLOCK):
@@ -265,16 +266,13 @@ def _crc32(file: Path) -> str:
     return f"{value:08x}"
 
 
-_LOCK = "lock"
-
-
 @contextmanager
 def _lock(folder: Path, seconds: float) -> Iterator[bool]:
-    """Lock the folder for changes; False if another process holds the lock for so long."""
+    """Lock the folder for changes; gives False if another process keeps the lock for `seconds`."""
     import fcntl
 
     deadline = time.monotonic() + seconds
-    with (folder / _LOCK).open("w") as file:
+    with (folder / "lock").open("w") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -288,7 +286,7 @@ def _lock(folder: Path, seconds: float) -> Iterator[bool]:
 
 
 def _run_training(file: Path) -> str:
-    """Run a typical job to create the archive; returns why it failed, or ""."""
+    """Run a typical job, with which the JVM writes the archive; returns why it failed, or ""."""
     with TemporaryFile() as log:
         with (
             subprocess.Popen(  # noqa: S603

@@ -42,7 +42,7 @@ MODULES = (
 )
 """Modules to import; some may be missing, with another Spark or without an extra."""
 
-_LARGEST = 1 << 20
+_MAX_REQUEST_BYTES = 1 << 20
 _TOUCH_SECONDS = 3600.0
 
 
@@ -93,9 +93,9 @@ def preload() -> None:
 
 
 def _serve(connection: socket.socket) -> int:
-    """Run a module as the process that the shim describes; returns its exit code."""
+    """Run the module that a shim asks for, as if in the shim's process; returns its exit code."""
     try:
-        request, streams, _, _ = socket.recv_fds(connection, _LARGEST, 3)
+        request, streams, _, _ = socket.recv_fds(connection, _MAX_REQUEST_BYTES, 3)
         arguments, environment, folder = json.loads(request)
         connection.send(b"%d" % os.getpid())
         accepted = connection.recv(1)
@@ -103,7 +103,7 @@ def _serve(connection: socket.socket) -> int:
         return 1
     if not accepted:
         return 1  # the shim does the work itself
-    _become(arguments, environment, folder, streams)
+    _take_over(arguments, environment, folder, streams)
     os.register_at_fork(after_in_child=connection.close)  # workers may live on after their daemon
     code = 1
     try:
@@ -120,9 +120,10 @@ def _serve(connection: socket.socket) -> int:
     return code
 
 
-def _become(
+def _take_over(
     arguments: list[str], environment: dict[str, str], folder: str, streams: list[int]
 ) -> None:
+    """Make this process like the shim's: its arguments, environment, folder and open streams."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for standard, received in enumerate(streams):
         os.dup2(received, standard)

@@ -21,7 +21,10 @@ _ANSWER_SECONDS = 8.0
 
 
 def main(python: str, server: str) -> None:
-    """`python`: the real one. `server`: path of the fork server's socket."""
+    """Let the fork server run PySpark's module, or become the real Python.
+
+    `python`: the path of the real one. `server`: the path of the fork server's socket.
+    """
     arguments = sys.argv[1:]
     if len(arguments) > 1 and arguments[0] == "-m" and arguments[1].startswith("pyspark."):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -35,20 +38,21 @@ def main(python: str, server: str) -> None:
         except (OSError, ValueError):  # also the end of the connection: no number
             connection.close()
         else:
-            sys.exit(_exit_code(connection, pid))
+            sys.exit(_wait_for_exit(connection, pid))
     os.execv(python, [python, *arguments])  # noqa: S606
 
 
-def _exit_code(connection: socket.socket, pid: int) -> int:
-    """The exit code of the working process, which also gets Spark's SIGTERM."""
+def _wait_for_exit(connection: socket.socket, pid: int) -> int:
+    """Wait for the end of the process that does the work, which also gets Spark's SIGTERM; returns
+    its exit code."""
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
+    def forward_signal(number: int, frame: FrameType | None) -> None:
         try:
             os.kill(pid, number)
         except ProcessLookupError:
             sys.exit(1)
 
-    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGTERM, forward_signal)
     devnull = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # they belong to the other process now, and end with it
         os.dup2(devnull, stream)

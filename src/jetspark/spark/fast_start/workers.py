@@ -17,8 +17,8 @@ import pyspark
 from jetspark.own_python import module_command, search_path
 from jetspark.spark.fast_start import switch
 
-_PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-_OWN_PYTHON = (
+_PYTHON_VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+_PYTHON_SETTINGS = (
     "spark.pyspark.python",
     "spark.pyspark.driver.python",
     "spark.python.use.daemon",
@@ -30,7 +30,7 @@ sys.path.append({root!r})
 from jetspark.spark.fast_start.python_shim import main
 main({python!r}, {socket!r})
 """
-_FIRST_LINE = 128
+_MAX_SHEBANG_BYTES = 128
 """Bytes of a script's first line that every Linux reads."""
 _STOP_SECONDS = 5.0
 
@@ -45,8 +45,8 @@ class ForkServer:
     @contextmanager
     def as_python(self) -> Iterator[None]:
         """Make new sessions use the shim as their Python, in the block."""
-        before = {name: os.environ.get(name) for name in _PYTHONS}
-        os.environ.update(dict.fromkeys(_PYTHONS, str(self.folder / "python")))
+        before = {name: os.environ.get(name) for name in _PYTHON_VARIABLES}
+        os.environ.update(dict.fromkeys(_PYTHON_VARIABLES, str(self.folder / "python")))
         try:
             yield
         finally:
@@ -74,21 +74,9 @@ def start_fork_server(
     """Start a fork server in a private folder, which it makes unless it is there; None where Spark
     must start its workers itself.
 
-    That is on a cluster, on a system other than Linux, with a Python or Spark other than this one,
-    with the caller's settings for Python's workers, and with JETSPARK_FAST_START=off. When an
-    exception (such as a signal's) ends this call, the caller removes the folder.
+    When an exception (such as a signal's) ends this call, the caller removes the folder.
     """
-    if not (
-        sys.platform == "linux"
-        and master.startswith("local")
-        and switch.is_on(master)
-        and not any(name in conf for name in _OWN_PYTHON)
-        and all(os.environ.get(name, sys.executable) == sys.executable for name in _PYTHONS)
-        and _is_own_spark(os.environ.get("SPARK_HOME"))
-        # Whether the shim's first line can name it.
-        and len(sys.executable) + len("#! -IS\n") < _FIRST_LINE
-        and not any(map(str.isspace, sys.executable))
-    ):
+    if not _can_fork_workers(master, conf):
         return None
     with suppress(OSError):
         folder.mkdir(0o700, exist_ok=True)
@@ -97,12 +85,30 @@ def start_fork_server(
         shim.write_text(_SHIM.format(python=sys.executable, root=root, socket=socket))
         shim.chmod(0o700)
         if os.access(shim, os.X_OK):  # not where the file system forbids it
-            return ForkServer(_started(socket, log), folder)
+            return ForkServer(_start_process(socket, log), folder)
         shim.unlink()
     return None
 
 
-def _started(socket: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
+def _can_fork_workers(master: str, conf: Mapping[str, str]) -> bool:
+    """Whether Spark's workers can be forks of one process: on this machine, if it is Linux, with
+    this Python and this Spark, unless the caller's settings or JETSPARK_FAST_START forbid it."""
+    python = sys.executable
+    return (
+        sys.platform == "linux"
+        and master.startswith("local")
+        and switch.is_on(master)
+        and not any(name in conf for name in _PYTHON_SETTINGS)
+        and all(os.environ.get(name, python) == python for name in _PYTHON_VARIABLES)
+        and _is_own_spark(os.environ.get("SPARK_HOME"))
+        # Whether the shim's first line can name this Python.
+        and len(f"#!{python} -IS\n") < _MAX_SHEBANG_BYTES
+        and not any(map(str.isspace, python))
+    )
+
+
+def _start_process(socket: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
+    """Start the fork server's process, which listens on this socket."""
     environment = os.environ | {
         # Workers find the modules that this program finds, and no others.
         "PYTHONPATH": search_path(),
@@ -123,7 +129,7 @@ def _started(socket: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
 
 
 def _is_own_spark(home: str | None) -> bool:
-    """Whether workers import the PySpark that is imported here."""
+    """Whether workers with this SPARK_HOME import the PySpark that is imported here."""
     if not home:
         return True
     with suppress(OSError):
