@@ -30,11 +30,11 @@ from jetspark.errors import (
     PermissionsError,
     StreamNotFoundError,
 )
-from jetspark.ranges import scan
+from jetspark.ranges import read_plan
 from jetspark.ranges.arrow import BUCKET_SCHEMA, SCHEMA
 from jetspark.ranges.fixed_range import AtTime
 from jetspark.ranges.reader import read_range
-from jetspark.ranges.scan import position
+from jetspark.ranges.scan import parse_bound
 
 if TYPE_CHECKING:
     from tests.conftest import MakeServer, NeedsServer, Unique
@@ -174,14 +174,14 @@ def test_what_is_stored_since_a_time_is_no_loss_however_much_limits_removed(admi
     ],
 )
 def test_how_long_ago_is_written_as_people_do(text: str, seconds: float) -> None:
-    found = position("start", text)
+    found = parse_bound("start", text)
     assert isinstance(found, AtTime)
     assert abs(time.time_ns() - found.ns - seconds * 1e9) < 60e9
 
 
 @given(st.datetimes(datetime(1980, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)))
 def test_a_time_and_its_text_are_the_same_position(when: datetime) -> None:
-    assert position("start", when) == position("start", when.isoformat())
+    assert parse_bound("start", when) == parse_bound("start", when.isoformat())
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_a_long_stream_comes_through_a_snapshot(
     admin: Admin, needs_server: NeedsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_server("2.15")
-    monkeypatch.setattr(scan, "_MIN_SNAPSHOT_MESSAGES", 1000)
+    monkeypatch.setattr(read_plan, "_MIN_SNAPSHOT_MESSAGES", 1000)
     name = admin.stream(2000)
     ways = []
 
@@ -286,7 +286,7 @@ def test_a_long_stream_comes_through_a_snapshot(
         ways.append(wanted.snapshot)
         return read_range(connection, wanted, **how)
 
-    monkeypatch.setattr(scan, "read_range", noted)
+    monkeypatch.setattr(read_plan, "read_range", noted)
     assert sequences(read(admin, name)) == list(range(1, 2001))
     assert sequences(read(admin, name, backfill="consumer")) == list(range(1, 2001))
     assert sequences(read(admin, name, start=1500)) == list(range(1500, 2001))
@@ -298,7 +298,7 @@ def test_the_role_of_a_range_reader_is_enough_without_a_snapshot(
     make_server: MakeServer, needs_server: NeedsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_server("2.15")
-    monkeypatch.setattr(scan, "_MIN_SNAPSHOT_MESSAGES", 1000)
+    monkeypatch.setattr(read_plan, "_MIN_SNAPSHOT_MESSAGES", 1000)
     few = Roles().range_reader("S").to_config()
     server = make_server(
         "authorization { users = ["
@@ -463,7 +463,7 @@ def test_a_notebook_shows_the_first_rows_and_reads_no_others(
         limits.append(how["limits"].pull_messages)
         return read_range(*what, **how)
 
-    monkeypatch.setattr(scan, "read_range", noted)
+    monkeypatch.setattr(read_plan, "read_range", noted)
     rows = read(admin, name)
     html = rows._repr_html_()
     assert limits == [10]

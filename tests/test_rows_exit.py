@@ -11,15 +11,14 @@ _PROGRAM = """
 import duckdb, pyarrow as pa
 from jetspark.rows import Rows
 
-class Scan:
+class Plan:
     schema = pa.schema([("a", pa.int64())])
-    def plan(self):
-        return self
     def batches(self):
         while True:
             yield pa.record_batch({"a": list(range(30_000))})
 
-rows = Rows(Scan())
+rows = Rows(None)
+rows._plan = Plan()
 print(duckdb.sql("SELECT a FROM rows LIMIT 3").fetchall())
 """
 

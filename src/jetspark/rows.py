@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from jetspark.connection.options import ConnectOptions
     from jetspark.payloads.decoding import Decoding, Format
     from jetspark.payloads.schema import SchemaLookup
-    from jetspark.ranges.scan import Plan, Scan
+    from jetspark.ranges.read_plan import ReadPlan
+    from jetspark.ranges.scan import Scan
 
 _NOTEBOOK_ROWS = 10
 _MAX_NOTEBOOK_CHARS = 100
-"""Longest text of a value in a notebook; longer ones are cut."""
+"""Longer texts of values are cut in a notebook."""
 
 
 def read(
@@ -108,9 +109,9 @@ def read(
     Raises ConfigError for wrong arguments, and without pyarrow.
     """
     library("pyarrow", "'jetspark[arrow]'")
-    from jetspark.ranges.scan import Scan, position
+    from jetspark.ranges.scan import Scan, parse_bound
 
-    stream, backup = _split_source(source)
+    stream, backup = _stream_and_backup(source)
     if (source is None) == (bucket is None):
         raise ConfigError(
             "Name one thing to read: a stream, read('ORDERS'); a bucket, read(bucket='prices'); or "
@@ -152,8 +153,8 @@ def read(
         json_schema=json_schema,
         decoding=decoding,
         rename=rename or {},
-        start=position("start", start),
-        end=position("end", end),
+        start=parse_bound("start", start),
+        end=parse_bound("end", end),
         fail_on_data_loss=fail_on_data_loss,
         read_timeout=in_seconds(read_timeout),
         backfill=backfill,
@@ -161,8 +162,11 @@ def read(
     return Rows(scan, progress=progress)
 
 
-def _split_source(source: str | os.PathLike[str] | None) -> tuple[str | None, str | None]:
-    """The stream or the backup that the source names. Raises ConfigError for a folder as text."""
+def _stream_and_backup(source: str | os.PathLike[str] | None) -> tuple[str | None, str | None]:
+    """The stream's name or the backup's folder in `source`, as (stream, backup); one is None.
+
+    Raises ConfigError for a folder as text.
+    """
     if isinstance(source, os.PathLike) or (source is not None and "://" in source):
         return None, os.fspath(source)
     if source is not None and "/" in source:
@@ -212,8 +216,10 @@ class Rows:
         self._progress = progress
 
     @cached_property
-    def _plan(self) -> Plan:
-        return self._scan.plan()
+    def _plan(self) -> ReadPlan:
+        from jetspark.ranges.read_plan import plan_read
+
+        return plan_read(self._scan)
 
     @property
     def schema(self) -> pyarrow.Schema:
@@ -266,21 +272,22 @@ class Rows:
         database = library("duckdb")
         if connection is None:
             connection = database.default_connection()
-        failed: list[BaseException] = []
+        reading_error: BaseException | None = None
 
         def batches() -> Iterator[pyarrow.RecordBatch]:
+            nonlocal reading_error
             try:
                 yield from self
             except BaseException as error:
-                failed.append(error)
+                reading_error = error
                 raise
 
         reader = pa.RecordBatchReader.from_batches(self.schema, batches())
         try:
             connection.from_arrow(reader).create(name)
         except database.Error:
-            if failed:  # which DuckDB tells as its own, without the type
-                raise failed[0] from None
+            if reading_error is not None:  # DuckDB raises it as its own error, without the type
+                raise reading_error from None
             raise
         return connection.table(name)
 
@@ -304,7 +311,7 @@ class Rows:
         table = self.head()
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
         heads = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)
-        lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+        lines = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows)
         count = table.num_rows
         extent = f"the first {count} rows" if count == _NOTEBOOK_ROWS else "all rows"
         return (
@@ -313,37 +320,41 @@ class Rows:
         )
 
 
-_EXIT_SECONDS = 2.0
-"""Longest wait of the interpreter's end for the readers of other libraries."""
+# After a LIMIT, DuckDB goes on to read an Arrow stream in threads of its own. One that calls Python
+# when the interpreter has ended aborts the process, so streams end before.
+
+_EXIT_TIMEOUT = 2.0
+"""Seconds that the interpreter's end waits for other libraries' readers."""
 _exiting = threading.Event()
-_handed_over: set[threading.Event] = set()
-"""An event for each Arrow stream handed to another library, set when the stream has ended."""
+_stream_ends: set[threading.Event] = set()
+"""An event for each Arrow stream that another library reads, set when the stream has ended."""
 
 
 def _until_exit(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """The batches, which end when the interpreter does: DuckDB goes on to read them in threads of
-    its own after a LIMIT, and one that comes back when Python has ended aborts the process."""
+    """Pass the batches on, until the interpreter begins to exit."""
     ended = threading.Event()
-    _handed_over.add(ended)
+    _stream_ends.add(ended)
     try:
         for batch in batches:
             if _exiting.is_set():
                 return
             yield batch
     finally:
-        _handed_over.discard(ended)
+        _stream_ends.discard(ended)
         ended.set()
 
 
 @atexit.register
-def _end_readers() -> None:
+def _end_arrow_streams() -> None:
+    """End the Arrow streams of other libraries' readers, and wait for that a short time."""
     _exiting.set()
-    until = time.monotonic() + _EXIT_SECONDS
-    for ended in list(_handed_over):
-        ended.wait(max(0.0, until - time.monotonic()))
+    deadline = time.monotonic() + _EXIT_TIMEOUT
+    for ended in list(_stream_ends):
+        ended.wait(max(0.0, deadline - time.monotonic()))
 
 
-def _cell(value: Any) -> str:
+def _html_cell(value: Any) -> str:
+    """A value as a cell of an HTML table, cut if it is long; empty for None."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     if len(text) > _MAX_NOTEBOOK_CHARS:
         text = f"{text[: _MAX_NOTEBOOK_CHARS - 1]}…"
@@ -352,11 +363,15 @@ def _cell(value: Any) -> str:
 
 @contextmanager
 def _progress_bar(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on stderr in the block; yields the function that adds read rows to it."""
     progress = library("rich.progress", "rich")
-    columns = ("{task.description}", progress.BarColumn(), progress.MofNCompleteColumn())
-    console = library("rich.console", "rich").Console(stderr=True)
-    left = progress.TimeRemainingColumn()
-    with progress.Progress(*columns, left, console=console) as display:
+    with progress.Progress(
+        "{task.description}",
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+        console=library("rich.console", "rich").Console(stderr=True),
+    ) as display:
         task = display.add_task(description, total=total)
         yield lambda rows: display.advance(task, rows)
 

@@ -39,6 +39,7 @@ from jetspark.subjects import check_name
 from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole
 from jetspark.wire import js_api
+from jetspark.wire.snapshot_chunks import ChunkCounter
 from jetspark.wire.status import END_OF_BATCH, status_of
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ class _Incoming(Transfer):
         self._pieces: list[bytes] = []
         self._waiting = 0
         self._unanswered: list[str] = []
-        self._received = 0
+        self._chunks = ChunkCounter()
         self._over = False
         self._gave_up = False
         super().__init__(api.client)
@@ -327,15 +328,12 @@ class _Incoming(Transfer):
         self._pieces.append(piece)
         self._waiting += len(piece)
         if reply is not None:
-            self._count(reply.decode(), len(piece))
+            self._acknowledge(reply.decode(), len(piece))
         self._news.set()
 
-    def _count(self, reply: str, size: int) -> None:
-        """Compare with the size and number in the reply subject, unless an import mapped it."""
-        *_, its_size, number = reply.split(".")
-        self._received += 1
-        plain = number.isdigit() and its_size.isdigit()
-        if plain and (int(its_size), int(number)) != (size, self._received):
+    def _acknowledge(self, reply: str, size: int) -> None:
+        """Acknowledge a chunk, at once or when the disk has it; fail if one before it is lost."""
+        if not self._chunks.is_next(reply, size):
             self._fail(f'A part of the backup of stream "{self._stream}" did not arrive.')
         elif self._waiting < MAX_UNWRITTEN_BYTES:
             self._answer(reply)

@@ -38,7 +38,8 @@ NOT_FOUND_SECONDS: Final = 1.5
 """Seconds; longer than it takes a resumed former metadata leader to learn that it was replaced."""
 CUT_OFF_SECONDS: Final = 25.0
 """Seconds; longer than a metadata leader without a quorum keeps answering."""
-_ANSWER_PARTS: Final = (0.2, 0.3, 1.0)
+_ANSWER_SHARES: Final = (0.2, 0.3, 1.0)
+"""Shares of the timeout to wait for an answer to the first, second and last request."""
 _NOT_FOUND: Final = (errors.StreamNotFoundError, errors.ConsumerNotFoundError)
 
 
@@ -145,15 +146,15 @@ def stop_reading(stream: str, retry: Retry, error: errors.JetsparkError, at: str
 
 
 def answer_waits(timeout: float, deadline: float) -> Iterator[float]:
-    """Seconds to wait for an answer, for each time that a request is sent.
+    """Seconds to wait for an answer, for each of the three times that a request is sent.
 
     A leader that stops loses its requests without notice.
     """
-    for part in _ANSWER_PARTS:
+    for share in _ANSWER_SHARES:
         sent = time.monotonic()
-        yield min(deadline, sent + part * timeout) - sent
+        yield min(deadline, sent + share * timeout) - sent
 
 
-def answer_within(timeout: float) -> float:
-    """Seconds to wait for one answer: a part of the `timeout` of the whole operation."""
+def answer_timeout(timeout: float) -> float:
+    """Seconds to wait for one answer: a share of the `timeout` of the whole operation."""
     return min(5.0, timeout / 4)

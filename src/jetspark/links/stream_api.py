@@ -80,40 +80,37 @@ class StreamAPI:
         return config
 
     def _info(self, name: str, not_found_for: float = NOT_FOUND_SECONDS) -> dict[str, Any]:
+        """The answer to STREAM.INFO, which also counts for the proof of the stream's leader."""
         sent = time.monotonic()
         try:
             answer = self.call(js_api.STREAM_INFO, None, not_found_for, stream=name)
         except errors.StreamNotFoundError as error:
             raise errors.StreamNotFoundError(
-                error.code, error.err_code, error.description, self._not_found(name)
+                error.code, error.err_code, error.description, self._not_found_message(name)
             ) from None
         self.link.leader_terms[name].add(observation_of(answer, sent, time.monotonic()))
         return answer
 
-    def _not_found(self, name: str) -> str:
-        near = None
-        try:
+    def _not_found_message(self, name: str) -> str:
+        """The sentence for a stream that does not exist, with a similar name or bucket, if any."""
+        hint = ""
+        # Without permission to list streams, a request may also be answered by silence.
+        with suppress(errors.PermissionsError, errors.RequestTimeoutError):
             names = self.stream_names()
             if STREAM_PREFIX + name in names:
-                return (
-                    f'Stream "{name}" not found on {self.link.server}; there is a bucket of that '
-                    f"name: --bucket, or {errors.named('bucket')}."
-                )
-            near = nearest_name(name, names)
-        except (errors.PermissionsError, errors.RequestTimeoutError):
-            pass  # no permission to list streams
-        hint = f' (did you mean "{near}"?)' if near else ""
+                bucket = errors.named("bucket")
+                hint = f"; there is a bucket of that name: --bucket, or {bucket}"
+            elif near := nearest_name(name, names):
+                hint = f' (did you mean "{near}"?)'
         return f'Stream "{name}" not found on {self.link.server}{hint}.'
 
     def create(self, config: dict[str, Any]) -> dict[str, Any]:
         """Create a stream; returns its configuration."""
-        answer: dict[str, Any] = self.call(js_api.STREAM_CREATE, config, stream=config["name"])
-        return dict(answer["config"])
+        return dict(self.call(js_api.STREAM_CREATE, config, stream=config["name"])["config"])
 
     def update(self, config: dict[str, Any]) -> dict[str, Any]:
         """Update a stream; returns its new configuration."""
-        changed: dict[str, Any] = self.call(js_api.STREAM_UPDATE, config, stream=config["name"])
-        return dict(changed["config"])
+        return dict(self.call(js_api.STREAM_UPDATE, config, stream=config["name"])["config"])
 
     def stream_names(self) -> list[str]:
         """Names of all streams of the account."""
@@ -122,7 +119,7 @@ class StreamAPI:
         while True:
             answer = self.call(js_api.STREAM_NAMES, {"offset": len(names)})
             page = answer.get("streams") or []
-            if page == before:  # a server that counts wrong would send it without an end
+            if page == before:  # a server that counts wrong would send the last page for ever
                 return names
             names += page
             if len(names) >= answer.get("total", 0):
@@ -132,7 +129,7 @@ class StreamAPI:
     def all_stream_names(self) -> list[str]:
         """`stream_names`, after a former metadata leader had time to learn of its replacement."""
         names = self.stream_names()
-        while not self.of_one_server:
+        while not self.is_outside_cluster:
             time.sleep(NOT_FOUND_SECONDS)
             before, names = names, self.stream_names()
             if names == before:
@@ -279,8 +276,8 @@ class StreamAPI:
     # -- calls -----------------------------------------------------------------------------
 
     @property
-    def of_one_server(self) -> bool:
-        """Whether the link's server has JetStream and is not in a cluster: its answer is final."""
+    def is_outside_cluster(self) -> bool:
+        """Whether the link's server itself has JetStream without a cluster: answers are final."""
         info = self.link.info
         return info.jetstream and not info.cluster and self.link.api_prefix == js_api.DEFAULT_PREFIX
 
@@ -301,11 +298,13 @@ class StreamAPI:
         answer, BadNameError, and the errors of `BlockingLink.request`.
         """
         link = self.link
-        retry = CallRetry(self._timeout, not_found_for=0.0 if self.of_one_server else not_found_for)
+        if self.is_outside_cluster:
+            not_found_for = 0.0
+        retry = CallRetry(self._timeout, not_found_for=not_found_for)
         payload = b"" if request is None else encode_document(request)
         while True:
             try:
-                return self._answer(call, payload, names, retry.deadline)
+                return self._request_until_answered(call, payload, names, retry.deadline)
             except errors.NoRespondersError as error:
                 if not retry.wait_to_retry(error):
                     raise errors.JetStreamNotEnabledError(
@@ -319,9 +318,13 @@ class StreamAPI:
                 if not retry.wait_to_retry(error):
                     raise
 
-    def _answer(
+    def _request_until_answered(
         self, call: js_api.Call, payload: bytes, names: dict[str, str], deadline: float
     ) -> dict[str, Any]:
+        """Send an API call, again after silence, and return its answer.
+
+        Raises RequestTimeoutError at the deadline, the error in the answer, and NoRespondersError.
+        """
         subject = js_api.subject_of(self.link.api_prefix, call, names)
         for seconds in answer_waits(self._timeout, deadline):
             try:

@@ -19,7 +19,7 @@ class LastMessage(NamedTuple):
     """When it was stored, in nanoseconds since the epoch."""
 
     def replaced_message(self, stream: str, now_ns: int) -> str:
-        """The beginning of a sentence: the message of this sequence now has another time."""
+        """The beginning of a sentence: this sequence now has a message stored at `now_ns`."""
         return (
             f"Stream {stream!r} was replaced by an older copy of itself (a restored disk?): "
             f"sequence {self.seq} was stored at {format_isotime(self.ns)} before and at "
@@ -30,8 +30,8 @@ class LastMessage(NamedTuple):
 class Witness(NamedTuple):
     """A message of a stream with `max_msgs_per_subject`, remembered while it was stored.
 
-    There a gap proves nothing, since newer messages replace older ones. But if this one is gone and
-    its subject has no message at all, something else removed it.
+    In such a stream newer messages replace older ones, so a missing sequence proves no loss. But if
+    this message is gone and its subject has no message at all, something else removed it.
     """
 
     seq: int
@@ -56,8 +56,8 @@ class StreamFacts:
     allows_direct: bool = False
     """Direct gets are allowed."""
     is_mirror: bool = False
-    longest_inactive: float | None = None
-    """The stream's limit for its consumers' inactivity, in seconds; None: no limit."""
+    max_inactive_seconds: float | None = None
+    """Seconds after which the stream removes an idle consumer; None: no limit."""
     limits: str = ""
     """The limits that remove messages, in words; empty if there are none."""
     copies: int = 1
@@ -72,8 +72,8 @@ class StreamFacts:
     """Subjects it listens to; empty if it may store messages under others."""
     deleted: int = 0
     """Deleted messages after the first one."""
-    holds_others: bool = False
-    """True for a mirror, and with sources or a subject transform: they store other subjects."""
+    stores_other_subjects: bool = False
+    """True for a mirror, and for a stream with sources or a subject transform."""
     server_id: str = ""
     """The ID of the server that answered; it changes with each start."""
 
@@ -85,30 +85,30 @@ class StreamFacts:
     @property
     def stores_many_subjects(self) -> bool:
         """Whether clients may publish to several of its subjects, and nothing else is stored."""
-        many = len(self.subjects) > 1 or not {"*", ">"}.isdisjoint("".join(self.subjects))
-        return many and not self.holds_others
+        has_wildcard = not {"*", ">"}.isdisjoint("".join(self.subjects))
+        return (len(self.subjects) > 1 or has_wildcard) and not self.stores_other_subjects
 
     def has_a_gap_at(self, sequence: int) -> bool:
-        """True if it begins after a sequence that only a delete, or a purge, can have removed.
+        """Whether `sequence` is missing right before the first message, but not by a limit.
 
-        A deleted message is a gap, wherever it was.
+        Then somebody deleted the message, which is a normal gap at the head of a stream, too.
         """
-        by_hand = not self.limits or self.keeps_last_per_subject
-        return by_hand and self.retention == "limits" and self.first_seq == sequence + 1
+        removes_nothing = not self.limits or self.keeps_last_per_subject
+        return removes_nothing and self.retention == "limits" and self.first_seq == sequence + 1
 
     @property
     def removed_by(self) -> str:
         """The possible reasons why unread messages were removed, in words."""
-        by = "by a purge or deletion, since it has no limits"
+        reason = "by a purge or deletion, since it has no limits"
         if self.limits:
-            by = f"by its limits ({self.limits}) or a purge"
-        by += ", before they were read"
+            reason = f"by its limits ({self.limits}) or a purge"
+        reason += ", before they were read"
         if self.retention == "workqueue":
-            by += ", or by this query itself, if its checkpoint is an older copy"
-        return by
+            reason += ", or by this query itself, if its checkpoint is an older copy"
+        return reason
 
-    def lost_tail(self, end: int) -> str:
-        """Say that the stream ended before sequence `end` once, and ends earlier now."""
+    def lost_tail_message(self, end: int) -> str:
+        """The sentence for a stream that once had all sequences before `end`, and ends earlier."""
         return (
             f"Stream {self.name!r} ends at sequence {self.last_seq}, but had {end - 1} before: the "
             "server has lost acknowledged messages."
@@ -129,6 +129,7 @@ class StreamFacts:
 def facts_of(name: str, answer: Mapping[str, Any], server_id: str = "") -> StreamFacts:
     """The facts in an answer to STREAM.INFO. `server_id`: the ID of the server."""
     config, state = answer["config"], answer["state"]
+    inactive_ns = (config.get("consumer_limits") or {}).get("inactive_threshold")
     return StreamFacts(
         name=name,
         created=answer.get("created", ""),
@@ -146,22 +147,21 @@ def facts_of(name: str, answer: Mapping[str, Any], server_id: str = "") -> Strea
         consumers=state.get("consumer_count", 0),
         allows_direct=bool(config.get("allow_direct")),
         is_mirror="mirror" in config,
-        longest_inactive=limits["inactive_threshold"] / NANOSECONDS
-        if (limits := config.get("consumer_limits") or {}).get("inactive_threshold")
-        else None,
-        limits=_limits(config),
+        max_inactive_seconds=inactive_ns / NANOSECONDS if inactive_ns else None,
+        limits=_describe_limits(config),
         copies=copies_of(answer),
         leader=leader_of(answer),
         oldest=state.get("first_ts", ""),
         newest=state.get("last_ts", "") if state["last_seq"] else "",
         subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
         deleted=state.get("num_deleted", 0),
-        holds_others=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),
+        stores_other_subjects=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),
         server_id=server_id,
     )
 
 
-def _limits(config: dict[str, Any]) -> str:
+def _describe_limits(config: dict[str, Any]) -> str:
+    """The limits in a stream's configuration that remove messages: "max_msgs 9, max_age 60 s"."""
     limits = [
         f"{name} {config[name]}"
         for name in ("max_msgs", "max_bytes", "max_msgs_per_subject")

@@ -16,11 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as fs
 
-from jetspark.backup.folder import (
-    HIDDEN,
-    open_backup_file,
-    redact_folder,
-)
+from jetspark.backup.folder import HIDDEN, open_backup_file, redact_folder
 from jetspark.errors import BackupError, ConfigError
 
 # Options of a URI that say where a store is, and are not secret.
@@ -61,6 +57,7 @@ def read_error(location: str, error: OSError) -> BackupError:
 
 
 def _secrets(location: str) -> set[str]:
+    """The texts in a URI that may be secret: its user, password and options, but no short ones."""
     _, separator, rest = location.partition("://")
     if not separator or redact_folder(location) == location:
         return set()
@@ -75,7 +72,7 @@ def _secrets(location: str) -> set[str]:
 
 @contextmanager
 def errors_name_folder(location: str) -> Iterator[None]:
-    """Errors name the folder, without its secrets."""
+    """Make errors of the block BackupErrors that name the folder, without its secrets."""
     try:
         yield
     except OSError as error:

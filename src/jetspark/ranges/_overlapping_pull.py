@@ -25,7 +25,7 @@ from jetspark.wire.pull import (
     pull_end,
     pull_error,
 )
-from jetspark.wire.status import CONTROL, NO_RESPONDERS, status_of
+from jetspark.wire.status import CONTROL, NO_RESPONDERS, Status, status_of
 
 INACTIVE_SECONDS = 30.0
 """Seconds without a pull until the server removes the consumer."""
@@ -58,12 +58,13 @@ class OverlappingPull:
         requests = b""
         while self._outstanding <= self._batch and self._outstanding < count_left:
             count = min(self._batch, count_left - self._outstanding)
-            requests += self._request(count)
+            requests += self._encode_request(count)
             self._outstanding += count
         if requests:
             self._link.send(requests)
 
-    def _request(self, count: int) -> bytes:
+    def _encode_request(self, count: int) -> bytes:
+        """The frame that requests `count` messages."""
         request = PullRequest(
             batch=count,
             max_bytes=self._bytes,
@@ -105,12 +106,12 @@ class OverlappingPull:
         NoRespondersError: create a new consumer; ConsumerIsPushError, PullError: give up.
         """
         for frame in self._statuses:
-            self._on_status(frame)
+            # Others are for subscriptions of the link's former users.
+            if frame.sid == self._sid and (status := status_of(frame.headers)) is not None:
+                self._handle_status(frame, status)
 
-    def _on_status(self, frame: MessageFrame) -> None:
-        status = status_of(frame.headers) if frame.sid == self._sid else None
-        if status is None:
-            return
+    def _handle_status(self, frame: MessageFrame, status: Status) -> None:
+        """Check a heartbeat, or account for the end of a request. Raises the errors of `check`."""
         if status.code == CONTROL:
             sent = number_in(frame.headers, LAST_CONSUMER)
             if sent is not None and sent > self.decoder.consumer_sequence:
@@ -136,8 +137,8 @@ class OverlappingPull:
             self._bytes = min(self._bytes, limit.max_bytes or self._bytes)
             self._expires = min(self._expires, limit.expires or self._expires)
             self._heartbeat = min(self._heartbeat, self._expires / 2)
-        left = number_in(frame.headers, PENDING_MESSAGES)
-        self._outstanding = 0 if left is None else max(0, self._outstanding - left)
+        undelivered = number_in(frame.headers, PENDING_MESSAGES)
+        self._outstanding = 0 if undelivered is None else max(0, self._outstanding - undelivered)
 
     def stop(self) -> None:
         """Unsubscribe; the link's next reader drops messages in flight."""

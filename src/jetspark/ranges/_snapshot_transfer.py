@@ -17,19 +17,20 @@ from typing import Any, Final
 
 import jetspark.errors as errors
 from jetspark.connection.locks import Bell
-from jetspark.links.link import BlockingLink
+from jetspark.links.link import BlockingLink, has_no_responders
 from jetspark.retries import TryAnotherLinkError
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import encode_document
 from jetspark.wire.kernel import MessageFrame
-from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, status_of
+from jetspark.wire.snapshot_chunks import ChunkCounter
+from jetspark.wire.status import END_OF_BATCH, status_of
 
 MAX_UNREAD_BYTES: Final = 32 << 20
 """Bytes that may wait for the caller before the server has to wait."""
 MAX_PENDING_BYTES: Final = 256 << 20
-"""Most bytes that may wait."""
+"""Bytes that may wait for the caller before the server must give up."""
 
-_CHUNK, _WINDOW = 1 << 20, 16 << 20  # the server's limits are 1 and 32 MiB
+_CHUNK_BYTES, _WINDOW_BYTES = 1 << 20, 16 << 20  # the server's limits are 1 and 32 MiB
 _KEEPALIVE_SECONDS = 1.0
 _POLL_SECONDS, _BUSY_POLL_SECONDS = 0.25, 0.01
 
@@ -46,11 +47,12 @@ class SnapshotTransfer:
         self._answer_sid = self._chunk_sid = 0  # subscriptions
         self._chunk_queue: deque[bytes] = deque()
         self._received = self._consumed = 0  # bytes; each is counted by one thread
+        self._chunks = ChunkCounter()
         self._unacknowledged: deque[str] = deque()
-        self._chunk_number = 0
+        """Reply subjects of chunks that the server has sent, but may not count as arrived yet."""
         self._last_ack = 0.0
         self._last_received = 0.0
-        self._partial = 0
+        self._incomplete_bytes = 0
         self._answer: dict[str, Any] | None = None
         self._ended = False
         self._error: BaseException | None = None
@@ -70,8 +72,8 @@ class SnapshotTransfer:
         request = {
             "deliver_subject": f"{self._inbox}.chunk",
             "no_consumers": True,
-            "chunk_size": min(_CHUNK, self._link.info.max_payload),
-            "window_size": _WINDOW,
+            "chunk_size": min(_CHUNK_BYTES, self._link.info.max_payload),
+            "window_size": _WINDOW_BYTES,
         }
         subject = js_api.subject_of(
             self._link.api_prefix, js_api.STREAM_SNAPSHOT, {"stream": self._stream}
@@ -113,30 +115,35 @@ class SnapshotTransfer:
     # -- the thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
+        """Receive and acknowledge until the end, an error, or `stop`."""
         try:
             # A small snapshot may end before its answer arrives, since nothing orders the two.
             while not self._stopping and (self._answer is None or not self._ended):
-                self._step()
+                self._receive_once()
         except BaseException as error:  # otherwise the caller would wait for ever
             self._finish(error)
 
-    def _step(self) -> None:
-        soon = _BUSY_POLL_SECONDS if self._unacknowledged else _POLL_SECONDS
+    def _receive_once(self) -> None:
+        """Wait for frames once, handle them, and acknowledge what may be acknowledged.
+
+        Raises MissedHeartbeatError after silence, and the errors of `next_chunk`.
+        """
+        wait = _BUSY_POLL_SECONDS if self._unacknowledged else _POLL_SECONDS
         try:
-            frames_ = self._link.messages(time.monotonic() + soon)
+            messages = self._link.messages(time.monotonic() + wait)
         except errors.RequestTimeoutError:
-            frames_ = []
+            messages = []
         now = time.monotonic()
-        part, self._partial = self._partial, self._link.incomplete_bytes
-        if (
-            frames_ or self._unacknowledged or self._partial != part
-        ):  # the server sends, or waits for us
+        before, self._incomplete_bytes = self._incomplete_bytes, self._link.incomplete_bytes
+        server_sends = bool(messages) or self._incomplete_bytes != before
+        server_waits = bool(self._unacknowledged)
+        if server_sends or server_waits:
             self._last_received = now
         elif now > self._last_received + self._silence:
             raise errors.MissedHeartbeatError(
                 f"the server has sent nothing of the snapshot for {self._silence:g} s"
             )
-        for frame in frames_:
+        for frame in messages:
             if frame.sid == self._chunk_sid:
                 self._on_chunk(frame)
             elif frame.sid == self._answer_sid:
@@ -144,19 +151,28 @@ class SnapshotTransfer:
         self._acknowledge(now)
 
     def _on_answer(self, frame: MessageFrame) -> None:
-        status = status_of(frame.headers)
-        if status is not None and status.code == NO_RESPONDERS:
+        """Give the answer to `begin`. Raises the error in it, and NoRespondersError."""
+        if has_no_responders(frame):
             raise errors.NoRespondersError(f"STREAM.SNAPSHOT.{self._stream}")
-        answer = js_api.parse_answer(
-            js_api.STREAM_SNAPSHOT, frame.payload, {"stream": self._stream}
-        )
-        self._answer = answer
+        names = {"stream": self._stream}
+        self._answer = js_api.parse_answer(js_api.STREAM_SNAPSHOT, frame.payload, names)
         self._bell.ring()
 
     def _on_chunk(self, frame: MessageFrame) -> None:
-        status = status_of(frame.headers)
-        if frame.payload:
-            self._add_chunk(frame.payload, frame.reply)
+        """Queue a chunk for the caller; without a payload it is the end.
+
+        Raises TryAnotherLinkError if a chunk is lost, or the server gave up.
+        """
+        chunk, status = frame.payload, status_of(frame.headers)
+        if chunk:
+            self._received += len(chunk)
+            self._chunk_queue.append(chunk)
+            self._bell.ring()
+            if frame.reply is not None:
+                reply = frame.reply.decode()
+                if not self._chunks.is_next(reply, len(chunk)):
+                    raise TryAnotherLinkError("a part of the snapshot did not arrive")
+                self._unacknowledged.append(reply)
         elif status is None or status.code == END_OF_BATCH:
             self._finish(None)
         else:
@@ -164,33 +180,21 @@ class SnapshotTransfer:
                 f"the server ended the snapshot: {status.code} {status.description}"
             )
 
-    def _add_chunk(self, chunk: bytes, reply: bytes | None) -> None:
-        self._received += len(chunk)
-        self._chunk_queue.append(chunk)
-        self._bell.ring()
-        if reply is None:  # the last one
-            return
-        subject = reply.decode()
-        # The reply subject ends with the chunk's size and number, unless an import mapped it.
-        *_, size, number = subject.split(".")
-        self._chunk_number += 1
-        announced = (int(size), int(number)) if size.isdigit() and number.isdigit() else None
-        if announced not in (None, (len(chunk), self._chunk_number)):
-            raise TryAnotherLinkError("a part of the snapshot did not arrive")
-        self._unacknowledged.append(subject)
-
     def _acknowledge(self, now: float) -> None:
+        """Acknowledge all chunks; while the caller is slow, only one of them now and then."""
+        unread_bytes = self._received - self._consumed
         acks = b""
-        while self._unacknowledged and self._received - self._consumed < MAX_UNREAD_BYTES:
+        while self._unacknowledged and unread_bytes < MAX_UNREAD_BYTES:
             acks += frames.pub(self._unacknowledged.popleft(), b"")
-        few = self._received - self._consumed < MAX_PENDING_BYTES
-        if self._unacknowledged and few and now > self._last_ack + _KEEPALIVE_SECONDS:
+        is_due = now > self._last_ack + _KEEPALIVE_SECONDS
+        if self._unacknowledged and is_due and unread_bytes < MAX_PENDING_BYTES:
             acks += frames.pub(self._unacknowledged.popleft(), b"")
         if acks:
             self._link.send(acks)
             self._last_ack = now
 
     def _finish(self, error: BaseException | None) -> None:
+        """Tell the caller that no more chunks come, and why."""
         self._error = error
-        self._ended = True  # the caller looks at this first
+        self._ended = True  # set last, since the caller waits for this
         self._bell.ring()

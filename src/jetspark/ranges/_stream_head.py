@@ -19,6 +19,7 @@ import logging
 import re
 import time
 from contextlib import suppress
+from functools import partial
 
 import jetspark.errors as errors
 from jetspark.connection.options import ConnectOptions
@@ -35,18 +36,19 @@ logger = logging.getLogger("jetspark.ranges")
 _REPLACES_ALL = re.compile(rb"\r\nNats-Rollup: *all\r\n", re.IGNORECASE)
 _CHECK_INTERVAL = 1.0
 _MIN_REST_FACTOR = 20
-"""The head is checked for at most one part in so many of the time."""
+"""The head is checked at most for this share of the time: 1 / _MIN_REST_FACTOR."""
 
 
 class StreamHead:
-    """The head of a range's stream."""
+    """What a reader knows about the head of its range's stream, from deliveries and checks."""
 
     def __init__(self, options: ConnectOptions, sequence_range: SequenceRange) -> None:
         self._options = options
         self._range = sequence_range
         self._has_begun = not sequence_range.from_earliest
-        self._moves = False
-        self._exempt = False
+        self._needs_checks = False
+        self._accepts_next_check = False
+        """Whether the first rows of a range from the earliest message have just come."""
         self._check_at = time.monotonic() + _CHECK_INTERVAL
         self.unbroken_until = sequence_range.start
         """All messages before this were delivered, or not stored when their turn came."""
@@ -57,16 +59,17 @@ class StreamHead:
         return has_begun and not self._range.last_values
 
     def update(self, facts: StreamFacts) -> None:
-        """The facts of the stream before it is read."""
-        always_matters = not (self._range.last_values or facts.keeps_last_per_subject)
-        self._moves = bool(facts.limits) and always_matters
+        """Decide from the stream's facts, before it is read, whether its head must be checked."""
+        replaces_only = self._range.last_values or facts.keeps_last_per_subject
+        self._needs_checks = bool(facts.limits) and not replaces_only
 
     def proof_of_removal(
         self, api: StreamAPI, facts: StreamFacts, position: int, end: int, *, ended: bool
     ) -> str:
-        """The proof that newer messages did not replace all unread ones from `position` on; or "".
+        """Say why newer messages cannot have replaced all unread ones from `position` on.
 
-        `end`: the range's; `ended`: it was read. Raises the errors of `StreamAPI.message`.
+        Returns "" without a proof. `end`: the range's end; `ended`: whether it was read up to
+        there. Raises the errors of `StreamAPI.message`.
         """
         if facts.messages == 0 and position <= facts.last_seq < end:
             return f"the stream is empty, and nothing came after sequence {facts.last_seq}"
@@ -80,14 +83,16 @@ class StreamHead:
                     return f"message {replacement.seq} has replaced all others (Nats-Rollup: all)"
             if witness is None or witness.seq >= facts.first_seq:
                 return ""
-            subject = witness.subject
-            if not linearizable_read(
-                api, [name], lambda api: api.message(name, last_by_subj=subject)
-            ):
-                return self._witness_proof(facts, witness, position)
+            read_newest = partial(StreamAPI.message, stream=name, last_by_subj=witness.subject)
+            if linearizable_read(api, [name], read_newest) is None:
+                return self._judge_missing_witness(facts, witness, position)
         return ""
 
-    def _witness_proof(self, facts: StreamFacts, witness: Witness, position: int) -> str:
+    def _judge_missing_witness(self, facts: StreamFacts, witness: Witness, position: int) -> str:
+        """The proof of removal, if the reader had not read the witness; otherwise report a doubt.
+
+        Returns "" for a doubt.
+        """
         finding = f"message {witness.seq} ({witness.subject!r}) is gone without a newer one"
         if witness.seq >= position:
             return finding
@@ -99,12 +104,15 @@ class StreamHead:
         return ""
 
     def advance(self, rows: Deliveries, first_row: int, position: int) -> None:
-        """Rows were delivered, from index `first_row` on. `position`: the reader's, before them."""
+        """Move `unbroken_until` over delivered sequences, as long as none is missing.
+
+        The rows from index `first_row` on are new; `position`: the reader's before them.
+        """
         count = len(rows) - first_row
         if not count:
             return
         if not self._has_begun:
-            self._has_begun = self._exempt = True
+            self._has_begun = self._accepts_next_check = True
             self._check_at = 0.0
             self.unbroken_until = position = rows.sequences(first_row)[0]
         if self.unbroken_until != position:
@@ -118,9 +126,9 @@ class StreamHead:
             self.unbroken_until += 1
 
     def check_if_due(self, position: int) -> None:
-        """Check the head, if that is due. `position`: the reader's."""
+        """Check the head now and then while there are gaps before the reader's `position`."""
         began = time.monotonic()
-        if not self._moves or self.unbroken_until >= position or began < self._check_at:
+        if not self._needs_checks or self.unbroken_until >= position or began < self._check_at:
             return
         with suppress(errors.JetsparkError):  # the next check, or the range's end, decides
             if self._has_not_reached(self.unbroken_until):
@@ -129,6 +137,7 @@ class StreamHead:
         self._check_at = ended + max(_CHECK_INTERVAL, _MIN_REST_FACTOR * (ended - began))
 
     def _has_not_reached(self, sequence: int) -> bool:
+        """Whether the stream's head, as a proven leader has it, is at or before `sequence`."""
         name = self._range.stream
         with pool.link(self._options) as link:
             api = StreamAPI(link)
@@ -137,8 +146,8 @@ class StreamHead:
                 facts = confirmed_facts(api, [name])[name]
         if facts.created != self._range.created:
             return False
-        # The first rows may have come while the head moved: with other reasons for gaps, the range
-        # only begins after them.
+        # The first rows may have come while the head moved: where gaps have other reasons, too, the
+        # range only begins after them.
         has_other_gaps = bool(self._range.subjects) or facts.deleted > 0
-        exempt, self._exempt = self._exempt and has_other_gaps, False
-        return exempt or facts.first_seq <= sequence
+        accepted, self._accepts_next_check = self._accepts_next_check and has_other_gaps, False
+        return accepted or facts.first_seq <= sequence

@@ -50,16 +50,19 @@ logger = logging.getLogger("jetspark.ranges")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a backup that can be read on its own: sequences from `start` to before `end`."""
+    """A part of a backup that can be read on its own: sequences from `start` to before `end`.
+
+    An archive has message blocks or, from server 2.15 on, a list of messages.
+    """
 
     start: int
     end: int
     blocks: tuple[Block, ...] | None
-    """The blocks of these sequences; None in a list of messages."""
+    """The blocks with these sequences; None for a list of messages."""
     offset: int = 0
-    """Offset of the frame where unpacking begins, in a list of messages."""
+    """Only for a list: the offset in the archive of the frame where unpacking begins."""
     skip: int = len(LIST_MAGIC)
-    """Bytes of content before the first entry, in a list of messages."""
+    """Only for a list: how many unpacked bytes are before the part's first entry."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +120,9 @@ class Backup:
     def check_removed(self, *, fail: bool) -> None:
         """Raise DataLossError for messages that are missing in the backup, or log a warning."""
         facts = self.facts
-        if not self.removed:
-            return
-        message = removed_sentence(self.stream, facts.messages, self.messages)
-        if fail:
-            hint = f" Set {named('fail_on_data_loss')} to false to read the others."
-            raise DataLossError(self.stream, facts.first_seq, facts.last_seq, message + hint)
-        report_loss(logger, message, Loss(self.stream, message))
+        if self.removed:
+            message = removed_sentence(self.stream, facts.messages, self.messages)
+            self._on_loss(message, facts.first_seq, facts.last_seq, fail, "read the others")
 
     def check_head(self, first: int, *, fail: bool) -> None:
         """Raise DataLossError if the backup begins after sequence `first`, or log a warning."""
@@ -134,10 +133,17 @@ class Backup:
             f"The backup of stream {facts.name!r} begins at sequence {facts.first_seq}: "
             f"{first} to {facts.first_seq - 1} had been removed."
         )
+        self._on_loss(message, first, facts.first_seq - 1, fail, "begin there")
+
+    def _on_loss(self, message: str, first: int, last: int, fail: bool, without_fail: str) -> None:
+        """Raise DataLossError with the advice to leave the messages out; or only report the loss.
+
+        `without_fail`: what happens then, in words.
+        """
         if fail:
-            hint = f" Set {named('fail_on_data_loss')} to false to begin there."
-            raise DataLossError(facts.name, first, facts.first_seq - 1, message + hint)
-        report_loss(logger, message, Loss(facts.name, message))
+            hint = f" Set {named('fail_on_data_loss')} to false to {without_fail}."
+            raise DataLossError(self.stream, first, last, message + hint)
+        report_loss(logger, message, Loss(self.stream, message))
 
     def read(
         self,
@@ -157,7 +163,7 @@ class Backup:
         log. Raises ConfigError, DataLossError (see `removed`), BackupError.
         """
         subjects, columns = texts_of("subjects", subjects), texts_of("columns", columns)
-        check_choice(subjects, columns)
+        _check_choice(subjects, columns)
         self.check_removed(fail=fail_on_data_loss)
         parts = self.parts(start, end)
         return (
@@ -191,9 +197,10 @@ class Backup:
             return list(_group_blocks(blocks, first, end_of_range, max_messages))
         if max_messages is None or end_of_range - first <= max_messages:
             return [Part(first, end_of_range, None)]
-        return self._split(first, end_of_range, max_messages)
+        return self._split_list(first, end_of_range, max_messages)
 
-    def _split(self, start: int, end: int, max_messages: int) -> list[Part]:
+    def _split_list(self, start: int, end: int, max_messages: int) -> list[Part]:
+        """Divide a list of messages into parts of `max_messages`, by unpacking it once."""
         parts: list[Part] = []
         open_part = Part(start, end, None)
         rows, count = Deliveries(), 0
@@ -220,17 +227,11 @@ class Backup:
         columns: Sequence[str] = COLUMNS,
         limits: ReadLimits | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The messages of a part, as `read`, without a check for removed ones."""
-        subjects, columns = texts_of("subjects", subjects), texts_of("columns", columns)
-        check_choice(subjects, columns)
-        return self._part_batches(part, subjects, columns, limits or ReadLimits())
-
-    def _part_batches(
-        self, part: Part, subjects: Sequence[str], columns: Sequence[str], limits: ReadLimits
-    ) -> Iterator[pa.RecordBatch]:
+        """The messages of a part, as `read`, with checked arguments, and whatever was removed."""
+        limits = limits or ReadLimits()
         subject_filter = SubjectFilter(subjects) if subjects else None
-        for columns_of_rows in self._read_columns(part, limits):
-            yield from batches(self.stream, columns_of_rows, subject_filter, columns, limits)
+        for rows in self._read_rows(part, limits):
+            yield from batches(self.stream, rows, subject_filter, columns, limits)
 
     def sequence_at(self, ns: int) -> int | None:
         """The first sequence of time `ns` (nanoseconds) or later; None if all are older.
@@ -238,28 +239,29 @@ class Backup:
         Unpacks the archive up to there. Raises BackupError.
         """
         for part in self.parts():
-            for columns in self._read_columns(part, ReadLimits()):
-                times = memoryview(columns.times).cast("B").cast("q")
+            for rows in self._read_rows(part, ReadLimits()):
+                times = memoryview(rows.times).cast("B").cast("q")
                 for row, time in enumerate(times):
                     if time >= ns:
-                        return memoryview(columns.sequences).cast("B").cast("q")[row]
+                        return memoryview(rows.sequences).cast("B").cast("q")[row]
         return None
 
     def check_subjects(self, name: str, subjects: Sequence[str]) -> None:
         """Raise ConfigError for a subject that no message of the backup has.
 
-        Looks in the archive for a subject that the stream did not listen to. `name`: their name for
-        the caller.
+        Looks in the archive for a subject that the stream did not listen to. `name`: what the user
+        calls the subjects.
         """
         stream_subjects = self.facts.subjects
         for subject in subjects:
             if any(subjects_overlap(subject, pattern) for pattern in stream_subjects):
                 continue
-            for part in self.parts():
-                batches = self.read_part(part, subjects=(subject,), columns=("seq",))
-                if next(batches, None) is not None:
-                    break
-            else:
+            matches = (
+                batch
+                for part in self.parts()
+                for batch in self.read_part(part, subjects=(subject,), columns=("seq",))
+            )
+            if next(matches, None) is None:
                 hint = did_you_mean(subject, stream_subjects)
                 raise ConfigError(
                     f"{name}: no message under {subject!r} is in the backup of stream "
@@ -267,16 +269,18 @@ class Backup:
                     f"{', '.join(stream_subjects) or 'others'}{hint}"
                 )
 
-    def _read_columns(self, part: Part, limits: ReadLimits) -> Iterator[Columns]:
+    def _read_rows(self, part: Part, limits: ReadLimits) -> Iterator[Columns]:
+        """The messages of a part as decoded columns, about as many rows at once as `limits`."""
         rows = Deliveries()
         with self._archive() as file:
-            for _ in self._steps(file, part, rows):
+            for _ in self._append_rows(file, part, rows):
                 if len(rows) >= limits.max_rows or rows.size >= limits.max_bytes:
                     yield rows.take()
             if len(rows):
                 yield rows.take()
 
-    def _steps(self, file: BinaryIO, part: Part, rows: Deliveries) -> Iterator[object]:
+    def _append_rows(self, file: BinaryIO, part: Part, rows: Deliveries) -> Iterator[object]:
+        """Append the messages of a part to `rows`, some with each step of the iterator."""
         if part.blocks is not None:
             return read_blocks(file, self.stream, part.blocks, part.start, part.end, rows)
         find_blocks(file, self.metadata)  # the archive is the one that was planned for
@@ -285,6 +289,7 @@ class Backup:
 
     @contextmanager
     def _archive(self) -> Iterator[BinaryIO]:
+        """Open the archive for the block; errors in it name the backup's folder."""
         with errors_name_folder(self.location), open_file(self.location, ARCHIVE) as file:
             yield file
 
@@ -292,23 +297,26 @@ class Backup:
 def _group_blocks(
     blocks: Iterable[Block], start: int, end: int, max_messages: int | None
 ) -> Iterator[Part]:
-    """Parts of whole blocks, which are consecutive in the archive."""
+    """Divide the messages from `start` to before `end` into parts of consecutive whole blocks.
+
+    A part has at most `max_messages` (None: any number), unless one block has more.
+    """
     group: list[Block] = []
-    count, begin = 0, start
+    messages, first = 0, start
     for block in blocks:
-        count_in_block = block.state.count(start, end - 1)
-        if not count_in_block:
+        messages_in_block = block.state.count(start, end - 1)
+        if not messages_in_block:
             continue
-        if group and max_messages is not None and count + count_in_block > max_messages:
-            yield Part(begin, block.state.first, tuple(group))
-            group, count, begin = [], 0, block.state.first
+        if group and max_messages is not None and messages + messages_in_block > max_messages:
+            yield Part(first, block.state.first, tuple(group))
+            group, messages, first = [], 0, block.state.first
         group.append(block)
-        count += count_in_block
+        messages += messages_in_block
     if group:
-        yield Part(begin, end, tuple(group))
+        yield Part(first, end, tuple(group))
 
 
-def check_choice(subjects: Sequence[str], columns: Sequence[str]) -> None:
+def _check_choice(subjects: Sequence[str], columns: Sequence[str]) -> None:
     """Raise ConfigError for subjects or columns that cannot be read."""
     for subject in subjects:
         check_subscribe_subject(subject)

@@ -16,6 +16,7 @@ import logging
 import secrets
 import time
 from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,9 +50,9 @@ def read_last_per_subject(
     *,
     columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """The last message of each subject under `wanted.subjects`, which is required.
+    """The last message of each subject under `sequence_range.subjects`, which is required.
 
-    `wanted.end` is the sequence after the stream's last message when the snapshot was planned.
+    Its `end` is the sequence after the stream's last message when the snapshot was planned.
     Raises StreamRecreatedError, StreamNotFoundError, DataLossError; IncompleteRangeError without
     progress for `limits.timeout` seconds; and every error that is not transient, such as AuthError.
     """
@@ -66,13 +67,24 @@ def read_current_values(
     columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     """A bucket's present values: `read_last_per_subject` without the keys that are deleted."""
-    read = list(dict.fromkeys((*columns, "operation")))
-    for batch in read_last_per_subject(options, sequence_range, limits, columns=read):
+    with_operation = list(dict.fromkeys((*columns, "operation")))
+    for batch in read_last_per_subject(options, sequence_range, limits, columns=with_operation):
         values = batch.filter(pc.equal(batch.column("operation"), Operation.PUT.value))
         yield values.select(list(columns))
 
 
+class _ConsumerResult(NamedTuple):
+    """What one consumer of last messages has delivered."""
+
+    last_sequence: int
+    """The sequence of the last message delivered."""
+    all_selected: bool
+    """Whether it delivered every message that it selected when it was created."""
+
+
 class _CurrentValuesReader:
+    """The reading of the last message of each subject, with as many consumers as it takes."""
+
     def __init__(
         self,
         options: ConnectOptions,
@@ -84,28 +96,29 @@ class _CurrentValuesReader:
         self._range = sequence_range
         self._limits = limits
         self._columns = columns
-        self._seen: set[bytes] = set()
+        self._read_subjects: set[bytes] = set()
         self._retry = Retry(limits.timeout)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the batches. Raises the errors of `read_last_per_subject`."""
         complete = self._range.end <= self._range.start
         while not complete:
             try:
-                complete = yield from self._with_one_link()
+                complete = yield from self._read_with_one_link()
             except JetsparkError as error:
                 if not self._retry.wait_to_retry(error):
                     stop_reading(self._range.stream, self._retry, error)
                 logger.info("%s: reading continues: %s", self._range.stream, error)
 
-    def _with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
+    def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
         """Read with one consumer; True when every subject was read."""
         with pool.link(self._options) as link:
             api = StreamAPI(link)
             facts = self._check_planned_stream(api)
-            last, skipped = yield from self._with_one_consumer(link, api, facts)
-            complete = self._nothing_left(api, last)
-            if complete and skipped:
-                yield from self._new_rows(self._missing(api))
+            result = yield from self._read_with_one_consumer(link, api, facts)
+            complete = self._nothing_left(api, result.last_sequence)
+            if complete and not result.all_selected:
+                yield from self._new_rows(self._fetch_missing(api))
         if complete:
             return True
         raise TryAnotherLinkError("the consumer is behind the stream's leader")
@@ -123,10 +136,10 @@ class _CurrentValuesReader:
             raise facts.recreated_error(sequence_range.created)
         if facts.last_seq + 1 < sequence_range.end:
             first, end = facts.last_seq + 1, sequence_range.end
-            raise DataLossError(facts.name, first, end - 1, facts.lost_tail(end))
+            raise DataLossError(facts.name, first, end - 1, facts.lost_tail_message(end))
         return facts
 
-    def _make_consumer(self, api: StreamAPI, consumer: str, facts: StreamFacts) -> int:
+    def _create_consumer(self, api: StreamAPI, consumer: str, facts: StreamFacts) -> int:
         """Create a consumer on the server that gave `facts`; returns its number of messages.
 
         A lagging replica could deliver an older message of a subject as its last one.
@@ -146,60 +159,60 @@ class _CurrentValuesReader:
             api.delete_reader(facts.name, consumer)
         raise TryAnotherLinkError("no consumer was created on the server of the stream's leader")
 
-    def _with_one_consumer(
+    def _read_with_one_consumer(
         self, link: BlockingLink, api: StreamAPI, facts: StreamFacts
-    ) -> Generator[pa.RecordBatch, None, tuple[int, bool]]:
-        """The last sequence received, and whether messages may have been left out.
-
-        `facts`: those before the consumer's creation.
-        """
+    ) -> Generator[pa.RecordBatch, None, _ConsumerResult]:
+        """Yield what one consumer delivers. `facts`: the stream's, before its creation."""
         stream, consumer = facts.name, f"jetspark_{secrets.token_hex(8)}"
-        first, before = self._make_consumer(api, consumer, facts), facts.last_seq
+        selected = self._create_consumer(api, consumer, facts)
         # Later messages were written in the meantime, possibly without end.
         last_at_start = api.stream(stream).last_seq
         pull = OverlappingPull(link, stream, consumer, self._limits)
-        decoder = pull.decoder
-        decoder.pending = first
-        silence = 2 * self._limits.heartbeat
-        last = received = 0
-        while decoder.pending and last <= last_at_start:
-            rows = Deliveries()
-            while (
-                decoder.pending
-                and len(rows) < self._limits.max_rows
-                and rows.size < self._limits.max_bytes
-            ):
-                pull.top_up(decoder.pending)
-                if pull.take(rows):
-                    self._retry.since = time.monotonic()
-                elif self._retry.idle > silence:
-                    raise MissedHeartbeatError(f"no message for {silence:g} s")
-                pull.check()
+        pull.decoder.pending = selected
+        last = delivered = 0
+        while pull.decoder.pending and last <= last_at_start:
+            rows = self._pull_batch(pull)
             last = rows.last_sequence
-            received += sum(sequence <= before for sequence in rows.sequences())
+            delivered += sum(sequence <= facts.last_seq for sequence in rows.sequences())
             yield from self._new_rows(rows)
         pull.stop()
         api.delete_reader(stream, consumer)
-        return last, received < first
+        return _ConsumerResult(last, delivered >= selected)
+
+    def _pull_batch(self, pull: OverlappingPull) -> Deliveries:
+        """The next messages of a consumer, until they fill a batch or none is pending.
+
+        Raises MissedHeartbeatError after silence, and the errors of `OverlappingPull`.
+        """
+        rows, limits = Deliveries(), self._limits
+        silence = 2 * limits.heartbeat
+        while pull.decoder.pending and len(rows) < limits.max_rows and rows.size < limits.max_bytes:
+            pull.top_up(pull.decoder.pending)
+            if pull.take(rows):
+                self._retry.since = time.monotonic()
+            elif self._retry.idle > silence:
+                raise MissedHeartbeatError(f"no message for {silence:g} s")
+            pull.check()
+        return rows
 
     def _nothing_left(self, api: StreamAPI, last: int) -> bool:
-        """Whether all planned messages were read, since a lagging replica's consumer ends early."""
+        """Whether no planned message is after sequence `last`: a lagging replica ends early."""
         stream, end = self._range.stream, self._range.end
         if last + 1 >= end:
             return True
 
-        def rest(api: StreamAPI) -> int | None:
+        def next_stored(api: StreamAPI) -> int | None:
             return api.next_sequence(stream, last + 1, self._range.subjects)
 
-        sequence = rest(api)
+        sequence = next_stored(api)
         if sequence is None:  # a server with a sequence has all before it
-            sequence = linearizable_read(api, [stream], rest)
+            sequence = linearizable_read(api, [stream], next_stored)
         return sequence is None or sequence >= end
 
-    def _missing(self, api: StreamAPI) -> Deliveries:
-        """The last message of each missing subject."""
+    def _fetch_missing(self, api: StreamAPI) -> Deliveries:
+        """The last message of each subject that was not read, from proven leaders."""
         rows = Deliveries()
-        for message in linearizable_read(api, [self._range.stream], self._last_messages):
+        for message in linearizable_read(api, [self._range.stream], self._unread_messages):
             rows.append(
                 message.subject.encode(),
                 message.seq,
@@ -209,27 +222,25 @@ class _CurrentValuesReader:
             )
         return rows
 
-    def _last_messages(self, api: StreamAPI) -> list[StoredMessage]:
+    def _unread_messages(self, api: StreamAPI) -> list[StoredMessage]:
+        """The last message of each subject that was not read, requested one by one."""
         stream = self._range.stream
         return [
             message
             for pattern in self._range.subjects
             for subject in sorted(api.subjects(stream, pattern))
-            if subject.encode() not in self._seen
+            if subject.encode() not in self._read_subjects
             and (message := api.message(stream, last_by_subj=subject)) is not None
         ]
 
     def _new_rows(self, rows: Deliveries) -> Generator[pa.RecordBatch, None, None]:
         """A batch of the rows whose subjects were not read before."""
-        subjects = rows.subjects()
-        if len(set(subjects)) == len(subjects) and self._seen.isdisjoint(subjects):
-            self._seen.update(subjects)
-        else:
-            new = []
-            for row, subject in enumerate(subjects):
-                if subject not in self._seen:
-                    self._seen.add(subject)
-                    new.append(row)
+        new = []
+        for row, subject in enumerate(rows.subjects()):
+            if subject not in self._read_subjects:
+                self._read_subjects.add(subject)
+                new.append(row)
+        if len(new) < len(rows):
             rows.keep(new)
         if len(rows):
             yield to_batch(self._range.stream, rows.take(), self._columns)

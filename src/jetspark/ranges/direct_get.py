@@ -20,14 +20,14 @@ from jetspark.wire import frames, js_api
 from jetspark.wire.direct_get import parse_direct_reply, parse_end_of_batch
 from jetspark.wire.documents import encode_document
 from jetspark.wire.kernel import Deliveries, MessageFrame
-from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, status_of
+from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, Status, status_of
 
 _BATCH_MESSAGES = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
 class DirectGetBatches:
-    """Batches of one range, one after the other. After an error, create another object.
+    """Requests batches of one range, one after the other. After an error, create another object.
 
     Raises UnsupportedByServerError before nats-server 2.11.
     """
@@ -51,9 +51,9 @@ class DirectGetBatches:
         )
 
     def next_batch(self, start: int, into: Deliveries, end: int) -> int | None:
-        """Append the messages from `start` on that are before `end`.
+        """Request one batch from sequence `start` on, and append its messages before `end`.
 
-        Returns the sequence after the last message seen; None without one. Raises
+        Returns the sequence after the last message of the batch; None if it is empty. Raises
         MissedHeartbeatError (silence), TryAnotherLinkError (a lost message), NoRespondersError,
         APIError for a refusal, and the errors of `BlockingLink.messages`.
         """
@@ -72,7 +72,7 @@ class DirectGetBatches:
             for frame in self._frames():
                 message = parse_direct_reply(frame.headers)
                 if message is None:
-                    self._check_end(frame, last_sequence)
+                    self._check_end_of_batch(frame, last_sequence)
                     return next_sequence
                 if message.before != last_sequence:
                     raise TryAnotherLinkError(
@@ -80,10 +80,7 @@ class DirectGetBatches:
                     )
                 last_sequence = message.seq
                 next_sequence = message.seq + 1
-                matches = len(self._subjects) < 2 or any(
-                    subject_matches(pattern, message.subject) for pattern in self._subjects
-                )
-                if message.seq < end and matches:
+                if message.seq < end and self._matches(message.subject):
                     into.append(
                         message.subject.encode(),
                         message.seq,
@@ -96,7 +93,14 @@ class DirectGetBatches:
         """Unsubscribe."""
         self._link.unsubscribe(self._sid)
 
+    def _matches(self, subject: str) -> bool:
+        """Whether a message of this subject is in the range, which the server decides for one."""
+        return len(self._subjects) < 2 or any(
+            subject_matches(pattern, subject) for pattern in self._subjects
+        )
+
     def _frames(self) -> list[MessageFrame]:
+        """Wait for replies. Raises MissedHeartbeatError after silence."""
         try:
             return self._link.messages(time.monotonic() + self._silence)
         except errors.RequestTimeoutError:
@@ -104,15 +108,15 @@ class DirectGetBatches:
                 f"nothing from {self._link.server} for {self._silence:g} s"
             ) from None
 
-    def _check_end(self, frame: MessageFrame, last: int) -> None:
-        status = status_of(frame.headers)
-        code = 0 if status is None else status.code
-        if code == NO_RESPONDERS:
+    def _check_end_of_batch(self, frame: MessageFrame, last_sequence: int) -> None:
+        """Raise the errors of `next_batch` unless the batch ended after `last_sequence`."""
+        status = status_of(frame.headers) or Status(0)
+        if status.code == NO_RESPONDERS:
             raise errors.NoRespondersError(self._subject)
-        if code not in (END_OF_BATCH, NOT_FOUND):
-            text = "" if status is None else status.description
-            raise errors.APIError(code, 0, f"direct get refused: {text}")
-        if code == END_OF_BATCH:
-            end = parse_end_of_batch(frame.headers or b"")
-            if end.last_seq != last:
-                raise TryAnotherLinkError(f"sequences {last} to {end.last_seq} did not arrive")
+        if status.code not in (END_OF_BATCH, NOT_FOUND):
+            raise errors.APIError(status.code, 0, f"direct get refused: {status.description}")
+        if status.code == NOT_FOUND:  # an empty batch
+            return
+        last_sent = parse_end_of_batch(frame.headers or b"").last_seq
+        if last_sent != last_sequence:
+            raise TryAnotherLinkError(f"sequences {last_sequence} to {last_sent} did not arrive")

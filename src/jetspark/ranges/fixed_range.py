@@ -40,17 +40,18 @@ PositionOrTime: TypeAlias = Position | AtTime
 def resolve_position(
     position: PositionOrTime,
     stream: str,
-    sequence_at: Callable[[str, int], int | None],
+    sequence_at: Callable[[int], int | None],
     *,
     none_is_latest: bool,
 ) -> Position:
-    """A position without a time; `sequence_at(stream, ns)` is None when all messages are older.
+    """A position without a time: the first sequence stored at or after it.
 
-    Raises ConfigError for that, unless it means the end of the stream.
+    `sequence_at`: looks that up by nanoseconds; None when all messages are older. Then the position
+    is "latest" with `none_is_latest`; otherwise raises ConfigError.
     """
     if not isinstance(position, AtTime):
         return position
-    sequence = sequence_at(stream, position.ns)
+    sequence = sequence_at(position.ns)
     if sequence is not None:
         return sequence
     if none_is_latest:
@@ -82,17 +83,17 @@ def check_exists(facts: StreamFacts, sequence: int, name: str) -> None:
     if sequence > tail(facts):
         raise ConfigError(
             f"{name} is {sequence}, but stream {facts.name!r} ends at sequence "
-            f"{facts.last_seq}{if_time(name, sequence)}."
+            f"{facts.last_seq}{_hint_at_time(name, sequence)}."
         )
 
 
-def if_time(name: str, number: int) -> str:
-    """The end of a sentence about a sequence that is too high, if it looks like a time."""
-    for unit in (NANOSECONDS, NS_PER_MS):
-        if _LIKELY_NS[0] <= number * unit < _LIKELY_NS[1]:
-            text = format_isotime(number * unit)
+def _hint_at_time(name: str, sequence: int) -> str:
+    """Advice for a sequence that looks like a time in seconds or milliseconds; otherwise empty."""
+    for ns_per_unit in (NANOSECONDS, NS_PER_MS):
+        ns = sequence * ns_per_unit
+        if _LIKELY_NS[0] <= ns < _LIKELY_NS[1]:
             argument = name.replace("_offsets", "_timestamp")
-            return f"; if you mean a time, give {argument} {text!r}"
+            return f"; if you mean a time, give {argument} {format_isotime(ns)!r}"
     return ""
 
 
@@ -104,27 +105,28 @@ def fixed_range(
     *,
     names: tuple[str, str] = (named("starting_offsets"), named("ending_offsets")),
 ) -> SequenceRange:
-    """The range from `start` to before the sequence `end`. Raises ConfigError.
+    """The range from `start` to before the sequence `end`, or to the stream's end.
 
-    `names`: of both for the user: mentions of options, or arguments.
+    `names`: what the user calls start and end, an argument or `errors.named` option. Raises
+    ConfigError for positions that the stream does not have, or in the wrong order.
     """
     first = head(facts) if start == "earliest" else tail(facts) if start == "latest" else start
     check_exists(facts, first, names[0])
-    last = tail(facts)
+    end_sequence = tail(facts)
     if isinstance(end, int):
         check_exists(facts, end, names[1])
-        last = end
-    if last < first:
+        end_sequence = end
+    if end_sequence < first:
         if isinstance(start, int):
             raise ConfigError(
-                f"Stream {facts.name!r} would end (before sequence {last}) before it begins "
-                f"(sequence {start}): the ending position is before the starting position."
+                f"Stream {facts.name!r} would end (before sequence {end_sequence}) before it "
+                f"begins (sequence {start}): the ending position is before the starting position."
             )
-        last = first
+        end_sequence = first  # the stream's messages are all after the end: the range is empty
     return SequenceRange(
         stream=facts.name,
         start=first,
-        end=last,
+        end=end_sequence,
         created=facts.created,
         subjects=subjects,
         from_earliest=start == "earliest",
@@ -143,31 +145,31 @@ def check_subjects(
     *,
     more_may_come: bool = False,
 ) -> None:
-    """Raise ConfigError for a subject that no stream has or can have; also as `linearizable_read`.
+    """Raise ConfigError for a subject under which no stream has or can have a message.
 
     The server reports no such error, and there would never be a row. It is only a warning where
     other subjects may appear: in mirrors, in streams with sources or transforms, and where further
-    streams may be found later (`more_may_come`). `name`: the subjects' name for the user.
+    streams may be found later (`more_may_come`). `name`: what the user calls the subjects. Raises
+    the errors of `linearizable_read`.
     """
+
+    def check(api: StreamAPI, facts: Mapping[str, StreamFacts]) -> None:
+        _check_subjects_once(name, subjects, api, facts, more_may_come)
+
     try:
-        _check_subjects(name, subjects, api, facts, more_may_come)
-    except ConfigError:  # perhaps in a replaced leader's answer
-        linearizable_read(
-            api,
-            facts,
-            lambda api: _check_subjects(
-                name, subjects, api, confirmed_facts(api, facts), more_may_come
-            ),
-        )
+        check(api, facts)
+    except ConfigError:  # perhaps a replaced leader has answered
+        linearizable_read(api, facts, lambda api: check(api, confirmed_facts(api, facts)))
 
 
-def _check_subjects(
+def _check_subjects_once(
     name: str,
     subjects: Sequence[str],
     api: StreamAPI,
     facts: Mapping[str, StreamFacts],
     more_may_come: bool,
 ) -> None:
+    """Check subjects as `check_subjects`, with whatever leaders answer."""
     stream_subjects = [subject for stream in facts.values() for subject in stream.subjects]
     for subject in subjects:
         if any(subjects_overlap(subject, pattern) for pattern in stream_subjects):
@@ -175,7 +177,7 @@ def _check_subjects(
         if any(api.next_sequence(stream, 1, (subject,)) for stream in facts):
             continue  # stored while the stream had other subjects
         streams = ", ".join(map(repr, facts))
-        if more_may_come or any(pattern.holds_others for pattern in facts.values()):
+        if more_may_come or any(stream.stores_other_subjects for stream in facts.values()):
             logger.warning(
                 "%s: %s has no message under %r yet, and may never have one.",
                 name,

@@ -27,6 +27,7 @@ class Loss(msgspec.Struct, frozen=True):
     key: str = ""
     """Identity of the loss, when it may be reported again in other words; default: the text."""
     first: int = 0
+    """The first lost sequence; 0 if it is not known."""
     last: int = 0
 
 

@@ -8,8 +8,8 @@ answer or "pending 0" proves nothing, since a lagging replica gives the same. Th
 time and first sequence are checked before and after, so that a recreated stream, and messages
 removed by limits, are always detected.
 
-A range may also be read through a snapshot of its stream (`backfill`), or by direct gets
-(`direct`), with the same proofs: their rows move the same position.
+A range may also be read through a snapshot of its stream (`stream_snapshot`), or by direct gets
+(`direct_get`), with the same proofs: their rows move the same position.
 
 Nothing is acknowledged, and nothing is left on the server. The same range gives the same rows as
 long as the stream keeps them.
@@ -76,6 +76,11 @@ def read_range(
 
 
 class _RangeReader:
+    """The reading of one range, over as many links and consumers as it takes.
+
+    "The rest" of the range are the sequences from `_next` to before `_end`.
+    """
+
     def __init__(
         self,
         options: ConnectOptions,
@@ -89,20 +94,23 @@ class _RangeReader:
         self._limits = limits
         self._columns = columns
         self._strict = strict
-        self._next = sequence_range.start  # everything before it was delivered, or is not stored
-        self._head = StreamHead(options, sequence_range)
+        self._next = sequence_range.start
+        """Everything before this sequence was delivered, or is not stored."""
         self._end = sequence_range.end
         self._rows = Deliveries()
-        self._reads_all = False  # filters here, not at the server
+        """Messages read but not yielded yet."""
+        self._head = StreamHead(options, sequence_range)
+        self._reads_all_subjects = False  # the server does not filter
         # A consumer sends only messages under these subjects, a snapshot sends all.
         filters_here = sequence_range.snapshot and sequence_range.subjects
         self._subject_filter = SubjectFilter(sequence_range.subjects) if filters_here else None
         self._last_stored = sequence_range.end - 1
-        self._inactive = INACTIVE_SECONDS
-        self._snapshots = _MAX_SNAPSHOTS if sequence_range.snapshot else 0
+        self._inactive_seconds = INACTIVE_SECONDS
+        self._snapshots_left = _MAX_SNAPSHOTS if sequence_range.snapshot else 0
         self._retry = Retry(limits.timeout, _PAUSES)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the batches of the range. Raises the errors of `read_range`."""
         self._retry.since = time.monotonic()
         complete = len(self._range) == 0
         while not complete:
@@ -132,13 +140,13 @@ class _RangeReader:
                 return True
             if self._range.direct:
                 complete = yield from self._read_by_direct_gets(link, api)
-            elif self._snapshots and self._end - self._next > len(self._range) // 2:
-                self._snapshots -= 1
+            elif self._snapshots_left and self._end - self._next > len(self._range) // 2:
+                self._snapshots_left -= 1
                 complete = yield from self._read_with_a_snapshot(link)
             else:
                 complete = yield from self._read_with_one_consumer(link, api)
             if complete:
-                self._check_stream(api, last=True)
+                self._check_stream(api, after_reading=True)
         if not complete:
             raise TryAnotherLinkError("the consumer is behind the stream's leader")
         return True
@@ -146,13 +154,16 @@ class _RangeReader:
     def _read_with_one_consumer(
         self, link: BlockingLink, api: StreamAPI
     ) -> Generator[pa.RecordBatch, None, bool]:
-        """Pull until the end is reached or the consumer has no more messages."""
-        consumer, pending = self._new_consumer(api)
+        """Pull until the end is reached or the consumer has no more messages.
+
+        True when the rest of the range has no message.
+        """
+        consumer, pending = self._create_consumer(api)
         pull = OverlappingPull(link, self._name, consumer, self._limits)
         silent_since = time.monotonic()
         while pending and self._next < self._end:
             pull.top_up(self._end - self._next)
-            if self._take(pull):
+            if self._take_pulled(pull):
                 pending = pull.decoder.pending
                 yield from self._flush_if_full()
                 silent_since = time.monotonic()
@@ -169,131 +180,148 @@ class _RangeReader:
     def _read_with_a_snapshot(self, link: BlockingLink) -> Generator[pa.RecordBatch, None, bool]:
         """Continue through a snapshot of the stream; True when it has the rest of the range."""
         rest = replace(self._range, start=self._next, end=self._end)
-        rows = self._rows
-        first_row, logged = len(rows), time.monotonic()
-        timeout = self._limits.timeout
-        with closing(snapshot_steps(link, self._options, rest, rows, timeout)) as steps:
-            for seen in steps:
-                self._head.advance(rows, first_row, self._next)
-                self._next = max(self._next, min(seen + 1, self._end))
-                self._retry.since = time.monotonic()
+        first_row, log_at = len(self._rows), time.monotonic() + _LOG_INTERVAL
+        steps = snapshot_steps(link, self._options, rest, self._rows, self._limits.timeout)
+        with closing(steps):
+            for last_sequence in steps:
+                self._advance(first_row, last_sequence + 1)
                 yield from self._flush_if_full()
-                first_row = len(rows)
-                if time.monotonic() > logged + _LOG_INTERVAL:
-                    logged = time.monotonic()
-                    logger.info("%s: read up to sequence %d by a snapshot", self._name, seen)
+                first_row = len(self._rows)
+                if time.monotonic() > log_at:
+                    log_at = time.monotonic() + _LOG_INTERVAL
+                    message = "%s: read up to sequence %d by a snapshot"
+                    logger.info(message, self._name, last_sequence)
         return self._next >= self._end
 
-    def _new_consumer(self, api: StreamAPI) -> tuple[str, int]:
-        """Create it; returns its name, and the number of messages from the position to the end."""
-        subjects = () if self._reads_all else self._range.subjects
+    def _create_consumer(self, api: StreamAPI) -> tuple[str, int]:
+        """Create a consumer for the rest of the range, and perhaps for what follows.
+
+        Returns its name and its number of messages. From here on `_reads_all_subjects`, if the
+        server would take longer to filter than to send everything.
+        """
+        subjects = () if self._reads_all_subjects else self._range.subjects
         consumer = f"jetspark_{secrets.token_hex(8)}"
         pending = api.create_reader(
             self._name,
             consumer,
             self._next,
             subjects,
-            self._inactive,
+            self._inactive_seconds,
             headers_only=not WITH_PAYLOAD & set(self._columns),
         ).pending
         if not reading_all_is_faster(subjects, pending, self._last_stored - self._next + 1):
             return consumer, pending
         api.delete_reader(self._name, consumer)
-        self._reads_all, self._subject_filter = True, SubjectFilter(subjects)
-        return self._new_consumer(api)
+        self._reads_all_subjects, self._subject_filter = True, SubjectFilter(subjects)
+        return self._create_consumer(api)
 
     def _read_by_direct_gets(
         self, link: BlockingLink, api: StreamAPI
     ) -> Generator[pa.RecordBatch, None, bool]:
-        """Request batch after batch until the end is reached or an answer is empty."""
-        batches = DirectGetBatches(link, self._range, self._limits)
+        """Request batch after batch until the end is reached or an answer is empty.
+
+        True when the rest of the range has no message.
+        """
+        direct_gets = DirectGetBatches(link, self._range, self._limits)
         while self._next < self._end:
             first_row = len(self._rows)
             try:
-                next_sequence = batches.next_batch(self._next, self._rows, self._end)
+                next_sequence = direct_gets.next_batch(self._next, self._rows, self._end)
             except BaseException:
                 self._rows.truncate(first_row)  # they are read again later
                 raise
             if next_sequence is None:
                 break
-            self._head.advance(self._rows, first_row, self._next)
-            self._next = min(next_sequence, self._end)
-            self._retry.since = time.monotonic()
+            self._advance(first_row, next_sequence)
             yield from self._flush_if_full()
-        batches.stop()
+        direct_gets.stop()
         return self._next >= self._end or self._nothing_left(api)
 
-    def _take(self, pull: OverlappingPull) -> int:
-        """Move the position after the next messages; returns their number."""
+    def _take_pulled(self, pull: OverlappingPull) -> int:
+        """Append the messages that arrive next, without those after the end; returns their number.
+
+        Messages after the end count, too: they prove that the range is complete.
+        """
         rows, first_row = self._rows, len(self._rows)
-        new = pull.take(rows)
-        if new:
+        count = pull.take(rows)
+        if count:
             last = rows.last_sequence
             if last >= self._end:
                 rows.truncate(first_row + bisect_left(rows.sequences(first_row), self._end))
-            self._head.advance(rows, first_row, self._next)
-            self._next = min(last + 1, self._end)
-            self._retry.since = time.monotonic()
+            self._advance(first_row, last + 1)
         pull.check()
-        return new
+        return count
+
+    def _advance(self, first_row: int, next_sequence: int) -> None:
+        """Move the position to `next_sequence`, after new rows from index `first_row` on."""
+        self._head.advance(self._rows, first_row, self._next)
+        self._next = max(self._next, min(next_sequence, self._end))
+        self._retry.since = time.monotonic()
 
     # -- proofs ----------------------------------------------------------------------------
 
     def _nothing_left(self, api: StreamAPI) -> bool:
-        """Whether the rest of the range has no message."""
+        """Whether the rest of the range has no message, by an answer that is certain."""
         sequence = self._next_stored(api)
         if sequence is not None:  # a server with a sequence has all before it
             return sequence >= self._end
-        name = self._name
-        sequence, end_of_stream = linearizable_read(
-            api, [name], lambda api: (self._next_stored(api), api.stream(name).last_seq + 1)
-        )
-        return (end_of_stream if sequence is None else sequence) >= self._end
+
+        def next_stored_or_end(api: StreamAPI) -> int:
+            stored = self._next_stored(api)
+            return api.stream(self._name).last_seq + 1 if stored is None else stored
+
+        return linearizable_read(api, [self._name], next_stored_or_end) >= self._end
 
     def _next_stored(self, api: StreamAPI) -> int | None:
+        """The first stored sequence from the position on, as this server knows; None without."""
         return api.next_sequence(self._name, self._next, self._range.subjects)
 
-    def _check_stream(self, api: StreamAPI, *, last: bool = False) -> bool:
-        """Whether the stream is the planned one, and still has the unread messages.
+    def _check_stream(self, api: StreamAPI, *, after_reading: bool = False) -> bool:
+        """Check that the stream is the planned one, and still has the unread messages.
 
         Raises DataLossError, StreamRecreatedError or StreamNotFoundError, unless lost messages may
-        be left out; False when nothing of the range is left. `last`: the range has been read.
+        be left out. Returns False when the stream is gone, so that there is nothing to read.
+        `after_reading`: the range has been read.
         """
         try:
             facts = api.stream(self._name)
-            # A moved head is certain: an outdated leader would show an earlier one.
-            bad = facts.created != self._range.created or facts.last_seq < self._end - 1
-            if bad or (last and self._may_have_lost_its_head(facts)):
+            is_worse = facts.created != self._range.created or facts.last_seq < self._end - 1
+            # A head that has moved needs no proof: an outdated leader would show an earlier one.
+            if is_worse or (after_reading and self._may_hide_a_loss(facts)):
                 facts = confirmed_facts(api, [self._name])[self._name]
         except errors.StreamNotFoundError as error:
             return self._on_stream_gone(api, error)
         if facts.created != self._range.created:
             if self._strict:
-                raise facts.recreated_error(
-                    self._range.created,
-                    f"Set {errors.named('fail_on_data_loss')} to false to continue without unread "
-                    "messages of the old "
-                    "one.",
+                option = errors.named("fail_on_data_loss")
+                advice = (
+                    f"Set {option} to false to continue without unread messages of the old one."
                 )
+                raise facts.recreated_error(self._range.created, advice)
             advice = "The unread messages of the old one are left out."
             report = facts.recreated_error(self._range.created, advice)
             self._report_left_out(str(report), f"made {facts.created}")
             return False
-        self._inactive = min(INACTIVE_SECONDS, facts.longest_inactive or INACTIVE_SECONDS)
-        self._check_head(api, facts, last=last)
+        limit = facts.max_inactive_seconds
+        self._inactive_seconds = min(INACTIVE_SECONDS, limit or INACTIVE_SECONDS)
+        self._check_head(api, facts, after_reading=after_reading)
         self._head.update(facts)
         self._last_stored = facts.last_seq
         if facts.last_seq < self._end - 1:
             self._report_lost(
                 facts.last_seq + 1,
                 self._end - 1,
-                facts.lost_tail(self._end),
+                facts.lost_tail_message(self._end),
                 "lost by the server, which had acknowledged them",
             )
             self._end = max(facts.last_seq + 1, self._next)
         return True
 
     def _on_stream_gone(self, api: StreamAPI, error: errors.StreamNotFoundError) -> bool:
+        """Report that the stream is gone, and return False; or raise StreamNotFoundError.
+
+        Raises TryAnotherLinkError if the stream was only not found for a moment.
+        """
         if self._strict:
             raise errors.StreamNotFoundError(
                 error.code,
@@ -311,15 +339,19 @@ class _RangeReader:
             return False
         raise TryAnotherLinkError(f"the stream was not found for a moment: {error}") from error
 
-    def _may_have_lost_its_head(self, facts: StreamFacts) -> bool:
-        # Newer messages replace older ones, so a former leader's proof stays true.
+    def _may_hide_a_loss(self, facts: StreamFacts) -> bool:
+        """Whether a head of the stream that moved meanwhile would be a loss, so that facts matter.
+
+        Where newer messages replace older ones, a former leader's proof stays true.
+        """
         if not self._strict or facts.keeps_last_per_subject:
             return False
         return self._head.may_lose_messages(facts) and self._head.unbroken_until < self._end
 
-    def _check_head(self, api: StreamAPI, facts: StreamFacts, *, last: bool) -> None:
-        replaced = facts.keeps_last_per_subject
-        first = self._next if replaced else self._head.unbroken_until
+    def _check_head(self, api: StreamAPI, facts: StreamFacts, *, after_reading: bool) -> None:
+        """Report or raise DataLossError if messages of the range were removed before their turn."""
+        replaces = facts.keeps_last_per_subject
+        first = self._next if replaces else self._head.unbroken_until
         new_first = min(facts.first_seq, self._end)
         if (
             first >= new_first
@@ -328,8 +360,9 @@ class _RangeReader:
         ):
             return
         reason = f"removed {facts.removed_by}"
-        if replaced:
-            if not (proof := self._head.proof_of_removal(api, facts, first, self._end, ended=last)):
+        if replaces:
+            proof = self._head.proof_of_removal(api, facts, first, self._end, ended=after_reading)
+            if not proof:
                 return
             reason = f"removed before they were read, not all by newer messages: {proof}"
         message = (
@@ -339,25 +372,34 @@ class _RangeReader:
         self._report_lost(first, new_first - 1, message, reason)
 
     def _check_copy(self) -> None:
-        """Whether the stream was replaced by a copy without the last message that was planned."""
+        """Report or raise DataLossError if the stream was replaced by an older copy of itself.
+
+        Then the last message when the range was planned has another time now.
+        """
         rows, planned = self._rows, self._range.last
         if planned is None or rows.last_sequence != planned.seq:
             return
         (stored_ns,) = rows.times(len(rows) - 1)
-        if stored_ns != planned.ns:
-            message = planned.replaced_message(self._name, stored_ns)
-            if self._strict:
-                hint = (
-                    ", after this read was planned: load the DataFrame again, or set "
-                    f"{errors.named('fail_on_data_loss')} to false to read what is there."
-                )
-                raise errors.DataLossError(self._name, planned.seq, planned.seq, message + hint)
-            self._report_left_out(f"{message}; what is there is read.", "")
+        if stored_ns == planned.ns:
+            return
+        message = planned.replaced_message(self._name, stored_ns)
+        if self._strict:
+            hint = (
+                ", after this read was planned: load the DataFrame again, or set "
+                f"{errors.named('fail_on_data_loss')} to false to read what is there."
+            )
+            raise errors.DataLossError(self._name, planned.seq, planned.seq, message + hint)
+        self._report_left_out(f"{message}; what is there is read.", "")
 
     def _report_left_out(self, sentence: str, key: str) -> None:
+        """Report a loss of unknown sequences. `key`: as of `Loss`."""
         report_loss(logger, sentence, Loss(self._name, sentence, key))
 
     def _report_lost(self, first: int, last: int, message: str, reason: str) -> None:
+        """Raise DataLossError for the sequences `first` to `last`; or only report them.
+
+        `message`: the whole sentence; `reason`: only what happened to the messages.
+        """
         if self._strict:
             hint = f" Set {errors.named('fail_on_data_loss')} to false to continue without them."
             raise errors.DataLossError(self._name, first, last, message + hint)
@@ -367,11 +409,13 @@ class _RangeReader:
     # -- batches ---------------------------------------------------------------------------
 
     def _flush_if_full(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows if they fill a batch; check the stream's head if that is due."""
         self._head.check_if_due(self._next)
         if len(self._rows) >= self._limits.max_rows or self._rows.size >= self._limits.max_bytes:
             yield from self._flush()
 
     def _flush(self) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows as batches, if there are any."""
         if not len(self._rows):
             return
         self._check_copy()

@@ -1,4 +1,4 @@
-"""Reads a part of a range: its first rows, or a sample spread evenly over it."""
+"""Reads only some rows of a range: the first ones, or a sample spread evenly over it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.ranges.reader import read_range
 from jetspark.ranges.sequence_range import ReadLimits, SequenceRange
 
-_PARTS = 20
+_SAMPLE_SLICES = 20
 
 
 def read_sample(
     connection: ConnectOptions, sequence_range: SequenceRange, count: int, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """About `count` messages, what is lost left out. Raises as `read_range`."""
-    parts = _PARTS if len(sequence_range) > count >= _PARTS else 1
-    share = -(-count // parts)
-    for part in range(parts):
-        start, end = (
-            sequence_range.start + len(sequence_range) * at // parts for at in (part, part + 1)
-        )
-        part_range = replace(sequence_range, start=start, end=end, from_earliest=True)
+    """About `count` messages from all over the range, without lost ones. Raises as `read_range`.
+
+    They are the first messages of equal slices of the range.
+    """
+    slices = _SAMPLE_SLICES if len(sequence_range) > count >= _SAMPLE_SLICES else 1
+    rows_per_slice = -(-count // slices)
+    limits = limits_for(rows_per_slice)
+    for index in range(slices):
+        start = sequence_range.start + len(sequence_range) * index // slices
+        end = sequence_range.start + len(sequence_range) * (index + 1) // slices
+        one_slice = replace(sequence_range, start=start, end=end, from_earliest=True)
         batches = read_range(
-            connection, part_range, limits_for(share), columns=columns, fail_on_data_loss=False
+            connection, one_slice, limits, columns=columns, fail_on_data_loss=False
         )
-        yield from first_rows(batches, share)
+        yield from first_rows(batches, rows_per_slice)
 
 
 def limits_for(count: int) -> ReadLimits:
@@ -39,7 +42,7 @@ def limits_for(count: int) -> ReadLimits:
 
 
 def first_rows(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
-    """The first `count` rows; then what reads the batches is closed."""
+    """The first `count` rows; then closes the generator `batches`."""
     with closing(cast(Any, batches)):
         for batch in batches:
             yield batch.slice(0, count)

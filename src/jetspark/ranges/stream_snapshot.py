@@ -25,8 +25,8 @@ from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.kernel import Deliveries
 
-_SILENCE_SECONDS = 10.0  # the server gives up after five seconds
-_SILENCE_PART = 1 / 4  # of the reader's time: after some failed snapshots a consumer reads
+_MAX_SILENCE_SECONDS = 10.0  # the server gives up after five seconds
+_SILENCE_SHARE = 1 / 4  # of the reader's timeout: after some failed snapshots a consumer reads
 
 
 def snapshot_steps(
@@ -36,7 +36,7 @@ def snapshot_steps(
     rows: Deliveries,
     timeout: float,
 ) -> Generator[int, None, None]:
-    """Append the messages of the range to `rows`; `timeout`: the reader's, without progress.
+    """Append the messages of the range to `rows`, in steps. `timeout`: the reader's, in seconds.
 
     Yields after each step the sequence up to which everything in the snapshot was appended; the
     last one is at or after the range's end, or the server's end of the stream. An error removes the
@@ -48,24 +48,23 @@ def snapshot_steps(
     `SnapshotTransfer`.
     """
     if not sequence_range.blocking:
-        require_list(link)
-    silence = min(_SILENCE_SECONDS, _SILENCE_PART * timeout)
+        _require_list(link)
+    silence = min(_MAX_SILENCE_SECONDS, _SILENCE_SHARE * timeout)
     transfer = SnapshotTransfer(link, sequence_range.stream, silence)
     first_row = len(rows)
-    compared = False
+    is_compared = False
     try:
-        last = int(_begin_transfer(transfer)["last_seq"])
-        end = min(sequence_range.end, last + 1)
-        for seen in (
-            _steps(transfer, link, sequence_range, end, rows) if sequence_range.start < end else ()
-        ):
-            if not compared and len(rows) > first_row:
-                _check_same_stream(options, sequence_range.stream, rows, first_row)
-                compared = True
-            yield seen
-            first_row = len(rows)
+        last_stored = _begin_transfer(transfer)
+        end = min(sequence_range.end, last_stored + 1)
+        if sequence_range.start < end:
+            for last_appended in _append_rows(transfer, link, sequence_range, end, rows):
+                if not is_compared and len(rows) > first_row:
+                    _check_same_stream(options, sequence_range.stream, rows, first_row)
+                    is_compared = True
+                yield last_appended
+                first_row = len(rows)
         first_row = len(rows)
-        yield last
+        yield last_stored
     except errors.BackupError as error:
         rows.truncate(first_row)
         raise TryAnotherLinkError(f"the snapshot is incomplete: {error}") from error
@@ -76,7 +75,7 @@ def snapshot_steps(
         transfer.stop()
 
 
-def require_list(link: BlockingLink) -> None:
+def _require_list(link: BlockingLink) -> None:
     """Raise UnsupportedByServerError for a server that blocks deletes while it sends."""
     if not link.info.at_least(2, 15):
         raise errors.UnsupportedByServerError(
@@ -84,46 +83,54 @@ def require_list(link: BlockingLink) -> None:
         )
 
 
-def _begin_transfer(transfer: SnapshotTransfer) -> dict[str, int]:
+def _begin_transfer(transfer: SnapshotTransfer) -> int:
+    """Request the snapshot; returns the stream's last sequence when the server began.
+
+    Raises TryAnotherLinkError for a refusal, and the errors of `SnapshotTransfer.begin`.
+    """
     try:
-        return transfer.begin()
+        return int(transfer.begin()["last_seq"])
     except errors.StreamNotFoundError:
         raise
     except errors.APIError as error:
         raise TryAnotherLinkError(f"the server refuses a snapshot: {error}") from error
 
 
-def _steps(
+def _append_rows(
     transfer: SnapshotTransfer,
     link: BlockingLink,
     sequence_range: SequenceRange,
     end: int,
     rows: Deliveries,
 ) -> Iterator[int]:
-    pieces: list[bytes] = []
-    keeps_pieces = True
+    """Append the snapshot's messages from the range's start to before `end`.
 
-    def next_piece() -> bytes:
-        piece = transfer.next_chunk()
-        if keeps_pieces:
-            pieces.append(piece)
-        return piece
+    Yields the sequence up to which this is done, as `snapshot_steps`, and raises its errors.
+    """
+    first_chunks: list[bytes] = []  # in which the archive's form is recognized
+    is_recognized = False
 
-    content = ArchiveContent(next_piece)
-    keeps_list, keeps_pieces = is_message_list(content), False
-    if keeps_list:
-        pieces.clear()
+    def next_chunk() -> bytes:
+        chunk = transfer.next_chunk()
+        if not is_recognized:
+            first_chunks.append(chunk)
+        return chunk
+
+    content = ArchiveContent(next_chunk)
+    is_list, is_recognized = is_message_list(content), True
+    if is_list:
+        first_chunks.clear()
         content.drop(len(LIST_MAGIC))
         yield from read_message_list(content, sequence_range.start, end, rows)
         return
     if not sequence_range.blocking:
-        require_list(link)
+        _require_list(link)
         raise TryAnotherLinkError("the leader's server is older than 2.15")
     with tempfile.TemporaryFile() as file:
-        file.writelines(pieces)
-        pieces.clear()
-        while piece := transfer.next_chunk():
-            file.write(piece)
+        file.writelines(first_chunks)
+        first_chunks.clear()
+        while chunk := transfer.next_chunk():
+            file.write(chunk)
         blocks = find_files(file).blocks
         yield from read_blocks(file, sequence_range.stream, blocks, sequence_range.start, end, rows)
 
@@ -138,11 +145,12 @@ def _check_same_stream(
     sequences, times = rows.sequences(first_row), rows.times(first_row)
     with pool.link(options) as link:
         api = StreamAPI(link)
-        if api.of_one_server:
+        if api.is_outside_cluster:
             return
+        # Each of these may have been removed in the meantime, but hardly all of them.
         for row in sorted({0, len(sequences) // 2, len(sequences) - 1}):
-            stored = partial(StreamAPI.message, stream=stream, seq=sequences[row])
-            message = linearizable_read(api, [stream], stored)
+            request = partial(StreamAPI.message, stream=stream, seq=sequences[row])
+            message = linearizable_read(api, [stream], request)
             if message is not None:
                 if parse_isotime(message.time) == times[row]:
                     return

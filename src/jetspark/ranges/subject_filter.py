@@ -13,13 +13,17 @@ import pyarrow as pa
 
 from jetspark.subjects import subject_matches
 
-DELIVERIES_PER_FIND = 100
+_DELIVERIES_PER_FIND = 100
 """Deliveries that cost as much as finding one message, for payloads of 1 KB on a fast network."""
+_MAX_CACHED_SUBJECTS = 100_000
 
 
 def reading_all_is_faster(subjects: Sequence[str], matching: int, stored: int) -> bool:
-    """True if filtering here costs less. `matching`: how many of `stored` sequences match."""
-    return len(subjects) > 1 and matching * DELIVERIES_PER_FIND > stored
+    """Whether it is faster to get all messages and to filter them here.
+
+    `matching`: how many of `stored` sequences have one of the subjects.
+    """
+    return len(subjects) > 1 and matching * _DELIVERIES_PER_FIND > stored
 
 
 class SubjectFilter:
@@ -36,13 +40,16 @@ class SubjectFilter:
         matches = [self._matches(subject) for subject in encoded.dictionary.to_pylist()]
         return pa.array(matches, pa.bool_()).take(encoded.indices)
 
-    def _matches(self, raw: bytes) -> bool:
-        matches = self._cache.get(raw)
-        if matches is None:
-            subject = raw.decode("utf-8", "surrogateescape")
-            matches = self._cache[raw] = subject in self._exact or any(
-                subject_matches(pattern, subject) for pattern in self._patterns
-            )
-            if len(self._cache) > 100_000:
-                self._cache.clear()
+    def _matches(self, raw_subject: bytes) -> bool:
+        """Whether the filter matches this subject, perhaps from the cache of results."""
+        matches = self._cache.get(raw_subject)
+        if matches is not None:
+            return matches
+        if len(self._cache) >= _MAX_CACHED_SUBJECTS:
+            self._cache.clear()
+        subject = raw_subject.decode("utf-8", "surrogateescape")
+        matches = subject in self._exact or any(
+            subject_matches(pattern, subject) for pattern in self._patterns
+        )
+        self._cache[raw_subject] = matches
         return matches

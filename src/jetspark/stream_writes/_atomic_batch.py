@@ -11,9 +11,9 @@ from jetspark.wire import frames, js_api
 from jetspark.wire.documents import convert_document
 from jetspark.wire.headers import COMMIT, MARKS, STAGED
 
-_MOST_MESSAGES = 1000
+MAX_MESSAGES = 1000
 """The server's default limit for one batch."""
-_EMPTY = b"NATS/1.0\r\n\r\n"
+_EMPTY_HEADERS = b"NATS/1.0\r\n\r\n"
 
 
 class BatchAck(msgspec.Struct, frozen=True):
@@ -31,14 +31,14 @@ class BatchAck(msgspec.Struct, frozen=True):
 
 def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) -> bytes:
     """The frames of a batch, to be sent at once. `reply` gets the ack."""
-    encoded, last = batch_id.encode(), len(messages)
+    encoded_id = batch_id.encode()
     encoded_frames: list[bytes] = []
     for number, (subject, block, payload) in enumerate(messages, 1):
-        commit, target = STAGED, subject
-        if number == last:
-            commit, target = COMMIT, b"%b %b" % (subject, reply.encode())
-        full = (_EMPTY if block is None else block)[:-2] + MARKS % (encoded, number, commit)
-        encoded_frames.append(frames.message(target, full, payload))
+        subjects, step = subject, STAGED
+        if number == len(messages):
+            subjects, step = b"%b %b" % (subject, reply.encode()), COMMIT
+        headers = (block or _EMPTY_HEADERS)[:-2] + MARKS % (encoded_id, number, step)
+        encoded_frames.append(frames.message(subjects, headers, payload))
     return b"".join(encoded_frames)
 
 

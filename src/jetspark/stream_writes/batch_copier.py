@@ -23,10 +23,10 @@ import msgspec
 import jetspark.errors as errors
 from jetspark.err_codes import BATCH_INCOMPLETE, TOO_MANY_BATCHES, WRONG_LAST_SEQUENCE
 from jetspark.links.link import BlockingLink, connect
-from jetspark.links.retry import PAUSE_SECONDS, Retry, answer_within, attempt
+from jetspark.links.retry import PAUSE_SECONDS, Retry, answer_timeout, attempt
 from jetspark.retries import is_transient
 from jetspark.stream_writes._atomic_batch import (
-    _MOST_MESSAGES,
+    MAX_MESSAGES,
     BatchAck,
     encode_batch,
     parse_batch_ack,
@@ -38,7 +38,7 @@ from jetspark.wire.headers import BATCH_ID, parse_headers
 from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
-_CHUNK_ROWS = _MOST_MESSAGES - 2  # rows, without the marker and the end mark
+_CHUNK_ROWS = MAX_MESSAGES - 2  # rows, without the marker and the end mark
 _CHUNK_BYTES = 8 * 1024 * 1024
 _UNCERTAIN = frozenset({WRONG_LAST_SEQUENCE, BATCH_INCOMPLETE, TOO_MANY_BATCHES})
 """Refusals, other than transient ones, that leave open whether a chunk is stored."""
@@ -255,7 +255,7 @@ class BatchCopier:
         """Process one answer or more; returns the lanes whose chunk may be stored, or not."""
         in_doubt: list[Lane] = []
         answers = self._answers
-        deadline = time.monotonic() + answer_within(self._ledger.timeout)
+        deadline = time.monotonic() + answer_timeout(self._ledger.timeout)
         while not answers:
             for message in self._connect_once().messages(deadline):
                 answers[message.subject.decode()] = message

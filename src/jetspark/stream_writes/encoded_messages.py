@@ -17,14 +17,19 @@ from jetspark.wire.headers import encode_headers, forwarded
 EncodedMessage: TypeAlias = tuple[bytes, bytes | None, bytes]
 """Subject, header block (None without headers) and payload."""
 
-PACKING_BYTES = 16
-"""Most bytes that MessagePack adds to a message."""
+_PACKING_BYTES = 16
+"""Bytes that MessagePack may add to a message."""
 
 
 def size_of(message: EncodedMessage) -> int:
     """Bytes of subject, headers and payload."""
     subject, block, payload = message
-    return len(subject) + (0 if block is None else len(block)) + len(payload)
+    return len(subject) + len(block or b"") + len(payload)
+
+
+def packed_size_of(message: EncodedMessage) -> int:
+    """Bytes that a message takes in a pack, at most."""
+    return size_of(message) + _PACKING_BYTES
 
 
 FIRST_OF_SUBJECT = ("Nats-Expected-Last-Subject-Sequence", "0")
@@ -50,14 +55,14 @@ def split_into_packs(
     messages: Iterable[EncodedMessage], max_bytes: int
 ) -> Iterator[list[EncodedMessage]]:
     """Split into lists that pack into about `max_bytes` at most, with at least one message each."""
-    current: list[EncodedMessage] = []
-    size = 0
+    pack: list[EncodedMessage] = []
+    pack_size = 0
     for message in messages:
-        more = size_of(message) + PACKING_BYTES
-        if current and size + more > max_bytes:
-            yield current
-            current, size = [], 0
-        current.append(message)
-        size += more
-    if current:
-        yield current
+        size = packed_size_of(message)
+        if pack and pack_size + size > max_bytes:
+            yield pack
+            pack, pack_size = [], 0
+        pack.append(message)
+        pack_size += size
+    if pack:
+        yield pack

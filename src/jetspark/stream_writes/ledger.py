@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -30,13 +30,12 @@ import msgspec
 import jetspark.errors as errors
 from jetspark.connection.options import ConnectOptions
 from jetspark.links.leaders import Leaders, linearizable_read
-from jetspark.links.retry import answer_within
+from jetspark.links.retry import answer_timeout
 from jetspark.links.stream_api import StreamAPI
 from jetspark.stream_writes.encoded_messages import (
-    PACKING_BYTES,
     EncodedMessage,
     pack_messages,
-    size_of,
+    packed_size_of,
     split_into_packs,
     unpack_messages,
 )
@@ -56,7 +55,7 @@ class TaskRows:
     rows: int = 0
     packs: list[Pack] = field(default_factory=list)
     digest: int = 0
-    """A digest of the rows in any order (`stage`); 0: not computed."""
+    """A digest of the rows in any order; 0 if it was not computed (`Ledger.stage`)."""
 
 
 class LanePlan(msgspec.Struct, frozen=True):
@@ -76,7 +75,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     """The key of the writer's name (`name_key`) if the ledger has it; empty: it may not."""
     digest: int = 0
-    """The sum of the pieces' digests. Older ledgers have neither names nor digests."""
+    """The sum of the tasks' digests. Older ledgers have neither names nor digests."""
 
     @property
     def rows(self) -> int:
@@ -84,14 +83,29 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
         return sum(lane.rows for lane in self.lanes)
 
 
+class StoredDecision(NamedTuple):
+    """A decision in the ledger, and its sequence there."""
+
+    seq: int
+    decision: Decision
+
+
+class NameEntry(NamedTuple):
+    """An entry of the ledger: which writer has a name."""
+
+    seq: int
+    writer: str
+
+
 def decode_decision(data: bytes) -> Decision:
     """The decision in a message of the ledger. Raises DocumentError for anything else."""
     return decode_msgpack(data, Decision, "decision")
 
 
-_ROOM_IN_PAYLOAD = 4096
-_INLINE_BYTES = 16 * 1024
-_STAGED_BYTES = 768 * 1024
+_MAX_OVERHEAD_BYTES = 4096
+"""Bytes of a message besides the pack: subject and headers."""
+_MAX_INLINE_BYTES = 16 * 1024
+_MAX_STAGED_BYTES = 768 * 1024
 
 
 def ledger_stream(target: str) -> str:
@@ -120,14 +134,14 @@ class Ledger:
         self, options: ConnectOptions, target: str, writer: str, *, timeout: float = 60.0
     ) -> None:
         self.stream = ledger_stream(target)
-        self.leaders = Leaders(options, timeout, timeout=answer_within(timeout))
+        self.leaders = Leaders(options, timeout, timeout=answer_timeout(timeout))
         self.options, self.timeout = options, timeout
         self.target, self.writer = target, writer
         self._staging = f"_spark.{target}.stage.{writer}"
-        self._answer_within = answer_within(timeout)
+        self._answer_within = answer_timeout(timeout)
 
     def make_stream(self, replicas: int) -> None:
-        """Create the ledger's stream if it does not exist. Raises APIError."""
+        """Create the ledger's stream unless it exists. Raises APIError."""
         config = {
             "name": self.stream,
             "description": f"What Spark's exactly-once writers to {self.target} decided",
@@ -144,17 +158,17 @@ class Ledger:
 
     # -- decisions -----------------------------------------------------------------------------
 
-    def last_decision(self, writer: str | None = None) -> tuple[int, Decision] | None:
-        """The last decision and its sequence; None if there is none.
+    def last_decision(self, writer: str | None = None) -> StoredDecision | None:
+        """The last decision of this writer, or of another `writer`; None if there is none.
 
-        `writer`: of another writer. Raises StreamNotFoundError, LedgerError for an unreadable one.
+        Raises StreamNotFoundError, LedgerError for an unreadable decision.
         """
         subject = self._decision_subject(writer or self.writer)
         stored = self.leaders.message(self.stream, last_by_subj=subject)
         if stored is None:
             return None
         try:
-            return stored.seq, decode_decision(stored.data)
+            return StoredDecision(stored.seq, decode_decision(stored.data))
         except errors.DocumentError as error:
             raise errors.LedgerError(
                 f'The ledger "{self.stream}" is unreadable: {error.reason}.'
@@ -173,13 +187,12 @@ class Ledger:
 
     # -- names ---------------------------------------------------------------------------------
 
-    def find_name(self, name: str) -> tuple[int, str] | None:
-        """The sequence of a name's entry, and the writer that has the name; None if there is none.
-
-        Raises StreamNotFoundError.
-        """
+    def find_name(self, name: str) -> NameEntry | None:
+        """The entry of a name; None if no writer has it. Raises StreamNotFoundError."""
         stored = self.leaders.message(self.stream, last_by_subj=self._name_subject(name))
-        return None if stored is None else (stored.seq, stored.data.decode("utf-8", "replace"))
+        if stored is None:
+            return None
+        return NameEntry(stored.seq, stored.data.decode("utf-8", "replace"))
 
     def take_name(self, name: str, after: int) -> None:
         """Give a name to this writer, after the name's entry at sequence `after`.
@@ -194,45 +207,38 @@ class Ledger:
     # -- staging -------------------------------------------------------------------------------
 
     def stage(self, rows: Iterable[EncodedMessage], *, digest: bool = False) -> TaskRows:
-        """Pack a task's rows and store the packs in order, each exactly once; a few stay inline.
+        """Pack a task's rows, and store the packs in order, each exactly once.
 
-        `digest`: lets `ExactlyOnceWriter.commit` refuse other rows than those that an earlier
-        attempt decided. Raises APIError if the stream refuses a pack.
+        Rows that fit into one small pack stay inline, and are not stored yet. `digest`: lets
+        `ExactlyOnceWriter.commit` refuse other rows than those that an earlier attempt decided.
+        Raises APIError if the stream refuses a pack.
         """
-        digest_sum = 0
-
-        def counted() -> Iterator[EncodedMessage]:
-            nonlocal digest_sum
-            for subject, block, payload in rows:
-                # A sum, since another attempt may have other partitions and another order.
-                digest_sum += crc32(payload, crc32(block or b"", crc32(subject)))
-                yield subject, block, payload
-
-        remaining = counted() if digest else iter(rows)
-        head: list[EncodedMessage] = []
+        remaining = iter(rows)
+        first_rows: list[EncodedMessage] = []
         size = 0
         for row in remaining:
-            head.append(row)
-            size += size_of(row) + PACKING_BYTES
-            if size > _INLINE_BYTES:
+            first_rows.append(row)
+            size += packed_size_of(row)
+            if size > _MAX_INLINE_BYTES:
                 break
         else:
-            packs: list[Pack] = [pack_messages(head)] if head else []
-            return TaskRows(len(head), packs, digest_sum)
-        subject = self._new_subject()
-        packs = []
-        count = last = 0
-        limit = self.leaders.call(lambda api: api.link.info.max_payload)
-        max_pack_bytes = min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
-        for messages in split_into_packs(chain(head, remaining), max_pack_bytes):
+            inline: list[Pack] = [pack_messages(first_rows)] if first_rows else []
+            return TaskRows(len(first_rows), inline, _digest(first_rows) if digest else 0)
+        subject = self._new_stage_subject()
+        max_payload = self.leaders.call(lambda api: api.link.info.max_payload)
+        max_pack_bytes = min(_MAX_STAGED_BYTES, max_payload - _MAX_OVERHEAD_BYTES)
+        staged: list[Pack] = []
+        count = digest_sum = last = 0
+        for messages in split_into_packs(chain(first_rows, remaining), max_pack_bytes):
             last = self._publish(subject, pack_messages(messages), last)
-            packs.append(last)
+            staged.append(last)
             count += len(messages)
-        return TaskRows(count, packs, digest_sum)
+            digest_sum += _digest(messages) if digest else 0
+        return TaskRows(count, staged, digest_sum)
 
     def stage_pack(self, packed: bytes) -> int:
         """Store a pack; returns its sequence. Raises APIError if the stream refuses it."""
-        return self._publish(self._new_subject(), packed, 0)
+        return self._publish(self._new_stage_subject(), packed, 0)
 
     def unpack_rows(self, pack: Pack) -> list[EncodedMessage]:
         """The rows of a pack. Raises LedgerError for a staged pack that is gone."""
@@ -250,7 +256,8 @@ class Ledger:
         """Remove the writer's packs before a sequence, also those of failed attempts."""
         self.leaders.call(lambda api: api.purge(self.stream, before, [f"{self._staging}.>"]))
 
-    def _new_subject(self) -> str:
+    def _new_stage_subject(self) -> str:
+        """A subject of its own for the packs of one task."""
         return f"{self._staging}.{secrets.token_hex(8)}"
 
     def _publish(self, subject: str, data: bytes, expected: int, *, rollup: bool = False) -> int:
@@ -278,3 +285,10 @@ class Ledger:
                 raise
 
         return self.leaders.call(publish_once)
+
+
+def _digest(rows: Iterable[EncodedMessage]) -> int:
+    """The sum of the rows' checksums: other partitions, or another order, have the same one."""
+    return sum(
+        crc32(payload, crc32(block or b"", crc32(subject))) for subject, block, payload in rows
+    )

@@ -25,7 +25,7 @@ import jetspark.errors as errors
 from jetspark.connection.options import ConnectOptions
 from jetspark.err_codes import WRONG_LAST_SEQUENCE
 from jetspark.links.link import BlockingLink, connect
-from jetspark.links.retry import Retry, answer_within, attempt
+from jetspark.links.retry import Retry, answer_timeout, attempt
 from jetspark.retries import Backoff, is_transient
 from jetspark.stream_writes.encoded_messages import EncodedMessage
 from jetspark.wire import frames, js_api
@@ -129,7 +129,7 @@ class StreamPublisher:
         """Process acks until at most `max_pending` messages lack one."""
         self._retry.since = time.monotonic()
         while len(self._pending) > max(0, max_pending):
-            silence = max(self._retry.since, self._linked) + answer_within(self._timeout)
+            silence = max(self._retry.since, self._linked) + answer_timeout(self._timeout)
             due = self._retry_at if self._waiting else silence
             deadline = min(self._retry.deadline, due)
             try:

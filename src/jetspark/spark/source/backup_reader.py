@@ -65,7 +65,7 @@ class JetStreamBackupReader(DataSourceReader):
         return resolve_position(
             positions.of(backup.stream),
             backup.stream,
-            lambda _, ns: backup.sequence_at(ns),
+            backup.sequence_at,
             none_is_latest=end or self._options.starting_offsets_by_timestamp_strategy == "latest",
         )
 

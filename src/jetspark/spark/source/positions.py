@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from jetspark.errors import named
 from jetspark.links.leaders import linearizable_read
@@ -32,7 +33,10 @@ def resolve_positions(
     def resolve(api: StreamAPI) -> dict[str, Position]:
         return {
             stream: resolve_position(
-                position, stream, api.sequence_at, none_is_latest=strategy_is_latest
+                position,
+                stream,
+                partial(api.sequence_at, stream),
+                none_is_latest=strategy_is_latest,
             )
             for stream, position in by_stream.items()
         }

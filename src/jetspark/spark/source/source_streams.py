@@ -188,8 +188,8 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
         raise ConfigError(other_readers_message(name))
     if not facts.allows_direct:
         raise ConfigError(f"Stream {name!r} is read by direct gets here: set its allow_direct.")
-    if facts.longest_inactive is not None:
+    if facts.max_inactive_seconds is not None:
         raise ConfigError(
-            f"Stream {name!r} removes consumers that are idle for {facts.longest_inactive:g} s "
+            f"Stream {name!r} removes consumers that are idle for {facts.max_inactive_seconds:g} s "
             "(consumer_limits), so the query's could not stay while it is not running."
         )
