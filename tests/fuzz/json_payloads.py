@@ -29,7 +29,7 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
     in_kernel = Decoder(kernel, "json_columns") if sanitize else None
     import pyarrow as pa
 
-    from jetspark.payloads.columns import buffers_of
+    from jetspark.payloads.columns import payload_buffers
     from jetspark.payloads.ddl import arrow_fields
     from jetspark.payloads.json_decoder import JsonDecoder
 
@@ -48,7 +48,7 @@ def run(runs: int = 1_000_000, seed: int = 0, sanitize: bool = False) -> Figures
             figures.count_run(in_kernel.decode_damaged(rng, drawn, JSON, _BEHIND))
             continue
         assert fields.plan is not None
-        left, _ = kernel.json_columns(*buffers_of(payloads), *fields.plan, 1 << 30)
+        left, _ = kernel.json_columns(*payload_buffers(payloads), *fields.plan, 1 << 30)
         figures.parsed += _ROWS - sum(one.bit_count() for one in left)
         figures.count_run(_ROWS)
         expected, why = fields.decode_plainly(payloads)

@@ -278,7 +278,7 @@ def run(runs: int = 100_000, seed: int = 0, sanitize: bool = False) -> Figures:
 
     from jetspark.payloads import protobuf_plain
     from jetspark.payloads.protobuf import ProtobufDecoder
-    from jetspark.payloads.protobuf_encoder import ProtobufEncoder, part_of
+    from jetspark.payloads.protobuf_encoder import ProtobufEncoder, build_message_tree
 
     figures = Figures()
     for turn in range(-(-runs // (_ROWS * (VARIANTS if sanitize else 1)))):
@@ -293,10 +293,12 @@ def run(runs: int = 100_000, seed: int = 0, sanitize: bool = False) -> Figures:
         batch = batch.slice(begin := rng.choice([0, 3, 8]))
         payloads = encoder.encode_rows(batch)
         figures.bytes += sum(map(len, payloads))
-        checked = encoder.checked(batch)
+        checked = encoder.convert_rows(batch)
         for _ in range(10):
             with suppress(ValueError):
-                kernel.protobuf_messages(len(batch), spoiled(rng, part_of(message, checked)))
+                kernel.protobuf_messages(
+                    len(batch), spoiled(rng, build_message_tree(message, checked))
+                )
         if in_kernel is not None:
             decoder.decode(pa.array(payloads, pa.binary()))
             figures.count_run(in_kernel.decode_damaged(rng, payloads, BINARY))

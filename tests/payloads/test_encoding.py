@@ -77,7 +77,7 @@ def test_rows_in_avro_are_what_fastavro_writes_and_what_we_read(data: st.DataObj
     payloads, _ = encoded(expected, "avro", schema=json.dumps(schema))
     assert decoded_avro(schema, payloads) == expected
     with pytest.MonkeyPatch.context() as patch:  # many rows are written by columns
-        patch.setattr("jetspark.payloads.avro_encoder._FEW", 0)
+        patch.setattr("jetspark.payloads.avro_encoder._MIN_KERNEL_ROWS", 0)
         assert encoded(expected, "avro", schema=json.dumps(schema))[0] == payloads
     # It has no time-millis before midnight, and writes some decimals with a byte more.
     numbers = re.sub(r'"logicalType": "(?!decimal)', '"l": "', json.dumps(schema))

@@ -106,10 +106,10 @@ def _resolve(writer: Type, reader: Type, target: TargetColumn, name: str) -> Nod
         case "record":
             return _record(writer, reader.fields, target, f"{name}.")
         case "array":
-            item = _resolve(writer.parts[0], reader.parts[0], target.below(0), name)
+            item = _resolve(writer.parts[0], reader.parts[0], target.child(0), name)
             return replace(node, nodes=(item,))
         case "map":
-            value = target.below(0).below(1)
+            value = target.child(0).child(1)
             return replace(node, nodes=(_resolve(writer.parts[0], reader.parts[0], value, name),))
         case "enum":
             return replace(node, nodes=_symbols(writer, reader, name))
@@ -132,7 +132,7 @@ def _record(writer: Type, fields: Sequence[Field], target: TargetColumn, name: s
     selected: dict[int, Node] = {}
     constants = []
     for at, field in enumerate(fields):
-        position, below = _written_position(writer, field), target.below(at)
+        position, below = _written_position(writer, field), target.child(at)
         if position is None:
             datum = default_datum(field, f"{name}{field.name}")
             constant = _resolve(field.type, field.type, below, f"{name}{field.name}")
@@ -206,6 +206,6 @@ def _branch(written: Type, reader: Type, target: TargetColumn, name: str) -> Nod
     for at in order:
         with suppress(Undecodable):
             if reader.has_members:
-                return replace(_resolve(written, branches[at], target.below(at), name), member=at)
+                return replace(_resolve(written, branches[at], target.child(at), name), member=at)
             return _resolve(written, branches[at], target, name)
     return Node(AvroKind.REJECTED, name=f"{name} is {in_words(written)}, not {in_words(reader)}.")

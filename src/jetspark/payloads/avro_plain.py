@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jetspark.payloads.avro_schema import AvroKind, Node
-from jetspark.payloads.columns import Misfit, Problem, check_decoded_size, min_value_bytes
+from jetspark.payloads.columns import PayloadMisfit, Problem, check_decoded_size, min_value_bytes
 from jetspark.years import FIRST_DAY, LAST_DAY
 
 _FLOAT: Final = struct.Struct("<f")
@@ -33,9 +33,9 @@ def decode(
         try:
             row = datum.value(root)
             if datum.at < len(datum.data):
-                raise Misfit(Problem.LEFT_OVER)
-        except Misfit as error:
-            misfits.append(error.of_row(number))
+                raise PayloadMisfit(Problem.LEFT_OVER)
+        except PayloadMisfit as error:
+            misfits.append(error.at_row(number))
             row = {}
         size += datum.size
         check_decoded_size(size)
@@ -55,14 +55,14 @@ class _Datum:
         """Bytes of the values in lists and maps, of symbols and constants."""
 
     def value(self, node: Node) -> Any:
-        """The value of a node, for PyArrow; None if nobody wants it. Raises Misfit."""
+        """The value of a node, for PyArrow; None if nobody wants it. Raises PayloadMisfit."""
         match node.kind:
             case AvroKind.NULL:
                 return None
             case AvroKind.BOOLEAN:
                 (truth,) = self._take(1)
                 if truth > 1:
-                    raise Misfit(Problem.BOOLEAN)
+                    raise PayloadMisfit(Problem.BOOLEAN)
                 return bool(truth)
             case AvroKind.INT | AvroKind.LONG:
                 return self._number(node)
@@ -85,11 +85,11 @@ class _Datum:
                 return self._member(node, self._chosen(node, Problem.BRANCH))
             case AvroKind.BRANCH:
                 return self._member(node, node.nodes[0])
-        raise Misfit(Problem.NOT_TAKEN, node.name)
+        raise PayloadMisfit(Problem.NOT_TAKEN, node.name)
 
     def _take(self, size: int) -> bytes:
         if size > len(self.data) - self.at:
-            raise Misfit(Problem.ENDS)
+            raise PayloadMisfit(Problem.ENDS)
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -108,24 +108,24 @@ class _Datum:
                 return (number >> 1) ^ -(number & 1)
             if shift == 63:
                 break
-        raise Misfit(Problem.NUMBER)
+        raise PayloadMisfit(Problem.NUMBER)
 
     def _size(self) -> int:
         size = self._long()
         if size < 0:
-            raise Misfit(Problem.SIZE)
+            raise PayloadMisfit(Problem.SIZE)
         return size
 
     def _chosen(self, node: Node, problem: Problem) -> Node:
         number = self._long()
         if not 0 <= number < len(node.nodes):
-            raise Misfit(problem)
+            raise PayloadMisfit(problem)
         return node.nodes[number]
 
     def _number(self, node: Node) -> Any:
         number = self._long()
         if node.kind is AvroKind.INT and not -_LARGEST <= number < _LARGEST:
-            raise Misfit(Problem.NUMBER)
+            raise PayloadMisfit(Problem.NUMBER)
         if node.target is None:
             return None
         kind = node.target.kind
@@ -135,7 +135,7 @@ class _Datum:
         if pa.types.is_temporal(kind):
             number *= 1000 if node.is_millis else 1
             if not FIRST_DAY * unit <= number < (LAST_DAY + 1) * unit:
-                raise Misfit(Problem.TIME)
+                raise PayloadMisfit(Problem.TIME)
         return number
 
     def _record(self, node: Node) -> Any:
@@ -147,7 +147,7 @@ class _Datum:
                 source = _Datum(child.constant)
             try:
                 value = source.value(child)
-            except Misfit as error:
+            except PayloadMisfit as error:
                 error.path = f".{child.name}{error.path}"
                 raise
             if child.target is not None:
@@ -162,16 +162,16 @@ class _Datum:
             if count < 0:
                 size = self._long()
                 if not 0 <= size <= len(self.data) - self.at or count == -(1 << 63):
-                    raise Misfit(Problem.SIZE)
+                    raise PayloadMisfit(Problem.SIZE)
                 count = -count
             if count > len(self.data) - self.at:
-                raise Misfit(Problem.ENDS)
+                raise PayloadMisfit(Problem.ENDS)
             self._count(count * item_size)
             for _ in range(count):
                 try:
                     key = self._key(node) if is_map else ""
                     value = self.value(item)
-                except Misfit as error:
+                except PayloadMisfit as error:
                     error.path = f"[{number}]{error.path}"
                     raise
                 items.append((key, value) if is_map else value)
@@ -190,7 +190,7 @@ class _Datum:
 
 def _accepted(node: Node) -> Node:
     if node.kind is AvroKind.REJECTED:
-        raise Misfit(Problem.NOT_TAKEN, node.name)
+        raise PayloadMisfit(Problem.NOT_TAKEN, node.name)
     return node
 
 
@@ -198,7 +198,7 @@ def _text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise Misfit(Problem.UTF8) from None
+        raise PayloadMisfit(Problem.UTF8) from None
 
 
 def _single(number: int) -> float:
@@ -218,5 +218,5 @@ def _of_bytes(node: Node, data: bytes) -> Any:
     shift = kind.scale - node.scale
     quotient, rest = (number * 10**shift, 0) if shift >= 0 else divmod(number, 10**-shift)
     if rest or abs(quotient) >= 10**kind.precision:
-        raise Misfit(Problem.DECIMAL)
+        raise PayloadMisfit(Problem.DECIMAL)
     return Decimal(quotient).scaleb(-kind.scale, _EXACT)

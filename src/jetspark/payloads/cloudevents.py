@@ -34,7 +34,7 @@ from jetspark.payloads.decoder import (
     shorten_reason,
     with_fields,
 )
-from jetspark.payloads.encoder import Encoder, misfit, scatter
+from jetspark.payloads.encoder import Encoder, misfit_error, scatter
 from jetspark.payloads.json_decoder import JsonDecoder
 from jetspark.payloads.json_plain import build_column, parse_object
 
@@ -86,7 +86,7 @@ def _json(value: Any, kind: pa.DataType, name: str) -> Any:
     if pa.types.is_list(kind):
         return [_json(item, kind.value_type, f"{name}[{at}]") for at, item in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
-        raise misfit(name, value, "a number in JSON")
+        raise misfit_error(name, value, "a number in JSON")
     return value
 
 

@@ -23,7 +23,7 @@ from jetspark.payloads.cloudevents import CloudEventEncoder, JsonEncoder
 from jetspark.payloads.ddl import spark_type_name
 from jetspark.payloads.decoder import PAYLOAD, REASON, Undecodable
 from jetspark.payloads.decoding import Decoding, check_ids, data_format, find_schema
-from jetspark.payloads.encoder import Encoder, Pairs, check_names, fit_column, misfit
+from jetspark.payloads.encoder import Encoder, Pairs, check_names, fit_column, misfit_error
 from jetspark.payloads.framing import COMPRESSIONS, BadFrame, Framing
 from jetspark.payloads.json_decoder import JsonDecoder
 from jetspark.payloads.json_schema import columns_of
@@ -225,7 +225,7 @@ def _misfit(value: Any, kind: pa.DataType, name: str, own: Iterable[type]) -> Co
             pa.array([msgspec.to_builtins(converted, builtin_types=_PYTHON_TYPES)], type_)
         except (msgspec.ValidationError, pa.ArrowInvalid):
             return _misfit(part, type_, item_path, own)
-    return misfit(name, value, spark_type_name(kind))
+    return misfit_error(name, value, spark_type_name(kind))
 
 
 _PLAIN_TYPES: Final = {

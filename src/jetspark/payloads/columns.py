@@ -37,13 +37,14 @@ _NODE: Final = struct.Struct("=BBBxI")
 
 
 class KernelColumns:
-    """The columns of a schema, as functions of the C kernel build them."""
+    """Builds the columns of a schema with functions of the C kernel."""
 
     def __init__(self, fields: Sequence[pa.Field], max_depth: int) -> None:
         """`max_depth`: of columns within each other; more deeply nested ones are not planned."""
         self._fields = fields
-        self.plan: Final = plan_of(fields, max_depth)
-        """None: the kernel does not build all of these columns."""
+        self.plan: Final = _plan_columns(fields, max_depth)
+        """The kernel's description of the columns, and their names; None: it does not build all of
+        these columns."""
 
     def build(
         self, decode: Callable[..., Any], payloads: pa.BinaryArray, *plan_of_payloads: Any
@@ -51,16 +52,21 @@ class KernelColumns:
         """Call a function of the kernel; return what it says of payloads that do not fit, and the
         columns. Raises Undecodable if they become too large."""
         assert self.plan is not None  # noqa: S101
-        result = decode(*buffers_of(payloads), *self.plan, MAX_DECODED_BYTES, *plan_of_payloads)
+        result = decode(
+            *payload_buffers(payloads), *self.plan, MAX_DECODED_BYTES, *plan_of_payloads
+        )
         if result is None:
-            raise too_large()
+            raise _too_large()
         misfits, buffers = result
-        return misfits, arrays_of(self._fields, buffers)
+        remaining = iter(buffers[1:])  # the first is the STRUCT around all columns
+        return misfits, [_array_from_buffers(field.type, remaining) for field in self._fields]
 
 
-def plan_of(fields: Sequence[pa.Field], max_depth: int) -> tuple[bytes, tuple[bytes, ...]] | None:
-    """The plan of a batch's columns, and their names; None: the kernel does not build all of them,
-    or they are nested more deeply."""
+def _plan_columns(
+    fields: Sequence[pa.Field], max_depth: int
+) -> tuple[bytes, tuple[bytes, ...]] | None:
+    """Return the kernel's description of columns, and their names; None if it does not build all of
+    them, or they are nested more deeply."""
     plan, names = bytearray(), []
 
     def add(kind: pa.DataType, name: str, depth: int) -> bool:
@@ -77,20 +83,21 @@ def plan_of(fields: Sequence[pa.Field], max_depth: int) -> tuple[bytes, tuple[by
             number = _KINDS[kind]
         else:
             return False
-        below = fields_below(kind)
-        plan.extend(_NODE.pack(number, precision, max(scale, 0), len(below)))
+        children = _child_fields(kind)
+        plan.extend(_NODE.pack(number, precision, max(scale, 0), len(children)))
         names.append(name.encode())
         return (
             depth < max_depth
             and scale >= 0
-            and all(add(field.type, field.name, depth + 1) for field in below)
+            and all(add(field.type, field.name, depth + 1) for field in children)
         )
 
     return (bytes(plan), tuple(names)) if add(pa.struct(fields), "", 0) else None
 
 
-def fields_below(kind: pa.DataType) -> list[pa.Field]:
-    """The columns directly below one of a type; those of a plan."""
+def _child_fields(kind: pa.DataType) -> list[pa.Field]:
+    """Return the columns directly below a column in a plan: the fields of a STRUCT, the items of a
+    LIST, and of a MAP its entries, as a STRUCT of key and value."""
     if pa.types.is_struct(kind):
         return list(kind)
     if pa.types.is_map(kind):
@@ -98,47 +105,43 @@ def fields_below(kind: pa.DataType) -> list[pa.Field]:
     return [kind.value_field] if pa.types.is_list(kind) else []
 
 
-def count_columns(kind: pa.DataType) -> int:
-    """Count the columns of a type in a plan, with its own."""
-    return 1 + sum(count_columns(field.type) for field in fields_below(kind))
-
-
 @dataclass(frozen=True)
 class TargetColumn:
-    """A column of the reader's, and its number in the plan of columns."""
+    """A column that values are decoded into, and its number in the plan of columns."""
 
     number: int
     kind: pa.DataType
 
-    def below(self, at: int) -> TargetColumn:
-        """A column directly below."""
-        fields = fields_below(self.kind)
-        before = sum(count_columns(field.type) for field in fields[:at])
+    def child(self, at: int) -> TargetColumn:
+        """Return the column directly below with this index (see `_child_fields`)."""
+        fields = _child_fields(self.kind)
+        before = sum(_count_columns(field.type) for field in fields[:at])
         return TargetColumn(self.number + 1 + before, fields[at].type)
 
 
-def arrays_of(fields: Sequence[pa.Field], buffers: Sequence[ColumnBuffers]) -> list[pa.Array]:
-    """The columns that the kernel has built."""
-    parts = iter(buffers[1:])
-    return [_array_of(field.type, parts) for field in fields]
+def _count_columns(kind: pa.DataType) -> int:
+    """Count the columns of a type in a plan, with its own."""
+    return 1 + sum(_count_columns(field.type) for field in _child_fields(kind))
 
 
-def _array_of(kind: pa.DataType, parts: Iterator[ColumnBuffers]) -> pa.Array:
-    rows, valid, values, offsets = next(parts)
+def _array_from_buffers(kind: pa.DataType, remaining: Iterator[ColumnBuffers]) -> pa.Array:
+    """Return the array of a type, and take its buffers and those of its children off `remaining`,
+    which are in the order of the plan."""
+    rows, valid, values, offsets = next(remaining)
     if kind.num_buffers == 1:
         own = [valid]
     elif kind.num_buffers == 3:
         own = [valid, offsets, values]
     else:
         own = [valid, offsets if kind.num_fields else values]
-    below = fields_below(kind) if kind.num_fields else ()
-    children = [_array_of(field.type, parts) for field in below]
+    child_fields = _child_fields(kind) if kind.num_fields else ()
+    children = [_array_from_buffers(field.type, remaining) for field in child_fields]
     buffers = [buffer if buffer is None else pa.py_buffer(buffer) for buffer in own]
     return pa.Array.from_buffers(kind, rows, buffers, children=children)
 
 
-def buffers_of(payloads: Any) -> tuple[memoryview, memoryview]:
-    """Bytes and offsets of an array, which may be a slice."""
+def payload_buffers(payloads: Any) -> tuple[memoryview, memoryview]:
+    """Return the bytes and the offsets of an array of payloads, which may be a slice."""
     _, offsets, data = payloads.buffers()
     begin = 4 * payloads.offset
     end = begin + 4 * (len(payloads) + 1)
@@ -149,11 +152,11 @@ def buffers_of(payloads: Any) -> tuple[memoryview, memoryview]:
 
 
 MAX_DECODED_BYTES: Final = 512 * 1024 * 1024
-"""Bytes of rows that are decoded together."""
+"""The most that rows which are decoded together may become, so that a task has the memory."""
 
 
 def min_value_bytes(kind: pa.DataType) -> int:
-    """The bytes of one value in a column, without what its bytes in the payload become."""
+    """Return the bytes that each value takes in a column, however few it has in the payload."""
     if pa.types.is_struct(kind):
         return 1 + sum(min_value_bytes(field.type) for field in kind)
     try:
@@ -163,8 +166,8 @@ def min_value_bytes(kind: pa.DataType) -> int:
 
 
 def max_bytes_per_byte(kind: pa.DataType) -> int:
-    """The bytes that one byte of a payload may become: an element of a list can be one byte, and
-    has all columns of its type."""
+    """Return the bytes that one byte of a payload may become: an element of a list can be one byte,
+    and has all columns of its type."""
     if pa.types.is_struct(kind):
         return max((max_bytes_per_byte(field.type) for field in kind), default=1)
     if pa.types.is_map(kind):
@@ -175,13 +178,12 @@ def max_bytes_per_byte(kind: pa.DataType) -> int:
 
 
 def check_decoded_size(size: int) -> None:
-    """Raise Undecodable if payloads become so many bytes that a task might not have them."""
+    """Raise Undecodable if payloads become more than `MAX_DECODED_BYTES`."""
     if size > MAX_DECODED_BYTES:
-        raise too_large()
+        raise _too_large()
 
 
-def too_large() -> Undecodable:
-    """The error for payloads that become more than `MAX_DECODED_BYTES`."""
+def _too_large() -> Undecodable:
     return Undecodable(
         f"The payload becomes more than {MAX_DECODED_BYTES >> 20} MiB: each element of a list has "
         "all columns of its type."
@@ -191,8 +193,9 @@ def too_large() -> Undecodable:
 # -- payloads that do not fit --------------------------------------------------------------------
 
 
-Misfits: TypeAlias = Iterable[tuple[int, int, bytes, bytes]]
-"""Rows, a `Problem`, the path of the value in UTF-8, and of `NOT_TAKEN` the sentence."""
+KernelMisfit: TypeAlias = tuple[int, int, bytes, bytes]
+"""A payload that does not fit, as the kernel describes it: its row, a `Problem`, the path of the
+value in UTF-8, and of `NOT_TAKEN` the reason as a sentence."""
 
 
 class Problem(IntEnum):
@@ -213,8 +216,8 @@ class Problem(IntEnum):
     DEEP = 13
 
 
-class Misfit(Exception):
-    """A value does not fit; for decoders in Python."""
+class PayloadMisfit(Exception):
+    """A value does not fit; raised by the decoders in Python."""
 
     def __init__(self, problem: Problem, sentence: str = "") -> None:
         super().__init__(problem)
@@ -222,8 +225,8 @@ class Misfit(Exception):
         self.sentence = sentence
         self.path = ""
 
-    def of_row(self, row: int) -> tuple[int, int, bytes, bytes]:
-        """Return the problem as an item of `Misfits`."""
+    def at_row(self, row: int) -> KernelMisfit:
+        """Return the problem of the payload in a row, as the kernel describes it."""
         return row, int(self.problem), self.path.encode(), self.sentence.encode()
 
 
@@ -246,8 +249,11 @@ _VALUE_PROBLEMS: Final = {
 }
 
 
-def describe_misfits(misfits: Misfits, rows: int, name: str) -> pa.StringArray:
-    """The reasons of so many payloads, null where one fits. `name`: of what they should be."""
+def describe_misfits(misfits: Iterable[KernelMisfit], rows: int, name: str) -> pa.StringArray:
+    """Return the reason of each of so many payloads, null for one that fits.
+
+    `name`: what the payloads should be, such as "Order in Avro".
+    """
     if not misfits:
         return pa.nulls(rows, pa.string())
     reasons: list[str | None] = [None] * rows
@@ -258,8 +264,8 @@ def describe_misfits(misfits: Misfits, rows: int, name: str) -> pa.StringArray:
         elif problem in _VALUE_PROBLEMS:
             reasons[row] = f"{path_text}: {_VALUE_PROBLEMS[problem]}."
         else:
-            place_text = f", in {path_text}" if path_text else ""
-            reasons[row] = f"The payload is not {name}: {_PAYLOAD_PROBLEMS[problem]}{place_text}."
+            suffix = f", in {path_text}" if path_text else ""
+            reasons[row] = f"The payload is not {name}: {_PAYLOAD_PROBLEMS[problem]}{suffix}."
     return pa.array(reasons, pa.string())
 
 
@@ -276,7 +282,8 @@ class PlannedDecoder(ABC):
     """The kernel's function."""
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """Return the fields, and why payloads do not fit. Raises Undecodable for too large ones."""
+        """Return the fields, and the reasons of payloads that do not fit. Raises Undecodable if the
+        fields become too large."""
         if self.kernel is None or self.columns.plan is None:
             return self.decode_plainly(payloads)
         misfits, columns = self.columns.build(self.kernel, payloads, *self.plan)
@@ -284,4 +291,4 @@ class PlannedDecoder(ABC):
 
     @abstractmethod
     def decode_plainly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """Decode without the kernel."""
+        """Decode without the kernel; see `decode`."""

@@ -22,16 +22,19 @@ from jetspark.errors import JetsparkError, SchemaNotFoundError
 from jetspark.reserved_names import CORRUPT_REASON
 
 PAYLOAD: Final = "data"
+"""The column of payloads."""
 REASON: Final = CORRUPT_REASON
-"""Why a payload did not decode; null for replacements."""
+"""The column that says why a payload did not decode; null for one that did."""
+MAX_REASON_CHARS: Final = 500
 
 
 class Undecodable(Exception):
-    """Not all of these payloads are what they should be; says why, in a sentence."""
+    """At least one of some payloads cannot be decoded; says why, in a sentence."""
 
 
 class BatchError(Exception):
-    """Carries an `error` that no payload is to blame for, such as a registry out of reach."""
+    """Carries an `error` that ends the whole batch, since no payload has caused it: a registry is
+    out of reach."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -40,16 +43,14 @@ class BatchError(Exception):
 
 @contextmanager
 def raise_batch_errors() -> Iterator[None]:
-    """Errors within end the batch, except that a registry does not have a schema."""
+    """Turn errors within into BatchError, except SchemaNotFoundError, which a payload can cause by
+    the schema that it names."""
     try:
         yield
     except SchemaNotFoundError:
         raise
     except Exception as error:
         raise BatchError(error) from None
-
-
-MAX_REASON_CHARS: Final = 500
 
 
 def reason_of(error: BaseException) -> str:
@@ -78,7 +79,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def shorten_reason(text: str) -> str:
-    """The text as a column can have it: without lone surrogates, and of at most 500 characters."""
+    """Return a text that a column can have: without lone surrogates, cut to `MAX_REASON_CHARS`."""
     cut = text if len(text) <= MAX_REASON_CHARS else f"{text[:MAX_REASON_CHARS]}…"
     return cut.encode("utf-8", "replace").decode()
 
@@ -87,8 +88,8 @@ class SchemaDecoder(Protocol):
     """Decodes the payloads of one writer's schema."""
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """The fields of at least one payload, null where a payload does not fit, and why. Raises
-        Undecodable for payloads that are to be tried by halves."""
+        """Return the fields of at least one payload, null where a payload does not fit, and the
+        reasons why. Raises Undecodable for payloads that are to be tried by halves."""
 
 
 class SchemaKey(NamedTuple):
@@ -108,7 +109,7 @@ class Unframed:
     payloads: pa.BinaryArray
     keys: Sequence[SchemaKey]
     key_of_row: pa.Array
-    """The number of each payload's key in `keys`."""
+    """For each payload the index of its key in `keys`."""
     reasons: pa.StringArray | None = None
     """Why there is no payload; None: there is one in each row."""
 
@@ -124,7 +125,8 @@ class Envelope(Protocol):
 
 
 def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -> pa.Schema:
-    """The schema of a batch with these columns, when these fields of `payload` are decoded."""
+    """Return the schema of a decoded batch: its columns, the fields, and `REASON`. `payload`: the
+    column of payloads, which becomes BINARY."""
     at = columns.get_field_index(payload)
     schema = columns.set(at, pa.field(payload, pa.binary()))
     return pa.schema([*schema, *fields, pa.field(REASON, pa.string())])
@@ -133,7 +135,7 @@ def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -
 def add_framing_hints(
     reasons: pa.StringArray, payloads: pa.BinaryArray, framing: Envelope
 ) -> pa.StringArray:
-    """The reasons why payloads do not fit, with what may be around them."""
+    """Return the reasons, each with a sentence about a frame that its payload seems to have."""
     if reasons.null_count == len(reasons):
         return reasons
     texts = reasons.to_pylist()
@@ -147,7 +149,10 @@ def replace_rows(
     replacements: tuple[Sequence[pa.Array], pa.StringArray],
     is_replaced: pa.BooleanArray,
 ) -> tuple[list[pa.Array], pa.StringArray]:
-    """Return decoded columns and reasons, with those of `replacements` in the rows of a mask."""
+    """Return decoded columns and reasons in which some rows are replaced.
+
+    `is_replaced`: true for each row that `replacements` has, in the same order.
+    """
     rows = len(is_replaced)
     behind_rows = pc.add(pc.cumulative_sum(is_replaced.cast(pa.int64())), rows - 1)
     order = pc.if_else(is_replaced, behind_rows, pa.array(range(rows), pa.int64()))
@@ -157,8 +162,17 @@ def replace_rows(
     return columns, pa.concat_arrays([decoded[1], replacements[1]]).take(order)
 
 
+class _Piece(NamedTuple):
+    """Some rows of a batch, decoded."""
+
+    rows: pa.Array
+    """Their numbers in the batch."""
+    columns: list[pa.Array]
+    reasons: pa.StringArray
+
+
 class PayloadDecoder:
-    """The fields of payloads as columns."""
+    """Decodes payloads that name the schemas of their writers into columns, schema by schema."""
 
     def __init__(
         self, fields: pa.Schema, framing: Envelope, decoder_of: Callable[[SchemaKey], SchemaDecoder]
@@ -169,70 +183,53 @@ class PayloadDecoder:
         self._framing = framing
         self._decoder_of = decoder_of
         self._decoders: dict[SchemaKey, SchemaDecoder | str] = {}
+        """For a schema that cannot be used, the reason of its payloads."""
 
     def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
-        """The schema of a batch with these columns, after `of`."""
+        """Return the schema of `decode_batch` for a batch with these columns."""
         return with_fields(columns, self.fields)
 
     def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the fields after its columns."""
+        """Return the batch with the fields and `REASON` after its columns."""
         columns, reasons = self.decode(self._framing.unframe(batch))
         return pa.RecordBatch.from_arrays(
             [*batch.columns, *columns, reasons], schema=self.decoded_schema(batch.schema)
         )
 
     def decode(self, unframed: Unframed) -> tuple[list[pa.Array], pa.StringArray]:
-        """The fields, and the reasons."""
-        rows = len(unframed.payloads)
+        """Return the fields, and the reasons of payloads that do not fit."""
         if len(unframed.keys) == 1 and unframed.reasons is None:
-            return self._joined(list(self._decode_schema(unframed.keys[0], unframed.payloads)))
-        # Row numbers of the pieces, in their order.
-        pieces: list[tuple[list[pa.Array] | None, pa.StringArray]] = []
-        order: list[pa.Array] = []
+            return self._decode_with_schema(unframed.keys[0], unframed.payloads)
+        pieces: list[_Piece] = []
         # What most payloads name comes first: a registry answers a limited number of questions.
-        counts = dict(
-            zip(*(part.to_pylist() for part in _counts(unframed.key_of_row)), strict=True)
-        )
-        by_use = sorted(enumerate(unframed.keys), key=lambda item: -counts.get(item[0], 0))
-        for number, key in by_use:
-            has_key = pc.equal(unframed.key_of_row, number)
+        counts = pc.value_counts(unframed.key_of_row).to_pylist()
+        for count in sorted(counts, key=lambda count: -count["counts"]):
+            has_key = pc.equal(unframed.key_of_row, count["values"])
             if unframed.reasons is not None:
                 has_key = pc.and_(has_key, pc.is_null(unframed.reasons))
-            rows_of_key = pc.indices_nonzero(has_key)
-            if len(rows_of_key):
-                order.append(rows_of_key)
-                pieces += self._decode_schema(key, unframed.payloads.take(rows_of_key))
+            rows = pc.indices_nonzero(has_key)
+            if len(rows):
+                key, payloads = unframed.keys[count["values"]], unframed.payloads.take(rows)
+                pieces.append(_Piece(rows, *self._decode_with_schema(key, payloads)))
         if unframed.reasons is not None:
-            rows_of_key = pc.indices_nonzero(pc.is_valid(unframed.reasons))
-            order.append(rows_of_key)
-            pieces.append((None, unframed.reasons.take(rows_of_key)))
-        if not rows:
-            return self._joined([(None, pa.nulls(0, pa.string()))])
-        columns, reasons = self._joined(pieces)
-        back = pc.sort_indices(pa.concat_arrays(order))
-        return [column.take(back) for column in columns], reasons.take(back)
-
-    def _joined(
-        self, pieces: Sequence[tuple[list[pa.Array] | None, pa.StringArray]]
-    ) -> tuple[list[pa.Array], pa.StringArray]:
-        """Pieces one behind the other; those without fields have a reason in each row."""
-        if len(pieces) == 1 and pieces[0][0] is not None:
-            return pieces[0][0], pieces[0][1]
+            rows = pc.indices_nonzero(pc.is_valid(unframed.reasons))
+            pieces.append(_Piece(rows, self._null_columns(len(rows)), unframed.reasons.take(rows)))
+        if not pieces:
+            return self._null_columns(0), pa.nulls(0, pa.string())
+        order = pc.sort_indices(pa.concat_arrays([piece.rows for piece in pieces]))
         columns = [
-            pa.concat_arrays(
-                [
-                    pa.nulls(len(reasons), field.type) if piece is None else piece[at]
-                    for piece, reasons in pieces
-                ]
-            )
-            for at, field in enumerate(self.fields)
+            pa.concat_arrays([piece.columns[at] for piece in pieces]).take(order)
+            for at in range(len(self.fields))
         ]
-        return columns, pa.concat_arrays([reasons for _, reasons in pieces])
+        return columns, pa.concat_arrays([piece.reasons for piece in pieces]).take(order)
 
-    def _decode_schema(
+    def _null_columns(self, rows: int) -> list[pa.Array]:
+        return [pa.nulls(rows, field.type) for field in self.fields]
+
+    def _decode_with_schema(
         self, key: SchemaKey, payloads: pa.BinaryArray
-    ) -> Iterator[tuple[list[pa.Array] | None, pa.StringArray]]:
-        """Pieces, with the reasons of each."""
+    ) -> tuple[list[pa.Array], pa.StringArray]:
+        """Decode the payloads that name one schema."""
         decoder = self._decoders.get(key)
         if decoder is None:
             try:
@@ -243,18 +240,12 @@ class PayloadDecoder:
                 self._decoders.clear()
             self._decoders[key] = decoder
         if isinstance(decoder, str):
-            yield None, pa.repeat(pa.scalar(decoder, pa.string()), len(payloads))
-        elif len(payloads):
-            columns, reasons = decoder.decode(payloads)
-            yield columns, add_framing_hints(reasons, payloads, self._framing)
-        else:
-            yield None, pa.nulls(0, pa.string())
-
-
-def _counts(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The values, each once, and how often they occur."""
-    counts = pc.value_counts(values)
-    return counts.field("values"), counts.field("counts")
+            reasons = pa.repeat(pa.scalar(decoder, pa.string()), len(payloads))
+            return self._null_columns(len(payloads)), reasons
+        if not len(payloads):
+            return self._null_columns(0), pa.nulls(0, pa.string())
+        columns, reasons = decoder.decode(payloads)
+        return columns, add_framing_hints(reasons, payloads, self._framing)
 
 
 _MAX_DECODERS: Final = 1000

@@ -1,6 +1,6 @@
-"""Columns as payloads, the counterpart of `decoder`: a library encodes many rows at once.
+"""Columns as payloads: what the encoders of all formats share.
 
-The libraries write something for every value, also for one that does not fit, such as a zero for a
+The C kernel writes something for every value, also for one that does not fit, such as a zero for a
 null in a list. So all values are checked before, and one that does not fit stops the batch.
 """
 
@@ -17,7 +17,7 @@ from jetspark.payloads.ddl import spark_type_name
 from jetspark.payloads.exact import cast_exactly
 
 if TYPE_CHECKING:
-    from jetspark.wire.kernel import Memory, Part
+    from jetspark.wire.kernel import ColumnTree, Memory
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
 """Headers."""
@@ -27,23 +27,15 @@ class Encoder(Protocol):
     """Encodes rows in one schema."""
 
     fields: pa.Schema | None
-    """None: any."""
+    """The fields that rows may have; None: any."""
 
     def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
-        """A payload for each row; the columns have the types of the fields. Raises ConfigError,
-        which names the field, and Undecodable."""
-
-
-def _sort(kind: pa.DataType) -> object:
-    """Return what a type and each wider one have in common."""
-    for sort in ("integer", "floating", "string", "large_string", "binary", "large_binary"):
-        if getattr(pa.types, f"is_{sort}")(kind):
-            return sort.removeprefix("large_")
-    return kind.id, getattr(kind, "tz", None) is None
+        """Return a payload for each row; the columns have the types of the fields. Raises
+        ConfigError, which names the field, and Undecodable."""
 
 
 def check_names(names: Iterable[str], fields: Sequence[str], path: str = "") -> None:
-    """Raise ConfigError for a name that is no field."""
+    """Raise ConfigError for a name that is no field. `path`: of the struct that has the names."""
     for name in names:
         if name not in fields:
             raise ConfigError(
@@ -52,22 +44,27 @@ def check_names(names: Iterable[str], fields: Sequence[str], path: str = "") -> 
 
 
 def fit_column(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """Values in a type that has all of them; fields of structs by their names, and null if missing.
+    """Cast a column to the type of its field, without changing a value.
 
-    Raises ConfigError, also for another sort of values: a text is not parsed, a number not printed.
+    Fields of structs are matched by name, and null if missing. Raises ConfigError for a value that
+    the type does not have, and for another family of types: a text is not parsed, a number not
+    printed. `name`: the field's, for errors.
     """
     if values.type == kind or pa.types.is_null(values.type):
         return values.cast(kind)
-    narrow = pa.types.is_floating(kind) and kind.bit_width < values.type.bit_width
-    if narrow or _sort(values.type) != _sort(kind):
+    is_narrower = pa.types.is_floating(kind) and kind.bit_width < values.type.bit_width
+    if is_narrower or _type_family(values.type) != _type_family(kind):
         types = f"{spark_type_name(values.type)}, and the schema has {spark_type_name(kind)}"
         raise ConfigError(f"Field {name} is {types}: cast it.")
     if pa.types.is_struct(kind):
         check_names(values.type.names, kind.names, f"{name}.")
-        members = dict(zip(values.type.names, values.flatten(), strict=True))
-        none = pa.nulls(len(values))
-        parts = [fit_column(members.get(f.name, none), f.type, f"{name}.{f.name}") for f in kind]
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
+        columns = dict(zip(values.type.names, values.flatten(), strict=True))
+        missing = pa.nulls(len(values))
+        children = [
+            fit_column(columns.get(field.name, missing), field.type, f"{name}.{field.name}")
+            for field in kind
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=values.is_null())
     if not pa.types.is_nested(kind):
         return cast(values, kind, name)
     offsets, items = offsets_and_items(values)
@@ -75,32 +72,43 @@ def fit_column(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         items = fit_column(items, kind.value_type, f"{name}.element")
         return pa.ListArray.from_arrays(offsets, items, type=kind, mask=values.is_null())
     keys, items = items.flatten()
-    keys, items = (
-        cast(keys, kind.key_type, name),
-        fit_column(items, kind.item_type, f"{name}.value"),
-    )
+    keys = cast(keys, kind.key_type, name)
+    items = fit_column(items, kind.item_type, f"{name}.value")
     return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=values.is_null())
 
 
+def _type_family(kind: pa.DataType) -> object:
+    """Return what a type and each wider one have in common: "integer", or a type's id and whether
+    it has a time zone."""
+    for family in ("integer", "floating", "string", "large_string", "binary", "large_binary"):
+        if getattr(pa.types, f"is_{family}")(kind):
+            return family.removeprefix("large_")
+    return kind.id, getattr(kind, "tz", None) is None
+
+
 def cast(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """Plain values in another type. Raises ConfigError."""
+    """Cast values that are not nested. Raises ConfigError with the first that does not fit."""
     try:
         return cast_exactly(values, kind)
     except pa.ArrowInvalid:
         for at in range(len(values) if len(values) > 1 else 0):
             cast(values.slice(at, 1), kind, name)
-        raise misfit(name, values[0].as_py(), spark_type_name(kind)) from None
+        raise misfit_error(name, values[0].as_py(), spark_type_name(kind)) from None
 
 
-def misfit(name: str, value: Any, expected: str) -> ConfigError:
-    """The error for a value of a field; `expected`: a type, or what it has to be in some words."""
+def misfit_error(name: str, value: Any, expected: str) -> ConfigError:
+    """Return the error for a value of a field; `expected`: a type, or in some words what the value
+    has to be."""
     article = "" if " " in expected else "an " if expected[0] in "aeiou" else "a "
     subject = f"Field {name}" if name else "The value"
     return ConfigError(f"{subject}: {safe_repr(value)} is not {article}{expected}.")
 
 
 def offsets_and_items(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return where each list begins, and their elements; of maps their entries."""
+    """Return where each list begins (and the last one ends), and the items of all lists.
+
+    A map is a list of its entries. Unlike Arrow's own offsets, these skip what is in null lists.
+    """
     if pa.types.is_map(values.type):
         entry = pa.struct([values.type.key_field, values.type.item_field])
         values = values.cast(pa.list_(pa.field("entries", entry, nullable=False)))
@@ -108,31 +116,32 @@ def offsets_and_items(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.concat_arrays([pa.array([0], ends.type), ends]), values.flatten()
 
 
-def check_no_nulls(values: pa.Array, name: str, takes: str) -> None:
-    """Raise ConfigError for a null."""
+def check_no_nulls(values: pa.Array, name: str, expected: str) -> None:
+    """Raise ConfigError for a null. `expected`: what the schema has instead."""
     if values.null_count:
-        raise ConfigError(f"Field {name} is null, and the schema has {takes}.")
+        raise ConfigError(f"Field {name} is null, and the schema has {expected}.")
 
 
 def symbol_indexes(values: pa.Array, symbols: Sequence[str], name: str) -> pa.Array:
-    """The place of each symbol. Raises ConfigError for one that is not there."""
-    symbol_numbers = pc.index_in(values, pa.array(symbols, pa.string()))
-    if symbol_numbers.null_count > values.null_count:
-        bad = values.filter(pc.and_(values.is_valid(), symbol_numbers.is_null()))[0]
-        raise misfit(name, bad.as_py(), f"one of {', '.join(symbols)}")
-    return symbol_numbers
+    """Return the index of each value in the symbols of an enum. Raises ConfigError for a value that
+    is no symbol."""
+    indexes = pc.index_in(values, pa.array(symbols, pa.string()))
+    if indexes.null_count > values.null_count:
+        unknown = values.filter(pc.and_(values.is_valid(), indexes.is_null()))[0]
+        raise misfit_error(name, unknown.as_py(), f"one of {', '.join(symbols)}")
+    return indexes
 
 
 def scatter(mask: pa.Array, values: pa.Array) -> pa.Array:
-    """The values in the rows where `mask` is true, and null in the others."""
+    """Return the values in the rows where `mask` is true, and null in the others."""
     positions = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
     return values.take(pc.if_else(mask, positions, None))
 
 
-# -- records of the C kernel ---------------------------------------------------------------------
+# -- columns for the C kernel --------------------------------------------------------------------
 
 
-def part(
+def column_tree(
     kind: int,
     first: pa.Buffer | None = None,
     second: pa.Buffer | None = None,
@@ -141,24 +150,25 @@ def part(
     valid: pa.Buffer | None = None,
     flag: bool = False,
     number: int = 0,
-    parts: Sequence[Part] = (),
-) -> Part:
-    """A part of each record. `kind`, `flag`, `number`: of the format."""
-    return kind, flag, number, begin, valid, first, second, tuple(parts)
+    children: Sequence[ColumnTree] = (),
+) -> ColumnTree:
+    """Return a column as the kernel takes it; see `ColumnTree`. `kind`, `flag` and `number` have
+    the meaning that the format gives them."""
+    return kind, flag, number, begin, valid, first, second, tuple(children)
 
 
-def leaf(kind: int, values: pa.Array, *, flag: bool = False, number: int = 0) -> Part:
-    """Values that have nothing below them."""
+def leaf_tree(kind: int, values: pa.Array, *, flag: bool = False, number: int = 0) -> ColumnTree:
+    """Return a column without columns below it as the kernel takes it."""
     valid, first, *more = values.buffers()
     second = more[0] if more else None
-    return part(kind, first, second, values.offset, valid=valid, flag=flag, number=number)
+    return column_tree(kind, first, second, values.offset, valid=valid, flag=flag, number=number)
 
 
 def write_records(
-    write: Callable[[int, Part], tuple[Memory, Memory]], rows: int, root: Part
+    kernel: Callable[[int, ColumnTree], tuple[Memory, Memory]], rows: int, root: ColumnTree
 ) -> list[bytes]:
-    """The records that the kernel writes."""
-    data, ends = write(rows, root)
+    """Return the payload of each row, as a function of the kernel writes it."""
+    data, ends = kernel(rows, root)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
-    records: list[bytes] = pa.Array.from_buffers(pa.large_binary(), rows, buffers).to_pylist()
-    return records
+    payloads: list[bytes] = pa.Array.from_buffers(pa.large_binary(), rows, buffers).to_pylist()
+    return payloads

@@ -115,7 +115,7 @@ def _fields(message: Any, target: TargetColumn, ancestors: frozenset[str]) -> tu
     is_entry = bool(message.GetOptions().map_entry)
     by_number = sorted(enumerate(message.fields), key=lambda declared: declared[1].number)
     for at, (column, declared) in enumerate(by_number):
-        field = _field(declared, target.below(column), ancestors, is_entry=is_entry)
+        field = _field(declared, target.child(column), ancestors, is_entry=is_entry)
         group = declared.containing_oneof
         if group is not None and len(group.fields) > 1:
             before = members.get(group.name, at)
@@ -130,7 +130,7 @@ def _field(
 ) -> _Field:
     message, kind = field.message_type, kind_of(field, ancestors)
     several = field.is_repeated
-    value = target.below(0) if several else target
+    value = target.child(0) if several else target
     fields: tuple[_Field, ...] = ()
     match kind:
         case ProtobufKind.MAP:

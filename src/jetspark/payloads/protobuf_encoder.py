@@ -18,10 +18,10 @@ from jetspark.payloads import protobuf_plain
 from jetspark.payloads.encoder import (
     cast,
     check_no_nulls,
-    leaf,
-    misfit,
+    column_tree,
+    leaf_tree,
+    misfit_error,
     offsets_and_items,
-    part,
     symbol_indexes,
     write_records,
 )
@@ -38,12 +38,12 @@ from jetspark.wire.kernel import protobuf_messages
 from jetspark.years import FIRST_DAY, FIRST_MICROS, FIRST_SECOND, LAST_DAY, LAST_MICROS
 
 if TYPE_CHECKING:
-    from jetspark.wire.kernel import Part
+    from jetspark.wire.kernel import ColumnTree
 
 _SECOND: Final = 1_000_000
 _HOUR: Final = 3600 * _SECOND
 _MAX_DURATION: Final = 315_576_000_000 * _SECOND
-"""A duration: 10,000 years."""
+"""Microseconds of the longest duration, 10,000 years."""
 
 
 class ProtobufEncoder:
@@ -55,65 +55,71 @@ class ProtobufEncoder:
         self.fields = fields_of(self.descriptor)
 
     def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
-        """A payload for each row. A field that is null, or has no column, is not in the message."""
-        messages = self.checked(rows)
+        """Return a payload for each row. A field that is null, or has no column, is not in it."""
+        messages = self.convert_rows(rows)
         if protobuf_messages is None:
             return protobuf_plain.encode(self.descriptor, messages)
-        return write_records(protobuf_messages, len(rows), part_of(self.descriptor, messages))
+        return write_records(
+            protobuf_messages, len(rows), build_message_tree(self.descriptor, messages)
+        )
 
-    def checked(self, rows: pa.RecordBatch) -> pa.StructArray:
-        """The rows in the form of the message. Raises ConfigError for what does not fit."""
+    def convert_rows(self, rows: pa.RecordBatch) -> pa.StructArray:
+        """Return the rows in the form of the message. Raises ConfigError for what does not fit."""
         ancestors = frozenset({self.descriptor.full_name})
-        return _checked(self.descriptor, rows.to_struct_array(), ancestors, "")
+        return _convert_message(self.descriptor, rows.to_struct_array(), ancestors, "")
 
 
-# -- checking ------------------------------------------------------------------------------------
+# -- rows in the form of messages ----------------------------------------------------------------
+# `ancestors`: the full names of the messages that a field is in. `name`: the path of a field, for
+# errors. All of these functions raise ConfigError for a value that the message cannot have.
 
 
-def _struct_of(parts: dict[str, pa.Array], values: pa.Array) -> pa.StructArray:
-    """Null where the values are."""
-    return pa.StructArray.from_arrays(parts.values(), parts, mask=values.is_null())
-
-
-def _checked(
-    message: Any, values: pa.Array, ancestors: frozenset[str], name: str
+def _convert_message(
+    message: Any, values: pa.StructArray, ancestors: frozenset[str], path: str
 ) -> pa.StructArray:
-    members = dict(zip(values.type.names, values.flatten(), strict=True))
+    """Check a struct, and order its fields by their numbers. `path`: with a dot at its end."""
+    columns = dict(zip(values.type.names, values.flatten(), strict=True))
     for field in message.fields:
         if field.is_required:
-            column = members.get(field.name, pa.nulls(len(values))).filter(values.is_valid())
-            check_no_nulls(column, f"{name}{field.name}", "a value that is required")
+            column = columns.get(field.name, pa.nulls(len(values))).filter(values.is_valid())
+            check_no_nulls(column, f"{path}{field.name}", "a value that is required")
     for oneof in message.oneofs:
-        masks = [members[field.name].is_valid() for field in oneof.fields if field.name in members]
-        if any(pc.any(pc.and_(*two)).as_py() for two in combinations(masks, 2)):
-            raise ConfigError(f"Field {name}{oneof.name} has a value in more than one member.")
-    by_number = sorted(message.fields, key=lambda field: field.number)
-    parts = {
-        field.name: _checked_field(field, members[field.name], ancestors, f"{name}{field.name}")
-        for field in by_number
-        if field.name in members
+        masks = [columns[field.name].is_valid() for field in oneof.fields if field.name in columns]
+        if any(pc.any(pc.and_(*pair)).as_py() for pair in combinations(masks, 2)):
+            raise ConfigError(f"Field {path}{oneof.name} has a value in more than one member.")
+    converted = {
+        field.name: _convert_field(field, columns[field.name], ancestors, f"{path}{field.name}")
+        for field in sorted(message.fields, key=lambda field: field.number)
+        if field.name in columns
     }
-    return _struct_of(parts, values)
+    return _struct_like(values, converted)
 
 
-def _checked_field(field: Any, values: pa.Array, ancestors: frozenset[str], name: str) -> pa.Array:
+def _struct_like(values: pa.Array, columns: dict[str, pa.Array]) -> pa.StructArray:
+    """Return a struct of these columns, null where `values` is."""
+    return pa.StructArray.from_arrays(columns.values(), columns, mask=values.is_null())
+
+
+def _convert_field(field: Any, values: pa.Array, ancestors: frozenset[str], name: str) -> pa.Array:
+    """Convert a column; that of a repeated field becomes a list, and a map a list of entries."""
     if not field.is_repeated:
-        return _checked_value(field, values, ancestors, name)
+        return _convert_value(field, values, ancestors, name)
     offsets, items = offsets_and_items(values)
     if is_map(field):
         entry = field.message_type.fields_by_name
         keys, items = items.flatten()
         check_no_nulls(items, f"{name}.value", "a value for each key")
-        keys = _checked_value(entry["key"], keys, ancestors, f"{name}.key")
-        items = _checked_value(entry["value"], items, ancestors, f"{name}.value")
+        keys = _convert_value(entry["key"], keys, ancestors, f"{name}.key")
+        items = _convert_value(entry["value"], items, ancestors, f"{name}.value")
         items = pa.StructArray.from_arrays([keys, items], ["key", "value"])
     else:
         check_no_nulls(items, f"{name}.element", "a value in each place")
-        items = _checked_value(field, items, ancestors, f"{name}.element")
+        items = _convert_value(field, items, ancestors, f"{name}.element")
     return pa.ListArray.from_arrays(offsets, items, mask=values.is_null())
 
 
-def _checked_value(field: Any, values: pa.Array, ancestors: frozenset[str], name: str) -> pa.Array:
+def _convert_value(field: Any, values: pa.Array, ancestors: frozenset[str], name: str) -> pa.Array:
+    """Convert the values of a field, which are the items of a repeated one."""
     message = field.message_type
     match kind_of(field, ancestors):
         case ProtobufKind.ENUM:
@@ -125,105 +131,115 @@ def _checked_value(field: Any, values: pa.Array, ancestors: frozenset[str], name
         case ProtobufKind.UINT32 | ProtobufKind.FIXED32:
             return cast(values, pa.uint32(), name)
         case ProtobufKind.BYTES if message is not None:
-            return _checked_bytes(message, values, name)
+            return _rewrite_messages(message, values, name)
         case ProtobufKind.MESSAGE:
-            return _checked(message, values, ancestors | {message.full_name}, f"{name}.")
+            return _convert_message(message, values, ancestors | {message.full_name}, f"{name}.")
         case ProtobufKind.WRAPPER:
-            value = _checked_value(message.fields_by_name["value"], values, ancestors, name)
-            return _struct_of({"value": value}, values)
+            value = _convert_value(message.fields_by_name["value"], values, ancestors, name)
+            return _struct_like(values, {"value": value})
         case ProtobufKind.TIMESTAMP:
-            _check_between(values, pa.int64(), FIRST_MICROS, LAST_MICROS, name)
-            return _seconds_and_nanos(values, FIRST_SECOND)
+            _check_between(values.cast(pa.int64()), FIRST_MICROS, LAST_MICROS, name)
+            return _split_seconds(values, FIRST_SECOND)
         case ProtobufKind.DURATION:
-            _check_between(values, pa.int64(), -_MAX_DURATION, _MAX_DURATION, name)
-            return _seconds_and_nanos(values, 0)
+            _check_between(values.cast(pa.int64()), -_MAX_DURATION, _MAX_DURATION, name)
+            return _split_seconds(values, 0)
         case ProtobufKind.DATE:
-            _check_between(values, pa.int32(), FIRST_DAY, LAST_DAY, name)
+            _check_between(values.cast(pa.int32()), FIRST_DAY, LAST_DAY, name)
             parts = {"year": pc.year(values), "month": pc.month(values), "day": pc.day(values)}
-            return _struct_of(
-                {part: column.cast(pa.int32()) for part, column in parts.items()}, values
-            )
+            return _struct_like(values, {unit: n.cast(pa.int32()) for unit, n in parts.items()})
         case ProtobufKind.TIME_OF_DAY:
-            return _time_of_day(values, name)
+            return _split_time_of_day(values, name)
     return values
 
 
-def _check_between(
-    values: pa.Array, number_type: pa.DataType, first: int, last: int, name: str
-) -> None:
+def _check_between(numbers: pa.Array, first: int, last: int, name: str) -> None:
     """Raise ConfigError for a date or time of other years, or too long a duration: Protobuf has
     none."""
-    numbers = values.cast(number_type)
     outside = pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
     if pc.any(outside).as_py():
         bad = numbers.filter(outside)[0].as_py()
         raise ConfigError(f"Field {name} has a time outside of the years 1 to 9999: {bad}.")
 
 
-def _checked_bytes(message: Any, values: pa.Array, name: str) -> pa.Array:
-    """Messages that came as bytes, as Protobuf's library writes them."""
+def _rewrite_messages(message: Any, values: pa.BinaryArray, name: str) -> pa.BinaryArray:
+    """Parse messages that come as bytes, and return them as Protobuf's library writes them."""
     if values.null_count == len(values):
         return values
     parse = library("google.protobuf.message_factory").GetMessageClass(message).FromString
     error = library("google.protobuf.message").Error
 
-    def written(value: bytes | None) -> bytes | None:
+    def rewrite(value: bytes | None) -> bytes | None:
         try:
             payload: bytes | None = None if value is None else parse(value).SerializeToString()
         except (error, UnicodeDecodeError):
-            raise misfit(name, value, f"a message of {message.full_name}") from None
+            raise misfit_error(name, value, f"a message of {message.full_name}") from None
         return payload
 
-    return pa.array(map(written, values.to_pylist()), pa.binary())
+    return pa.array(map(rewrite, values.to_pylist()), pa.binary())
 
 
-def _seconds_and_nanos(values: pa.Array, first: int) -> pa.StructArray:
-    """Microseconds as seconds since `first`, cut off, and what is left as nanoseconds."""
+def _split_seconds(values: pa.Array, first_second: int) -> pa.StructArray:
+    """Return microseconds as `seconds` and `nanos`. Seconds are rounded towards `first_second`:
+    those of a timestamp down, those of a duration towards 0."""
     micros = values.cast(pa.int64())
-    seconds = pc.add(pc.divide(pc.subtract(micros, first * _SECOND), _SECOND), first)
+    since_first = pc.subtract(micros, first_second * _SECOND)
+    seconds = pc.add(pc.divide(since_first, _SECOND), first_second)
     nanos = pc.multiply(pc.subtract(micros, pc.multiply(seconds, _SECOND)), 1000)
-    return _struct_of({"seconds": seconds, "nanos": nanos.cast(pa.int32())}, values)
+    return _struct_like(values, {"seconds": seconds, "nanos": nanos.cast(pa.int32())})
 
 
-def _time_of_day(values: pa.Array, name: str) -> pa.StructArray:
-    parts, rest = {}, values
-    for unit, size in (("hours", _HOUR), ("minutes", 60 * _SECOND), ("seconds", _SECOND)):
-        column = pc.divide(rest, size)
-        parts[unit], rest = column, pc.subtract(rest, pc.multiply(column, size))
+def _split_time_of_day(values: pa.Array, name: str) -> pa.StructArray:
+    """Return microseconds since midnight as hours, minutes, seconds and nanoseconds."""
     earliest, latest = pc.min_max(values).as_py().values()
     if earliest is not None and not 0 <= earliest <= latest < 25 * _HOUR:
         raise ConfigError(f"Field {name} has a time that no day has.")
+    parts, rest = {}, values
+    for unit, micros in (("hours", _HOUR), ("minutes", 60 * _SECOND), ("seconds", _SECOND)):
+        parts[unit] = pc.divide(rest, micros)
+        rest = pc.subtract(rest, pc.multiply(parts[unit], micros))
     parts["nanos"] = pc.multiply(rest, 1000)
-    return _struct_of({part: column.cast(pa.int32()) for part, column in parts.items()}, values)
+    return _struct_like(values, {unit: n.cast(pa.int32()) for unit, n in parts.items()})
 
 
 # -- columns for the C kernel --------------------------------------------------------------------
 
 
-def part_of(message: Any, values: pa.StructArray, number: int = 0) -> Part:
-    """Messages as the kernel writes them. `number`: of the field that they are in."""
+def build_message_tree(message: Any, values: pa.StructArray, number: int = 0) -> ColumnTree:
+    """Return converted messages as the kernel encodes them. `number`: of the field that they are
+    in; 0: they are payloads."""
     fields = (message.fields_by_name[name] for name in values.type.names)
-    parts = [_part_of_field(field, values.field(at)) for at, field in enumerate(fields)]
+    children = [_build_field_tree(field, values.field(at)) for at, field in enumerate(fields)]
     valid = values.buffers()[0]
-    return part(ProtobufKind.MESSAGE, begin=values.offset, valid=valid, number=number, parts=parts)
-
-
-def _part_of_field(field: Any, values: pa.Array) -> Part:
-    if not field.is_repeated:
-        is_entry = field.containing_type.GetOptions().map_entry
-        flag = not field.has_presence and not is_entry
-        return _part_of_value(field, values, field.number, flag=flag)
-    packed = field.number if field.is_packed else 0
-    item = _part_of_value(field, values.values, field.number - packed)
-    valid, offsets, *_ = values.buffers()
-    return part(
-        ProtobufKind.LIST, offsets, begin=values.offset, valid=valid, number=packed, parts=[item]
+    return column_tree(
+        ProtobufKind.MESSAGE, begin=values.offset, valid=valid, number=number, children=children
     )
 
 
-def _part_of_value(field: Any, values: pa.Array, number: int, *, flag: bool = False) -> Part:
+def _build_field_tree(field: Any, values: pa.Array) -> ColumnTree:
+    """Return the column of a field. In a packed list only the list has the number of the field."""
+    if not field.is_repeated:
+        is_entry = field.containing_type.GetOptions().map_entry
+        omits_default = not field.has_presence and not is_entry
+        return _build_value_tree(field, values, field.number, flag=omits_default)
+    packed = field.number if field.is_packed else 0
+    item = _build_value_tree(field, values.values, field.number - packed)
+    valid, offsets, *_ = values.buffers()
+    return column_tree(
+        ProtobufKind.LIST,
+        offsets,
+        begin=values.offset,
+        valid=valid,
+        number=packed,
+        children=[item],
+    )
+
+
+def _build_value_tree(
+    field: Any, values: pa.Array, number: int, *, flag: bool = False
+) -> ColumnTree:
+    """Return the values of a field. `flag`: whether the default is not written."""
     message = field.message_type
     if pa.types.is_struct(values.type):
-        return part_of(message, values, number)
+        return build_message_tree(message, values, number)
     kind = kind_of(field, frozenset()) if message is None else ProtobufKind.BYTES
-    return leaf(kind, values, flag=flag, number=number)
+    return leaf_tree(kind, values, flag=flag, number=number)

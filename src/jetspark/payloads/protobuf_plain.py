@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.payloads.columns import Misfit, Problem, check_decoded_size, min_value_bytes
+from jetspark.payloads.columns import PayloadMisfit, Problem, check_decoded_size, min_value_bytes
 from jetspark.payloads.protobuf_schema import ProtobufKind, is_map, kind_of, library
 from jetspark.years import FIRST_SECOND, LAST_SECOND
 
@@ -36,8 +36,8 @@ def decode(
         reason = None
         try:
             row = _row(parse(payload or b""), message, frozenset({message.full_name}))
-        except Misfit as error:
-            misfits.append(error.of_row(number))
+        except PayloadMisfit as error:
+            misfits.append(error.at_row(number))
         except (decode_error, UnicodeDecodeError) as error:
             reason = f"The payload is not {name}: {error}."
         size += sum(_size(row.get(field.name), field.type) for field in fields)
@@ -65,7 +65,7 @@ def _row(message: Any, descriptor: Any, ancestors: frozenset[str]) -> dict[str, 
     for field in descriptor.fields:
         try:
             row[field.name] = _of_field(message, field, ancestors)
-        except Misfit as error:
+        except PayloadMisfit as error:
             error.path = f".{field.name}{error.path}"
             raise
     return row
@@ -101,7 +101,7 @@ def _value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
             return value.SerializeToString()
         case ProtobufKind.TIMESTAMP:
             if not 0 <= value.nanos < _NANOS or not FIRST_SECOND <= value.seconds <= LAST_SECOND:
-                raise Misfit(Problem.TIME)
+                raise PayloadMisfit(Problem.TIME)
             return value.seconds * 1_000_000 + value.nanos // 1000
         case ProtobufKind.DURATION:
             return _duration(value.seconds, value.nanos)
@@ -116,7 +116,7 @@ def _value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
 
 def _duration(seconds: int, nanos: int) -> int:
     if abs(seconds) > _MAX_DURATION_SECONDS or abs(nanos) >= _NANOS or seconds * nanos < 0:
-        raise Misfit(Problem.TIME)
+        raise PayloadMisfit(Problem.TIME)
     micros = abs(nanos) // 1000
     return seconds * 1_000_000 + (micros if nanos > 0 else -micros)
 
@@ -125,14 +125,14 @@ def _date(value: Any) -> int:
     try:
         return date(value.year, value.month, value.day).toordinal() - _FIRST_DAY
     except (ValueError, OverflowError):
-        raise Misfit(Problem.TIME) from None
+        raise PayloadMisfit(Problem.TIME) from None
 
 
 def _time_of_day(value: Any) -> int:
     parts = (value.hours, value.minutes, value.seconds, value.nanos)
     limits = (24, 59, 60, _NANOS - 1)
     if not all(0 <= number <= limit for number, limit in zip(parts, limits, strict=True)):
-        raise Misfit(Problem.TIME)
+        raise PayloadMisfit(Problem.TIME)
     hours, minutes, seconds, nanos = map(int, parts)
     return (hours * 3600 + minutes * 60 + seconds) * 1_000_000 + nanos // 1000
 

@@ -126,16 +126,16 @@ if TYPE_CHECKING:
     )
     """Messages of Protobuf as the columns of a schema, as `avro_columns` has datums of Avro, with a
     plan of messages and its names (payloads/protobuf.py)."""
-    Part: TypeAlias = tuple[int, bool, int, int, Any, Any, Any, tuple[Any, ...]]
-    avro_datums: Callable[[int, Part], tuple[Memory, Memory]] | None
+    ColumnTree: TypeAlias = tuple[int, bool, int, int, Any, Any, Any, tuple[Any, ...]]
+    avro_datums: Callable[[int, ColumnTree], tuple[Memory, Memory]] | None
     """So many rows as datums of Avro, and where each begins and the last ends (64 bits).
 
-    A part is (kind, a flag, a number, the place of row 0, bits of validity, a buffer of values, of
-    offsets or of branches, one of bytes or of the branches' rows, parts), as Arrow has them. What
-    kind, flag and number say, and whether anything may be null, is in `_avro_writer.h`. The kernel
-    checks that each row is there.
+    A tree is (kind, a flag, a number, the place of row 0, bits of validity, a buffer of values, of
+    offsets or of branches, one of bytes or of the branches' rows, children), as Arrow has them.
+    What kind, flag and number say, and whether anything may be null, is in `_avro_writer.h`. The
+    kernel checks that each row is there.
     """
-    protobuf_messages: Callable[[int, Part], tuple[Memory, Memory]] | None
+    protobuf_messages: Callable[[int, ColumnTree], tuple[Memory, Memory]] | None
     """So many rows as messages of Protobuf, as `avro_datums` (`_protobuf_writer.h`)."""
 
     class S2Decoder:
