@@ -10,8 +10,9 @@ from tests.support.ingest_job import ingest_job
 
 from jetspark.errors import ConfigError
 from jetspark.payloads.ddl import check_fields
-from jetspark.payloads.decoding import Decoding, Format
+from jetspark.payloads.decoding import Decoding
 from jetspark.payloads.json_shape import Shape
+from jetspark.payloads.schema import PayloadFormat
 from jetspark.reserved_names import check_names, is_reserved, rejection_reason
 from jetspark.spark.pipelines.table_rows import derived_columns
 
@@ -35,7 +36,7 @@ def test_other_names_are_free(name: str) -> None:
     check_names("Somewhere", [name])
 
 
-def schemas(name: str) -> list[tuple[Format, str]]:
+def schemas(name: str) -> list[tuple[PayloadFormat, str]]:
     """A schema of each format, with a field of this name."""
     connect = {"type": "struct", "fields": [{"field": name, "type": "int64", "optional": True}]}
     properties = {"type": "object", "properties": {name: {"type": "integer"}}}

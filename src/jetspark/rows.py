@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import pyarrow
 
     from jetspark.connection.options import ConnectOptions
-    from jetspark.payloads.decoding import Decoding, Format
-    from jetspark.payloads.schema import SchemaLookup
+    from jetspark.payloads.decoding import Decoding
+    from jetspark.payloads.schema import PayloadFormat, SchemaLookup
     from jetspark.ranges.read_plan import ReadPlan
     from jetspark.ranges.scan import Scan
 
@@ -178,7 +178,7 @@ def _stream_and_backup(source: str | os.PathLike[str] | None) -> tuple[str | Non
 
 
 def _make_decoding(
-    decode: Format | None, connection: ConnectOptions | None, **arguments: Any
+    decode: PayloadFormat | None, connection: ConnectOptions | None, **arguments: Any
 ) -> Decoding | None:
     """The decoding of payloads; None without a format, which every other argument needs.
 

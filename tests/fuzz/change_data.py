@@ -39,7 +39,9 @@ from tests.support.debezium import (
 )
 from tests.support.table_readers import by_duckdb
 
-from jetspark.payloads.debezium import POSITION, TIME, DebeziumDecoder, row_columns
+from jetspark.payloads.debezium import DebeziumDecoder
+from jetspark.payloads.debezium_events import POSITION, TIME
+from jetspark.payloads.debezium_schema import row_columns
 from jetspark.payloads.decoder import REASON
 from jetspark.payloads.tolerant import TolerantDecoder
 from jetspark.tables.batches import commit_batch

@@ -359,7 +359,7 @@ def _check(
 ) -> int:
     """Decode a batch. How many of its messages became rows."""
     given = batch([payload for payload, _ in messages], [headers for _, headers in messages])
-    parts = list(decoder.parts(given))
+    parts = list(decoder.decode_in_parts(given))
     seen: list[int] = []
     good = 0
     for part in parts:

@@ -30,7 +30,7 @@ from tests.support import campaign
 from tests.support.damage import BINARY
 
 if TYPE_CHECKING:
-    from jetspark.wire.kernel import Part
+    from jetspark.wire.kernel import ColumnTree
 
 _ROWS = 100
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -253,7 +253,7 @@ class Rows:
 # -- the campaign --------------------------------------------------------------------------------
 
 
-def spoiled(rng: random.Random, part: Part) -> Part:
+def spoiled(rng: random.Random, part: ColumnTree) -> ColumnTree:
     """A part, or one below it, of which a buffer is too short, or that begins too late."""
     kind, flag, number, begin, *buffers, parts = part
     if rng.random() < 0.2:

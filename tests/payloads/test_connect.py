@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.payloads.connect import ConnectDecoder, Schema, arrow_type, days_schema
+from jetspark.payloads.connect import ConnectDecoder
+from jetspark.payloads.connect_schema import Schema, arrow_type, days_schema
 
 _DATA, _TIME = "org.apache.kafka.connect.data", "io.debezium.time"
 

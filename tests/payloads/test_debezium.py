@@ -22,12 +22,15 @@ from tests.support.debezium import ENVELOPE_SCHEMA, FLAT_SCHEMA, SUBJECT, Change
 
 from jetspark.errors import ConfigError
 from jetspark.payloads import debezium, log_position
+from jetspark.payloads.debezium_events import Event, NoRowError, parse_event
+from jetspark.payloads.debezium_placeholders import Placeholders
+from jetspark.payloads.debezium_schema import parse_schema, row_columns
 from jetspark.payloads.decoding import Decoding
 from jetspark.payloads.json_schema import columns_of
 from jetspark.payloads.schema import PayloadSchema
 from jetspark.payloads.tolerant import CORRUPT, Decoder
 
-COLUMNS = debezium.row_columns(json.dumps(ENVELOPE_SCHEMA).encode())
+COLUMNS = row_columns(json.dumps(ENVELOPE_SCHEMA).encode())
 MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
 RECORDED = Path(__file__).with_name("debezium_orders.jsonl")
 
@@ -57,7 +60,7 @@ def rows(*payloads: bytes, fields: Decoder | None = None) -> list[dict[str, Any]
     return listed
 
 
-def log_of(event: debezium.Event | None) -> str:
+def log_of(event: Event | None) -> str:
     assert event is not None
     return event.position.partition(".")[0]
 
@@ -81,10 +84,10 @@ def test_the_columns_are_those_of_the_schema_of_an_event() -> None:
         ("changed", pa.timestamp("us")),
     ]  # fmt: skip
     assert pa.schema(wanted) == COLUMNS
-    assert debezium.row_columns(json.dumps(FLAT_SCHEMA).encode()) == COLUMNS
+    assert row_columns(json.dumps(FLAT_SCHEMA).encode()) == COLUMNS
     for text in (b"", b"[]", b'{"fields": 1}', b'{"type": "string"}'):
         with pytest.raises(ValueError, match="no schema of a Debezium event"):
-            debezium.row_columns(text)
+            row_columns(text)
 
 
 def test_a_schema_that_is_nested_too_deep_for_spark_is_none() -> None:
@@ -94,10 +97,8 @@ def test_a_schema_that_is_nested_too_deep_for_spark_is_none() -> None:
         column = {"type": "array", "items": column, "field": "deep"}
     text = json.dumps({"type": "struct", "fields": [{**side, "fields": [column]}]})
     with pytest.raises(ValueError, match="nested more than 60 deep"):
-        debezium.row_columns(text.encode())
-    assert debezium.row_columns(
-        json.dumps({"type": "struct", "fields": [side]}).encode()
-    ).names == ["id"]
+        row_columns(text.encode())
+    assert row_columns(json.dumps({"type": "struct", "fields": [side]}).encode()).names == ["id"]
 
 
 @pytest.mark.parametrize("connector", ["postgresql", "mysql", "sqlserver", "oracle"])
@@ -125,11 +126,11 @@ def test_every_form_of_an_event_gives_the_same_row(connector: str) -> None:
 def test_positions_sort_like_the_log_and_stay_when_an_event_is_repeated(connector: str) -> None:
     log = [one for one in changes() if (connector, one.op) != ("postgresql", "r")]
     payloads = [one.payload(connector, schema=False) for one in log]
-    found = [debezium.event_of(one, seq) for seq, one in enumerate(payloads)]
+    found = [parse_event(one, seq) for seq, one in enumerate(payloads)]
     places = [one.position for one in found if one is not None]
     assert places == sorted(places)
     assert len({*map(log_of, found)}) > len(log) / 5
-    again = [debezium.event_of(one, 10**6 + seq) for seq, one in enumerate(payloads)]
+    again = [parse_event(one, 10**6 + seq) for seq, one in enumerate(payloads)]
     assert [*map(log_of, again)] == [*map(log_of, found)]
     assert [one and one.position[-12:] for one in again] == [one[-12:] for one in places]
 
@@ -141,7 +142,7 @@ def test_positions_sort_like_the_log_and_stay_when_an_event_is_repeated(connecto
 )  # fmt: skip
 def test_the_sequence_orders_what_a_log_does_not(source: dict[str, Any]) -> None:
     payload = json.dumps({"op": "c", "before": None, "after": {"id": 1}, "source": source}).encode()
-    places = [event.position for seq in (9, 10, 256) if (event := debezium.event_of(payload, seq))]
+    places = [event.position for seq in (9, 10, 256) if (event := parse_event(payload, seq))]
     assert places == sorted(set(places))
     assert len(places) == 3
 
@@ -217,14 +218,14 @@ def test_an_object_that_nothing_marks_as_an_event_is_none(payload: bytes) -> Non
 
 
 def test_a_decimal_that_is_sent_as_a_number_keeps_all_its_digits() -> None:
-    columns, _, _ = debezium.parse_schema("n DECIMAL(38,4)")
+    columns, _, _ = parse_schema("n DECIMAL(38,4)")
     payload = changed(after={"n": 7}).replace(b": 7}", b": 1001161287349.0429}")
     (row,) = rows(payload, fields=debezium.DebeziumDecoder(columns))
     assert row["n"] == Decimal("1001161287349.0429")
 
 
 def test_a_column_that_is_named_twice_is_refused() -> None:
-    for read in (debezium.parse_schema, columns_of):
+    for read in (parse_schema, columns_of):
         with pytest.raises((ValueError, ConfigError), match="id is there twice"):
             read("id INT, id INT")
 
@@ -268,7 +269,7 @@ def test_a_row_is_never_taken_for_what_debezium_sends_beside_rows(
     ddl: str, payload: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
     (row,) = rows(
-        json.dumps(payload).encode(), fields=debezium.DebeziumDecoder(debezium.parse_schema(ddl)[0])
+        json.dumps(payload).encode(), fields=debezium.DebeziumDecoder(parse_schema(ddl)[0])
     )
     assert row["_corrupt_reason"] is None
     assert wanted.items() <= row.items()
@@ -303,7 +304,7 @@ def test_an_event_of_an_application_is_a_bad_record(payload: dict[str, Any]) -> 
 def test_a_schema_says_what_a_message_is() -> None:
     schema: dict[str, Any] = {"fields": [{"type": "int64", "field": "ts_ms"}]}
     value = {"schema": schema | {"name": "shop.public.beats.Value"}, "payload": {"ts_ms": 5}}
-    fields = debezium.DebeziumDecoder(debezium.row_columns(json.dumps(value["schema"]).encode()))
+    fields = debezium.DebeziumDecoder(row_columns(json.dumps(value["schema"]).encode()))
     assert [one["ts_ms"] for one in rows(json.dumps(value).encode(), fields=fields)] == [5]
     value["schema"] = schema | {"name": "io.debezium.connector.common.Heartbeat"}
     assert rows(json.dumps(value).encode(), fields=fields) == []
@@ -348,22 +349,22 @@ def test_columns_that_begin_with_two_underscores_are_columns() -> None:
     schema = {"type": "struct", "fields": [after | {"field": "before"}, after,
                                            {"type": "string", "field": "op"}]}  # fmt: skip
     text = json.dumps(schema).encode()
-    assert debezium.row_columns(text).names == ["id", "__kind"]
-    fields = debezium.DebeziumDecoder(debezium.row_columns(text), text.decode())
+    assert row_columns(text).names == ["id", "__kind"]
+    fields = debezium.DebeziumDecoder(row_columns(text), text.decode())
     payload = {"op": "c", "source": {}, "before": None, "after": {"id": 1, "__kind": "x"}}
     assert [one["__kind"] for one in rows(json.dumps(payload).encode(), fields=fields)] == ["x"]
     flat = {"type": "struct", "fields": [*FLAT_SCHEMA["fields"], column,
                                          column | {"field": "__source_lsn"}]}  # fmt: skip
-    assert debezium.row_columns(json.dumps(flat).encode()).names == [*COLUMNS.names, "__kind"]
+    assert row_columns(json.dumps(flat).encode()).names == [*COLUMNS.names, "__kind"]
 
 
 def test_a_column_with_the_name_of_one_of_each_event_is_refused() -> None:
     with pytest.raises(ValueError, match="__position"):
-        debezium.parse_schema("id INT, __position STRING")
+        parse_schema("id INT, __position STRING")
     after = {"type": "struct", "fields": [{"type": "int32", "field": "__op"}], "field": "after"}
     schema = {"fields": [after | {"field": "before"}, after, {"type": "string", "field": "op"}]}
     with pytest.raises(ValueError, match="__op"):
-        debezium.row_columns(json.dumps(schema).encode())
+        row_columns(json.dumps(schema).encode())
 
 
 # -- values that the database did not send -------------------------------------------------------
@@ -397,7 +398,7 @@ def test_a_placeholder_never_stands_for_a_value(text: str) -> None:
     sent = bytes.fromhex(text[4:]).decode() if text.startswith("hex:") else text
     for kind, value in placeholders(sent):
         columns = pa.schema([("id", pa.int64()), ("v", _TYPES[kind])])
-        fields = debezium.DebeziumDecoder(columns, placeholders=debezium.Placeholders(text))
+        fields = debezium.DebeziumDecoder(columns, placeholders=Placeholders(text))
         after = {"id": 1, "v": value}
         (row,) = rows(changed(after=after), fields=fields)
         assert "REPLICA IDENTITY" in row["_corrupt_reason"], (kind, value)
@@ -435,7 +436,7 @@ def test_the_placeholder_is_an_option_of_debezium_s_decoder_alone() -> None:
 
 def position(source: dict[str, Any], seq: int, op: str = "u", **row: Any) -> str:
     value = {"op": op, "before": row, "after": row, "source": source}
-    event = debezium.event_of(json.dumps(value).encode(), seq)
+    event = parse_event(json.dumps(value).encode(), seq)
     assert event is not None
     return event.position
 
@@ -503,8 +504,8 @@ def test_a_place_or_time_of_no_database_makes_a_bad_record(source: dict[str, Any
 
 @given(st.binary() | st.text().map(str.encode))
 def test_any_payload_is_an_event_or_refused(payload: bytes) -> None:
-    with suppress(debezium.NoRowError):
-        debezium.event_of(payload, 1)
+    with suppress(NoRowError):
+        parse_event(payload, 1)
 
 
 @given(st.data())
@@ -610,7 +611,7 @@ def avro_envelope() -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_columns_are_named_in_ddl(ddl: str, wanted: list[Any]) -> None:
-    assert debezium.parse_schema(ddl) == (pa.schema(wanted), None, False)
+    assert parse_schema(ddl) == (pa.schema(wanted), None, False)
 
 
 @pytest.mark.parametrize(
@@ -626,10 +627,10 @@ def test_columns_are_named_in_ddl(ddl: str, wanted: list[Any]) -> None:
 )  # fmt: skip
 def test_other_ddl_is_refused(ddl: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        debezium.parse_schema(ddl)
+        parse_schema(ddl)
 
 
 def test_a_schema_is_given_as_debezium_wrote_it_or_as_a_whole_event() -> None:
     wanted = (COLUMNS, json.dumps(ENVELOPE_SCHEMA, separators=(",", ":")), False)
-    assert debezium.parse_schema(json.dumps(ENVELOPE_SCHEMA)) == wanted
-    assert debezium.parse_schema(GOOD.payload("mysql").decode()) == wanted
+    assert parse_schema(json.dumps(ENVELOPE_SCHEMA)) == wanted
+    assert parse_schema(GOOD.payload("mysql").decode()) == wanted

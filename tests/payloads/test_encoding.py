@@ -28,8 +28,9 @@ from jetspark.errors import ConfigError
 from jetspark.payloads.avro_schema import fields_of
 from jetspark.payloads.codec import Codec
 from jetspark.payloads.decoder import REASON
-from jetspark.payloads.decoding import Decoding, find_schema
+from jetspark.payloads.decoding import Decoding
 from jetspark.payloads.protobuf import ProtobufDecoder
+from jetspark.payloads.schema_sources import find_schema
 from jetspark.payloads.tolerant import CORRUPT
 from jetspark.wire.headers import Headers
 from jetspark.wire.kernel import protobuf_messages

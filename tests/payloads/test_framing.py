@@ -224,7 +224,7 @@ def test_a_frame_of_protobuf_says_which_message_it_has() -> None:
     assert "message" not in Decoding.make("protobuf", schema=SOURCE).schema.text  # compiled
     apicurio = Framing("apicurio", with_message=True)
     ref = b"\x0a\x05Order"
-    assert apicurio.frame(bytes(9) + bytes([len(ref)]) + ref + order) == (
+    assert apicurio.parse_frame(bytes(9) + bytes([len(ref)]) + ref + order) == (
         SchemaKey(0, message="Order"),
         9 + 1 + len(ref),
     )

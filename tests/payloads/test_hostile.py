@@ -193,7 +193,7 @@ def test_wide_elements_are_decoded_in_parts_of_a_batch(monkeypatch: pytest.Monke
     source = f'syntax = "proto3"; message Wide {{ {columns} }} message L {{ repeated Wide l = 1; }}'
     decoder = Decoding.make("protobuf", schema=source, message="L").decoder()
     empty = b"\n\0" * 5000  # 10 KB, of which Arrow makes 4 MB
-    parts = list(decoder.parts(batch([empty] * 20)))
+    parts = list(decoder.decode_in_parts(batch([empty] * 20)))
     assert sum(part.num_rows for part in parts) == 20
     assert max(part.nbytes for part in parts) < 16 << 20
     assert decoder.decode_batch(batch([b""] * 1000)).num_rows == 1000
@@ -342,7 +342,7 @@ def _peak_while_decoding(decoding: Decoding, rows: pa.RecordBatch) -> tuple[int,
     before, sizes, most = pool.bytes_allocated(), [], 0
     tracemalloc.start()
     try:
-        for part in decoding.decoder().parts(rows):
+        for part in decoding.decoder().decode_in_parts(rows):
             assert part.column(REASON).null_count == part.num_rows
             sizes.append(part.num_rows)
             most = max(most, pool.bytes_allocated() - before)

@@ -22,7 +22,7 @@ from jetspark.payloads.decoder import Undecodable
 from jetspark.payloads.decoding import Decoding
 from jetspark.payloads.protobuf import ProtobufDecoder
 from jetspark.payloads.protobuf_encoder import ProtobufEncoder
-from jetspark.payloads.protobuf_schema import message_of, of_module
+from jetspark.payloads.protobuf_schema import message_of, schema_of_module
 from jetspark.payloads.schema import PayloadSchema
 
 SOURCE = """
@@ -320,11 +320,11 @@ def test_a_time_that_protobuf_does_not_have_is_refused(seconds: int) -> None:
 
 
 def test_a_compiled_class_is_a_schema() -> None:
-    found = of_module("google.protobuf.timestamp_pb2:Timestamp")
+    found = schema_of_module("google.protobuf.timestamp_pb2:Timestamp")
     assert decoded([b"\x08\x05"], found) == [{"seconds": 5, "nanos": 0}]
     for name in ("google.protobuf.timestamp_pb2:Tim", "no_such_module:X"):
         with pytest.raises(ConfigError, match="is no message of a compiled module"):
-            of_module(name)
+            schema_of_module(name)
 
 
 def test_a_message_in_itself_stays_as_it_came() -> None:

@@ -25,7 +25,9 @@ from tests.tables import conftest
 from tests.tables.conftest import Place
 
 from jetspark.errors import ConfigError
-from jetspark.payloads.debezium import POSITION, TIME, DebeziumDecoder, row_columns
+from jetspark.payloads.debezium import DebeziumDecoder
+from jetspark.payloads.debezium_events import POSITION, TIME
+from jetspark.payloads.debezium_schema import row_columns
 from jetspark.tables.batches import commit_batch
 from jetspark.tables.formats import Format
 from jetspark.tables.history import History

@@ -22,7 +22,7 @@ from jetspark.payloads.avro_encoder import AvroEncoder
 from jetspark.payloads.cloudevents import CloudEventEncoder, JsonEncoder
 from jetspark.payloads.ddl import spark_type_name
 from jetspark.payloads.decoder import PAYLOAD, REASON, Undecodable
-from jetspark.payloads.decoding import Decoding, check_ids, data_format, find_schema
+from jetspark.payloads.decoding import Decoding, check_ids, data_format
 from jetspark.payloads.encoder import Encoder, Pairs, check_names, fit_column, misfit_error
 from jetspark.payloads.framing import COMPRESSIONS, BadFrame, Framing
 from jetspark.payloads.json_decoder import JsonDecoder
@@ -30,6 +30,7 @@ from jetspark.payloads.json_schema import columns_of
 from jetspark.payloads.protobuf_encoder import ProtobufEncoder
 from jetspark.payloads.protobuf_schema import message_of, path_of
 from jetspark.payloads.schema import PayloadSchema, SchemaLookup, name_schema_file
+from jetspark.payloads.schema_sources import find_schema
 from jetspark.payloads.tolerant import CORRUPT, Decoder
 from jetspark.wire.headers import Headers, HeadersLike
 

@@ -1,9 +1,8 @@
-"""Kafka Connect's types as Arrow columns, and the names that Debezium gives to more types.
+"""Values of Kafka Connect as Arrow columns, by their schemas (`connect_schema`).
 
-A schema is the JSON that Connect's converter writes: `{"type": "int64", "name": …, "field": …}`.
-It compiles to columns of the JSON decoder, the *carriers*, and to conversions of whole columns for
-the types that JSON lacks: an `io.debezium.time.Date` travels as a BIGINT, of which the conversion
-makes a DATE. The columns of an Avro event are converted in the same way.
+A schema compiles to columns of the JSON decoder, the *carriers*, and to conversions of whole
+columns for the types that JSON lacks: an `io.debezium.time.Date` travels as a BIGINT, of which the
+conversion makes a DATE. The columns of an Avro event are converted in the same way.
 
 Without a schema a value is taken for what the column's type says, if it can only be that: a number
 is no timestamp, since nothing tells its unit. A value that the column cannot have exactly makes a
@@ -22,6 +21,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jetspark.payloads.connect_schema import (
+    CLOCK_NANOS,
+    DATES,
+    DECIMAL,
+    TIMESTAMP_NANOS,
+    VARIABLE_SCALE_DECIMAL,
+    Schema,
+)
 from jetspark.payloads.ddl import spark_type_name
 from jetspark.payloads.decoder import replace_rows
 from jetspark.payloads.encoder import offsets_and_items
@@ -36,136 +43,18 @@ from jetspark.payloads.json_plain import (
 )
 from jetspark.years import DAY_SECONDS, FIRST_DAY, FIRST_MICROS, LAST_DAY, LAST_MICROS
 
-Schema: TypeAlias = Mapping[str, Any]
 Convert: TypeAlias = Callable[[pa.Array], tuple[pa.Array, list[BadValue]]]
+"""Converts a carrier to a column, and says which values do not fit."""
 
-_CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
-_DECIMAL, _ANY_SCALE = f"{_CONNECT}Decimal", "io.debezium.data.VariableScaleDecimal"
-_DATES = (f"{_CONNECT}Date", f"{_TIME}Date")
-_MS, _US, _SECOND = 10**6, 10**3, 10**9
-_MOMENTS = {f"{_CONNECT}Timestamp": _MS, f"{_TIME}Timestamp": _MS, f"{_TIME}MicroTimestamp": _US}
-_MOMENTS |= {f"{_TIME}NanoTimestamp": 1}
-"""Nanoseconds of the unit in which a timestamp counts from 1970."""
-_CLOCKS = {f"{_CONNECT}Time": _MS, f"{_TIME}Time": _MS, f"{_TIME}MicroTime": _US}
-_CLOCKS |= {f"{_TIME}NanoTime": 1}
-"""Nanoseconds of the unit in which a time of day counts from midnight."""
-_ZONED = f"{_TIME}ZonedTimestamp"
-_PRIMITIVES = {
-    "boolean": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(),
-    "int64": pa.int64(), "float": pa.float32(), "float32": pa.float32(), "double": pa.float64(),
-    "float64": pa.float64(), "string": pa.string(), "bytes": pa.binary(),
-}  # fmt: skip
-_FROM_AVRO = {"int": "int32", "long": "int64"}
-_FROM_AVRO |= {name: name for name in _PRIMITIVES if "int" not in name}
-_MAX_DIGITS: Final = 38
+_MICROSECOND, _SECOND = 10**3, 10**9
+"""Nanoseconds of these."""
 _UTC: Final = pa.timestamp("us", tz="UTC")
 _UNSCALED: Final = pa.struct([("value", pa.binary()), ("scale", pa.int32())])
+"""The carrier of a VariableScaleDecimal."""
 _BEYOND_MICROS: Final = r"\.[0-9]{6}[0-9]*[1-9]"
 _OFFSET: Final = r"[Tt ].*[+-][0-9]{2}:?[0-9]{2}$"
 _ZERO_OFFSET: Final = r"[+-]00:?00$"
 _NUMBER: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-
-
-# -- schemas -------------------------------------------------------------------------------------
-
-
-def arrow_type(schema: Schema) -> pa.DataType:
-    """Return the type of a column. Times of day, numbers of any scale, and maps with keys that are
-    no texts, which are lists of pairs in JSON, are texts.
-
-    Raises ValueError for what is no schema.
-    """
-    kind, name = schema.get("type"), schema.get("name")
-    if name == _DECIMAL:
-        parameters = schema.get("parameters", {})
-        scale = int(parameters.get("scale", 0))
-        digits = int(parameters.get("connect.decimal.precision", _MAX_DIGITS)) - min(scale, 0)
-        digits, scale = max(digits, scale), max(scale, 0)
-        return pa.decimal128(digits, scale) if digits <= _MAX_DIGITS else pa.string()
-    if name == _ANY_SCALE or name in _CLOCKS:
-        return pa.string()
-    if name in _DATES:
-        return pa.date32()
-    if name in _MOMENTS:
-        return pa.timestamp("us")
-    if name == _ZONED:
-        return _UTC
-    match kind:
-        case "struct" if not schema["fields"]:
-            raise ValueError("a struct without fields is no column")
-        case "struct":
-            return pa.struct([(field["field"], arrow_type(field)) for field in schema["fields"]])
-        case "array":
-            return pa.list_(arrow_type(schema["items"]))
-        case "map" if arrow_type(schema["keys"]) != pa.string():
-            return pa.string()
-        case "map":
-            return pa.map_(pa.string(), arrow_type(schema["values"]))
-        case str() if kind in _PRIMITIVES:
-            return _PRIMITIVES[kind]
-    raise ValueError(f"{kind!r} is no type of Kafka Connect")
-
-
-def days_schema(kind: pa.DataType) -> Schema | None:
-    """Return the schema of values without one, where numbers for dates are days, as Debezium sends
-    them; None for a type without dates."""
-    if pa.types.is_date(kind):
-        return {"type": "int32", "name": _DATES[0]}
-    if pa.types.is_struct(kind):
-        parts = [(field.name, days_schema(field.type)) for field in kind]
-        fields = [{**schema, "field": name} for name, schema in parts if schema is not None]
-        return {"type": "struct", "fields": fields} if fields else None
-    if pa.types.is_list(kind) and (items := days_schema(kind.value_type)):
-        return {"type": "array", "items": items}
-    if pa.types.is_map(kind) and (values := days_schema(kind.item_type)):
-        return {"type": "map", "values": values}
-    return None
-
-
-def schema_from_avro(avro: Any, records: dict[str, Schema] | None = None) -> Schema:
-    """Return the schema that Connect's converter has written as one of Avro. Raises ValueError."""
-    records = {} if records is None else records
-    match avro:
-        case list():
-            (avro,) = [branch for branch in avro if branch != "null"]
-            return schema_from_avro(avro, records)
-        case str() if avro in _FROM_AVRO:
-            return {"type": _FROM_AVRO[avro]}
-        case str() if avro in records:
-            return records[avro]
-        case {"type": "record", "name": str(name), "fields": list(fields)}:
-            schema: dict[str, Any] = {"type": "struct"}
-            namespace = avro.get("namespace")
-            records[name] = records[f"{namespace}.{name}"] = schema
-            schema["fields"] = [
-                {**schema_from_avro(field["type"], records), "field": field["name"]}
-                for field in fields
-            ]
-        case {"type": "array", "items": items}:
-            schema = {"type": "array", "items": schema_from_avro(items, records)}
-        case {"type": "map", "values": values}:
-            items = schema_from_avro(values, records)
-            schema = {"type": "map", "keys": {"type": "string"}, "values": items}
-        case {"type": "enum"}:
-            schema = {"type": "string"}
-        case {"type": inner}:
-            schema = dict(schema_from_avro(inner, records))
-        case _:
-            raise ValueError(f"{avro!r} is no type of Avro")
-    if "connect.name" in avro:
-        schema["name"] = avro["connect.name"]
-    match avro.get("logicalType"):
-        case "decimal":
-            digits = {"scale": avro.get("scale", 0), "connect.decimal.precision": avro["precision"]}
-            schema |= {"name": _DECIMAL, "parameters": digits}
-        case "timestamp-millis" | "timestamp-micros":
-            schema["name"] = f"{_TIME}MicroTimestamp"
-        case "date":
-            schema["name"] = _DATES[0]
-    return schema
-
-
-# -- rows ----------------------------------------------------------------------------------------
 
 
 class ConnectDecoder:
@@ -178,32 +67,30 @@ class ConnectDecoder:
 
     def __init__(self, fields: pa.Schema, schemas: Mapping[str, Schema | None]) -> None:
         """`schemas`: of the fields; the type of a field without one says what its values are."""
-        parts = [(field, schemas.get(field.name)) for field in fields]
-        readings = [compile_reading(field.type, schema) for field, schema in parts]
-        text_readings = [
-            compile_reading(field.type, schema, as_text=True) for field, schema in parts
-        ]
-        self._all = _Columns(list(fields), readings)
-        self._singly: list[tuple[_Columns, _Columns | None]] = []
+        readings = [compile_reading(f.type, schemas.get(f.name)) for f in fields]
+        text_readings = [compile_reading(f.type, schemas.get(f.name), as_text=True) for f in fields]
+        self._all = _CarrierDecoder(list(fields), readings)
+        self._by_field: list[tuple[_CarrierDecoder, _CarrierDecoder | None]] = []
+        """A decoder of each field alone, and one of its other form; empty: no field has one."""
         if any(a.carrier != b.carrier for a, b in zip(readings, text_readings, strict=True)):
             for field, reading, text_reading in zip(fields, readings, text_readings, strict=True):
-                is_ambiguous = reading.carrier != text_reading.carrier
-                second = _Columns([field], [text_reading]) if is_ambiguous else None
-                self._singly.append((_Columns([field], [reading]), second))
+                has_form = reading.carrier != text_reading.carrier
+                text_decoder = _CarrierDecoder([field], [text_reading]) if has_form else None
+                self._by_field.append((_CarrierDecoder([field], [reading]), text_decoder))
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
         """Return the columns, and for each payload why it does not fit, or null."""
         columns, reasons = self._all.decode(payloads)
         is_bad = pc.is_valid(reasons)
-        if not self._singly or reasons.null_count == len(reasons):
+        if not self._by_field or reasons.null_count == len(reasons):
             return columns, reasons
-        return replace_rows(
-            (columns, reasons), self._decode_singly(payloads.filter(is_bad)), is_bad
-        )
+        decoded_again = self._decode_by_field(payloads.filter(is_bad))
+        return replace_rows((columns, reasons), decoded_again, is_bad)
 
-    def _decode_singly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+    def _decode_by_field(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """Decode field by field; what does not fit a field, also in its other form."""
         columns, reasons = [], pa.nulls(len(payloads), pa.string())
-        for decoder, text_decoder in self._singly:
+        for decoder, text_decoder in self._by_field:
             column, problems = decoder.decode(payloads)
             if text_decoder is not None and problems.null_count < len(problems):
                 is_bad = pc.is_valid(problems)
@@ -214,8 +101,8 @@ class ConnectDecoder:
         return columns, reasons
 
 
-class _Columns:
-    """Decodes fields of JSON objects by their carriers."""
+class _CarrierDecoder:
+    """Decodes fields of JSON objects into carriers, and converts these."""
 
     def __init__(self, fields: Sequence[pa.Field], readings: Sequence[Reading]) -> None:
         self._fields, self._readings = fields, readings
@@ -256,7 +143,7 @@ def convert_columns(
 
 @dataclass(frozen=True)
 class Reading:
-    """A way from values to a column."""
+    """How values become a column."""
 
     carrier: pa.DataType
     """The column that JSON values are decoded into."""
@@ -267,52 +154,53 @@ class Reading:
 def compile_reading(kind: pa.DataType, schema: Schema | None, *, as_text: bool = False) -> Reading:
     """Return how values with this schema become a column of a type.
 
-    `as_text`: from their other form, of decimals as numbers, of dates as texts.
+    `as_text`: whether they come in their other form: decimals as numbers, and dates as texts.
     """
     schema = schema or {}
     if pa.types.is_struct(kind):
         schemas = {field["field"]: field for field in schema.get("fields", ())}
-        parts = [compile_reading(f.type, schemas.get(f.name), as_text=as_text) for f in kind]
-        carrier = pa.struct([(f.name, part.carrier) for f, part in zip(kind, parts, strict=True)])
-        return _nested(carrier, partial(_convert_struct, kind=kind, parts=parts), parts)
+        readings = [compile_reading(f.type, schemas.get(f.name), as_text=as_text) for f in kind]
+        carrier = pa.struct([(f.name, r.carrier) for f, r in zip(kind, readings, strict=True)])
+        convert = partial(_convert_struct, kind=kind, readings=readings)
+        return Reading(carrier, convert if any(r.convert for r in readings) else None)
     if pa.types.is_list(kind):
-        part = compile_reading(kind.value_type, schema.get("items"), as_text=as_text)
-        carrier = pa.list_(part.carrier)
-        return _nested(carrier, partial(_convert_list, kind=kind, part=part), [part])
+        item = compile_reading(kind.value_type, schema.get("items"), as_text=as_text)
+        convert = partial(_convert_list, kind=kind, item=item)
+        return Reading(pa.list_(item.carrier), convert if item.convert else None)
     if pa.types.is_map(kind):
-        part = compile_reading(kind.item_type, schema.get("values"), as_text=as_text)
-        carrier = pa.map_(kind.key_type, part.carrier)
-        return _nested(carrier, partial(_convert_map, kind=kind, part=part), [part])
-    carrier, function = _compile_value(kind, schema, as_text=as_text)
-    if function is None:
+        item = compile_reading(kind.item_type, schema.get("values"), as_text=as_text)
+        convert = partial(_convert_map, kind=kind, item=item)
+        return Reading(pa.map_(kind.key_type, item.carrier), convert if item.convert else None)
+    carrier, convert_type = _compile_value(kind, schema, as_text=as_text)
+    if convert_type is None:
         return Reading(carrier)
-    return Reading(carrier, partial(_convert_values, kind=kind, function=function))
+    return Reading(carrier, partial(_convert_values, kind=kind, convert_type=convert_type))
 
 
-_Values: TypeAlias = "Callable[[pa.Array, pa.DataType], pa.Array]"
-"""Converts a column into a type, with null for each value that does not fit."""
+_ConvertType: TypeAlias = "Callable[[pa.Array, pa.DataType], pa.Array]"
+"""Converts a carrier to a type, with null for each value that does not fit."""
 
 
 def _compile_value(
     kind: pa.DataType, schema: Schema, *, as_text: bool
-) -> tuple[pa.DataType, _Values | None]:
-    """Return the carrier of single values, and its conversion."""
+) -> tuple[pa.DataType, _ConvertType | None]:
+    """Return the carrier of values that are not nested, and its conversion, if it needs one."""
     name, is_integer = schema.get("name"), pa.types.is_integer(kind)
     is_number = is_integer or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if name == _DECIMAL and not is_integer:
+    if name == DECIMAL and not is_integer:
         if as_text:
             return pa.string(), _parse_numbers
         scale = int(schema.get("parameters", {}).get("scale", 0))
         return pa.binary(), partial(_scale_bytes, scale=scale)
-    if name == _ANY_SCALE and not is_integer:
+    if name == VARIABLE_SCALE_DECIMAL and not is_integer:
         return _UNSCALED, _scale_structs
     if not is_number:  # a column of numbers has a time as it came
-        if name in _DATES:
+        if name in DATES:
             return (pa.string(), _parse_dates) if as_text else (pa.int64(), _convert_days)
-        if name in _MOMENTS:
-            return pa.int64(), partial(_convert_moments, unit=_MOMENTS[name])
-        if name in _CLOCKS:
-            return pa.int64(), partial(_convert_clocks, unit=_CLOCKS[name])
+        if name in TIMESTAMP_NANOS:
+            return pa.int64(), partial(_convert_timestamps, unit=TIMESTAMP_NANOS[name])
+        if name in CLOCK_NANOS:
+            return pa.int64(), partial(_convert_clocks, unit=CLOCK_NANOS[name])
     if schema.get("type") == "bytes" and not is_integer and kind not in (pa.binary(), pa.string()):
         return pa.binary(), lambda values, kind: pa.nulls(len(values), kind)
     if pa.types.is_date(kind):
@@ -327,41 +215,40 @@ def _compile_value(
 # -- nested columns ------------------------------------------------------------------------------
 
 
-def _nested(carrier: pa.DataType, convert: Convert, parts: Sequence[Reading]) -> Reading:
-    return Reading(carrier, convert if any(part.convert for part in parts) else None)
-
-
-def _convert_part(values: pa.Array, part: Reading, kind: pa.DataType) -> Any:
-    return (cast_exactly(values, kind), []) if part.convert is None else part.convert(values)
+def _convert_child(
+    values: pa.Array, reading: Reading, kind: pa.DataType
+) -> tuple[pa.Array, list[BadValue]]:
+    """Convert the carrier of a column within another one."""
+    return (cast_exactly(values, kind), []) if reading.convert is None else reading.convert(values)
 
 
 def _convert_struct(
-    values: pa.StructArray, kind: pa.StructType, parts: Sequence[Reading]
+    values: pa.StructArray, kind: pa.StructType, readings: Sequence[Reading]
 ) -> tuple[pa.Array, list[BadValue]]:
     columns, bad_values = [], []
     by_name = dict(zip(values.type.names, values.flatten(), strict=True))
-    for field, part in zip(kind, parts, strict=True):
-        column, bad = _convert_part(by_name[field.name], part, field.type)
+    for field, reading in zip(kind, readings, strict=True):
+        column, bad = _convert_child(by_name[field.name], reading, field.type)
         columns.append(column)
         bad_values += [value._replace(path=f".{field.name}{value.path}") for value in bad]
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=values.is_null()), bad_values
 
 
 def _convert_list(
-    values: pa.ListArray, kind: pa.ListType, part: Reading
+    values: pa.ListArray, kind: pa.ListType, item: Reading
 ) -> tuple[pa.Array, list[BadValue]]:
     offsets, items = offsets_and_items(values)
-    items, bad_values = _convert_part(items, part, kind.value_type)
+    items, bad_values = _convert_child(items, item, kind.value_type)
     column = pa.ListArray.from_arrays(offsets, items, type=kind, mask=values.is_null())
     return column, rows_of_items(bad_values, offsets.to_pylist(), lambda _, at: f"[{at}]")
 
 
 def _convert_map(
-    values: pa.MapArray, kind: pa.MapType, part: Reading
+    values: pa.MapArray, kind: pa.MapType, item: Reading
 ) -> tuple[pa.Array, list[BadValue]]:
     offsets, entries = offsets_and_items(values)
     keys, items = entries.flatten()
-    items, bad_values = _convert_part(items, part, kind.item_type)
+    items, bad_values = _convert_child(items, item, kind.item_type)
     column = pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=values.is_null())
     return column, rows_of_items(
         bad_values, offsets.to_pylist(), lambda start, at: f"[{keys[start + at].as_py()!r}]"
@@ -372,9 +259,10 @@ def _convert_map(
 
 
 def _convert_values(
-    values: pa.Array, kind: pa.DataType, function: _Values
+    values: pa.Array, kind: pa.DataType, convert_type: _ConvertType
 ) -> tuple[pa.Array, list[BadValue]]:
-    column = function(values, kind)
+    """Convert values that are not nested, and describe those that do not fit."""
+    column = convert_type(values, kind)
     is_bad = pc.and_(values.is_valid(), column.is_null())
     name = spark_type_name(kind).upper()
     bad_values = []
@@ -383,54 +271,58 @@ def _convert_values(
         hint = ""
         if isinstance(value, str) and value.isdigit() and pa.types.is_timestamp(kind):
             hint = ", since only a schema says the unit of a number"
-        bad_values.append(BadValue(row, "", misfit_text(_json_of(value), name, hint)))
+        bad_values.append(BadValue(row, "", misfit_text(_carrier_json(value), name, hint)))
     return column, bad_values
 
 
-def _json_of(value: Any) -> bytes:
-    """The JSON of which a carrier has this value."""
+def _carrier_json(value: Any) -> bytes:
+    """Return the JSON that a carrier's value came from, for errors."""
     if isinstance(value, str) and pc.match_substring_regex(value, _NUMBER).as_py():
         return value.encode()
     return msgspec.json.encode(value)
 
 
 def _keep(values: pa.Array, mask: pa.BooleanArray) -> pa.Array:
+    """Return the values where `mask` is true, and null elsewhere."""
     return pc.if_else(mask, values, pa.scalar(None, values.type))
 
 
-def _between(values: pa.Array, first: int, last: int) -> pa.Array:
+def _keep_between(values: pa.Array, first: int, last: int) -> pa.Array:
     """The values from `first` to `last`, and null for others."""
     return _keep(values, pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last)))
 
 
-def _divide(values: pa.Array, divisor: int) -> pa.Array:
+def _divide_exactly(values: pa.Array, divisor: int) -> pa.Array:
     """The quotients, and null where there is a remainder."""
     quotients = pc.divide(values, divisor)
     return _keep(quotients, pc.equal(pc.multiply(quotients, divisor), values))
 
 
 def _convert_days(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    days = _between(values.cast(pa.int64()), FIRST_DAY, LAST_DAY)
+    """Convert days since 1970 to dates, or texts."""
+    days = _keep_between(values.cast(pa.int64()), FIRST_DAY, LAST_DAY)
     dates = days.cast(pa.int32()).cast(pa.date32())
     return dates.cast(kind) if kind in (pa.date32(), pa.string()) else pa.nulls(len(values), kind)
 
 
-def _convert_moments(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array:
+def _convert_timestamps(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array:
+    """Convert times since 1970 to timestamps, dates (at midnight) or texts. `unit`: nanoseconds of
+    what the times count."""
     values = values.cast(pa.int64())
-    if pa.types.is_string(kind) and unit < _US:
+    if pa.types.is_string(kind) and unit < _MICROSECOND:
         texts = values.cast(pa.timestamp("ns")).cast(kind)
         texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})000$", r"\1")
     else:
-        if unit < _US:
-            micros = _divide(values, _US)
+        if unit < _MICROSECOND:
+            micros = _divide_exactly(values, _MICROSECOND)
         else:
-            factor = unit // _US
-            values = _between(values, -(-FIRST_MICROS // factor), LAST_MICROS // factor)
+            factor = unit // _MICROSECOND
+            values = _keep_between(values, -(-FIRST_MICROS // factor), LAST_MICROS // factor)
             micros = pc.multiply(values, factor)
         if pa.types.is_timestamp(kind):
             return micros.cast(kind)
         if pa.types.is_date(kind):
-            return _divide(micros, DAY_SECONDS * 10**6).cast(pa.int32()).cast(kind)
+            return _divide_exactly(micros, DAY_SECONDS * 10**6).cast(pa.int32()).cast(kind)
         if not pa.types.is_string(kind):
             return pa.nulls(len(values), kind)
         texts = micros.cast(pa.timestamp("us")).cast(kind)
@@ -439,11 +331,12 @@ def _convert_moments(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array
 
 
 def _convert_clocks(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array:
-    """Texts such as 12:34:56.000001. A span of time (MySQL) may be negative, or many hours."""
+    """Convert times of day to texts such as 12:34:56.000001. `unit`: nanoseconds of what the times
+    count. A span of time (MySQL) may be negative, or many hours."""
     if not pa.types.is_string(kind):
         return pa.nulls(len(values), kind)
     lowest = -(2**63) + 1
-    amounts = pc.abs(_between(values.cast(pa.int64()), lowest, -lowest))
+    amounts = pc.abs(_keep_between(values.cast(pa.int64()), lowest, -lowest))
     seconds = pc.divide(amounts, _SECOND // unit)
     nanos = pc.multiply(pc.subtract(amounts, pc.multiply(seconds, _SECOND // unit)), unit)
     minutes = pc.divide(seconds, 60)
@@ -464,7 +357,7 @@ def _convert_clocks(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array:
 
 
 def _scale_bytes(values: pa.Array, kind: pa.DataType, scale: int) -> pa.Array:
-    """Decimals of the bytes of their digits; those of Avro are decimals already."""
+    """Convert the digits of decimals with one scale to a type; those of Avro are decimals already."""
     if pa.types.is_decimal(kind):
         if pa.types.is_decimal(values.type):
             return cast_exactly(values, kind)
@@ -475,7 +368,7 @@ def _scale_bytes(values: pa.Array, kind: pa.DataType, scale: int) -> pa.Array:
 
 
 def _scale_structs(values: pa.StructArray, kind: pa.DataType) -> pa.Array:
-    """Decimals that have their scale beside their digits."""
+    """Convert decimals that have their scale beside their digits."""
     texts = decimal_texts(values.field("value"), values.field("scale"))
     texts = _keep(texts, values.is_valid())
     if pa.types.is_string(kind):
@@ -484,26 +377,24 @@ def _scale_structs(values: pa.StructArray, kind: pa.DataType) -> pa.Array:
     if not pa.types.is_floating(kind):
         return numbers
     pairs = zip(numbers.to_pylist(), texts.to_pylist(), strict=True)
-    is_same = [number is not None and Decimal(repr(number)) == Decimal(t) for number, t in pairs]
-    return _keep(numbers, pa.array(is_same, pa.bool_()))
+    is_exact = [number is not None and Decimal(repr(number)) == Decimal(t) for number, t in pairs]
+    return _keep(numbers, pa.array(is_exact, pa.bool_()))
 
 
 def _parse_numbers(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    """Convert texts that are numbers, or words such as NaN, to a type."""
     is_number = pc.match_substring_regex(texts, _NUMBER)
     if pa.types.is_string(kind):
         return _keep(texts, is_number)
     if not pa.types.is_floating(kind) and not pa.types.is_decimal(kind):
         return pa.nulls(len(texts), kind)
-    return build_column(
-        kind,
-        [
-            text if text is None else text.encode() if is_plain else msgspec.json.encode(text)
-            for text, is_plain in zip(texts.to_pylist(), is_number.to_pylist(), strict=True)
-        ],
-    )
+    quoted = (None if text is None else msgspec.json.encode(text) for text in texts.to_pylist())
+    values = pc.if_else(is_number, texts.cast(pa.binary()), pa.array(quoted, pa.binary()))
+    return build_column(kind, values.to_pylist())
 
 
-def _parse(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+def _parse_texts(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    """Convert texts as the JSON decoder does."""
     values = texts.to_pylist()
     return build_column(
         kind, [None if text is None else msgspec.json.encode(text) for text in values]
@@ -511,15 +402,18 @@ def _parse(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
 
 
 def _parse_dates(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
-    dates = _parse(pc.replace_substring_regex(texts, "([0-9])Z$", r"\1"), pa.date32())
+    """Convert dates such as 2026-01-31Z to dates, or keep the texts."""
+    dates = _parse_texts(pc.replace_substring_regex(texts, "([0-9])Z$", r"\1"), pa.date32())
     if pa.types.is_string(kind):
         return _keep(texts, dates.is_valid())
     return dates if pa.types.is_date(kind) else pa.nulls(len(texts), kind)
 
 
 def _parse_timestamps(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
+    """Convert times in ISO 8601, of microseconds at most. A time without a zone has no offset, or
+    a zero one."""
     is_bad = pc.match_substring_regex(texts, _BEYOND_MICROS)
     if kind.tz is None:
         is_zero = pc.match_substring_regex(texts, _ZERO_OFFSET)
         is_bad = pc.or_(is_bad, pc.and_not(pc.match_substring_regex(texts, _OFFSET), is_zero))
-    return _parse(_keep(texts, pc.invert(is_bad)), _UTC).cast(pa.int64()).cast(kind)
+    return _parse_texts(_keep(texts, pc.invert(is_bad)), _UTC).cast(pa.int64()).cast(kind)

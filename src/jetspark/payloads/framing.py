@@ -32,19 +32,19 @@ MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
 """Bytes of a decompressed payload; a message without compression has no more."""
 MAX_PART_BYTES: Final = 16 * 1024 * 1024
 """Bytes of payloads that are decompressed together."""
-_MAGIC: Final = {"confluent": 5, "apicurio": 9}
+_HEAD_BYTES: Final = {"confluent": 5, "apicurio": 9}
 """Bytes of the zero and the id."""
-_OF_HEADERS: Final = {"azure": "content-type", "nats": "nats-schema"}
-"""The header that names a schema."""
+_SCHEMA_HEADERS: Final = {"azure": "content-type", "nats": "nats-schema"}
+"""The header that names a schema, in lower case."""
 _ENCODING: Final = "content-encoding"
-_OF_AZURE = re.compile(r"[\w.+-]+/[\w.-]+\+([0-9a-fA-F-]{32,36})")
+_AZURE_CONTENT_TYPE = re.compile(r"[\w.+-]+/[\w.-]+\+([0-9a-fA-F-]{32,36})")
 
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 _MAX_NAME_CHARS: Final = 255
 """Characters of a schema's name in a header: registries have no longer ones, and servers end the
 connection of a request with a longer subject."""
-_MAX_PATH: Final = 100
-"""Messages in each other, on the path to one: more than protoc takes."""
+_MAX_PATH_LENGTH: Final = 100
+"""Protobuf's messages within each other, on the path to one: more than protoc takes."""
 
 
 class BadFrame(Exception):
@@ -60,13 +60,15 @@ class Decompressed:
     payloads: pa.BinaryArray | None = None
     """None: none of them was compressed."""
     reasons: pa.StringArray | None = None
-    """Why one of the payloads cannot be decompressed."""
+    """Why a payload cannot be decompressed; null for one that was. None as for `payloads`."""
 
     def slice(self, start: int, count: int) -> Decompressed:
-        """Some of these rows."""
-        columns = (self.payloads, self.reasons)
-        parts = (None if column is None else column.slice(start, count) for column in columns)
-        return Decompressed(self.rows.slice(start, count), *parts)
+        """Return `count` of the rows."""
+        rows = self.rows.slice(start, count)
+        if self.payloads is None or self.reasons is None:
+            return Decompressed(rows)
+        payloads, reasons = self.payloads.slice(start, count), self.reasons.slice(start, count)
+        return Decompressed(rows, payloads, reasons)
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,10 @@ class Framing:
     with_message: bool = False
     """Whether frames say which message of their schema they have (Protobuf)."""
     may_be_framed: bool = True
-    """Whether one may have been forgotten where none is named."""
+    """Whether, without a named framing, payloads may have a frame that somebody forgot to name."""
 
     def checked(self) -> Framing:
-        """Itself. Raises ConfigError for names that there are not."""
+        """Return the framing itself. Raises ConfigError for an unknown name."""
         for name, value, choices in (
             ("framing", self.name, FRAMINGS),
             ("compression", self.compression, ("header", *COMPRESSIONS)),
@@ -94,33 +96,37 @@ class Framing:
     @property
     def has_id(self) -> bool:
         """Whether schemas are named by numbers in front of payloads."""
-        return self.name in _MAGIC
+        return self.name in _HEAD_BYTES
 
     @property
     def needs_headers(self) -> bool:
         """Whether schemas are named by headers."""
-        return self.name in _OF_HEADERS
+        return self.name in _SCHEMA_HEADERS
 
     def envelope(
         self, schema: PayloadSchema, name: str | None, path: Sequence[int] = ()
     ) -> tuple[bytes, Pairs]:
-        """Return the bytes in front of a payload, and its headers. `name`: the schema's in its
-        registry; `path`: that of Protobuf's message. Raises ConfigError if a frame names
-        what is not given."""
+        """Return the bytes in front of a payload, and its headers.
+
+        `name`: the schema's in its registry; `path`: that of Protobuf's message. Raises ConfigError
+        for a framing that needs a name or an id which the schema does not have.
+        """
         headers = [("Content-Encoding", self.compression)] * (self.compression != "none")
         if self.name == "none":
             return b"", headers
-        if name is None or (self.name in _MAGIC and schema.number is None):
+        if name is None or (self.name in _HEAD_BYTES and schema.number is None):
             problem = f"The framing {self.name} names the schema"
             raise ConfigError(f"{problem}: give the registry that has it, and its name there.")
         if self.name == "nats":
             version = ("Nats-Schema-Version", str(schema.version))
             return b"", [*headers, ("Nats-Schema", name), version]
         if self.name == "azure":
-            if schema.format != "avro" or not _OF_AZURE.fullmatch(content := f"avro/binary+{name}"):
+            if schema.format != "avro" or not _AZURE_CONTENT_TYPE.fullmatch(
+                content := f"avro/binary+{name}"
+            ):
                 raise ConfigError("The framing azure is for Avro, and a schema's name is an id.")
             return b"", [*headers, ("Content-Type", content)]
-        head = (schema.number or 0).to_bytes(_MAGIC[self.name], "big")
+        head = (schema.number or 0).to_bytes(_HEAD_BYTES[self.name], "big")
         if schema.format == "protobuf" and self.name == "confluent":
             path = () if path == (0,) else path
             head += b"".join(varint(number << 1) for number in (len(path), *path))
@@ -129,23 +135,16 @@ class Framing:
             head += varint(len(ref)) + ref
         return head, headers
 
-    def _is_plain(self, batch: pa.RecordBatch) -> bool:
-        """Return whether no payload is compressed, as far as the batch as a whole tells it."""
-        if self.compression != "header":
-            return self.compression == "none"
-        at = batch.schema.get_field_index("headers")
-        return bool(at < 0 or batch.column(at).null_count == batch.num_rows)
-
     def _encodings(self, batch: pa.RecordBatch) -> Sequence[str | None]:
-        """The compression of each payload, as it is given."""
+        """Return the name of each payload's compression; None: its headers name none."""
         if self.compression == "header":
-            return _values(batch, _ENCODING)
+            return _header_values(batch, _ENCODING)
         return [self.compression] * batch.num_rows
 
     def decompress(self, batch: pa.RecordBatch) -> Iterator[Decompressed]:
-        """The batch in parts, whose payloads have at most `MAX_PART_BYTES` together without their
-        compression, or are one payload."""
-        encodings = () if self._is_plain(batch) else self._encodings(batch)
+        """Yield the batch in parts, whose payloads have at most `MAX_PART_BYTES` together without
+        their compression, or are one payload."""
+        encodings = self._encodings(batch)
         if set(encodings) <= {None, "none", "identity"}:
             yield Decompressed(batch)
             return
@@ -161,29 +160,31 @@ class Framing:
                 reason = shorten_reason(str(error))
             size += len(payload)
             if size > MAX_PART_BYTES and at > start:
-                yield _part(batch.slice(start, at - start), payloads, reasons)
+                yield _to_decompressed(batch.slice(start, at - start), payloads, reasons)
                 payloads, reasons, start, size = [], [], at, len(payload)
             payloads.append(payload)
             reasons.append(reason)
-        yield _part(batch.slice(start), payloads, reasons)
+        yield _to_decompressed(batch.slice(start), payloads, reasons)
 
     @property
     def without_compression(self) -> Framing:
-        """The framing of payloads that `decompress` has made."""
+        """The framing of payloads that are already decompressed."""
         return replace(self, compression="none")
 
     def unframe(self, batch: pa.RecordBatch) -> Unframed:
-        """The payloads of a batch, all of them at once, with the keys of their schemas."""
+        """Return the payloads of a batch, decompressed and without frames, with the keys of their
+        schemas, and the reason why a row has none."""
         parts = list(self.decompress(batch))
-        payloads, reasons = batch.column(PAYLOAD), dict[int, str]()
+        payloads = batch.column(PAYLOAD)
+        reasons: dict[int, str] = {}  # by row
         if parts[0].payloads is not None:
             payloads = pa.concat_arrays([part.payloads for part in parts])
             texts = chain.from_iterable(part.reasons.to_pylist() for part in parts if part.reasons)
             reasons = {at: text for at, text in enumerate(texts) if text is not None}
         if self.has_id:
-            unframed = self._unframed(payloads, reasons)
+            unframed = self._strip_frames(payloads, reasons)
         elif self.needs_headers:
-            unframed = self._named(payloads, batch, reasons)
+            unframed = self._read_schema_headers(payloads, batch, reasons)
         else:
             none = pa.repeat(pa.scalar(0, pa.int8()), len(payloads))
             unframed = Unframed(payloads, [SchemaKey()], none)
@@ -194,13 +195,15 @@ class Framing:
         return replace(unframed, reasons=reason_texts)
 
     def hint(self, payload: bytes) -> str:
-        """A sentence about a frame that a payload may have, when nobody has named one."""
+        """Return a sentence about a frame that an undecodable payload seems to have, or ""."""
         return unnamed_frame_hint(payload) if self.may_be_framed and self.name == "none" else ""
 
     def strip(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch, in parts as those of `decompress`, with the payloads out of their frames, and
-        without the header of a compression that they no longer have; a payload that cannot be
-        unpacked stays as it is, with its headers."""
+        """Yield the batch, in parts of bounded size, with payloads without compression and frame.
+
+        The header of an undone compression is removed. A payload that cannot be unpacked stays as
+        it is, with its headers.
+        """
         at, field = batch.schema.get_field_index(PAYLOAD), batch.schema.field(PAYLOAD)
         for part in self.decompress(batch):
             came = part.rows.column(at)
@@ -211,10 +214,13 @@ class Framing:
             for reasons in (part.reasons, unframed.reasons):
                 bad = bad if reasons is None else pc.or_(bad, pc.is_valid(reasons))
             rows = rows.set_column(at, field, pc.if_else(bad, came, unframed.payloads))
-            yield rows if part.payloads is None else self._without_encoding(rows, bad)
+            yield rows if part.payloads is None else self._remove_undone_encodings(rows, bad)
 
-    def _without_encoding(self, rows: pa.RecordBatch, bad: pa.BooleanArray) -> pa.RecordBatch:
-        """The rows, whose headers name no compression that was undone."""
+    def _remove_undone_encodings(
+        self, rows: pa.RecordBatch, bad: pa.BooleanArray
+    ) -> pa.RecordBatch:
+        """Return the rows without the headers of compressions that were undone: of all but `bad`
+        rows."""
         at = rows.schema.get_field_index("headers")
         if at < 0:
             return rows
@@ -225,23 +231,25 @@ class Framing:
         headers = rows.column(at).to_pylist()
         for row, (pairs, encoding) in enumerate(zip(headers, undone, strict=True)):
             if pairs and encoding not in (None, "none", "identity"):
-                headers[row] = _without_last(pairs, encoding)
+                headers[row] = _remove_last_encoding(pairs, encoding)
         field = rows.schema.field(at)
         return rows.set_column(at, field, pa.array(headers, field.type))
 
     def payload_of(self, batch: pa.RecordBatch) -> bytes:
-        """The payload of a batch with one row. Raises BadFrame."""
+        """Return the payload of a batch with one row, decompressed and without its frame. Raises
+        BadFrame."""
         unframed = self.unframe(batch)
         if unframed.reasons is not None:
             raise BadFrame(unframed.reasons[0].as_py())
         payload: bytes = unframed.payloads[0].as_py()
         return payload
 
-    def _unframed(self, payloads: pa.BinaryArray, reasons: dict[int, str]) -> Unframed:
-        size = _MAGIC[self.name] + self.with_message
+    def _strip_frames(self, payloads: pa.BinaryArray, reasons: dict[int, str]) -> Unframed:
+        """Return payloads without the frames in front of them. Adds to `reasons`, by row."""
+        size = _HEAD_BYTES[self.name] + self.with_message
         begins = pc.binary_slice(payloads, 0, size).dictionary_encode()
         try:  # most batches have few frames, of the same size
-            frames = [self.frame(begin) for begin in begins.dictionary.to_pylist()]
+            frames = [self.parse_frame(begin) for begin in begins.dictionary.to_pylist()]
             if all(length == size for _, length in frames):
                 keys = [key for key, _ in frames]
                 return Unframed(
@@ -255,16 +263,17 @@ class Framing:
             key = SchemaKey()
             if at not in reasons:
                 try:
-                    key, length = self.frame(payload)
+                    key, length = self.parse_frame(payload)
                     bodies[at] = payload[length:]
                 except BadFrame as error:
                     reasons[at] = str(error)
             key_at.append(keys_of.setdefault(key, len(keys_of)))
         return Unframed(pa.array(bodies, pa.binary()), list(keys_of), pa.array(key_at, pa.int32()))
 
-    def frame(self, payload: bytes) -> tuple[SchemaKey, int]:
-        """Parse a frame into a key and its length. Raises BadFrame."""
-        size = _MAGIC[self.name]
+    def parse_frame(self, payload: bytes) -> tuple[SchemaKey, int]:
+        """Return the key in the frame of a payload, and the length of the frame. Raises
+        BadFrame."""
+        size = _HEAD_BYTES[self.name]
         if len(payload) < size or payload[0]:
             raise BadFrame(
                 f"The payload does not begin with a zero byte and {size - 1} bytes of a schema's "
@@ -276,25 +285,26 @@ class Framing:
         message: tuple[int, ...] | str
         try:
             if self.name == "confluent":
-                message, size = _path(payload, size)
+                message, size = _parse_message_path(payload, size)
             else:
-                message, size = _name(payload, size)
+                message, size = _parse_message_ref(payload, size)
         except (IndexError, UnicodeDecodeError):
             raise BadFrame("The payload ends before its frame says which message it is.") from None
         return SchemaKey(number, message=message), size
 
-    def _named(
+    def _read_schema_headers(
         self, payloads: pa.BinaryArray, batch: pa.RecordBatch, reasons: dict[int, str]
     ) -> Unframed:
+        """Return payloads with the keys that their headers name. Adds to `reasons`, by row."""
         key_numbers: dict[SchemaKey, int] = {}
         keys: dict[tuple[str | None, str | None], SchemaKey | str] = {}
-        names = _values(batch, _OF_HEADERS[self.name])
-        versions = _values(batch, "nats-schema-version")
+        names = _header_values(batch, _SCHEMA_HEADERS[self.name])
+        versions = _header_values(batch, "nats-schema-version")
         key_of_rows = []
         for at, pair in enumerate(zip(names, versions, strict=True)):
             if (key := keys.get(pair)) is None:
                 try:
-                    key = self._key(*pair)
+                    key = self._parse_schema_headers(*pair)
                 except BadFrame as error:
                     key = str(error)
                 keys[pair] = key
@@ -304,10 +314,10 @@ class Framing:
             key_of_rows.append(key_numbers.setdefault(key, len(key_numbers)))
         return Unframed(payloads, list(key_numbers), pa.array(key_of_rows, pa.int32()))
 
-    def _key(self, name: str | None, version: str | None) -> SchemaKey:
-        """Return the key of these headers. Raises BadFrame."""
+    def _parse_schema_headers(self, name: str | None, version: str | None) -> SchemaKey:
+        """Return the key that a schema's headers name. Raises BadFrame."""
         if name is not None and self.name == "azure":
-            match = _OF_AZURE.fullmatch(name)
+            match = _AZURE_CONTENT_TYPE.fullmatch(name)
             name = None if match is None else match[1]
         if name is None:  # the schema of the query
             return SchemaKey()
@@ -322,13 +332,15 @@ class Framing:
         return SchemaKey(name=name, version=int(version))
 
 
-def _part(rows: pa.RecordBatch, payloads: list[bytes], reasons: list[str | None]) -> Decompressed:
+def _to_decompressed(
+    rows: pa.RecordBatch, payloads: list[bytes], reasons: list[str | None]
+) -> Decompressed:
     return Decompressed(rows, pa.array(payloads, pa.binary()), pa.array(reasons, pa.string()))
 
 
 def unnamed_frame_hint(payload: bytes) -> str:
-    """A sentence for a payload that does not decode, and looks as if it had a frame."""
-    if payload[:1] != b"\0" or len(payload) < _MAGIC["confluent"]:
+    """Return a sentence for an undecodable payload that looks as if it had a frame, or ""."""
+    if payload[:1] != b"\0" or len(payload) < _HEAD_BYTES["confluent"]:
         return ""
     return (
         " It begins with a zero byte, as frames with a schema's id do: if it has one, name it in "
@@ -337,7 +349,7 @@ def unnamed_frame_hint(payload: bytes) -> str:
 
 
 def varint(number: int) -> bytes:
-    """A number of at least 0 in Protobuf's form."""
+    """Encode a number of at least 0 as Protobuf does, 7 bits in a byte."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -346,8 +358,8 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(payload: bytes, at: int, bits: int = 32) -> tuple[int, int]:
-    """A number in Protobuf's form, and where it ends. Raises IndexError for one without an end, and
-    BadFrame for one of more bits."""
+    """Return the varint at an index, and the index behind it. Raises IndexError for one without an
+    end, and BadFrame for one of more bits."""
     number = shift = 0
     while True:
         number |= (payload[at] & 0x7F) << shift
@@ -358,10 +370,11 @@ def read_varint(payload: bytes, at: int, bits: int = 32) -> tuple[int, int]:
             raise BadFrame(f"The frame of the payload has a number of more than {bits} bits.")
 
 
-def _path(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """The path to a message: how many numbers, then these, all of them in zigzag."""
+def _parse_message_path(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """Return the path to a message at an index, and the index behind it: how many numbers, then
+    these, all of them in zigzag."""
     length, at = read_varint(payload, at)
-    if length >> 1 > _MAX_PATH:
+    if length >> 1 > _MAX_PATH_LENGTH:
         raise BadFrame("The frame of the payload has the path of no message.")
     path = []
     for _ in range(length >> 1):
@@ -370,8 +383,9 @@ def _path(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
     return tuple(path) or (0,), at
 
 
-def _name(payload: bytes, at: int) -> tuple[str, int]:
-    """Apicurio's `Ref`: its length, and in field 1 the message's name."""
+def _parse_message_ref(payload: bytes, at: int) -> tuple[str, int]:
+    """Return the message's name in Apicurio's `Ref` at an index, and the index behind it: the
+    length, and a Protobuf message with the name in field 1."""
     length, at = read_varint(payload, at)
     end = at + length
     name = ""
@@ -386,8 +400,11 @@ def _name(payload: bytes, at: int) -> tuple[str, int]:
     return name, end
 
 
-def _without_last(pairs: list[dict[str, str]], encoding: str | None) -> list[dict[str, str]] | None:
-    """Headers without the last one that names this compression, which is the outermost."""
+def _remove_last_encoding(
+    pairs: list[dict[str, str]], encoding: str | None
+) -> list[dict[str, str]] | None:
+    """Return headers without the last Content-Encoding, the outermost one, if it names this
+    compression. None: no header is left."""
     for at in reversed(range(len(pairs))):
         if pairs[at]["key"].casefold() == _ENCODING:
             is_same = pairs[at]["value"].strip().casefold() == encoding
@@ -395,11 +412,11 @@ def _without_last(pairs: list[dict[str, str]], encoding: str | None) -> list[dic
     return pairs
 
 
-def _values(batch: pa.RecordBatch, name: str) -> list[str | None]:
-    """The value of a header, in any case, in each row."""
+def _header_values(batch: pa.RecordBatch, name: str) -> list[str | None]:
+    """Return the value of a header in each row, the last one of several. `name`: in lower case."""
     header_values: list[str | None] = [None] * batch.num_rows
     at = batch.schema.get_field_index("headers")
-    if at < 0:
+    if at < 0 or batch.column(at).null_count == batch.num_rows:
         return header_values
     lists = batch.column(at)
     pairs = lists.flatten()
@@ -411,14 +428,15 @@ def _values(batch: pa.RecordBatch, name: str) -> list[str | None]:
 
 
 def decompress_payload(payload: bytes, compression: str) -> bytes:
-    """The payload without a compression, up to `MAX_UNPACKED_BYTES`. Raises BadFrame."""
+    """Return a payload without its compression. Raises BadFrame for one that is compressed
+    otherwise, or has more than `MAX_UNPACKED_BYTES`."""
     match compression.strip().casefold():
         case "none" | "identity":
             return payload
         case "gzip" | "zstd" as name:
-            unpacked = _of_stream(payload, name)
+            unpacked = _decompress_stream(payload, name)
         case "snappy":
-            unpacked = _of_snappy(payload)
+            unpacked = _decompress_snappy(payload)
         case _:
             raise BadFrame(
                 f"The payload is compressed with {compression}; jetspark knows gzip, zstd and "
@@ -432,7 +450,7 @@ def decompress_payload(payload: bytes, compression: str) -> bytes:
 _TOO_LARGE = f"The payload has more than {MAX_UNPACKED_BYTES >> 20} MiB without its compression."
 
 
-def _of_stream(payload: bytes, name: str) -> bytes:
+def _decompress_stream(payload: bytes, name: str) -> bytes:
     try:
         with pa.CompressedInputStream(pa.BufferReader(payload), name) as stream:
             content: bytes = stream.read(MAX_UNPACKED_BYTES + 1)
@@ -441,8 +459,8 @@ def _of_stream(payload: bytes, name: str) -> bytes:
     return content
 
 
-def _of_snappy(payload: bytes) -> bytes:
-    """A block: its length, then the data."""
+def _decompress_snappy(payload: bytes) -> bytes:
+    """Decompress a block of Snappy: its length as a varint, then the data."""
     try:
         length, _ = read_varint(payload, 0)
         if length > MAX_UNPACKED_BYTES:

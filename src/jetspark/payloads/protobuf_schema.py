@@ -56,7 +56,7 @@ def message_of(schema: PayloadSchema) -> PayloadSchema:
     return PayloadSchema("protobuf", text, full[0], schema.version, schema.number)
 
 
-def of_module(name: str) -> PayloadSchema:
+def schema_of_module(name: str) -> PayloadSchema:
     """The schema of a compiled class, `package.flights_pb2:Flight`. Raises ConfigError."""
     module, _, message = name.partition(":")
     try:
@@ -98,14 +98,14 @@ def _descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
     return files, descriptors[-1]
 
 
-def compiler() -> None:
+def check_compiler() -> None:
     """Raise ConfigError unless .proto files can be compiled here."""
     library("grpc_tools")
 
 
 def _compiled(schema: PayloadSchema) -> bytes:
     """The descriptor set of a .proto file and what it imports."""
-    compiler()
+    check_compiler()
     compiled = _compiled_or_reason(schema)
     if isinstance(compiled, str):
         raise UnusableSchema(compiled)

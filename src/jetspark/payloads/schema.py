@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from jetspark.errors import ConfigError
+
+PayloadFormat: TypeAlias = Literal["avro", "protobuf", "json", "cloudevents", "debezium"]
 
 
 class UnusableSchema(ConfigError):
@@ -16,7 +18,7 @@ class UnusableSchema(ConfigError):
 
 @contextmanager
 def name_schema_file(name: str | None) -> Iterator[None]:
-    """Errors of a schema name the file that has it, if there is one."""
+    """Let errors of a schema name the file that it comes from, if there is one."""
     try:
         yield
     except UnusableSchema as error:
@@ -29,7 +31,7 @@ def name_schema_file(name: str | None) -> Iterator[None]:
 class PayloadSchema:
     """One version of a schema."""
 
-    format: Literal["avro", "protobuf", "json", "cloudevents", "debezium"]
+    format: PayloadFormat
     text: str
     """Avro: its JSON. JSON: JSON Schema. Protobuf: a FileDescriptorSet in base64, or the source of
     a .proto file, which always has a character that base64 lacks (";" or "{"). Debezium: what
@@ -42,7 +44,7 @@ class PayloadSchema:
     number: int | None = None
     """The registry's id."""
     references: tuple[PayloadSchema, ...] = ()
-    """The schemas that it names, each before those that name it."""
+    """The schemas that it refers to, each before those that refer to it."""
     former: tuple[PayloadSchema, ...] = ()
     """Earlier versions, the latest one first, whose fields a reader keeps as columns."""
 

@@ -31,17 +31,17 @@ from jetspark.reserved_names import CORRUPT_RECORD, PREFIX, UNFRAMED_PAYLOAD
 CORRUPT: Final = CORRUPT_RECORD
 """The column with the payloads of bad records."""
 ROW: Final = f"{PREFIX}_row"
-"""A column with the number of each row of a part, while its payloads are decompressed."""
+"""A column with the number of each row, while some rows of a batch are decoded apart."""
 
 
 class Decoder(Protocol):
     """Adds the fields of payloads to a batch."""
 
     def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
-        """The schema of a batch with these columns, after `of`."""
+        """Return the schema of `decode_batch` for a batch with these columns."""
 
     def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the fields after its columns, and `REASON` as the last one."""
+        """Return the batch with the fields after its columns, and `REASON` as the last one."""
 
 
 def decode_in_parts(
@@ -50,7 +50,7 @@ def decode_in_parts(
     """Decode batches; one whose payloads are large without their compression becomes several."""
     for batch in batches:
         if isinstance(decoder, TolerantDecoder):
-            yield from decoder.parts(batch)
+            yield from decoder.decode_in_parts(batch)
         else:
             yield decoder.decode_batch(batch)
 
@@ -63,7 +63,7 @@ class TolerantDecoder:
     """It gets payloads without compression."""
     framing: Framing = field(default_factory=partial(Framing, compression="none"))
     payload: str = PAYLOAD
-    """The column that has them."""
+    """The column of payloads."""
     keep_payload: bool = False
     """Whether that column stays."""
     keep_unframed: bool = False
@@ -72,50 +72,52 @@ class TolerantDecoder:
     """Whether the payload of a bad record is a text, which is without these, too."""
 
     def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
-        """The schema of a batch with these columns, after `of`."""
-        return self._schema(self._inner(columns))
+        """See Decoder; `CORRUPT` is before `REASON`."""
+        return self._output_schema(self._inner_schema(columns))
 
-    def _inner(self, columns: pa.Schema) -> pa.Schema:
-        """The schema of the decoder's batches from these columns."""
-        if self._has_unframed:
-            columns = columns.append(pa.field(UNFRAMED_PAYLOAD, pa.binary()))
-        return self.decoder.decoded_schema(columns)
+    def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch with the fields after its columns, and for bad records `CORRUPT` and
+        `REASON`. Raises only what no payload causes."""
+        return _concat_batches(list(self.decode_in_parts(batch)))
+
+    def decode_in_parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of `decode_batch` in batches of bounded size."""
+        try:
+            for part in self.framing.decompress(batch):
+                for bounded in self._split_by_decoded_size(part):
+                    yield self._select_output(self._decode_decompressed(bounded))
+        except BatchError as error:
+            raise error.error from None
+
+    # -- columns -------------------------------------------------------------------------------
 
     @property
     def _has_unframed(self) -> bool:
         return self.keep_unframed or self.is_text
 
-    def _schema(self, decoded: pa.Schema) -> pa.Schema:
-        """The schema without the columns that nobody asked for, and with that of bad records."""
-        left_out = set() if self.keep_payload else {self.payload}
-        left_out |= set() if self.keep_unframed else {UNFRAMED_PAYLOAD}
-        fields = [field for field in decoded if field.name not in left_out]
+    def _inner_schema(self, columns: pa.Schema) -> pa.Schema:
+        """Return the schema of what `decoder` makes of a batch with these columns."""
+        if self._has_unframed:
+            columns = columns.append(pa.field(UNFRAMED_PAYLOAD, pa.binary()))
+        return self.decoder.decoded_schema(columns)
+
+    def _output_schema(self, decoded: pa.Schema) -> pa.Schema:
+        """Return a schema of `decoder` without columns that nobody asked for, with `CORRUPT`."""
+        hidden = set() if self.keep_payload else {self.payload}
+        hidden |= set() if self.keep_unframed else {UNFRAMED_PAYLOAD}
+        fields = [field for field in decoded if field.name not in hidden]
         corrupt = pa.field(CORRUPT, pa.string() if self.is_text else pa.binary())
         return pa.schema([*fields[:-1], corrupt, fields[-1]])
 
-    def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the fields after its columns, and for bad records `CORRUPT` and `REASON`.
-        Raises only what no payload causes."""
-        return _joined(list(self.parts(batch)))
-
-    def parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of `of` in batches of bounded size."""
-        try:
-            for part in self.framing.decompress(batch):
-                for piece in self._pieces(part):
-                    yield self._with_corrupt_column(self._decompressed(piece))
-        except BatchError as error:
-            raise error.error from None
-
-    def _with_corrupt_column(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with the payloads of bad records, and no others that nobody needs."""
-        corrupt = self._corrupt(decoded)
-        schema = self._schema(decoded.schema)
+    def _select_output(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
+        """Return decoded rows with the columns of `_output_schema`."""
+        corrupt = self._corrupt_payloads(decoded)
+        schema = self._output_schema(decoded.schema)
         columns = [corrupt if name == CORRUPT else decoded.column(name) for name in schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _corrupt(self, decoded: pa.RecordBatch) -> pa.Array:
-        """The payloads of bad records, and null in the other rows."""
+    def _corrupt_payloads(self, decoded: pa.RecordBatch) -> pa.Array:
+        """Return the payloads of bad records, and null in the other rows."""
         kind = pa.string() if self.is_text else pa.binary()
         reasons = decoded.column(REASON)
         if reasons.null_count == len(reasons):
@@ -128,51 +130,50 @@ class TolerantDecoder:
             texts = [data and data.decode("utf-8", "replace") for data in bad_payloads.to_pylist()]
             return pa.array(texts, kind)
 
-    def _pieces(self, part: Decompressed) -> Iterator[Decompressed]:
-        """The rows in pieces that cannot become more than `MAX_DECODED_BYTES`, or are one row."""
+    # -- rows ----------------------------------------------------------------------------------
+
+    def _split_by_decoded_size(self, part: Decompressed) -> Iterator[Decompressed]:
+        """Yield the rows in parts that cannot become more than `MAX_DECODED_BYTES`, or are one
+        row."""
         payloads = part.rows.column(self.payload) if part.payloads is None else part.payloads
-        kinds = self._inner(part.rows.schema).types[part.rows.num_columns :]
-        of_row, of_byte = (
-            sum(map(columns.min_value_bytes, kinds)),
-            max(map(columns.max_bytes_per_byte, kinds)),
-        )
+        field_types = self._inner_schema(part.rows.schema).types[part.rows.num_columns :]
+        bytes_per_row = sum(map(columns.min_value_bytes, field_types))
+        bytes_per_byte = max(map(columns.max_bytes_per_byte, field_types))
         # The memory of an array is somewhat more than its payloads.
-        if of_byte * payloads.nbytes + of_row * len(payloads) <= columns.MAX_DECODED_BYTES:
+        most_bytes = bytes_per_byte * payloads.nbytes + bytes_per_row * len(payloads)
+        if most_bytes <= columns.MAX_DECODED_BYTES:
             yield part
             return
-        lengths = pc.fill_null(pc.binary_length(payloads), 0)
         start = total = 0
-        for at, size in enumerate(lengths.to_pylist()):
-            row_bytes = of_byte * size + of_row
+        for at, size in enumerate(pc.fill_null(pc.binary_length(payloads), 0).to_pylist()):
+            row_bytes = bytes_per_byte * size + bytes_per_row
             total += row_bytes
             if total > columns.MAX_DECODED_BYTES and at > start:
                 yield part.slice(start, at - start)
                 start, total = at, row_bytes
         yield part.slice(start, len(payloads) - start)
 
-    def _decompressed(self, part: Decompressed) -> pa.RecordBatch:
-        """The decoded rows of a part, with the payloads as they came."""
+    def _decode_decompressed(self, part: Decompressed) -> pa.RecordBatch:
+        """Decode rows; their column of payloads stays as it came, with its compression."""
         rows, at = part.rows, part.rows.schema.get_field_index(self.payload)
         if part.payloads is not None:
             rows = rows.set_column(at, rows.schema.field(at), part.payloads)
         if self._has_unframed:
             rows = rows.append_column(UNFRAMED_PAYLOAD, rows.column(at))
         if part.payloads is None or part.reasons is None:
-            return _joined(list(self._decoded(rows)))
-        row_numbers = pa.array(range(rows.num_rows), pa.int64())
-        rows = rows.append_column(ROW, row_numbers)
+            return _concat_batches(list(self._decode_by_halves(rows)))
+        rows = rows.append_column(ROW, pa.array(range(rows.num_rows), pa.int64()))
         is_bad = pc.is_valid(part.reasons)
-        decoded = _joined(
-            [
-                *self._decoded(rows.filter(pc.invert(is_bad))),
-                self._rejected(rows.filter(is_bad), part.reasons.filter(is_bad)),
-            ]
-        )
+        rejected = self._reject_rows(rows.filter(is_bad), part.reasons.filter(is_bad))
+        good = self._decode_by_halves(rows.filter(pc.invert(is_bad)))
+        decoded = _concat_batches([*good, rejected])
         decoded = decoded.take(pc.sort_indices(decoded.column(ROW)))
-        came = part.rows.column(at).take(decoded.column(ROW))
-        return decoded.drop_columns([ROW]).set_column(at, decoded.schema.field(at), came)
+        # The decoder may have left rows out.
+        compressed = part.rows.column(at).take(decoded.column(ROW))
+        return decoded.drop_columns([ROW]).set_column(at, decoded.schema.field(at), compressed)
 
-    def _decoded(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _decode_by_halves(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Decode a batch; while the decoder raises, decode halves, until a bad row is alone."""
         try:
             decoded = self.decoder.decode_batch(batch)
         except BaseException as error:
@@ -182,23 +183,20 @@ class TolerantDecoder:
             return
         half = batch.num_rows // 2
         if half:
-            yield from self._decoded(batch.slice(0, half))
-            yield from self._decoded(batch.slice(half))
+            yield from self._decode_by_halves(batch.slice(0, half))
+            yield from self._decode_by_halves(batch.slice(half))
         else:
-            yield self._rejected(batch, pa.array([reason] * batch.num_rows, pa.string()))
+            yield self._reject_rows(batch, pa.array([reason] * batch.num_rows, pa.string()))
 
-    def _rejected(self, batch: pa.RecordBatch, reasons: pa.StringArray) -> pa.RecordBatch:
-        """The rows with null in their fields."""
+    def _reject_rows(self, batch: pa.RecordBatch, reasons: pa.StringArray) -> pa.RecordBatch:
+        """Return the rows as bad records: with null in their fields."""
         schema = self.decoder.decoded_schema(batch.schema)
         fields = list(schema)[batch.num_columns : -1]
         nulls = [pa.nulls(batch.num_rows, field.type) for field in fields]
         return pa.RecordBatch.from_arrays([*batch.columns, *nulls, reasons], schema=schema)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of at least one batch as one batch."""
+def _concat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of at least one batch as one batch."""
     filled = [batch for batch in batches if batch.num_rows] or batches[:1]
-    if len(filled) == 1:
-        return filled[0]
-    (joined,) = pa.Table.from_batches(filled).combine_chunks().to_batches()
-    return joined
+    return filled[0] if len(filled) == 1 else pa.concat_batches(filled)

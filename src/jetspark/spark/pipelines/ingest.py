@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from jetspark.errors import ConfigError, named
 from jetspark.options.scopes import TableOptions, spark_texts
 from jetspark.payloads import debezium
+from jetspark.payloads.debezium_events import TIME
 from jetspark.payloads.tolerant import CORRUPT
 from jetspark.ranges.fixed_range import tail
 from jetspark.reserved_names import check_names
@@ -386,7 +387,7 @@ class Ingest:
             if scope.quarantine is None:  # what is no event has no key, so it cannot be kept
                 options["onBadRecord"] = "stop"
         if self.history:
-            options["historyBy"] = debezium.TIME if of_database else "timestamp"
+            options["historyBy"] = TIME if of_database else "timestamp"
         options |= spark_texts(scope)
         catalog = parse_catalog_name(self.to) if format_ is Format.ICEBERG else None
         if catalog is None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from jetspark.errors import ConfigError, named
 from jetspark.links.stream_api import StreamAPI
 from jetspark.links.stream_facts import StreamFacts
-from jetspark.payloads.debezium import schema_in
+from jetspark.payloads.debezium_schema import schema_in
 from jetspark.ranges.reader import read_range
 from jetspark.ranges.sequence_range import SequenceRange
 from jetspark.spark.source.options import SourceOptions, parse_options

@@ -97,7 +97,7 @@ def payload_ddl(decoding: Decoding | None) -> str | None:
     if decoding is None or not decoding.is_json:
         return None
     fields = json_columns_of(decoding.schema.text)
-    return in_ddl(pa.schema([fields.field(name) for name in decoding.check_fields(fields.names)]))
+    return in_ddl(decoding.select_fields(fields))
 
 
 def decoded_columns(options: SourceOptions) -> list[str]:
