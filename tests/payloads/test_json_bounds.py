@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jetspark.payloads.decoder import Undecodable
-from jetspark.payloads.json_plain import parse_object
+from jetspark.payloads.json_objects import parse_object
 
 
 @pytest.mark.parametrize("start", [b'{"a":NaN,"id":"', b"[" * 1200 + b'"', b'{"a":1,"id":"'])

@@ -22,7 +22,8 @@ from jetspark.errors import ConfigError
 from jetspark.payloads.ddl import arrow_fields, type_in_ddl
 from jetspark.payloads.decoder import Undecodable
 from jetspark.payloads.json_decoder import JsonDecoder
-from jetspark.payloads.json_plain import MAX_DEPTH, PlainJsonDecoder
+from jetspark.payloads.json_objects import MAX_DEPTH
+from jetspark.payloads.json_plain import PlainJsonDecoder
 
 _NESTED_KINDS = {name: kind for name, (_, kind) in NESTED.items()}
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)

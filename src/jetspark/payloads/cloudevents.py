@@ -35,8 +35,9 @@ from jetspark.payloads.decoder import (
     with_fields,
 )
 from jetspark.payloads.encoder import Encoder, misfit_error, scatter
+from jetspark.payloads.json_columns import build_column
 from jetspark.payloads.json_decoder import JsonDecoder
-from jetspark.payloads.json_plain import build_column, parse_object
+from jetspark.payloads.json_objects import parse_object
 
 _NEEDED: Final = ("id", "source", "specversion", "type")
 _TEXTS: Final = (*_NEEDED, "subject", "datacontenttype", "dataschema")

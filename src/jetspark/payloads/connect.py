@@ -33,14 +33,14 @@ from jetspark.payloads.ddl import spark_type_name
 from jetspark.payloads.decoder import replace_rows
 from jetspark.payloads.encoder import offsets_and_items
 from jetspark.payloads.exact import cast_exactly, decimal_texts, decimals_from_bytes
-from jetspark.payloads.json_decoder import JsonDecoder
-from jetspark.payloads.json_plain import (
+from jetspark.payloads.json_columns import (
     BadValue,
     build_column,
     misfit_text,
     null_rows,
     rows_of_items,
 )
+from jetspark.payloads.json_decoder import JsonDecoder
 from jetspark.years import DAY_SECONDS, FIRST_DAY, FIRST_MICROS, LAST_DAY, LAST_MICROS
 
 Convert: TypeAlias = Callable[[pa.Array], tuple[pa.Array, list[BadValue]]]
@@ -357,7 +357,7 @@ def _convert_clocks(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array:
 
 
 def _scale_bytes(values: pa.Array, kind: pa.DataType, scale: int) -> pa.Array:
-    """Convert the digits of decimals with one scale to a type; those of Avro are decimals already."""
+    """Convert the digits of decimals of one scale; those of Avro are decimals already."""
     if pa.types.is_decimal(kind):
         if pa.types.is_decimal(values.type):
             return cast_exactly(values, kind)

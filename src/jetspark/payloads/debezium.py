@@ -41,7 +41,8 @@ from jetspark.payloads.decoder import (
     with_fields,
 )
 from jetspark.payloads.framing import Framing
-from jetspark.payloads.json_plain import null_rows, parse_object
+from jetspark.payloads.json_columns import null_rows
+from jetspark.payloads.json_objects import parse_object
 
 TABLE_OPTIONS: Final[Mapping[str, str]] = {
     "sequenceBy": POSITION,

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from jetspark.payloads import log_position
 from jetspark.payloads.decoder import Undecodable
-from jetspark.payloads.json_plain import parse_object
+from jetspark.payloads.json_objects import parse_object
 from jetspark.years import FIRST_MICROS, LAST_MICROS
 
 OP: Final = "__op"
@@ -74,8 +74,8 @@ _DATA_CHANGE = re.compile(r"io\.debezium\.connector\.[\w.]+\.datachangeevent", r
 PARSE_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _INSPECTED = frozenset(
     {
-        *MARKS, *_TIME_FIELDS, *_TRANSACTION_FIELDS, *_NOTIFICATION_FIELDS, "op", "source", "before", "after",
-        "message", "specversion", "type",
+        *MARKS, *_TIME_FIELDS, *_TRANSACTION_FIELDS, *_NOTIFICATION_FIELDS, "op", "source",
+        "before", "after", "message", "specversion", "type",
     }
 )  # fmt: skip
 """Fields that can show what a message is, which alone are decoded."""

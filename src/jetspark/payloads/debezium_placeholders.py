@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from jetspark.payloads.json_plain import parse_object
+from jetspark.payloads.json_objects import parse_object
 
 UNAVAILABLE_VALUE: Final = "__debezium_unavailable_value"
 """Debezium's default for the placeholder."""

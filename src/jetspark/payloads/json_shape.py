@@ -23,7 +23,8 @@ import msgspec
 import pyarrow as pa
 
 from jetspark.payloads.decoder import Undecodable
-from jetspark.payloads.json_plain import parse_object, takes
+from jetspark.payloads.json_columns import fits_type
+from jetspark.payloads.json_objects import parse_object
 from jetspark.payloads.unknown_fields import common_type, in_ddl, plain_type
 from jetspark.reserved_names import is_reserved
 
@@ -89,7 +90,7 @@ def _string_type(text: str) -> str:
         ("DATE", _DATE, pa.date32()),
         ("TIMESTAMP", _TIME, pa.timestamp("us", tz="UTC")),
     ):
-        if form.fullmatch(text) and takes(kind, msgspec.json.encode(text)):
+        if form.fullmatch(text) and fits_type(kind, msgspec.json.encode(text)):
             return name
     return _STRING
 

@@ -36,8 +36,8 @@ def find_schema(
     schema_version: int | None = None,
     message: str | None = None,
 ) -> PayloadSchema:
-    """Return the schema of payloads that a user has given: as text, as a file, or by its name in the
-    registry `lookup`. `message`: of Protobuf. Raises ConfigError, and as `lookup`."""
+    """Return the schema of payloads that a user has given, as text, as a file, or by its name in
+    the registry `lookup`. `message`: of Protobuf. Raises ConfigError, and as `lookup`."""
     if schema is not None and schema_file is not None:
         raise ConfigError("Give the schema of the payloads, or the file that has it, not both.")
     if message is not None and format_ not in ("protobuf", "cloudevents"):

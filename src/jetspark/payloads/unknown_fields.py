@@ -24,7 +24,7 @@ import pyarrow as pa
 from jetspark.payloads.ddl import arrow_fields
 from jetspark.payloads.decoder import Undecodable
 from jetspark.payloads.field_names import FieldNames
-from jetspark.payloads.json_plain import parse_object
+from jetspark.payloads.json_objects import parse_object
 from jetspark.reserved_names import is_reserved
 
 MIN_BIGINT, MAX_BIGINT = -(2**63), 2**63 - 1

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError, PipelineError, named
 from jetspark.payloads.framing import unnamed_frame_hint
-from jetspark.payloads.json_plain import PlainJsonDecoder, is_json_type
+from jetspark.payloads.json_columns import is_json_type
+from jetspark.payloads.json_plain import PlainJsonDecoder
 from jetspark.payloads.tolerant import CORRUPT
 from jetspark.spark.source.payload_columns import METADATA_COLUMNS
 from jetspark.spark.table_sink.options import STOP, LakehouseOptions
