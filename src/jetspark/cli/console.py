@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     pass
 
 P = TypeVar("P")
-T = TypeVar("T")
-
-_NARROW = 8  # cells of a column that is not cut further
 _BROKEN_PIPE = 128 + 13  # SIGPIPE's number, which Windows lacks
 
 
@@ -55,16 +52,19 @@ class _StandardOutput:
 
 
 def _check_open() -> None:
+    """Raise OutputError without a standard output: Python has None for one that is closed."""
     if sys.stdout is None:
         raise OutputError("Cannot write to standard output: it is closed.")
 
 
 def _stdout() -> Any:
-    return sys.stdout or io.StringIO()  # None, if the parent process closed it
+    """The standard output, or an object that takes what is written and forgets it."""
+    return sys.stdout or io.StringIO()
 
 
 @contextlib.contextmanager
 def _output_errors() -> Iterator[None]:
+    """Turn an error of the block into OutputError, or SystemExit when nobody reads."""
     try:
         yield
     except BrokenPipeError:
@@ -92,16 +92,19 @@ class _Console(Console):
 
 def escape_controls(text: str) -> str:
     """The text with control characters as escapes; line ends and tabs stay."""
-    return _escaped(text, lambda c: c.encode("unicode_escape").decode())
+    return _replace_controls(text, lambda c: c.encode("unicode_escape").decode())
 
 
 def escape_to_line(text: str) -> str:
-    """`harmless` text without line ends and tabs, by which a name or a value would look like more
-    lines, or cells, of ours."""
+    """The text on one line: control characters, line ends and tabs as escapes.
+
+    A name or value with a line end would look like further lines of ours.
+    """
     return escape_controls(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _escaped(text: str, escape: Callable[[str], str]) -> str:
+def _replace_controls(text: str, escape: Callable[[str], str]) -> str:
+    """The text with `escape` of each control character but line ends and tabs."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else escape(c) for c in text)
@@ -109,8 +112,9 @@ def _escaped(text: str, escape: Callable[[str], str]) -> str:
 
 # No highlighting, since rich would colour digits at random. Lines are not wrapped at the terminal's
 # width (soft_wrap below), since people copy URLs and paths from them.
-def _console(*, stderr: bool) -> Console:
-    """Colours on a terminal; always with FORCE_COLOR, never with NO_COLOR or TERM=dumb."""
+def _make_console(*, stderr: bool) -> Console:
+    """A console with colours on a terminal; always with FORCE_COLOR, never with NO_COLOR or a dumb
+    terminal."""
     style: dict[str, Any] = {}
     forced = bool(os.environ.get("FORCE_COLOR"))
     if os.environ.get("NO_COLOR") or (_is_dumb() and not forced):
@@ -122,15 +126,16 @@ def _console(*, stderr: bool) -> Console:
 
 
 def _is_dumb() -> bool:
+    """Whether the terminal can only print lines."""
     return os.environ.get("TERM", "").casefold() in ("dumb", "unknown")
 
 
-out = _console(stderr=False)
-err = _console(stderr=True)
+out = _make_console(stderr=False)
+err = _make_console(stderr=True)
 
 
 def finish() -> None:
-    """Write the buffered text. Raises OutputError; SystemExit when nobody reads it."""
+    """Flush standard output. Raises OutputError; SystemExit when nobody reads it."""
     out.file.flush()
 
 
@@ -159,7 +164,7 @@ def say_json(document: Any, *, indent: bool = False) -> None:
         text = msgspec.json.format(msgspec.json.encode(document)).decode()
     else:
         text = json.dumps(document, ensure_ascii=False)
-    out.file.write(_escaped(text, lambda c: json.dumps(c)[1:-1]) + "\n")
+    out.file.write(_replace_controls(text, lambda c: json.dumps(c)[1:-1]) + "\n")
     finish()
 
 
@@ -174,18 +179,18 @@ def write_bytes(data: bytes) -> None:
 
 def warn(text: str, level: str = "info") -> None:
     """Print lines on standard error."""
-    if not _logged(text, level):
+    if not _print_log_document(text, level):
         err.print(Text(text), soft_wrap=True)
 
 
 def fail(sentence: str) -> None:
     """Print one red sentence on standard error."""
-    if not _logged(sentence, "error"):
+    if not _print_log_document(sentence, "error"):
         err.print(Text(escape_controls(sentence), style="red"), soft_wrap=True)
 
 
-def _logged(text: str, level: str) -> bool:
-    """Print a JSON document on one line in place of the text, if JETSPARK_LOG=json; else False."""
+def _print_log_document(text: str, level: str) -> bool:
+    """Print the text as JSON on one line if JETSPARK_LOG=json; returns whether it is."""
     if os.environ.get("JETSPARK_LOG") != "json":
         return False
     time = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -7,16 +7,14 @@ from datetime import datetime, timedelta
 
 
 def format_count(count: int, thing: str) -> str:
-    """ "1 row" and "1,000 rows"."""
+    """A number of things, such as "1 row" and "1,000 rows"."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def describe_left_out(messages: int) -> str:
     """A sentence about messages that are no rows by their format."""
-    noun = format_count(messages, "message")
-    return (
-        f"{noun} left out, as Debezium's that are no changes (tombstones, heartbeats and others)."
-    )
+    reason = "as Debezium's that are no changes (tombstones, heartbeats and others)"
+    return f"{format_count(messages, 'message')} left out, {reason}."
 
 
 def format_size(count: int) -> str:

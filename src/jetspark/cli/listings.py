@@ -14,7 +14,7 @@ from jetspark.documents.document import to_wire
 P = TypeVar("P")
 T = TypeVar("T")
 
-_NARROW = 8  # cells of a column that is not cut further
+_MIN_WIDTH = 8  # of a column that is cut
 
 
 def show_list(
@@ -24,7 +24,10 @@ def show_list(
     as_json: bool,
     document: Callable[[Any], object] = to_wire,
 ) -> None:
-    """Print a table with a row for each item, or one JSON array of their documents."""
+    """Print a table with a row for each item, or one JSON array of their documents.
+
+    `columns`: the cell of an item, by heading; `document`: the JSON document of an item.
+    """
     if as_json:
         say_json([document(item) for item in items], indent=True)
     else:
@@ -41,9 +44,12 @@ def show_infos(
     as_json: bool,
     document: Callable[[Any], object] = to_wire,
 ) -> None:
-    """Print facts of each item and a table of its parts, or one JSON array of the documents."""
+    """Print for each item its facts and a table of its parts, or one JSON array of all items.
+
+    `document`: the JSON document of an item.
+    """
     if as_json:
-        say_json([document(item) for item in items], indent=True)
+        show_list(items, {}, as_json=True, document=document)
         return
     for index, item in enumerate(items):
         if index:
@@ -71,44 +77,46 @@ def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
     row is about, and none so far that different cells look equal.
     """
     cells = [headings, *(tuple(escape_to_line(str(cell)) for cell in row) for row in rows)]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-    room = out.width - 2 * (len(widths) - 1) if out.is_terminal else sum(widths)
-    if sum(widths) > room:
-        _narrow(widths, list(zip(*cells, strict=True)), room)
-    lines = ["  ".join(_padded(row, widths)) for row in cells]
+    columns = list(zip(*cells, strict=True))
+    widths = [max(map(cell_len, column)) for column in columns]
+    if out.is_terminal:
+        _narrow(widths, columns, out.width - 2 * (len(widths) - 1))
+    lines = ["  ".join(_pad_cells(row, widths)) for row in cells]
     say(Text(lines[0], style="bold"), *lines[1:])
 
 
-def _narrow(widths: list[int], columns: list[tuple[str, ...]], room: int) -> None:
-    """Cut the widest columns, until all fit into the room, or no more can be cut."""
-    min_widths = [widths[0], *map(_least_width, columns[1:])]
-    while sum(widths) > room:
+def _narrow(widths: list[int], columns: list[tuple[str, ...]], max_width: int) -> None:
+    """Reduce the widest of the widths until all fit, or no column can be cut any more."""
+    min_widths = [widths[0], *map(_find_min_width, columns[1:])]
+    while sum(widths) > max_width:
         wide = [index for index, width in enumerate(widths) if width > min_widths[index]]
         if not wide:
             return
         widths[max(wide, key=widths.__getitem__)] -= 1
 
 
-def _least_width(column: Sequence[str]) -> int:
-    """The least width at which the cells differ that are different."""
+def _find_min_width(column: Sequence[str]) -> int:
+    """The least width at which cells that differ still look different when they are cut."""
     width, distinct = max(map(cell_len, column)), len({*column})
-    while width > _NARROW and len({_cut(cell, width - 1) for cell in column}) == distinct:
+    while width > _MIN_WIDTH and len({_cut_cell(cell, width - 1) for cell in column}) == distinct:
         width -= 1
     return width
 
 
-def _cut(cell: str, width: int) -> str:
+def _cut_cell(cell: str, width: int) -> str:
+    """The cell, with an ellipsis at its end if it is wider."""
     return cell if cell_len(cell) <= width else f"{set_cell_size(cell, width - 1)}…"
 
 
-def _padded(row: Iterable[str], widths: list[int]) -> Iterator[str]:
-    for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        cell = _cut(cell, width)
-        space = " " * (width - cell_len(cell))
-        yield space + cell if index else cell + space
+def _pad_cells(row: Iterable[str], widths: list[int]) -> Iterator[str]:
+    """The cells in their widths: the first one left-justified, the others right-justified."""
+    for index, (text, width) in enumerate(zip(row, widths, strict=True)):
+        cell = _cut_cell(text, width)
+        padding = " " * (width - cell_len(cell))
+        yield padding + cell if index else cell + padding
 
 
-def show_facts(facts: dict[str, object], *, title: Text | None = None) -> None:
+def show_facts(facts: Mapping[str, object], *, title: Text | None = None) -> None:
     """Print names and values in lines, without empty values; below a title, if any."""
     texts = {
         name: escape_to_line(str(value)) for name, value in facts.items() if value not in (None, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import field, fields, make_dataclass, replace
+from dataclasses import asdict, field, fields, make_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 from urllib.parse import unquote
 
@@ -43,12 +43,12 @@ _REGISTRY = re.compile(
 )
 
 
-def flags_of(
+def make_flags(
     scope: type[S], group: Group, *, leave_out: Collection[str] = (), **groups: Group
 ) -> type[S]:
-    """A subclass of the scope whose fields are flags.
+    """Make a subclass of the scope whose fields are flags of a command.
 
-    `leave_out`: options that are no flags of the command; `groups`: other groups of options.
+    `leave_out`: options that are no flags; `groups`: the options that stand in another group.
     """
     types = get_type_hints(scope)
     flags = []
@@ -91,23 +91,23 @@ if TYPE_CHECKING:
     TableFlags = TableOptions
     TableReadFlags = TableReadScope
 else:
-    ConnectionFlags = flags_of(ConnectionScope, CONNECTION, leave_out=("servers", "context"))
-    PayloadFlags = flags_of(PayloadScope, PAYLOADS, leave_out=("keep_payload",))
-    SchemaFlags = flags_of(SchemaScope, PAYLOADS)
-    SourceFlags = flags_of(SourceScope, READING, leave_out=_NO_SOURCE_FLAGS)
-    StreamSinkFlags = flags_of(
+    ConnectionFlags = make_flags(ConnectionScope, CONNECTION, leave_out=("servers", "context"))
+    PayloadFlags = make_flags(PayloadScope, PAYLOADS, leave_out=("keep_payload",))
+    SchemaFlags = make_flags(SchemaScope, PAYLOADS)
+    SourceFlags = make_flags(SourceScope, READING, leave_out=_NO_SOURCE_FLAGS)
+    StreamSinkFlags = make_flags(
         StreamSinkScope,
         WRITING,
         leave_out=("stream", "bucket", "subject", "adopt_ledger", "writer_name"),
     )
-    TableFlags = flags_of(
+    TableFlags = make_flags(
         TableOptions,
         TABLE,
         leave_out=("transaction_id",),
         quarantine=BAD_RECORDS,
         on_bad_record=BAD_RECORDS,
     )
-    TableReadFlags = flags_of(TableReadScope, READING)
+    TableReadFlags = make_flags(TableReadScope, READING)
 
 NO_CONNECTION = ConnectionFlags()
 NO_PAYLOADS = PayloadFlags()
@@ -119,7 +119,10 @@ NO_TABLE_READ = TableReadFlags()
 
 
 def connection_texts(connection: ServerFlags, flags: ConnectionScope) -> dict[str, str]:
-    """Options of Spark's format for both. Raises ConfigError for a login that is in both."""
+    """The options of Spark's format for a connection.
+
+    Raises ConfigError for a login that is in the server's URL and in a flag.
+    """
     options, flag_options = connection.spark_options(), spark_texts(flags)
     for name in options.keys() & flag_options.keys():
         raise errors.ConfigError(
@@ -129,12 +132,12 @@ def connection_texts(connection: ServerFlags, flags: ConnectionScope) -> dict[st
 
 
 def schema_texts(schema: SchemaScope) -> dict[str, str]:
-    """Options of Spark's format, where the registry's URL has no secrets."""
-    return spark_texts(_with_login(schema))
+    """The options of Spark's format for a schema, where the registry's URL has no secrets."""
+    return spark_texts(_move_login_out_of_url(schema))
 
 
-def _with_login(schema: SchemaScope) -> SchemaScope:
-    """The options with user and password of the registry's URL as options, which are secret."""
+def _move_login_out_of_url(schema: SchemaScope) -> SchemaScope:
+    """Make options of user and password in the registry's URL, since Spark shows URLs."""
     url = None if schema.registry is None else _REGISTRY.fullmatch(schema.registry)
     if url is None:
         return schema
@@ -149,9 +152,11 @@ def _with_login(schema: SchemaScope) -> SchemaScope:
 def codec_of(
     schema: SchemaScope, option: str, format_: str | None, connection: ServerFlags
 ) -> Codec | None:
-    """The codec of the format that the option says; None without it. Raises ConfigError."""
-    schema = _with_login(schema)
-    values = {flag.name: getattr(schema, flag.name) for flag in fields(schema)}
+    """The codec of --decode or --encode (`option`) and its flags for the schema.
+
+    None without a format. Raises ConfigError for a schema without one.
+    """
+    values = asdict(_move_login_out_of_url(schema))
     arguments = {name: value for name, value in values.items() if value is not None}
     if format_ is None and arguments:
         raise errors.ConfigError(f"goes with {errors.named(option)}.", option=min(arguments))
@@ -164,5 +169,5 @@ def codec_of(
 
 
 def storage_texts(storage: dict[str, str]) -> dict[str, str]:
-    """Options of a table's format for its storage and its catalog."""
+    """The options of a table's format for its storage and its catalog."""
     return {f"storage.{name}": value for name, value in storage.items()}

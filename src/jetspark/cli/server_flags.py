@@ -37,7 +37,7 @@ class ServerFlags:
     """A context of the nats command, in place of --server."""
 
     def options(self) -> dict[str, Any]:
-        """Options of a client; empty to use the environment. Raises ConfigError."""
+        """The options of `jetspark.connect`; none to use the environment. Raises ConfigError."""
         if self.server is not None and self.context is not None:
             raise errors.ConfigError("Give either --server or --context.")
         if self.context is not None:
@@ -47,7 +47,7 @@ class ServerFlags:
         return {} if self.server is None else {"servers": self.server}
 
     def spark_options(self) -> dict[str, str]:
-        """Options of Spark's format; a user or token in the URL becomes an option.
+        """The options of Spark's format; user, password and token of the URL become options.
 
         Raises ConfigError for URLs with different credentials.
         """
@@ -55,12 +55,11 @@ class ServerFlags:
         if "servers" not in options:
             return options
         urls = parse_urls(options["servers"])
-        credentials = {(url.user, url.password, url.token) for url in urls}
-        if len(credentials) > 1:
+        if len({(url.user, url.password, url.token) for url in urls}) > 1:
             raise errors.ConfigError("All servers need the same user and password, or token.")
-        login = zip(("user", "password", "token"), credentials.pop(), strict=True)
-        logins = {name: value for name, value in login if value is not None}
-        return {"servers": ",".join(map(str, urls))} | logins
+        login = {"user": urls[0].user, "password": urls[0].password, "token": urls[0].token}
+        given = {name: value for name, value in login.items() if value is not None}
+        return {"servers": ",".join(map(str, urls))} | given
 
     def run(self, work: Callable[[Client], Awaitable[T]], *, hooks: HooksLike | None = None) -> T:
         """Connect, do the work, close.
@@ -88,7 +87,10 @@ class ServerFlags:
         stream: str | list[str] = "",
         consumer: str = "",
     ) -> T:
-        """`run` with a hint for a name that is not found. `stream`, `consumer`: as typed."""
+        """Connect, do the work on JetStream, close; an error for a missing name has a hint.
+
+        `stream`, `consumer`: the names that the user typed.
+        """
         streams = [stream] if isinstance(stream, str) else stream
         return self.run(lambda nc: with_name_hints(nc, work, streams, consumer))
 
@@ -155,37 +157,35 @@ DEFAULT_SERVER = ServerFlags()
 async def with_name_hints(
     nc: Client, work: Callable[[JetStream], Awaitable[T]], streams: list[str], consumer: str
 ) -> T:
-    """The work, with a hint for a name that is not found."""
+    """Do the work; an error for a missing stream or consumer names the nearest one there is."""
     js = nc.jetstream()
+    failure: errors.APIError
     try:
         return await work(js)
     except errors.StreamNotFoundError as error:
-        names = await _all(js.stream_names())
-        missing = next((stream for stream in streams if stream not in names), streams[0])
-        raise _not_found(error, f'Stream "{missing}"', nc, missing, names) from None
+        failure, names = error, await _list_names(js.stream_names())
+        name = next((stream for stream in streams if stream not in names), streams[0])
+        described = f'Stream "{name}"'
     except errors.ConsumerNotFoundError as error:
-        described = f'Consumer "{consumer}" of stream "{streams[0]}"'
-        names = await _all(js.consumer_names(streams[0]))
-        raise _not_found(error, described, nc, consumer, names) from None
+        failure, names = error, await _list_names(js.consumer_names(streams[0]))
+        name, described = consumer, f'Consumer "{consumer}" of stream "{streams[0]}"'
+    sentence = describe_missing(described, nc, name, names)
+    raise type(failure)(failure.code, failure.err_code, failure.description, sentence)
 
 
-async def _all(names: Paged[str]) -> list[str]:
-    """All names, for a hint; empty without permission to list them."""
+async def _list_names(names: Paged[str]) -> list[str]:
+    """All names; none without permission to list them."""
     try:
         return await names.all()
     except errors.JetsparkError:
         return []
 
 
-def _not_found(
-    error: errors.APIError, described: str, nc: Client, name: str, names: Iterable[str]
-) -> errors.APIError:
-    sentence = describe_missing(described, nc, name, names)
-    return type(error)(error.code, error.err_code, error.description, sentence)
-
-
 def describe_missing(described: str, nc: CoreClient, name: str, names: Iterable[str]) -> str:
-    """The sentence for a missing name, with the nearest known one."""
+    """The sentence for a name that was not found, with the nearest of the names there are.
+
+    `described`: what has the name, such as `Stream "ORDERS"`.
+    """
     names = set(names)
     if name in names:
         return f"{described} is on {nc.current_server}, but what it says cannot be read."

@@ -21,70 +21,81 @@ if TYPE_CHECKING:
 def show_message(
     message: Message, *, as_json: bool, raw: bool = False, codec: PayloadCodec | None = None
 ) -> None:
-    """Print one message: for people, as a line of JSON, or only its payload."""
+    """Print one message: for people, as a line of JSON, or only its payload.
+
+    `codec`: decodes the payload, whose value is printed as JSON.
+    """
     if raw:
         write_bytes(message.data)
     elif as_json:
-        say_json(_document_of(message, message.headers, codec))
+        say_json(_make_document(message, message.headers, codec))
     else:
-        line = Text.assemble((message.subject, "bold"))
+        title = Text.assemble((message.subject, "bold"))
         if message.reply is not None:
-            line.append(f"  (reply to {message.reply})", style="dim")
-        headers = message.headers.items() if message.headers is not None else ()
-        lines = [Text(escape_to_line(f"{name}: {value}"), style="dim") for name, value in headers]
-        say(line, *lines, _payload_text(message, codec, message.subject))
+            title.append(f"  (reply to {message.reply})", style="dim")
+        _say_message(message, title, message.headers, codec, message.subject)
 
 
 def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None = None) -> None:
     """Print one message of a stream: for people, or as a line of JSON."""
     description = f"Message {message.seq:,} on {message.subject}"
     try:
-        headers = message.headers or Headers()
+        headers = message.headers
     except errors.BadHeaderError as error:
         warn(f"{description}: {error}")
-        headers = Headers()
+        headers = None
     if as_json:
         position = {"seq": message.seq, "time": message.time.isoformat()}
-        say_json(position | _document_of(message, headers, codec))
+        say_json(position | _make_document(message, headers, codec))
     else:
-        line = Text.assemble(
-            (message.subject, "bold"), (f"  {message.seq:,}  {format_time(message.time)}", "dim")
-        )
-        lines = [
-            Text(escape_to_line(f"{name}: {value}"), style="dim") for name, value in headers.items()
-        ]
-        say(line, *lines, _payload_text(message, codec, description))
+        details = f"  {message.seq:,}  {format_time(message.time)}"
+        title = Text.assemble((message.subject, "bold"), (details, "dim"))
+        _say_message(message, title, headers, codec, description)
 
 
-def _payload_text(message: Message | StoredMsg, codec: PayloadCodec | None, label: str) -> str:
-    payload, reason = _payload_of(message, codec)
-    if reason:
-        warn(f"{label}: {reason}")
-    return payload.decode("utf-8", "backslashreplace")
+def _say_message(
+    message: Message | StoredMsg,
+    title: Text,
+    headers: Headers | None,
+    codec: PayloadCodec | None,
+    description: str,
+) -> None:
+    """Print a title, the headers and the payload as text."""
+    pairs = [] if headers is None else headers.items()
+    lines = [Text(escape_to_line(f"{name}: {value}"), style="dim") for name, value in pairs]
+    payload, problem = _decode_payload(message, codec)
+    if problem:
+        warn(f"{description}: {problem}")
+    say(title, *lines, payload.decode("utf-8", "backslashreplace"))
 
 
-def _payload_of(message: Message | StoredMsg, codec: PayloadCodec | None) -> tuple[bytes, str]:
-    """The payload and ""; with a codec its value in JSON. A bad one as it is, and the reason."""
+def _decode_payload(message: Message | StoredMsg, codec: PayloadCodec | None) -> tuple[bytes, str]:
+    """The payload to print, and why it could not be decoded, or "".
+
+    With a codec the payload is its value as JSON; one that does not decode stays unchanged.
+    """
     try:
         return message.data if codec is None else msgspec.json.encode(message.decode(codec)), ""
     except (errors.CodecError, errors.BadHeaderError) as error:
         return message.data, str(error)
 
 
-def _document_of(
+def _make_document(
     message: Message | StoredMsg, headers: Headers | None, codec: PayloadCodec | None
 ) -> dict[str, object]:
-    """subject, reply, headers and data, or data_base64 for a payload that is not UTF-8; `error`
-    says why a payload does not decode."""
+    """The document with subject, reply, headers and data, or data_base64 if that is not UTF-8.
+
+    `error` says why a payload does not decode.
+    """
     document: dict[str, object] = {"subject": message.subject}
     reply = getattr(message, "reply", None)
     if reply is not None:
         document["reply"] = reply
     if headers:
         document["headers"] = headers.to_dict()
-    data, reason = _payload_of(message, codec)
-    if reason:
-        document["error"] = reason
+    data, problem = _decode_payload(message, codec)
+    if problem:
+        document["error"] = problem
     try:
         document["data"] = data.decode()
     except UnicodeDecodeError:
