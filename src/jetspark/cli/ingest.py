@@ -27,17 +27,16 @@ from jetspark.options.scopes import PayloadScope, SourceScope, spark_text, spark
 if TYPE_CHECKING:
     from jetspark.spark.pipelines.ingest import Ingest
 
-_BATCH = {"maxOffsetsPerTrigger": "2000000", "maxBytesPerTrigger": str(2**30)}
-"""Limits of a batch by default."""
-_BATCH_OF_BUCKET = {"maxOffsetsPerTrigger": "500000"}
+_BATCH_LIMITS = {"maxOffsetsPerTrigger": "2000000", "maxBytesPerTrigger": str(2**30)}
+_BUCKET_BATCH_LIMITS = {"maxOffsetsPerTrigger": "500000"}
 """Fewer, since changes are compared with the table in memory."""
-_INTERVAL = 5.0
-_SAMPLE = 10_000
+_INTERVAL_SECONDS = 5.0
+_SAMPLE_MESSAGES = 10_000
 
 
 @Parameter(name="*", group=READING)
 @dataclass(frozen=True, kw_only=True)
-class Range:
+class RangeFlags:
     """Range of STREAM to read."""
 
     bucket: Switch = False
@@ -72,25 +71,20 @@ class TargetFlags:
     storage: Repeated = None
     """Option of the storage or the catalog, as name=value (AWS_REGION=…); may be given again."""
 
-    @property
-    def storage_options(self) -> dict[str, str]:
-        """Options of the table's format for its storage. Raises ConfigError."""
-        return scopes.storage_texts(parse_pairs("--storage", self.storage))
-
     def arguments(self) -> dict[str, Any]:
-        """Arguments of `spark.pipelines.ingest.Ingest`."""
+        """The arguments of `spark.pipelines.ingest.Ingest`. Raises ConfigError."""
         return {
             "json_schema": self.json_schema,
             "format": self.format,
             "derive": self.derive or [],
             "rescued_data_column": self.rescued_data_column,
-            "storage": self.storage_options,
+            "storage": scopes.storage_texts(parse_pairs("--storage", self.storage)),
         }
 
 
 @Parameter(name="*", group=RUN)
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunFlags:
     """When the run ends, and what it keeps."""
 
     follow: Annotated[bool, Parameter(name=("--follow",), negative="--available-now")] = False
@@ -111,19 +105,19 @@ class Run:
     """Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml."""
 
 
-_ALL, NO_TARGET, _DEFAULT_RUN = Range(), TargetFlags(), Run()
+_ALL_MESSAGES, NO_TARGET, _DEFAULT_RUN = RangeFlags(), TargetFlags(), RunFlags()
 
 
 def ingest(
     stream: str,
     /,
     *,
-    messages: Range = _ALL,
+    messages: RangeFlags = _ALL_MESSAGES,
     source: scopes.SourceFlags = scopes.NO_SOURCE,
     payloads: scopes.PayloadFlags = scopes.NO_PAYLOADS,
     target: TargetFlags = NO_TARGET,
     table: scopes.TableFlags = scopes.NO_TABLE,
-    run: Run = _DEFAULT_RUN,
+    run: RunFlags = _DEFAULT_RUN,
     metrics: Annotated[MetricsOption, Parameter(group=RUN)] = None,
     spark: Annotated[SparkFlags, Parameter(group=RUN)] = LOCAL,
     connection: Annotated[ServerFlags, Parameter(group=scopes.CONNECTION)] = DEFAULT_SERVER,
@@ -139,7 +133,7 @@ def ingest(
         stream: Name of the stream.
     """
     outcome = Outcome(spark.quiet, json)
-    _check(messages, payloads, target, run)
+    _check_flags(messages, payloads, target, run)
     options = {
         "bucket" if messages.bucket else "stream": stream,
         **parse_start(messages.start or "earliest"),
@@ -150,7 +144,7 @@ def ingest(
         **spark_texts(source),
         **scopes.schema_texts(payloads),
     }
-    if messages.bucket and table.keys:
+    if messages.bucket and table.keys:  # keys to read, since the key of the table is known
         options["keys"] = spark_text(table.keys)
         table = replace(table, keys=())
     if payloads.decode == "debezium":
@@ -158,7 +152,7 @@ def ingest(
 
         options = dict(add_event_schema(options))
     if target.to is None or run.infer:
-        show_schemas(outcome, options, target.to, run.infer_messages or _SAMPLE)
+        show_schemas(outcome, options, target.to, run.infer_messages or _SAMPLE_MESSAGES)
         return None
     settings = spark.settings()
 
@@ -172,7 +166,7 @@ def ingest(
         table_options=table,
         checkpoint=run.checkpoint,
         follow=run.follow,
-        interval=_INTERVAL if run.interval is None else run.interval,
+        interval=_INTERVAL_SECONDS if run.interval is None else run.interval,
         history=run.history,
     )
     job.check()
@@ -194,7 +188,9 @@ def ingest(
     return stopped.exit_code if stopped is not None and not run.follow else None
 
 
-def _check(messages: Range, payloads: PayloadScope, target: TargetFlags, run: Run) -> None:
+def _check_flags(
+    messages: RangeFlags, payloads: PayloadScope, target: TargetFlags, run: RunFlags
+) -> None:
     """Raise ConfigError for flags that contradict each other."""
     if messages.end is not None and run.follow:
         raise ConfigError("--end is for a run that ends: leave it out, or --follow.")
@@ -221,7 +217,7 @@ def _check(messages: Range, payloads: PayloadScope, target: TargetFlags, run: Ru
 def _run_query(
     job: Ingest, stream: str, watch: Watch, flags: SparkFlags, settings: Mapping[str, str]
 ) -> int:
-    """Run the query; returns how many rows of keys that are gone were removed."""
+    """Run the query; returns how many rows were removed, of keys that the bucket has no longer."""
     from jetspark.spark.queries.start import locked
 
     removed = 0
@@ -255,34 +251,32 @@ def _run_query(
 
 
 def _report(job: Ingest, stream: str, watch: Watch, removed: int) -> None:
-    to = job.to
-    rows = watch.rows.get(to, 0)
-    progress = watch.progress.get(to)
-    quarantined = progress.quarantined if progress else 0
-    left_out = progress.left_out if progress else 0
-    sentence = watch.stop_sentence
-    if watch.stopped is None:
+    """Print the result of the run: of the query, or that it was not started without news."""
+    from jetspark.spark.queries.progress import QueryProgress
+
+    progress = watch.progress.get(job.to, QueryProgress())
+    rows, quarantined, left_out = progress.rows, progress.quarantined, progress.left_out
+    sentences = []
+    if watch.stopped is not None and (rows or not quarantined):
+        sentences.append(watch.stop_sentence)
+    elif rows or not quarantined:
         merged = job.source.bucket is not None or bool(job.table_options.keys)
-        sentence = describe_result(rows, to, merged=merged, removed=removed)
-    sentences = [sentence] if rows or not quarantined else []
+        sentences.append(describe_result(rows, job.to, merged=merged, removed=removed))
     if quarantined:
         quarantine = job.table_options.quarantine
         sentences.append(f"{format_count(quarantined, 'message')} quarantined in {quarantine}.")
     if left_out:
         sentences.append(describe_left_out(left_out))
-    watch.report(
-        *sentences,
-        stream=stream,
-        table=to,
-        rows=rows,
-        removed=removed,
-        quarantined=quarantined,
-        left_out=left_out,
-    )
+    facts = {"rows": rows, "removed": removed, "quarantined": quarantined, "left_out": left_out}
+    watch.report(*sentences, stream=stream, table=job.to, **facts)
 
 
 def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messages: int) -> None:
-    """Print the schema of a sample for each table, as --json-schema takes it."""
+    """Print the schema of a sample of messages for each table, as --json-schema takes it.
+
+    `source`: the options of the source; `to`: the table, a template of tables, or None;
+    `messages`: the size of the sample.
+    """
     from jetspark.spark.source.infer_schema import infer_schemas
 
     schemas = infer_schemas(source, to, messages)
@@ -302,13 +296,13 @@ def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messa
 
 
 def batch_limits(source: SourceScope, *, bucket: bool) -> Mapping[str, str]:
-    """Options that limit a batch, where the user has set no limit."""
+    """The options that limit a batch; none where the user has set a limit."""
     if source.max_offsets_per_trigger is not None:
         return {}
     if bucket:
-        return _BATCH_OF_BUCKET
+        return _BUCKET_BATCH_LIMITS
     # A snapshot is of the whole stream, and only the first batch comes through one.
-    return _BATCH if source.backfill == SourceScope.backfill else {}
+    return _BATCH_LIMITS if source.backfill == SourceScope.backfill else {}
 
 
 def describe_result(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
@@ -329,7 +323,7 @@ def describe_result(rows: int, to: str, *, merged: bool, removed: int = 0) -> st
 
 
 def check_source(source: dict[str, str], *, is_new: bool) -> None:
-    """Ask the server before Spark starts, so that errors come at once.
+    """Check the stream and the positions on the server, so that errors come before Spark starts.
 
     `is_new`: there is no checkpoint, so reading begins where the options say.
     """

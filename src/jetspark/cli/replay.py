@@ -24,8 +24,8 @@ from jetspark.options.scopes import spark_texts
 
 @Parameter(name="*", group=READING)
 @dataclass(frozen=True, kw_only=True)
-class RowFilters:
-    """Filters of the table's rows."""
+class RowFlags:
+    """The table's format, and filters of its rows."""
 
     format: str | None = None
     """Format of the table: delta, iceberg, parquet, json, csv, or another of Spark's. Without it:
@@ -50,7 +50,7 @@ class RowFilters:
 
 @Parameter(name="*", group=WRITING)
 @dataclass(frozen=True, kw_only=True)
-class Messages:
+class MessageFlags:
     """Columns that messages are made of."""
 
     to: str
@@ -64,16 +64,16 @@ class Messages:
     """Spark SQL for the message id, for --guarantee effectively-once."""
 
 
-_ALL = RowFilters()
+_ALL_ROWS = RowFlags()
 
 
 def replay(
     table: str,
     /,
     *,
-    rows: RowFilters = _ALL,
+    rows: RowFlags = _ALL_ROWS,
     reading: scopes.TableReadFlags = scopes.NO_TABLE_READ,
-    messages: Messages,
+    messages: MessageFlags,
     sink: scopes.StreamSinkFlags = scopes.NO_SINK,
     payloads: scopes.SchemaFlags = scopes.NO_SCHEMA,
     metrics: Annotated[MetricsOption, Parameter(group=RUN)] = None,
@@ -131,17 +131,14 @@ def replay(
         ):
             count = job.run(spark)
     except StopRequested as stop:
-        sentence = "Stopped. Part of the rows may be in the stream" + (
-            "; the same command completes them." if transaction_id else " already."
-        )
+        end = "; the same command completes them." if transaction_id else " already."
+        sentence = f"Stopped. Part of the rows may be in the stream{end}"
         outcome.report(sentence, **facts, rows=None, rows_before=0, stopped_by=stop.name)
         return stop.exit_code
-    if before is not None:  # by now the writer has found that the rows are those of then
-        sentence = (
-            f"Published before as {transaction_id}: {format_count(before, 'row')}; nothing written."
-        )
-        outcome.report(sentence, **facts, rows=0, rows_before=before, stopped_by=None)
-        return None
     sentence = f"{format_count(count, 'row')} of {table} published to {to}."
-    outcome.report(sentence, **facts, rows=count, rows_before=0, stopped_by=None)
+    if before is not None:  # by now the writer has found that the rows are those of then
+        rows_before = format_count(before, "row")
+        sentence = f"Published before as {transaction_id}: {rows_before}; nothing written."
+        count = 0
+    outcome.report(sentence, **facts, rows=count, rows_before=before or 0, stopped_by=None)
     return None

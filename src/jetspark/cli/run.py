@@ -67,7 +67,7 @@ def run(
     flag_settings = flags.settings()
     settings = {**pipeline.spark, **flag_settings}
 
-    def name_setting(setting: str) -> str:
+    def locate_setting(setting: str) -> str:
         if setting in flag_settings:
             return f"--conf {setting}"
         return pipeline.key_lines.located(("spark", setting), f"[spark] {setting}")
@@ -86,7 +86,7 @@ def run(
             settings,
             messages=None if pipeline.follow else servers.messages,
             keep_nothing=check,
-            name_setting=name_setting,
+            name_setting=locate_setting,
         ) as spark,
         ExitStack() as locks,
     ):
@@ -105,9 +105,10 @@ def run(
 
 
 def _configure_watch(watch: Watch, pipeline: PipelineFile, *, lineage: bool) -> None:
-    """Have the watch log lost connections of sources and sinks, and send lineage events."""
-    ends: list[Any] = [*pipeline.sources.values(), *pipeline.sinks.values()]
-    watch.connections = {c for end in ends if (c := getattr(end.parsed, "connection", None))}
+    """Have the watch log lost links of all sources and sinks, and send events with --lineage."""
+    tables: list[Any] = [*pipeline.sources.values(), *pipeline.sinks.values()]
+    connections = (getattr(table.parsed, "connection", None) for table in tables)
+    watch.connections = set(filter(None, connections))
     if lineage:
         from jetspark.cli.lineage import lineage_of
 
@@ -144,7 +145,7 @@ def _report(
         )
         return
     sentences = [
-        _result(name, pipeline.sinks[name], progress, is_written=name in written)
+        _describe_progress(name, pipeline.sinks[name], progress, is_written=name in written)
         for name, progress in watch.progress.items()
         if stopped is None or progress.rows or progress.quarantined
     ]
@@ -156,16 +157,21 @@ def _report(
     watch.report(*sentences, file=str(file), rows=watch.rows, quarantined=quarantined)
 
 
-def _result(name: str, sink: PipelineSink, progress: QueryProgress, *, is_written: bool) -> str:
-    """Sentences about the progress of one query."""
-    sentences = [f"{name}: nothing new."]
+def _describe_progress(
+    name: str, sink: PipelineSink, progress: QueryProgress, *, is_written: bool
+) -> str:
+    """Sentences about what the query of a sink has done: rows, quarantined and left out messages.
+
+    `is_written`: each row that the query reads becomes a row of the sink.
+    """
+    sentences = []
     if progress.rows:
         verb = "written" if is_written else "read"
-        sentences = [f"{name}: {format_count(progress.rows, 'row')} {verb}."]
+        sentences.append(f"{format_count(progress.rows, 'row')} {verb}.")
     if progress.quarantined and sink.table is not None:
         count = format_count(progress.quarantined, "message")
-        quarantined = f"{count} quarantined in {sink.table.quarantine}."
-        sentences = [*sentences, quarantined] if progress.rows else [f"{name}: {quarantined}"]
+        sentences.append(f"{count} quarantined in {sink.table.quarantine}.")
+    sentences = sentences or ["nothing new."]
     if progress.left_out:
         sentences.append(describe_left_out(progress.left_out))
-    return " ".join(sentences)
+    return f"{name}: {' '.join(sentences)}"

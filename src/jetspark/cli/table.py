@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from jetspark.spark.pipelines.retry_quarantine import ReprocessResult
     from jetspark.tables.table import Table
 
-_MAX_NAMES = 10
-"""Most names of kept files to print."""
+_MAX_PRINTED_FILES = 10
+"""Maximum number of kept files whose names are printed."""
 _RETRY = 'jetspark table retry lake/bad --to lake/orders --json-schema "id STRING"'
 table = group(
     "table",
@@ -41,7 +41,7 @@ table = group(
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class OpenOptions:
+class TableFormatFlags:
     """The flags --format and --storage."""
 
     format: str | None = None
@@ -61,11 +61,13 @@ class OpenOptions:
             yield open_table(ref, name)
 
 
-_DEFAULT = OpenOptions()
+_FORMAT_OF_FOLDER = TableFormatFlags()
 
 
 @command(table, "jetspark table info lake/orders --json")
-def info(location: str, /, *, options: OpenOptions = _DEFAULT, json: JsonOption = False) -> None:
+def info(
+    location: str, /, *, options: TableFormatFlags = _FORMAT_OF_FOLDER, json: JsonOption = False
+) -> None:
     """Show a table: its rows, files and columns.
 
     Args:
@@ -92,7 +94,7 @@ def compact(
     /,
     *,
     target_size: str = "128m",
-    options: OpenOptions = _DEFAULT,
+    options: TableFormatFlags = _FORMAT_OF_FOLDER,
     json: JsonOption = False,
 ) -> None:
     """Merge small files into large ones, even while queries write and read.
@@ -121,7 +123,7 @@ def vacuum(
     *,
     keep: str = "7d",
     dry_run: Switch = False,
-    options: OpenOptions = _DEFAULT,
+    options: TableFormatFlags = _FORMAT_OF_FOLDER,
     json: JsonOption = False,
 ) -> None:
     """Remove the files of old versions and of failed tasks.
@@ -144,17 +146,11 @@ def vacuum(
     names = map(escape_to_line, result.removed)
     lines = [*names, f"{count} would be removed."] if dry_run else [f"{count} removed."]
     if result.unproven:
-        more = len(result.unproven) - _MAX_NAMES
-        names_kept = ", ".join(map(escape_to_line, result.unproven[:_MAX_NAMES]))
-        lines.append(
-            f"Kept, since it may not be this table's: {names_kept}"
-            f"{f' and {more:,} more (all with --json)' if more > 0 else ''}"
-        )
-    document = {
-        "files": list(result.removed),
-        "kept": list(result.unproven),
-        "removed": not dry_run,
-    }
+        kept = ", ".join(map(escape_to_line, result.unproven[:_MAX_PRINTED_FILES]))
+        if (more := len(result.unproven) - _MAX_PRINTED_FILES) > 0:
+            kept += f" and {more:,} more (all with --json)"
+        lines.append(f"Kept, since it may not be this table's: {kept}")
+    document = {"files": result.removed, "kept": result.unproven, "removed": not dry_run}
     show_result("\n".join(lines), document, as_json=json)
 
 
@@ -186,7 +182,7 @@ def retry(
         is_alone = (payloads, target, table) == (scopes.NO_PAYLOADS, NO_TARGET, scopes.NO_TABLE)
         if not is_alone or connection.options():
             raise ConfigError("--pipeline FILE says the tables and schemas: give it alone.")
-        _retry_sink(outcome, quarantine, pipeline)
+        _retry_in_pipeline(outcome, quarantine, pipeline)
         return
     to = target.to
     if to is None or (target.json_schema is None) == (payloads.decode is None):
@@ -214,7 +210,8 @@ def retry(
     _report_retry(outcome, result, quarantine, to, table=to)
 
 
-def _retry_sink(outcome: Outcome, quarantine: str, file: Path) -> None:
+def _retry_in_pipeline(outcome: Outcome, quarantine: str, file: Path) -> None:
+    """Retry the messages with the tables and schemas of the sink that has this quarantine."""
     with signals_held():
         from jetspark.spark.pipelines.pipeline import reprocess, sink_of_quarantine
         from jetspark.spark.pipelines.pipeline_file import read_pipeline
@@ -229,6 +226,7 @@ def _retry_sink(outcome: Outcome, quarantine: str, file: Path) -> None:
 def _report_retry(
     outcome: Outcome, result: ReprocessResult, quarantine: str, to: str, **facts: str
 ) -> None:
+    """Print how many messages became rows. `facts`: further fields of the JSON document."""
     sentences = [f"{format_count(result.added, 'row')} added to {to}."]
     if result.already_present:
         was = "was" if result.already_present == 1 else "were"
