@@ -8,7 +8,7 @@ from tests.conftest import MakeServer
 from jetspark.blocking import connect
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError
-from jetspark.spark.pipelines.pipeline import check_no_loop
+from jetspark.spark.pipelines.stream_conflicts import check_no_loop
 from jetspark.spark.source.options import SourceOptions, parse_options
 from jetspark.spark.source.source_streams import fetch_creation_time
 from jetspark.spark.stream_sink.options import SinkOptions, parse_sink_options

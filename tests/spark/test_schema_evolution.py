@@ -21,9 +21,10 @@ from jetspark.spark.table_sink import schema_evolution
 from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.spark.table_sink.schema_evolution import (
+    UNKNOWN_FIELDS_COLUMN,
     SchemaChange,
+    evolve_rows,
     evolve_tables,
-    evolved_ddl,
     extend_ddl,
 )
 from jetspark.tables.formats import Format, open_or_create_table, open_table
@@ -119,7 +120,9 @@ def test_what_a_history_has_for_itself_is_no_field_of_the_payloads(tmp_path: Pat
     assert options.upsert is not None
     has = options.upsert.table_schema(pa.schema([*columns, pa.field("new", pa.string())]))
     open_or_create_table(Format.DELTA, options.name, has, ())
-    assert evolved_ddl(options, "id BIGINT", "--json", ["timestamp"]) == "id BIGINT, `new` string"
+    ddl, derived = evolve_rows(options, "id BIGINT", "--json", {}, FieldNames())
+    assert ddl == "id BIGINT, `new` string"
+    assert [*derived] == [UNKNOWN_FIELDS_COLUMN]
 
 
 def test_whole_numbers_that_are_too_large_for_a_small_column_widen_it() -> None:
@@ -139,7 +142,11 @@ def test_the_schema_has_the_fields_that_were_given_and_those_of_the_table() -> N
          ("at", pa.timestamp("us", tz="UTC")), ("raw", pa.binary())]
     )  # fmt: skip
     found = extend_ddl(
-        "n INT, x DOUBLE, tags ARRAY<STRUCT<a: INT, b: STRING>>", "--json", table, ["seq"]
+        "n INT, x DOUBLE, tags ARRAY<STRUCT<a: INT, b: STRING>>",
+        "--json",
+        table,
+        ["seq"],
+        FieldNames(),
     )
     assert found == (
         "`n` bigint, x DOUBLE, tags ARRAY<STRUCT<a: INT, b: STRING>>, `new one` boolean, "

@@ -7,7 +7,7 @@ from pyspark.sql.types import StructType
 
 from jetspark.spark.pipelines.table_rows import RowSpec, build_rows
 from jetspark.spark.source.options import parse_options
-from jetspark.spark.table_sink.dataframe_columns import written_schemas
+from jetspark.spark.table_sink.data_sources import written_schemas
 from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.spark.table_sink.table_preparation import prepare, prepare_for_query
 from jetspark.spark.table_sink.task_files import TaskFiles

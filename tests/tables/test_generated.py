@@ -15,7 +15,7 @@ from pyspark.sql.types import DateType, IntegerType, LongType, StringType, Struc
 from tests.support.table_readers import by_duckdb
 
 from jetspark.errors import ConfigError
-from jetspark.spark.table_sink.dataframe_columns import written_schemas
+from jetspark.spark.table_sink.data_sources import written_schemas
 from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.table_preparation import check_columns, check_fit
 from jetspark.tables.batches import commit_files, overwrite

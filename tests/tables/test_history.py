@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from tests.tables.conftest import written
 
 from jetspark.errors import ConfigError
-from jetspark.spark.table_sink.dataframe_columns import written_schemas
+from jetspark.spark.table_sink.data_sources import written_schemas
 from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.spark.table_sink.table_preparation import prepare

@@ -39,7 +39,7 @@ from tests.support.table_readers import by_duckdb, by_polars, newest_metadata
 from tests.tables.conftest import written
 
 from jetspark.errors import ConfigError, TableError
-from jetspark.spark.table_sink.dataframe_columns import written_schemas
+from jetspark.spark.table_sink.data_sources import written_schemas
 from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.table_preparation import prepare
 from jetspark.spark.table_sink.task_files import TaskFiles

@@ -90,8 +90,8 @@ def run(
         ) as spark,
         ExitStack() as locks,
     ):
-        for checkpoint in () if check else pipelines.checkpoints(pipeline):
-            locks.enter_context(locked(spark, checkpoint))
+        for name in () if check else pipeline.sinks:
+            locks.enter_context(locked(spark, pipeline.checkpoint_of(name)))
         flows = pipelines.check_queries(pipeline, spark)
         if not check:
             queries = pipelines.start_pipeline(pipeline, spark, flows)

@@ -33,11 +33,11 @@ TABLE_OPTIONS: Mapping[str, str] = {
     "sequenceBy": _REVISION,
     "applyAsDeletes": "operation IN ('DEL', 'PURGE')",
 }
-"""Options of the table."""
+"""Options that every table of a bucket has, by their names in Spark."""
 
 
 def check_table_options(options: Mapping[str, str]) -> None:
-    """Raise ConfigError for options that would make it another kind of table."""
+    """Raise ConfigError for options of the table that `TABLE_OPTIONS` already gives."""
     for name in options:
         for option, value in TABLE_OPTIONS.items():
             if name.casefold() == option.casefold():
@@ -48,7 +48,8 @@ def check_table_options(options: Mapping[str, str]) -> None:
 
 
 def check_source(options: SourceOptions) -> None:
-    """Raise ConfigError for options with which the table would not be the bucket's."""
+    """Raise ConfigError for a source with which the table would lack keys, or what orders their
+    changes."""
     missing = [name for name in _NEEDED_COLUMNS if name not in options.columns]
     if missing:
         raise ConfigError(
@@ -70,8 +71,9 @@ def check_source(options: SourceOptions) -> None:
 
 
 def check_key_choice(to: LakehouseOptions, checkpoint: str) -> None:
-    """Raises ConfigError if the table was begun with another choice of keys, which is a part of the
-    writer's name: keys that were left out so far come only when they change."""
+    """Raise ConfigError if the table was begun with another choice of the bucket's keys: those that
+    were left out so far would come only when they change. The choice is a part of the writer's
+    name."""
     query = read_checkpoint(local_path(checkpoint)).query
     table = find_table(to.format, to.name)
     if table is None or query is None or to.query_name is None:
@@ -112,8 +114,10 @@ def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
 
 
 def _read_rows(table: Table, bucket: str) -> pa.Table:
-    """Keys and revisions of the bucket's rows."""
-    batches = [batch for piece in table.scan_tasks(_COLUMNS, None, 1) for batch in piece.batches()]
+    """Read the keys and revisions of a bucket's rows in the table."""
+    batches = [
+        batch for scan_task in table.scan_tasks(_COLUMNS, None, 1) for batch in scan_task.batches()
+    ]
     if not batches:
         return pa.table({})
     rows = pa.Table.from_batches(batches)
@@ -121,13 +125,13 @@ def _read_rows(table: Table, bucket: str) -> pa.Table:
 
 
 def _fetch_keys(api: StreamAPI, stream: str) -> list[str]:
-    """The keys that have a value or a marker."""
+    """Ask for the keys of a bucket's stream that have a value or a marker."""
     subjects = linearizable_read(api, [stream], lambda api: api.subjects(stream, ">"))
     return [subject.split(".", 2)[-1] for subject in subjects]  # a mirror's have its origin's name
 
 
 def _deletes(table: Table, rows: pa.Table) -> Changes:
-    """The changes that remove the rows' keys."""
+    """Changes that remove the keys of these rows, of their revisions, from the table."""
     columns = {
         field.name: rows[field.name].cast(field.type)
         if field.name in rows.schema.names

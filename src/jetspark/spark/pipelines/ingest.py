@@ -153,7 +153,21 @@ class Ingest:
             folder = local_path(location)
             if folder is not None and path_of(named(option), folder).is_file():
                 raise ConfigError(f"{location} is a file: name a folder.", option=option)
-        columns = [*self._columns(), *self._values]
+        self._check_partitions()
+        self._check_options_of_fields()
+        if self.history and not self.table_options.keys:
+            raise ConfigError(
+                f"goes with {named('keys')}, the columns that tell whose history.", option="history"
+            )
+        if self._is_bucket:
+            self._check_bucket()
+        if self.table.dead_letter_sink is not None:
+            self.table.dead_letter_sink.check_not_read(self.source)
+        check_library(self.table.format)
+
+    def _check_partitions(self) -> None:
+        """Raise ConfigError for a partition of a column that the rows do not have."""
+        columns = self._row_columns()
         for item in self.table_options.partition_by or ():
             check_names(f"{named('partition_by')} {item!r}", [item])
             if PartitionBy.parse(item).column not in columns:
@@ -163,44 +177,36 @@ class Ingest:
                     f"day(timestamp), or a column that {named('derive')} makes; for an "
                     "expression in SQL write a pipeline with a view (jetspark run)."
                 )
-        is_bucket = self.source.bucket is not None
-        for option, value in (
-            ("quarantine", self.table_options.quarantine),
-            ("on_bad_record", self.table_options.on_bad_record),
-        ):
-            if value is not None and (not self._has_fields or is_bucket):
-                raise ConfigError(
-                    f"is for streams with {named('json_schema')} or {named('decode')}: without a "
-                    "schema every payload is a row.",
-                    option=option,
-                )
-        if self.table_options.evolve and (not self._has_fields or is_bucket):
-            raise ConfigError(
-                f"is for streams with {named('json_schema')} or {named('decode')}, whose fields "
-                "grow.",
-                option="evolve",
-            )
-        if self.table_options.evolve:
+
+    def _check_options_of_fields(self) -> None:
+        """Raise ConfigError for options that need payloads with fields, if there are none."""
+        scope = self.table_options
+        has_fields = self.json_schema is not None or self.source.decoding is not None
+        if not has_fields or self._is_bucket:
+            of_streams = f"is for streams with {named('json_schema')} or {named('decode')}"
+            for option in ("quarantine", "on_bad_record"):
+                if getattr(scope, option) is not None:
+                    raise ConfigError(
+                        f"{of_streams}: without a schema every payload is a row.", option=option
+                    )
+            if scope.evolve:
+                raise ConfigError(f"{of_streams}, whose fields grow.", option="evolve")
+        if scope.evolve:
             check_one_schema(self.table)
             check_versions(self.source)
-        if self.history and not self.table_options.keys:
-            raise ConfigError(
-                f"goes with {named('keys')}, the columns that tell whose history.", option="history"
-            )
-        if self.rescued_data_column is not None and is_bucket:
+
+    def _check_bucket(self) -> None:
+        """Raise ConfigError for options with which the table would not be the bucket's."""
+        if self.rescued_data_column is not None:
             raise ConfigError(
                 f"is for streams: leave {named('bucket')} out.", option="rescued_data_column"
             )
-        if is_bucket:
-            if self.table.route is not None:
-                raise ConfigError(
-                    f"{self.to}: a bucket has one table; leave the braces out.", option="path"
-                )
-            bucket_table.check_source(self.source)
-            bucket_table.check_table_options(spark_texts(self.table_options))
-        if self.table.dead_letter_sink is not None:
-            self.table.dead_letter_sink.check_not_read(self.source)
-        check_library(self.table.format)
+        if self.table.route is not None:
+            raise ConfigError(
+                f"{self.to}: a bucket has one table; leave the braces out.", option="path"
+            )
+        bucket_table.check_source(self.source)
+        bucket_table.check_table_options(spark_texts(self.table_options))
 
     def check_preconditions(self) -> None:
         """Check the table as far as possible before Spark is started; changes nothing. Raises
@@ -211,10 +217,11 @@ class Ingest:
             self.table.dead_letter_sink.check()
 
     def _check_columns(self) -> None:
-        names = [*self._columns(), *self._values]
+        """Check that the table can have the columns of the rows. Raises ConfigError."""
+        columns = self._row_columns()
         if self.table_options.quarantine is not None or self.table.on_bad_record == STOP:
-            names.remove(CORRUPT)
-        check_columns(self.table, names)
+            columns.remove(CORRUPT)
+        check_columns(self.table, columns)
 
     def check_reprocess(self) -> None:
         """Check the options of `reprocess`, which reads no stream. Raises ConfigError."""
@@ -230,12 +237,13 @@ class Ingest:
         Raises as `check_reprocess` and `retry_quarantine.reprocess`, or PipelineError.
         """
         self.check_reprocess()
-        return reprocess(self.table, self.source, self._rows())
+        return reprocess(self.table, self.source, self._row_spec())
 
     def _check_start(self) -> None:
+        """Check that table, checkpoint and stream belong together. Raises ConfigError."""
         check_start(self.table, self.checkpoint_location)
         check_order(self.table, self.source)
-        if self.source.bucket is not None:
+        if self._is_bucket:
             bucket_table.check_key_choice(self.table, self.checkpoint_location)
 
     def has_nothing_new(self) -> bool:
@@ -243,7 +251,7 @@ class Ingest:
         nothing. Not for buckets and streams that the query empties. Raises as
         `fetch_source_facts`."""
         folder = local_path(self.checkpoint_location)
-        if folder is None or self.source.bucket is not None or self.source.removes_read_messages:
+        if folder is None or self._is_bucket or self.source.removes_read_messages:
             return False
         state = read_checkpoint(folder)
         if state.planned is None or state.planned != state.committed or is_in_use(folder):
@@ -271,13 +279,13 @@ class Ingest:
             sink["checkpointLocation"] = self.checkpoint_location
             if self.follow:
                 sink |= default_compaction(self.table)
-            of_bucket = {} if self.source.bucket is None else {"presentValues": "true"}
+            reading = {**self.reading, "presentValues": "true"} if self._is_bucket else self.reading
             flow = flow_into(
                 spark,
-                source_options({**self.reading, **of_bucket}, follow=self.follow),
+                source_options(reading, follow=self.follow),
                 self.table,
                 sink,
-                self._rows(),
+                self._row_spec(),
             )
             writer = flow.rows.writeStream.format(PREFIX + format_).options(**sink, **flow.sink)
             interval = self.interval if self.follow else None
@@ -290,26 +298,41 @@ class Ingest:
         on with the same batch."""
         return has_evolved(query)
 
+    @property
+    def _is_bucket(self) -> bool:
+        """Whether a bucket is read, and not a stream."""
+        return self.source.bucket is not None
+
+    def _row_columns(self) -> list[str]:
+        """Names of the columns of the rows, with derived ones."""
+        return [*row_columns(self.source, self.json_schema), *self._derived]
+
+    def _row_spec(self) -> RowSpec:
+        """How messages become rows."""
+        return RowSpec(named("json_schema"), self._payload_ddl, self._derived)
+
+    @property
+    def _payload_ddl(self) -> str | None:
+        """The schema of JSON payloads in DDL; None for other formats."""
+        return self.json_schema or payload_ddl(self.source.decoding)
+
     @cached_property
-    def _values(self) -> dict[str, RowExpression]:
-        """Further columns, and what they are made of."""
-        rescued = self.rescued_data_column
-        if rescued is None and self.table_options.evolve and self._ddl is not None:
+    def _derived(self) -> dict[str, RowExpression]:
+        """Columns that are derived from those of the source, and what they are made of."""
+        rescued, partition_by = self.rescued_data_column, self.table_options.partition_by or ()
+        if rescued is None and self.table_options.evolve and self._payload_ddl is not None:
             rescued = OTHER_FIELDS
+        columns = row_columns(self.source, self.json_schema)
         derived = derived_columns(
             self.derive,
             rescued,
-            columns=self._columns(),
-            schema=self._ddl,
+            columns=columns,
+            schema=self._payload_ddl,
             timestamps=timestamp_fields(self.source),
         )
-        columns = (*self._columns(), *derived)
-        if DAY in (self.table_options.partition_by or ()) and DAY not in columns:
-            derived[DAY] = day_of("timestamp" if self.source.bucket is None else "created")
+        if DAY in partition_by and DAY not in (*columns, *derived):
+            derived[DAY] = day_of("created" if self._is_bucket else "timestamp")
         return derived
-
-    def _rows(self) -> RowSpec:
-        return RowSpec(named("json_schema"), self._ddl, self._values)
 
     def remove_gone_keys(self) -> int:
         """Remove the rows whose keys the source's bucket no longer has; returns their number.
@@ -319,12 +342,13 @@ class Ingest:
         only then is it certain that the bucket is the table's. Raises TableError if others commit
         without a break, and ServerError and ConnectionError as a read.
         """
-        if self.source.bucket is None:
+        if not self._is_bucket:
             return 0
         return bucket_table.remove_gone_keys(self.source, self.table)
 
     @cached_property
     def source(self) -> SourceOptions:
+        """The options of the source, parsed. Raises ConfigError."""
         return parse_options(self.reading)
 
     @cached_property
@@ -334,23 +358,10 @@ class Ingest:
             return self.options
         return with_json_schema(self.options, self.json_schema)
 
-    @property
-    def _ddl(self) -> str | None:
-        """The schema of JSON payloads in DDL."""
-        return self.json_schema or payload_ddl(self.source.decoding)
-
-    def _columns(self) -> list[str]:
-        """Columns of the source's rows, without those that are derived for partitions."""
-        return row_columns(self.source, self.json_schema)
-
-    @property
-    def _has_fields(self) -> bool:
-        """Whether payloads become columns."""
-        return self.json_schema is not None or self.source.decoding is not None
-
     @cached_property
     def table(self) -> LakehouseOptions:
-        name = self.format or self._own_format() or Format.DELTA
+        """The options of the table, parsed. Raises ConfigError."""
+        name = self.format or self._detect_format() or Format.DELTA
         if name != Format.ICEBERG and parse_catalog_name(self.to) is not None:
             raise ConfigError(
                 f"{name}: {self.to} is a table of a catalog, which is in iceberg; for a "
@@ -364,21 +375,22 @@ class Ingest:
         format_ = Format(name)
         return parse_lakehouse_options(format_, self._sink_options(format_)).for_streaming()
 
-    def _own_format(self) -> str | None:
-        """The format that the place tells; None for a new folder or an unknown URI."""
+    def _detect_format(self) -> str | None:
+        """The format of the table that exists; None for a new folder or an unknown URI."""
         if parse_catalog_name(self.to) is not None:
             return Format.ICEBERG
         folder = local_path(self.to)
         if folder is None:
             return None
         route = TableTemplate.parse(named("path"), folder)
-        # Of many tables, that of the first one.
         folders = [folder] if route is None else iglob("*".join(map(escape, route.texts)))
-        return next(filter(None, map(format_of, map(Path, folders))), None)
+        formats = (format_of(Path(folder)) for folder in folders)
+        return next((format_ for format_ in formats if format_ is not None), None)
 
     def _sink_options(self, format_: Format) -> dict[str, str]:
+        """The options of the table as texts, by their names in Spark."""
         scope = self.table_options
-        options = {"writerName": f"the run on {_streams(self.source)}"}
+        options = {"writerName": f"the run on {_describe_streams(self.source)}"}
         of_database = self.source.decodes("debezium")
         if scope.keys:
             options["sequenceBy"] = "seq"
@@ -396,13 +408,13 @@ class Ingest:
             options["catalog"], options["table"] = catalog
         if scope.partition_by:
             options["partitionBy"] = join_partitions(scope.partition_by)
-        if self.source.bucket is not None:
+        if self._is_bucket:
             options |= bucket_table.TABLE_OPTIONS
         options |= self.storage
         return with_connection(options, self.options)
 
 
-def _streams(options: SourceOptions) -> str:
+def _describe_streams(options: SourceOptions) -> str:
     """The streams of a source, as one string for the name of its query in the table."""
     if options.stream_pattern is not None:
         return f"streams like {options.stream_pattern}"

@@ -46,6 +46,10 @@ class PipelineFile:
     """Settings of the session."""
     key_lines: KeyLines = field(default_factory=KeyLines, repr=False)
 
+    def checkpoint_of(self, sink: str) -> str:
+        """The folder of the checkpoint of the sink of this name."""
+        return f"{self.checkpoint.rstrip('/')}/{sink}"
+
     def stream_of(self, sink: PipelineSink) -> PipelineSource | None:
         """The source of a table that gets a stream's rows as they are; None for any other sink."""
         source = self.sources.get(sink.rows)

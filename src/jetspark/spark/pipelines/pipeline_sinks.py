@@ -25,7 +25,7 @@ from jetspark.spark.pipelines.pipeline_tables import (
     tables_overlap,
     take_deriving_keys,
 )
-from jetspark.spark.pipelines.table_rows import OTHER_FIELDS
+from jetspark.spark.pipelines.table_rows import DAY, OTHER_FIELDS, day_of
 from jetspark.spark.pipelines.toml_table import KeyLines, TomlTable
 from jetspark.spark.source.payload_columns import timestamp_fields
 from jetspark.spark.stream_sink.options import Guarantee, SinkOptions, parse_sink_options
@@ -234,6 +234,8 @@ class _TableSinkReader:
         for key in deriving if tables is not None else ():
             sink.fail(key, f"write {key} in each of the list's tables.")
         derived = self._derive(deriving) if deriving else {}
+        if (plain := self._plain_source) and DAY in partition_by and DAY not in plain.columns:
+            derived = {DAY: day_of("timestamp"), **derived}
         return PipelineSink(
             rows, spark_format, options, parsed, "append", tuple(partition_by), derived
         )

@@ -37,7 +37,7 @@ _WITH_MICROSECONDS = {
 }
 """Spark's formats of times in JSON have milliseconds."""
 _POSITION = re.compile(r";? line \d+ pos \d+;?\s*$")
-_PATTERN = frozenset("*?[{")
+_WILDCARDS = frozenset("*?[{")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +71,8 @@ class Replay:
             path_of("table", folder)
         own = lakehouse_format(self._format)
         if own is not None:
-            parse_lakehouse_options(own, self._reading).for_reading()
-        is_one_path = "://" not in self.table and not _PATTERN & set(self.table)
+            parse_lakehouse_options(own, self._reader_options).for_reading()
+        is_one_path = "://" not in self.table and not _WILDCARDS & set(self.table)
         path = Path(self.table.removeprefix("file:"))
         if self._format.casefold() in FILES and is_one_path:
             if not path.exists():
@@ -88,7 +88,7 @@ class Replay:
 
     @property
     def _format(self) -> str:
-        """The format in Spark's terms."""
+        """Spark's name of the format: by default that of the table in the folder, or parquet."""
         if self.format is None:
             if parse_catalog_name(self.table) is not None:
                 return PREFIX + Format.ICEBERG
@@ -99,10 +99,11 @@ class Replay:
         return PREFIX + folded if folded in tuple(Format) else self.format
 
     @property
-    def _reading(self) -> dict[str, str]:
-        """The reader's options. Raises ConfigError."""
+    def _reader_options(self) -> dict[str, str]:
+        """Options of spark.read, with the table's name. Raises ConfigError."""
         is_iceberg = self._format == PREFIX + Format.ICEBERG
-        if not is_iceberg or (name := parse_catalog_name(self.table)) is None:
+        name = parse_catalog_name(self.table) if is_iceberg else None
+        if name is None:
             return {"path": self.table, **self.table_options}
         return {"catalog": name[0], "table": name[1], **self.table_options}
 
@@ -124,7 +125,7 @@ class Replay:
         register_formats(spark)
         seen = Observation()
         try:
-            table = spark.read.format(self._format).options(**self._reading).load()
+            table = spark.read.format(self._format).options(**self._reader_options).load()
             rows = self.messages(table).observe(seen, F.count(F.lit(1)).alias("rows"))
             rows.write.format("jetstream").options(**dict(self.options)).mode("append").save()
             return int(seen.get["rows"])
@@ -132,10 +133,10 @@ class Replay:
             raise explain(error) from error
 
     def messages(self, table: DataFrame) -> DataFrame:
-        """The rows of the sink from those of the table."""
+        """Make the rows of the sink, with payloads and subjects, from those of the table."""
         if self.where is not None:
             condition = self.where
-            table = _resolve("rows", condition, lambda: table.where(condition))
+            table = _run("rows", condition, lambda: table.where(condition))
         if self.order_by is not None:
             if self.order_by not in table.columns:
                 hint = did_you_mean(self.order_by, table.columns)
@@ -157,6 +158,8 @@ class Replay:
         return table.select(*columns)
 
     def _payload(self, table: DataFrame) -> Column:
+        """The payload of each message: `data` if given, the column of this name, or JSON of the
+        row's own columns. Raises ConfigError if there is none."""
         if self.data is not None:
             return _expression(table, "data", self.data)
         if "data" in table.columns:
@@ -183,6 +186,7 @@ class Replay:
         return F.when(self._is_text(table, payload), without).otherwise(headers).alias("headers")
 
     def _is_text(self, table: DataFrame, payload: Column) -> Column:
+        """Whether each payload is a text, and not the bytes of the message that was read."""
         types = {column.name: column.dataType for column in table.schema}
         if self.data is None and "data" not in types and types.get(CORRUPT) == BinaryType():
             return F.col(CORRUPT).isNull()
@@ -190,18 +194,18 @@ class Replay:
 
 
 def _expression(table: DataFrame, option: str, sql: str) -> Column:
-    """Raise ConfigError unless it is an expression over the table's columns."""
+    """Parse an expression over the table's columns. Raises ConfigError, which names the option."""
 
-    def look_up() -> Column:
+    def parse() -> Column:
         column = F.expr(sql)
         table.select(column)  # only here does Spark look up the columns
         return column
 
-    return _resolve(option, sql, look_up)
+    return _run(option, sql, parse)
 
 
-def _resolve(option: str, sql: str, action: Callable[[], T]) -> T:
-    """The result of the action; its error names the option."""
+def _run(option: str, sql: str, action: Callable[[], T]) -> T:
+    """Return the result of an action with some SQL. Raises ConfigError, which names the option."""
     try:
         return action()
     except PySparkException as error:

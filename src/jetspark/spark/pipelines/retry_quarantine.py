@@ -60,9 +60,10 @@ def check_records(options: LakehouseOptions) -> None:
             f"{options.quarantine} is a stream of dead letters: {sink.replay_command} publishes "
             "its messages again, to be read with the fixed schema."
         )
-    records = options.of_table(options.quarantine)
-    has_one_table = options.route is None and not options.tables
-    for table in (records, options) if has_one_table else (records,):
+    tables = [options.of_table(options.quarantine)]
+    if options.has_one_table:
+        tables.append(options)
+    for table in tables:
         open_table(table.format, table.name)
 
 
@@ -70,7 +71,7 @@ def as_written(options: LakehouseOptions) -> LakehouseOptions:
     """The options with the keys, the order and the history by which the table's query writes it,
     since records that become rows are rows like the others. Raises ConfigError for a table that is
     written in another way than the options say."""
-    if options.route is not None or options.tables:
+    if not options.has_one_table:
         return options
     table = find_table(options.format, options.name)
     description = None if table is None else read_description(table)
@@ -137,30 +138,31 @@ class _Attempt:
         self._ended_id = f"jetspark.retry.ended.{destination}"
         self._table_id = f"jetspark.retry.{records.name}"
         """The transaction id in the tables that get the rows."""
-        ended = self._records.txn_version(self._ended_id) or 0
-        self._was_killed = (self._records.txn_version(self._begun_id) or 0) > ended
-        self._run_number = (self._records.txn_version(self._begun_id) or 0) + 1
+        begun = self._records.txn_version(self._begun_id) or 0
+        self._was_killed = begun > (self._records.txn_version(self._ended_id) or 0)
+        self._run_number = begun + 1
         self._seen_versions: dict[str, int | None] = {}
-        """Transaction versions of the tables that get rows."""
+        """Transaction versions of the tables that get rows, from before the rows were read."""
         self._keys_in_tables: dict[str, frozenset[Key]] = {}
+        """What `_keys_in` has found."""
         self._settled: set[Key] = set()
         """Records whose rows the tables have, or get."""
         self._already_present = 0
         self._reasons: dict[Key, quarantine.Reason] = {}
         """Reasons in the quarantine, of the records that were read."""
         self._remaining: set[Key] = set()
+        """Records that are rejected again."""
         self._with_new_reason: list[pa.RecordBatch] = []
-
-    @property
-    def _has_one_table(self) -> bool:
-        return self._target.options.route is None and not self._target.options.tables
+        """Those of them whose reason is another one now."""
 
     def run(self) -> ReprocessResult:
+        """Add the rows to the tables, and remove their records from the quarantine. Raises
+        SchemaEvolved if the tables have got columns, so that nothing was added."""
         self._commit(self._records, self._begun_id, self._run_number - 1, ())
         self._records.refresh()  # what is read now is what others saw when this run began
         files = TaskFiles(self._target, select_rows=self._admit, on_rejected=self._leave)
         try:
-            for batch in self._batches():
+            for batch in self._read_records():
                 self._write(batch, files)
             output = files.close()
         except BaseException:
@@ -177,23 +179,26 @@ class _Attempt:
             len(self._settled) - self._already_present, self._already_present, len(self._remaining)
         )
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        for piece in self._records.scan_tasks(quarantine.SCHEMA.names, None, 1):
-            for batch in piece.batches():
+    def _read_records(self) -> Iterator[pa.RecordBatch]:
+        """Read the quarantine in batches that are small enough to decode."""
+        for scan_task in self._records.scan_tasks(quarantine.SCHEMA.names, None, 1):
+            for batch in scan_task.batches():
                 for start in range(0, batch.num_rows, _RECORDS_PER_BATCH):
                     yield batch.slice(start, _RECORDS_PER_BATCH)
 
     def _write(self, batch: pa.RecordBatch, files: TaskFiles) -> None:
+        """Decode records anew, and write those that are rows now."""
         self._reasons.update(zip(_keys(batch), _reasons(batch), strict=True))
-        if self._has_one_table:  # a row in the table is there, whatever the record is now
-            batch = self._without_present("", batch)
+        if self._target.options.has_one_table:
+            # A row in the table is there, whatever becomes of the record now.
+            batch = self._without_added("", batch)
         messages = batch.select(quarantine.MESSAGE)
         for table_index, rows in build_rows(self._builders, self._target.options.tables, messages):
             files.write(rows, table_index)
 
     def _admit(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of a table that are to be added to it, or to the default one in its place."""
-        rows = self._without_present(table, rows)
+        """Select the rows that are to be added to a table, or to the default one in its place."""
+        rows = self._without_added(table, rows)
         self._settled.update(_keys(rows))
         return rows
 
@@ -208,15 +213,15 @@ class _Attempt:
 
     # -- what the tables have ----------------------------------------------------------------
 
-    def _without_present(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _without_added(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Leave out rows that the table has, from a run that was killed, or that come twice."""
-        present = self._keys_in(table)
+        in_table = self._keys_in(table)
         known_keys = set(self._settled)
         is_new = []
         for key in _keys(rows):
-            is_new.append(key not in present and key not in known_keys)
+            is_new.append(key not in in_table and key not in known_keys)
             known_keys.add(key)
-            if key in present and key not in self._settled:
+            if key in in_table and key not in self._settled:
                 self._already_present += 1
                 self._settled.add(key)
         return rows.filter(pa.array(is_new, pa.bool_()))
@@ -228,34 +233,35 @@ class _Attempt:
         if options.tables:
             table = ""
         if table not in self._keys_in_tables:
-            names = [str(listed_table.options.name) for listed_table in options.tables]
+            names = [str(routed.options.name) for routed in options.tables]
             names += [name for name in (table, options.default_table) if name]
-            keys = [self._find_records(self._options(name)) for name in names or [""]]
+            keys = [self._find_keys(options.of_table(name)) for name in names or [""]]
             self._keys_in_tables[table] = frozenset().union(*keys)
         return self._keys_in_tables[table]
 
-    def _find_records(self, options: LakehouseOptions) -> frozenset[Key]:
-        """Keys of the records that a table has, if a run was killed."""
+    def _find_keys(self, options: LakehouseOptions) -> frozenset[Key]:
+        """Keys of the records that a table has, if a run was killed; notes the table's transaction
+        version."""
         table = find_table(options.format, options.name)
         version = None if table is None else table.txn_version(self._table_id)
         self._seen_versions[str(options.name)] = version
         if table is None or not self._was_killed or not self._all_keys:
             return frozenset()
-        first, last = (end(key[1] for key in self._all_keys) for end in (min, max))
-        return self._all_keys.intersection(_keys_of(table, f"seq >= {first} AND seq <= {last}"))
+        seqs = [key[1] for key in self._all_keys]
+        in_range = _read_keys(table, f"seq >= {min(seqs)} AND seq <= {max(seqs)}")
+        return self._all_keys.intersection(in_range)
 
     @cached_property
     def _all_keys(self) -> frozenset[Key]:
-        return frozenset(_keys_of(self._records))
-
-    def _options(self, table: str) -> LakehouseOptions:
-        options = self._target.options
-        return options.of_table(table) if table else options
+        """Keys of all records in the quarantine."""
+        return frozenset(_read_keys(self._records))
 
     # -- commits ----------------------------------------------------------------------------
 
     def _add(self, files: Sequence[NewFile]) -> None:
-        groups = [(self._options(name), group) for name, group in files_by_table(files).items()]
+        """Commit the files with new rows to their tables."""
+        of_table = self._target.options.of_table
+        groups = [(of_table(name), group) for name, group in files_by_table(files).items()]
         for options, _ in groups:
             description = read_description(open_table(options.format, options.name))
             if description is not None:
@@ -278,7 +284,8 @@ class _Attempt:
         files: Sequence[NewFile],
         change: Callable[[Table, Sequence[NewFile], TxnVersions], None] = append,
     ) -> None:
-        """Commit with a transaction version that nobody else has set since it was seen."""
+        """Commit a change, and the number of this run as a transaction version. `seen`: the version
+        that this run has found; raises TableError if somebody else has set it since."""
 
         def change_if_unchanged(
             table: Table, files: Sequence[NewFile], txn_versions: TxnVersions
@@ -290,20 +297,23 @@ class _Attempt:
         commit_files(table, files, change_if_unchanged)
 
     def _clean_up(self) -> None:
-        """Remove the records that have become rows."""
+        """Remove the records that have become rows, and note that this run has ended."""
         # Which table another record went to, in the run that was killed, is not known.
-        is_settled = not self._was_killed or self._has_one_table or not self._remaining
-        txn_versions = {self._ended_id: self._run_number} if is_settled else {}
+        has_ended = (
+            not self._was_killed or self._target.options.has_one_table or not self._remaining
+        )
+        txn_versions = {self._ended_id: self._run_number} if has_ended else {}
 
         def change(table: Table, files: Sequence[NewFile], _: TxnVersions) -> None:
             if table.txn_version(self._begun_id) != self._run_number:
                 raise self._concurrent_run()
-            table.merge(self._changes(frozenset(_keys_of(table))), txn_versions)
+            table.merge(self._changes(frozenset(_read_keys(table))), txn_versions)
 
         commit_files(self._records, (), change)
 
     def _changes(self, existing: frozenset[Key]) -> Changes:
-        """The changes to existing records; a merge would add others."""
+        """Changes of the quarantine: records to remove, and new reasons. `existing`: keys of its
+        records; a merge would add others."""
         schema = quarantine.SCHEMA
         deleted = [dict(zip(_KEY, key, strict=True)) for key in self._settled & existing]
         tables = [pa.Table.from_pylist(deleted, schema)]
@@ -321,16 +331,19 @@ class _Attempt:
         )
 
 
-def _keys_of(table: Table, prune: str | None = None) -> Iterator[Key]:
-    for piece in table.scan_tasks(_KEY, prune, 1):
-        for batch in piece.batches():
+def _read_keys(table: Table, prune: str | None = None) -> Iterator[Key]:
+    """Read the keys of a table's rows; `prune`: leaves out files by this condition."""
+    for scan_task in table.scan_tasks(_KEY, prune, 1):
+        for batch in scan_task.batches():
             yield from _keys(batch)
 
 
 def _keys(rows: pa.RecordBatch) -> Iterator[Key]:
+    """The key of each row."""
     columns = (rows.column(name).cast(quarantine.SCHEMA.field(name).type) for name in _KEY)
     return zip(*(column.to_pylist() for column in columns), strict=True)
 
 
 def _reasons(rows: pa.RecordBatch) -> Iterator[quarantine.Reason]:
+    """The reason of each record: the column that it is about, and the sentence."""
     return zip(*(rows.column(name).to_pylist() for name in ("column", "reason")), strict=True)

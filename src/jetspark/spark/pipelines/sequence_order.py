@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from glob import escape, iglob
 from itertools import product
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,48 +46,54 @@ def check_order(options: LakehouseOptions, source: SourceOptions) -> None:
         existing += [(table, streams_apart) for table in _existing_tables(table_options)]
     streams = fetch_source_facts(source, linearizable=True).values() if existing else ()
     for (table, streams_apart), facts in product(existing, streams):
-        *last, stream = _last_row_of_others(table, facts, streams_apart=streams_apart)
-        if stream and not sequences_continue(source, facts, LastMessage(*last)):
-            whose = "an earlier one" if stream == facts.name else f"the stream {stream}"
-            raise ConfigError(
-                f"{table.name} is ordered by seq, and has rows up to sequence {last[0]} that are "
-                f"not of the stream {facts.name}, created at {facts.created}, but of {whose}. "
-                f"{ORDER_BY_TIME}"
-            )
+        other = _last_row_of_others(table, facts, streams_apart=streams_apart)
+        if other is None or sequences_continue(source, facts, LastMessage(other.seq, other.ns)):
+            continue
+        owner = "an earlier one" if other.stream == facts.name else f"the stream {other.stream}"
+        raise ConfigError(
+            f"{table.name} is ordered by seq, and has rows up to sequence {other.seq} that are "
+            f"not of the stream {facts.name}, created at {facts.created}, but of {owner}. "
+            f"{ORDER_BY_TIME}"
+        )
 
 
 def _existing_tables(options: LakehouseOptions) -> Iterator[Table]:
-    """The tables that are known before the rows, and have the columns that identify a message."""
+    """Find the tables that exist, also those of a template of folders, if they have the columns
+    that identify a message."""
     candidates = [options]
     if options.route is not None:
-        paths = iglob("*".join(map(escape, options.route.texts)))
-        candidates = [
-            options.of_table(table_options)
-            for table_options in paths
-            if options.name.path is not None
-        ]
-    for table_options in candidates:
-        table = find_table(table_options.format, table_options.name)
+        in_folders = options.name.path is not None
+        folders = iglob("*".join(map(escape, options.route.texts))) if in_folders else ()
+        candidates = [options.of_table(folder) for folder in folders]
+    for candidate in candidates:
+        table = find_table(candidate.format, candidate.name)
         if table is not None and {*_COLUMNS} <= {*table.schema.names}:
             yield table
 
 
+class _LastRow(NamedTuple):
+    """The message of a row that a table has."""
+
+    seq: int
+    ns: int
+    """The time when the message was stored, in nanoseconds since 1970."""
+    stream: str
+
+
 def _last_row_of_others(
     table: Table, facts: StreamFacts, *, streams_apart: bool
-) -> tuple[int, int, str]:
-    """Sequence, time and stream of the last row of an earlier stream.
-
-    Unless the table keeps streams apart (`streams_apart`), rows of other streams count, too.
-    """
-    last = (0, 0, "")
+) -> _LastRow | None:
+    """The row with the greatest sequence that is not of this stream, but of an earlier one of its
+    name, or, unless the table keeps streams apart, of another one."""
+    rows: list[_LastRow] = []
     unlike = f"timestamp < '{facts.created}' OR stream <> '{facts.name}'"
-    for piece in table.scan_tasks(_COLUMNS, unlike, 1):
-        for batch in piece.batches():
+    for scan_task in table.scan_tasks(_COLUMNS, unlike, 1):
+        for batch in scan_task.batches():
             times = batch["timestamp"].cast(pa.int64())
-            rows = pa.table([batch["seq"], times, batch["stream"]], _COLUMNS)
+            columns = pa.table([batch["seq"], times, batch["stream"]], _COLUMNS)
             older = pc.field("timestamp") < parse_isotime(facts.created) // 1000
             own = pc.field("stream") == facts.name
-            rows = rows.filter(own & older if streams_apart else ~own | older)
-            for seq, us, stream in zip(*rows.sort_by("seq")[-1:].to_pydict().values(), strict=True):
-                last = max(last, (seq, us * 1000, stream))
-    return last
+            columns = columns.filter(own & older if streams_apart else ~own | older)
+            last = columns.sort_by("seq")[-1:].to_pylist()
+            rows += [_LastRow(row["seq"], row["timestamp"] * 1000, row["stream"]) for row in last]
+    return max(rows, default=None)

@@ -1,6 +1,7 @@
 """Messages become the rows of a table, or of each table of a list, in Arrow.
 
-The tasks of a query use it (`task_writes`), and the retry of quarantined records.
+Their columns are those of the message, the fields of its payload, and derived ones. The tasks of a
+query use it (`task_writes`), and the retry of quarantined records.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from jetspark.spark.source.payload_columns import (
     payload_of,
     with_json_options,
 )
+from jetspark.spark.table_sink.option_texts import parse_expressions
 from jetspark.spark.table_sink.options import LakehouseOptions, RoutedTable
-from jetspark.spark.table_sink.schema_evolution import evolved_ddl, for_known_fields
+from jetspark.spark.table_sink.schema_evolution import evolve_rows
 from jetspark.subjects import subject_matches
 from jetspark.tables.row_expressions import RowExpression
 
@@ -65,19 +67,20 @@ class RowSpec:
         """
         ddl, derived, decoding = self.ddl, self.derived, source.decoding
         if ddl is not None and decoding is not None:
-            ddl = evolved_ddl(table, ddl, self.option, derived, decoding.names) or ddl
-            evolves = table.evolve and table.route is None
-            derived = for_known_fields(derived, ddl, collect_unknown=evolves, names=decoding.names)
-        tables = tuple(map(_evolved, table.tables))
+            ddl, derived = evolve_rows(table, ddl, self.option, derived, decoding.names)
+        tables = tuple(map(_evolve_listed, table.tables))
         return RowSpec(self.option, ddl, derived, tables, table.quarantine is not None)
 
     def builders(self, source: SourceOptions) -> list[RowBuilder]:
         """The builder of the rows, in a list one for each table. Raises ConfigError."""
         if self.tables:
-            return [RowBuilder(_decoder_of(table, source), table.derived) for table in self.tables]
+            return [
+                RowBuilder(_listed_decoder(table, source), table.derived) for table in self.tables
+            ]
         return [RowBuilder(self._decoder(source), self.derived)]
 
     def _decoder(self, source: SourceOptions) -> Decoder | None:
+        """The decoder of the payloads of a single table; None keeps them as they are."""
         if source.decoding is not None:
             return self._decoding(source.decoding).decoder()
         if self.ddl is None:
@@ -102,10 +105,10 @@ class RowSpec:
 
     def dump(self) -> str:
         """The schemas and the columns as JSON."""
-        of_tables = [(table.json_schema, table.derived) for table in self.tables]
+        listed = [(table.json_schema, table.derived) for table in self.tables]
         specs = [
-            [ddl, {name: value.text for name, value in derived.items()}]
-            for ddl, derived in [(self.ddl, self.derived), *of_tables]
+            [ddl, {name: expression.text for name, expression in derived.items()}]
+            for ddl, derived in [(self.ddl, self.derived), *listed]
         ]
         return json.dumps([self.keep_payload, specs])
 
@@ -113,36 +116,28 @@ class RowSpec:
     def parse(cls, text: str, table: LakehouseOptions) -> RowSpec:
         """Parse the text of `dump`, for a table with these options."""
         keep_payload, specs = json.loads(text)
-        (ddl, derived), *of_tables = (
-            (
-                ddl,
-                {
-                    name: RowExpression.parse(name, expression)
-                    for name, expression in columns.items()
-                },
-            )
-            for ddl, columns in specs
+        (ddl, derived), *listed = (
+            (table_ddl, parse_expressions(expressions)) for table_ddl, expressions in specs
         )
-        tables = [
-            replace(listed_table, json_schema=of_table[0], derived=of_table[1])
-            for listed_table, of_table in zip(table.tables, of_tables, strict=True)
-        ]
-        return cls("the schema", ddl, derived, tuple(tables), keep_payload)
+        tables = tuple(
+            replace(routed, json_schema=table_ddl, derived=table_derived)
+            for routed, (table_ddl, table_derived) in zip(table.tables, listed, strict=True)
+        )
+        return cls("the schema", ddl, derived, tables, keep_payload)
 
 
-def _evolved(table: RoutedTable) -> RoutedTable:
-    """A table of a list, as `RowSpec.for_table`."""
-    ddl = evolved_ddl(table.options, table.json_schema, table.option, table.derived, table.names)
-    if ddl is None:
+def _evolve_listed(table: RoutedTable) -> RoutedTable:
+    """A table of a list with the rows that it gets now, as `RowSpec.for_table`."""
+    if table.json_schema is None:
         return table
-    derived = for_known_fields(
-        table.derived, ddl, collect_unknown=table.options.evolve, names=table.names
+    ddl, derived = evolve_rows(
+        table.options, table.json_schema, table.option, table.derived, table.names
     )
     return replace(table, json_schema=ddl, derived=derived)
 
 
-def _decoder_of(table: RoutedTable, source: SourceOptions) -> Decoder | None:
-    """The decoder of the payloads of a table of a list."""
+def _listed_decoder(table: RoutedTable, source: SourceOptions) -> Decoder | None:
+    """The decoder of the payloads of a table of a list; None keeps them as they are."""
     if table.json_schema is None:
         return None
     return json_decoder(
@@ -176,8 +171,8 @@ class RowBuilder:
         return pa.schema([column for column in rows.schema if column.name not in hidden])
 
     def build(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows, with further columns for those that are rejected. They may be less than the
-        messages: those of some formats have messages that are no rows."""
+        """Build the rows, with further columns for those that will be rejected. They are fewer than
+        the messages where a format has messages that are no rows, such as heartbeats."""
         if self.decoder is None:
             yield self._with_derived(messages)
         else:
@@ -192,25 +187,28 @@ class RowBuilder:
 def build_rows(
     builders: Sequence[RowBuilder], tables: Sequence[RoutedTable], messages: pa.RecordBatch
 ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """(index of the table in the list, its rows) of messages; a single table has 0. Messages
-    without a table have None, and stay as they are."""
+    """Build the rows of messages: yields the index of a table in the list, and rows of it.
+
+    The index is 0 for a single table, and None for messages without a table, which stay as they
+    are. `builders`: one for each table.
+    """
     if not tables:
         for rows in builders[0].build(messages):
             yield 0, rows
         return
-    for index, of_table in split_by_table(messages, tables):
+    for index, table_messages in split_by_table(messages, tables):
         if index is None:
-            yield None, of_table
+            yield None, table_messages
         else:
-            for rows in builders[index].build(of_table):
+            for rows in builders[index].build(table_messages):
                 yield index, rows
 
 
 def split_by_table(
     messages: pa.RecordBatch, tables: Sequence[RoutedTable]
 ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """(index of the table in the list, its messages) by their subjects; the index is None for
-    messages without a table."""
+    """Split messages by their subjects: yields the index of a table in the list, and its messages;
+    the index is None for messages without a table."""
     subjects = messages.column("subject").dictionary_encode()
     of_subjects = [_table_index(subject, tables) for subject in subjects.dictionary.to_pylist()]
     indices = pa.array(of_subjects, pa.int32()).take(subjects.indices)
@@ -220,6 +218,7 @@ def split_by_table(
 
 
 def _table_index(subject: str, tables: Sequence[RoutedTable]) -> int | None:
+    """The index of the first table that takes messages with this subject."""
     for index, table in enumerate(tables):
         if any(subject_matches(pattern, subject) for pattern in table.subjects):
             return index
@@ -286,17 +285,18 @@ def derived_columns(
 
 
 def _check_unit(
-    label: str, value: RowExpression, schema: str | None, timestamps: Collection[str]
+    label: str, expression: RowExpression, schema: str | None, timestamps: Collection[str]
 ) -> None:
-    """Raises ConfigError for the day or the hour of what is no timestamp."""
-    if value.unit is None:
+    """Raise ConfigError for the day or the hour of what is no timestamp. The arguments are those of
+    `derived_columns`; `label`: begins the message."""
+    if expression.unit is None:
         return
-    kinds = {} if schema is None else check_fields(schema, named("json_schema"))
-    kinds |= dict.fromkeys(("timestamp", "created", *timestamps), "timestamp")
-    kind = kinds.get(value.column, "no timestamp")
-    if kind and not kind.startswith("timestamp"):  # empty: what depends on a setting
+    types = {} if schema is None else check_fields(schema, named("json_schema"))
+    types |= dict.fromkeys(("timestamp", "created", *timestamps), "timestamp")
+    type_ = types.get(expression.column, "no timestamp")
+    if type_ and not type_.startswith("timestamp"):  # empty: what depends on a setting
         raise ConfigError(
-            f"{label}: {value.column} is {kind}, and {value.unit}(…) is of a timestamp."
+            f"{label}: {expression.column} is {type_}, and {expression.unit}(…) is of a timestamp."
         )
 
 

@@ -61,11 +61,12 @@ _PROGRESS = f"{_PREFIX}progress"
 
 @dataclass(frozen=True)
 class Flow:
-    """The rows of a query on their way into a table, or other sink."""
+    """The rows of a query on their way into a table, or another sink."""
 
     rows: DataFrame
+    """The rows; for a table into which tasks write themselves, the reports of these tasks."""
     sink: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Further options of the sink."""
+    """Options of the sink beside those of the user, with a secret."""
 
 
 def flow_into(
@@ -100,8 +101,8 @@ def flow_into(
 def _with_fixed_schema(
     options: Mapping[str, str], source: SourceOptions, table: LakehouseOptions, spec: RowSpec
 ) -> dict[str, str]:
-    """The options of the source with the schema that the driver has decided on, in place of the one
-    that a registry may have when tasks are planned."""
+    """The options of the source with the schema that the driver has found, since a registry may
+    have a newer one when tasks read it."""
     decoding = source.decoding
     if decoding is None:
         return dict(options)
@@ -117,7 +118,7 @@ def _with_fixed_schema(
 
 @dataclass(frozen=True)
 class Into:
-    """The table into which tasks write, and its rows."""
+    """The table into which tasks write, and the rows that it gets."""
 
     options: LakehouseOptions
     spec: RowSpec
@@ -154,22 +155,24 @@ class DirectReader(JetStreamStreamReader):
 
     @cached_property
     def _builders(self) -> list[RowBuilder]:
-        """Builders of the rows, made in each task, since libraries have parts that are not sent."""
+        """Builders of the rows, one for each table. Each task makes its own, since libraries have
+        parts that cannot be sent to it."""
         return self._into.spec.builders(self._options)
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """The stream's partitions, with the table, which the first batch creates.
+        """The stream's partitions, with the table, which the first batch creates; none for a batch
+        that the tables have.
 
         Raises the errors of the stream's, and of `prepare_for_query`.
         """
-        parts = super().partitions(start, end)
-        if not parts:
+        partitions = super().partitions(start, end)
+        if not partitions:
             return []
         target = prepare_for_query(self._into.options, self._into.options.task_rows)
         if target.completed_batch is not None:
             return []
-        return [DirectPartition(part.ranges, target) for part in parts]
+        return [DirectPartition(partition.ranges, target) for partition in partitions]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write the rows of one partition; runs on an executor."""
@@ -181,6 +184,7 @@ class DirectReader(JetStreamStreamReader):
             yield report(output, self._into.options.task_secret)
 
     def _write(self, partition: DirectPartition) -> TaskOutput:
+        """Read a partition, and write its rows into files of the tables."""
         files = TaskFiles(partition.target)
         options, tables = self._options, self._into.options.tables
         # Messages of a list of tables are split by their subjects before they are decompressed.

@@ -85,11 +85,6 @@ class BatchCommits:
         self._offsets = _offsets_fingerprint(options.checkpoint, batch)
         self._store = pending_store(options, query)
 
-    @property
-    def _has_one_table(self) -> bool:
-        """Whether there is a table that gets each batch, after all others."""
-        return self._options.route is None and not self._options.tables
-
     def complete(self) -> bool:
         """Commit what is left of the batch, if an earlier attempt has committed a part of it.
 
@@ -129,7 +124,7 @@ class BatchCommits:
         """
         options, groups = self._options, files_by_table(files)
         records = groups.pop(options.quarantine or "", []) if options.dead_letter_sink else []
-        if self._has_one_table:
+        if self._options.has_one_table:
             groups.setdefault("", [])
         pending = PendingBatch(
             self._query,
@@ -141,10 +136,10 @@ class BatchCommits:
             retries,
         )
         tables = self._tables_without_batch(pending)
-        if self._has_one_table and "" not in tables:  # it was the last one to get the batch
+        if self._options.has_one_table and "" not in tables:  # it was the last one to get the batch
             return
         # A single table shows by itself whether it has the batch, unless it is no longer named.
-        is_one_commit = self._has_one_table and len(groups) == 1 and not records
+        is_one_commit = self._options.has_one_table and len(groups) == 1 and not records
         if not is_one_commit or (self._store is not None and not self._store.beside_tables):
             self._record_pending(pending)
         self._commit_all(pending, tables)
@@ -179,11 +174,13 @@ class BatchCommits:
     def _check_record_not_lost(self, last: PendingBatch | None) -> None:
         """Raise TableError where the record of the batch before should be beside the tables, and is
         not: elsewhere a part of this batch may have been committed. `last`: the one found there."""
+        options, store = self._options, self._store
+        if store is None or not store.beside_tables or options.has_one_table:
+            return
         is_recent = last is not None and last.batch >= self._batch - 1
-        beside = self._store is not None and self._store.beside_tables and not self._has_one_table
-        if beside and self._batch and not is_recent and not self._options.adopt:
+        if self._batch and not is_recent and not options.adopt:
             raise TableError(
-                f"{staging_name(self._options)} does not have the record of this query's "
+                f"{staging_name(options)} does not have the record of this query's "
                 f"batch {self._batch - 1} ({FOLDER_BESIDE_TABLES}): the tables were in another "
                 "place, or were removed. Name the tables of before, or restore them; or, to go on "
                 f"although rows of this batch may be lost or repeated, {ADOPT_HINT}."

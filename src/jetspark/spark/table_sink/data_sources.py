@@ -1,4 +1,4 @@
-"""The data sources "jetspark-delta" and "jetspark-iceberg"."""
+"""The data sources "jetspark-delta" and "jetspark-iceberg", and the columns of their DataFrames."""
 
 from __future__ import annotations
 
@@ -8,20 +8,28 @@ from functools import cached_property
 from typing import ClassVar
 
 import pyarrow as pa
+from pyspark.sql import types
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from jetspark.errors import ConfigError, named
 from jetspark.nearest import did_you_mean_or_list
+from jetspark.payloads.tolerant import CORRUPT
+from jetspark.reserved_names import check_names
 from jetspark.spark.failures import without_traceback
-from jetspark.spark.table_sink.dataframe_columns import arrow_schema, written_schemas
 from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.options import PREFIX, LakehouseOptions
 from jetspark.spark.table_sink.table_preparation import prepare, prepare_for_query
 from jetspark.spark.table_sink.writers import LakehouseBatchWriter, LakehouseStreamWriter
+from jetspark.spark.versions import in_arrow
+from jetspark.tables import quarantine
 from jetspark.tables.formats import Format, open_table
 from jetspark.tables.table import ScanTask, Table
+
+_NEWER_TYPES = ("time(", "geometry", "geography")
+"""Beginnings of the names of types that older versions of Spark lack."""
+
 
 # -------------------------------------------------------------------------------------------------
 # spark.read of a Delta or Iceberg table: its library plans, tasks read Parquet as Arrow.
@@ -141,3 +149,58 @@ class IcebergDataSource(_LakehouseDataSource):
     """format("jetspark-iceberg"): Iceberg tables, without a JAR."""
 
     format_ = Format.ICEBERG
+
+
+# -- columns of DataFrames -------------------------------------------------------------------------
+
+
+def written_schemas(options: LakehouseOptions, schema: types.StructType) -> list[pa.Schema]:
+    """The schemas of the rows that are written, for `prepare_for_query`.
+
+    They are the columns of the DataFrame, unless the query's own tasks write the rows: then the
+    DataFrame only has their reports. Raises ConfigError for a column that no table can have, and
+    for a reserved name.
+    """
+    if options.task_rows:
+        return list(options.task_rows)
+    allowed = (CORRUPT, quarantine.REASON)  # these come with the rows of format jetstream
+    check_names(f"The rows for {options.name}", schema.names, allowed=allowed)
+    return [arrow_schema(schema)]
+
+
+def arrow_schema(schema: types.StructType) -> pa.Schema:
+    """The columns as Arrow types. Raises ConfigError for types that no table can have."""
+    if not schema.fields:
+        raise ConfigError("The rows have no columns.")
+    for column in schema:
+        if name := _find_unsupported_type(column.dataType):
+            raise ConfigError(
+                f"A table cannot have the column {column.name!r} of type {name}: cast it, or leave "
+                "it out."
+            )
+    return in_arrow(schema)
+
+
+def _find_unsupported_type(kind: types.DataType) -> str | None:
+    """The name of a type, at any depth, that Delta and Iceberg lack or that their libraries do not
+    write; None if there is none."""
+    inner: list[types.DataType] = []
+    match kind:
+        case types.StructType() if not kind.fields:
+            return kind.simpleString()
+        case types.StructType():
+            inner = [field.dataType for field in kind]
+        case types.ArrayType():
+            inner = [kind.elementType]
+        case types.MapType():
+            inner = [kind.keyType, kind.valueType]
+        case (
+            types.NullType()
+            | types.VariantType()
+            | types.AnsiIntervalType()
+            | types.CalendarIntervalType()
+        ):
+            return kind.simpleString()
+        case _ if kind.simpleString().startswith(_NEWER_TYPES):
+            return kind.simpleString()
+    return next(filter(None, map(_find_unsupported_type, inner)), None)

@@ -111,11 +111,14 @@ class ListedTable(msgspec.Struct, frozen=True, kw_only=True):
             subjects=self.subjects,
             options=options,
             json_schema=self.json_schema,
-            derived={
-                name: RowExpression.parse("columns", text) for name, text in self.derived.items()
-            },
+            derived=parse_expressions(self.derived),
             names=FieldNames(self.renamed),
         )
+
+
+def parse_expressions(texts: Mapping[str, str]) -> dict[str, RowExpression]:
+    """Parse the expressions of derived columns, by the names of the columns."""
+    return {name: RowExpression.parse(name, text) for name, text in texts.items()}
 
 
 def table_list_option(tables: Iterable[ListedTable]) -> dict[str, str]:

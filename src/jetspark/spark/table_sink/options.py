@@ -104,6 +104,11 @@ class LakehouseOptions:
         return query_name(self.writer_name, self.checkpoint)
 
     @property
+    def has_one_table(self) -> bool:
+        """Whether there is one table that gets each batch, beside a quarantine."""
+        return self.route is None and not self.tables
+
+    @property
     def partitions(self) -> tuple[PartitionBy, ...]:
         """Partition fields of the table, which in Delta are columns only."""
         partition_by = self.partition_by or ()

@@ -74,45 +74,47 @@ class SchemaChange:
 
     def merge(self, change: SchemaChange) -> None:
         """Add what another task needs."""
-        for name, kind in change.added.items():
-            self._add(name, kind)
+        for name, type_ in change.added.items():
+            self._add(name, type_)
         self.widened |= change.widened
 
     def add_fields(self, texts: Iterable[str | None], reserved: Iterable[str]) -> None:
         """Add the fields in values of `UNKNOWN_FIELDS_COLUMN`, unless their names are reserved."""
         taken_names = {name.casefold() for name in reserved}
         for text in texts:
-            for name, kind in json.loads(text or "{}").items():
+            for name, type_ in json.loads(text or "{}").items():
                 if name.casefold() in taken_names or not can_be_column(name):
                     continue
                 if name in self.added or len(taken_names) + len(self.added) < MAX_COLUMNS:
-                    self._add(name, kind)
+                    self._add(name, type_)
 
     def add_larger_integers(self, payloads: Iterable[str | None], columns: pa.Schema) -> None:
-        """Widen columns for whole numbers, in payloads that were rejected, that do not fit them."""
-        small = {
+        """Widen the columns of small integers that cannot hold the numbers of rejected payloads.
+
+        `payloads`: JSON objects; `columns`: of the table.
+        """
+        limits = {
             column.name: 1 << (column.type.bit_width - 1)
             for column in columns
             if pa.types.is_signed_integer(column.type) and column.type.bit_width < 64
         }
-        for payload in payloads if small else ():
+        for payload in payloads if limits else ():
             try:
                 fields = json.loads(payload or "")
             except (ValueError, RecursionError):
                 continue
-            for name in small.keys() & fields.keys() if isinstance(fields, dict) else ():
-                value, limit = fields[name], small[name]
-                if (
-                    type(value) is int
-                    and not -limit <= value < limit
-                    and MIN_BIGINT <= value <= MAX_BIGINT
-                ):
+            for name in limits.keys() & fields.keys() if isinstance(fields, dict) else ():
+                value = fields[name]
+                is_bigint = type(value) is int and MIN_BIGINT <= value <= MAX_BIGINT
+                if is_bigint and not -limits[name] <= value < limits[name]:
                     self.widened.add(name)
 
-    def _add(self, name: str, kind: str) -> None:
+    def _add(self, name: str, type_: str) -> None:
+        """Add a column, or make the type of an added one hold this type, too. A name that differs
+        from an added one only in case is left out, since Spark ignores case."""
         spelled = next((added for added in self.added if added.casefold() == name.casefold()), name)
-        if spelled == name:  # Spark ignores case: the first spelling counts
-            self.added[name] = common_type(self.added.get(name, kind), kind)
+        if spelled == name:
+            self.added[name] = common_type(self.added.get(name, type_), type_)
 
     def apply(self, table: Table) -> str:
         """Change the table; returns a clause that says how. Raises CommitConflict."""
@@ -148,15 +150,16 @@ def combine_changes(changes: Iterable[SchemaChanges]) -> SchemaChanges:
 
 
 def evolve_tables(tables: Mapping[str, LakehouseOptions], changes: SchemaChanges) -> NoReturn:
-    """Give the tables the columns that rows need. Raises SchemaEvolved."""
-    clauses = "; ".join(_evolve(tables[name], change) for name, change in changes.items())
+    """Change the tables as rows need it. `tables`: their options, by the names that the changes
+    have. Raises SchemaEvolved."""
+
+    def evolve(options: LakehouseOptions, change: SchemaChange) -> str:
+        return commit_with_retries(
+            options.name, lambda: change.apply(open_table(options.format, options.name))
+        )
+
+    clauses = "; ".join(evolve(tables[name], change) for name, change in changes.items())
     raise SchemaEvolved(f"{clauses}. The batch was not written: start the query again.")
-
-
-def _evolve(options: LakehouseOptions, change: SchemaChange) -> str:
-    return commit_with_retries(
-        options.name, lambda: change.apply(open_table(options.format, options.name))
-    )
 
 
 def has_evolved(query: StreamingQuery) -> bool:
@@ -198,80 +201,64 @@ def check_versions(source: SourceOptions) -> None:
 # -- the schema of payloads ------------------------------------------------------------------------
 
 
-def evolved_ddl(
+def evolve_rows(
     options: LakehouseOptions,
-    ddl: str | None,
-    option: str,
-    derived: Iterable[str],
-    names: FieldNames = FieldNames(),  # noqa: B008  it is immutable
-) -> str | None:
-    """The schema of payloads for a table that evolves, with the fields that are columns by now.
-
-    `derived`: names of derived columns. Raises ConfigError.
-    """
-    if ddl is None or not options.evolve or options.route is not None:
-        return ddl
-    table = find_table(options.format, options.name)
-    if table is None:
-        return ddl
-    history = () if options.upsert is None else options.upsert.added_columns
-    no_fields = (
-        *names.taken,
-        CORRUPT,
-        *derived,
-        *options.partition_columns,
-        *table.generated_columns,
-        *history,
-    )
-    return extend_ddl(ddl, option, table.schema, no_fields, names)
-
-
-def columns_without_fields(layout: Layout) -> set[str]:
-    """The columns of a table that no field of a payload becomes, however often the query is started
-    again."""
-    typeless = (
-        column.name for column in layout.schema if type_in_ddl(normalized_type(column.type)) is None
-    )
-    return {*layout.derived, *typeless}
-
-
-def for_known_fields(
-    derived: Mapping[str, RowExpression],
     ddl: str,
-    *,
-    collect_unknown: bool,
-    names: FieldNames = FieldNames(),  # noqa: B008  it is immutable
-) -> dict[str, RowExpression]:
-    """Derived columns for payloads of a schema, whose fields the rescued data leaves out.
+    option: str,
+    derived: Mapping[str, RowExpression],
+    names: FieldNames,
+) -> tuple[str, dict[str, RowExpression]]:
+    """The schema of payloads, and the derived columns, of the rows that a table gets now.
 
-    `collect_unknown`: add `UNKNOWN_FIELDS_COLUMN`.
+    Where new fields become columns, the schema has those that are columns by now, and a derived
+    column `UNKNOWN_FIELDS_COLUMN` has further ones. `ddl`, `derived`: as the query was configured;
+    `option`: the name of the schema's option, for messages. Raises ConfigError.
     """
+    evolves = options.evolve and options.route is None
+    table = find_table(options.format, options.name) if evolves else None
+    if table is not None:
+        history = () if options.upsert is None else options.upsert.added_columns
+        no_fields = (
+            *names.taken,
+            CORRUPT,
+            *derived,
+            *options.partition_columns,
+            *table.generated_columns,
+            *history,
+        )
+        ddl = extend_ddl(ddl, option, table.schema, no_fields, names)
     rescued = RowExpression.rest(ddl)
     columns = {name: value if value.schema is None else rescued for name, value in derived.items()}
-    if collect_unknown:
+    if evolves:
         columns[UNKNOWN_FIELDS_COLUMN] = RowExpression.new_columns(ddl, names)
-    return columns
+    return ddl, columns
 
 
 def extend_ddl(
-    ddl: str,
-    option: str,
-    table: pa.Schema,
-    no_fields: Iterable[str],
-    names: FieldNames = FieldNames(),  # noqa: B008  it is immutable
+    ddl: str, option: str, table: pa.Schema, no_fields: Iterable[str], names: FieldNames
 ) -> str:
-    """The schema of payloads for a table that may have more columns, and wider ones.
+    """Add the columns of a table to the schema of payloads, and take over wider types.
 
-    `no_fields`: its columns that are no fields. Raises ConfigError.
+    `option`: the name of the schema's option, for messages; `no_fields`: columns of the table that
+    are no fields of payloads. Raises ConfigError.
     """
     fields = check_fields(ddl, option)
     reserved = {name.casefold() for name in (*no_fields, *map(names.column, fields))}
     types = {}
     for column in table:
-        kind, name = type_in_ddl(normalized_type(column.type)), names.field(column.name)
+        type_, name = type_in_ddl(normalized_type(column.type)), names.field(column.name)
         if name in fields:
-            if (fields[name], kind) in _WIDER:
-                types[name] = str(kind)
-        elif kind is not None and column.name.casefold() not in reserved:
-            types[name] = kind
+            if (fields[name], type_) in _WIDER:
+                types[name] = str(type_)
+        elif type_ is not None and column.name.casefold() not in reserved:
+            types[name] = type_
     return with_types(ddl, types)
+
+
+def columns_without_fields(layout: Layout) -> set[str]:
+    """The columns of a table that no field of a payload can become: derived ones, and those whose
+    types are in no schema of payloads."""
+    typeless = (
+        column.name for column in layout.schema if type_in_ddl(normalized_type(column.type)) is None
+    )
+    return {*layout.derived, *typeless}

@@ -36,7 +36,7 @@ from jetspark.tables.upserts import remove_staged_files
 
 
 class _Writer:
-    """The base of the batch and the streaming writer."""
+    """The base of the batch and the streaming writer: what tasks do."""
 
     def __init__(self, options: LakehouseOptions, target: Target, *, replace: bool) -> None:
         self._options = options
@@ -44,10 +44,13 @@ class _Writer:
         self._replace = replace
 
     def _write(self, writer_id: str, batches: Iterator[pa.RecordBatch]) -> TaskCommit:
+        """Write the rows of a task, or pass on the reports of tasks that have written theirs.
+
+        Raises TableError for a table that no longer exists.
+        """
         for target in self._target.by_name.values():
             options = target.options
-            is_one_table = options.route is None and not options.tables
-            if is_one_table and formats.is_missing(options.format, options.name):
+            if options.has_one_table and formats.is_missing(options.format, options.name):
                 raise table_missing(options.name, 0)
         if self._target.completed_batch is not None:
             self._target.check_completed(batch_of_query())
@@ -82,7 +85,7 @@ class LakehouseBatchWriter(_Writer, DataSourceArrowWriter):
 
         Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
         """
-        files, options = _all_tasks(messages)[1].files, self._options
+        files, options = _unite_answers(messages)[1].files, self._options
         if (transaction := options.transaction_id) is not None:
             token = str(uuid5(NAMESPACE_OID, transaction))
             commits = BatchCommits(options, transaction, 0, dead_letter_token=token)
@@ -107,6 +110,7 @@ class LakehouseBatchWriter(_Writer, DataSourceArrowWriter):
             self._commit(options, files_of_only_table)
 
     def _commit(self, options: LakehouseOptions, files: list[NewFile]) -> None:
+        """Commit files to one table, which remembers no batch."""
         table = formats.open_table(options.format, options.name)
         if (upsert := options.upsert) is None:
             replaces = self._replace and not self._options.is_quarantine(options)
@@ -139,7 +143,7 @@ class LakehouseStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
         Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
         """
-        query_id, output = _all_tasks(messages)
+        query_id, output = _unite_answers(messages)
         commits = BatchCommits(self._options, query_id, batchId)
         if not commits.complete():
             if self._target.completed_batch is not None:
@@ -148,9 +152,8 @@ class LakehouseStreamWriter(_Writer, DataSourceStreamArrowWriter):
             commits.commit(output.files, output.retries)
 
     def _evolve(self, output: TaskOutput) -> None:
-        """Give the tables the columns that rows need. Raises SchemaEvolved, unless they need none:
-        then nothing of the batch is committed, and once all columns are there it finds no new
-        field."""
+        """Give the tables the columns that rows need, and remove the batch's files. Raises
+        SchemaEvolved, unless the rows need none."""
         if not output.schema_changes:
             return
         files, tables = files_by_table(output.files), self._target.by_name
@@ -167,7 +170,8 @@ class LakehouseStreamWriter(_Writer, DataSourceStreamArrowWriter):
         """Nothing to do: readers ignore files without a commit."""
 
 
-def _all_tasks(messages: list[WriterCommitMessage | None]) -> tuple[str, TaskOutput]:
-    """The writer's id, and the output of all tasks. Raises PipelineError."""
+def _unite_answers(messages: list[WriterCommitMessage | None]) -> tuple[str, TaskOutput]:
+    """The writer's id and the united output of all tasks. Raises PipelineError if an answer is
+    missing."""
     commits = collect_task_messages(messages, TaskCommit)
     return commits[0].writer_id, combine(commit.output for commit in commits)
