@@ -8,6 +8,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -19,40 +21,7 @@ from jetspark.payloads.exact import cast_exactly
 from jetspark.tables.file_layout import Layout, Partition, SortKey, partition_path
 from jetspark.tables.new_files import NewFile, Storage
 from jetspark.tables.schemas import map_inner_fields, values_differ
-from jetspark.tables.statistics import bounds_of_long_texts
-
-
-def replace_invalid_utf8(column: pa.Array) -> pa.Array:
-    """The column, with U+FFFD in place of bytes that are not UTF-8 (Spark lets them pass)."""
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        raw = column.cast(_binary_type(column.type))
-        return pa.array(
-            [_decode_text(value, column.type) for value in raw.to_pylist()], column.type
-        )
-    return column
-
-
-def _binary_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_string(kind):
-        return pa.binary()
-    return map_inner_fields(kind, lambda inner: inner.with_type(_binary_type(inner.type)))
-
-
-def _decode_text(value: Any, kind: pa.DataType) -> Any:
-    if value is None:
-        return None
-    if pa.types.is_string(kind):
-        return value.decode(errors="replace")
-    if pa.types.is_struct(kind):
-        return {inner.name: _decode_text(value[inner.name], inner.type) for inner in kind}
-    if pa.types.is_map(kind):
-        return [(_decode_text(a, kind.key_type), _decode_text(b, kind.item_type)) for a, b in value]
-    if pa.types.is_list(kind):
-        return [_decode_text(inner, kind.value_type) for inner in value]
-    return value
-
+from jetspark.tables.statistics import bounds_of_long_texts, leaf_columns
 
 MAX_ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Arrow memory of a row group at most, in bytes."""
@@ -60,31 +29,11 @@ MAX_ROW_GROUP_ROWS = 1024 * 1024
 MAX_BUFFERED_BYTES = 256 * 1024 * 1024
 """Arrow memory of all partitions in one task at most, in bytes."""
 _SAMPLE_ROWS = 1000
-"""Number of rows, from a file's first row group, that choose its encodings."""
+"""Number of rows of a file's first row group that are looked at to choose its encodings."""
 _MAX_DISTINCT_RATIO = 0.99
 """Share of different values in a sample up to which a dictionary is used."""
 MAX_OPEN_FILES = 64
 """Files that one task has open at a time at most, however many partitions its rows have."""
-
-
-def _sort_rows(rows: pa.Table, sort_by: Sequence[SortKey]) -> pa.Table:
-    """Sort rows: NaN is greater than every number, and both zeros are the same."""
-    if not sort_by:
-        return rows
-    (batch,) = rows.combine_chunks().to_batches()
-    keys: list[tuple[pa.Array, str]] = []
-    for key in sort_by:
-        values = key.by.of(batch)
-        order = "descending" if key.descending else "ascending"
-        # Arrow puts NaN beside the nulls, and those of all keys at the same end.
-        keys.append((pc.is_null(values), "descending" if key.nulls_first else "ascending"))
-        if pa.types.is_floating(values.type):
-            keys.append((pc.is_nan(values), order))
-        keys.append((values, order))
-    names = [str(at) for at in range(len(keys))]
-    table = pa.Table.from_arrays([values for values, _ in keys], names)
-    orders = [(name, order) for name, (_, order) in zip(names, keys, strict=True)]
-    return pa.Table.from_batches([batch.take(pc.sort_indices(table, orders))])
 
 
 def write_files(
@@ -110,20 +59,23 @@ class FileWriter:
     """
 
     def __init__(self, layout: Layout | None, storage: Storage | None, name: str) -> None:
-        """`layout`, `storage`: the only table's; None if there are several (`add_table`)."""
+        """`layout`, `storage`: the only table's; None if there are several (`add_table`). `name`:
+        the beginning of the files' names."""
         self._name = f"{name}-{secrets.token_hex(8)}"
         self._tables: dict[str, _WritableTable] = {}
         if layout is not None and storage is not None:
             self.add_table("", layout, storage)
         self._files: dict[tuple[Any, ...], _OpenFile] = {}
+        """Unfinished files by their table and their partition's values."""
         self._finished: list[NewFile] = []
         self._count = 0
-        self._buffered = 0
+        self._buffered_bytes = 0
         self._retained_bytes = 0
         """Bytes of the batches that buffered rows may keep in memory, since they are slices of
         them."""
 
     def add_table(self, table: str, layout: Layout, storage: Storage) -> None:
+        """Let `write` take rows for a further table."""
         self._tables[table] = _WritableTable(layout, storage)
 
     def layout_of(self, table: str) -> Layout:
@@ -133,33 +85,45 @@ class FileWriter:
         """Add rows. Raises ConfigError for a null in a required column, and for values of a derived
         column that differ from what is computed."""
         writable = self._tables[table]
-        for key, rows in _split_by_partition(
-            _fit_to_layout(writable.layout, batch), writable.layout.partition_by
-        ):
-            file = self._open_file(table, key)
-            self._buffered += file.add(rows.select(writable.file_schema.names))
-            if file.has_row_group:
-                self._flush((table, *key))
-        files = self._files
-        while self._buffered > MAX_BUFFERED_BYTES:
-            self._flush(max(files, key=lambda file: files[file].buffered))
+        layout = writable.layout
+        fitting = _fit_to_layout(layout, batch)
+        for values, rows in _split_by_partition(fitting, layout.partition_by):
+            key = (table, *values)
+            if key not in self._files:
+                path = f"{layout.folder}{partition_path(layout.partition_by, values)}"
+                path += f"{self._name}-{self._count}.parquet"
+                self._count += 1
+                self._files[key] = _OpenFile(writable, path)
+            self._buffered_bytes += self._files[key].add(rows.select(writable.file_schema.names))
+            if self._files[key].has_row_group:
+                self._flush(key)
+        while self._buffered_bytes > MAX_BUFFERED_BYTES:
+            self._flush(max(self._files, key=lambda key: self._files[key].buffered_bytes))
         self._retained_bytes += batch.nbytes
         if self._retained_bytes > MAX_BUFFERED_BYTES:
-            for open_file in files.values():
-                open_file.copy()
-            self._retained_bytes = self._buffered
+            for file in self._files.values():
+                file.copy_buffered_rows()
+            self._retained_bytes = self._buffered_bytes
 
-    def _flush(self, name: tuple[Any, ...]) -> None:
-        file = self._files[name]
-        self._buffered -= file.buffered
+    def _flush(self, key: tuple[Any, ...]) -> None:
+        """Write a file's buffered rows as a row group; finish the file if it is full, or if too
+        many are open."""
+        file = self._files[key]
+        self._buffered_bytes -= file.buffered_bytes
         file.flush()
         if file.is_full or sum(each.is_open for each in self._files.values()) > MAX_OPEN_FILES:
-            self._finish(name)
+            self._finish(key)
+
+    def _finish(self, key: tuple[Any, ...]) -> None:
+        table, *values = key
+        file = self._files.pop(key)
+        self._buffered_bytes -= file.buffered_bytes
+        self._finished.append(file.close(table, tuple(values)))
 
     def close(self) -> list[NewFile]:
         """Finish all files and return them."""
-        for name in list(self._files):
-            self._finish(name)
+        for key in list(self._files):
+            self._finish(key)
         return self._finished
 
     def discard(self) -> None:
@@ -171,28 +135,14 @@ class FileWriter:
             with suppress(Exception):
                 self._tables[written.table].storage.remove(written.path)
 
-    def _open_file(self, table: str, key: tuple[Any, ...]) -> _OpenFile:
-        name = (table, *key)
-        if name not in self._files:
-            writable = self._tables[table]
-            folder = f"{writable.layout.folder}{partition_path(writable.layout.partition_by, key)}"
-            path = f"{folder}{self._name}-{self._count}.parquet"
-            self._count += 1
-            self._files[name] = _OpenFile(writable, path)
-        return self._files[name]
-
-    def _finish(self, name: tuple[Any, ...]) -> None:
-        table, *key = name
-        file = self._files.pop(name)
-        self._buffered -= file.buffered
-        self._finished.append(file.close(table, tuple(key)))
-
 
 class _WritableTable:
+    """A table's layout and storage, and the columns of its files."""
+
     def __init__(self, layout: Layout, storage: Storage) -> None:
         self.layout, self.storage = layout, storage
         omitted = [] if layout.keeps_partition_columns else layout.partition_by
-        names = [partition.column for partition in omitted]
+        names = {partition.column for partition in omitted}
         self.file_schema = pa.schema(
             [column for column in layout.schema if column.name not in names]
         )
@@ -203,12 +153,12 @@ def _fit_to_layout(layout: Layout, batch: pa.RecordBatch) -> pa.RecordBatch:
     and null otherwise. Raises ConfigError for a null in a required column."""
     columns = [_fit_column(batch, field) for field in layout.schema]
     rows = pa.RecordBatch.from_arrays(columns, layout.schema.names) if layout.derived else batch
-    for name, generated in layout.derived.items():
-        at = layout.schema.get_field_index(name)
-        column = generated.of(rows).cast(layout.schema.field(at).type)
+    for name, derived in layout.derived.items():
+        index = layout.schema.get_field_index(name)
+        values = derived.of(rows).cast(layout.schema.field(index).type)
         if name in batch.schema.names:
-            _check_derived_values(name, columns[at], column)
-        columns[at] = column
+            _check_derived_values(name, columns[index], values)
+        columns[index] = values
     for field, column in zip(layout.schema, columns, strict=True):
         if not field.nullable and column.null_count:
             raise ConfigError(f"The column {field.name} of the table must not be null.")
@@ -216,11 +166,12 @@ def _fit_to_layout(layout: Layout, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _fit_column(batch: pa.RecordBatch, target: pa.Field) -> pa.Array:
+    """The batch's column of this name, in the target's type; nulls if it has none."""
     index = batch.schema.get_field_index(target.name)
     if index < 0:
         return pa.nulls(batch.num_rows, target.type)
     column = batch.column(index)
-    return replace_invalid_utf8(cast_exactly(column, target.type))
+    return _replace_invalid_utf8(cast_exactly(column, target.type))
 
 
 def _check_derived_values(name: str, values: pa.Array, expected: pa.Array) -> None:
@@ -239,7 +190,7 @@ class _OpenFile:
 
     def __init__(self, writable: _WritableTable, path: str) -> None:
         self.path = path
-        self.buffered = 0
+        self.buffered_bytes = 0
         self._table = writable
         self._rows = 0
         self._batches: list[pa.RecordBatch] = []
@@ -254,24 +205,23 @@ class _OpenFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether the file has the size that the table's are to have, or takes no more rows since
-        those that it has are sorted."""
+        """Whether the file has the target size, or takes no more rows since it is sorted."""
         layout = self._table.layout
         return bool(layout.sort_by or self._stream.tell() >= layout.target_bytes)
 
     @property
     def has_row_group(self) -> bool:
-        """Whether the buffered rows are enough for one."""
-        return self._rows >= MAX_ROW_GROUP_ROWS or self.buffered >= MAX_ROW_GROUP_BYTES
+        """Whether the buffered rows are enough for a row group."""
+        return self._rows >= MAX_ROW_GROUP_ROWS or self.buffered_bytes >= MAX_ROW_GROUP_BYTES
 
     def add(self, rows: pa.RecordBatch) -> int:
         """Buffer rows; returns their bytes."""
         self._batches.append(rows)
         self._rows += rows.num_rows
-        self.buffered += rows.nbytes
+        self.buffered_bytes += rows.nbytes
         return int(rows.nbytes)
 
-    def copy(self) -> None:
+    def copy_buffered_rows(self) -> None:
         """Give the buffered rows memory of their own: one row keeps the whole batch that it was
         cut from."""
         if self._batches:
@@ -280,6 +230,7 @@ class _OpenFile:
             self._batches = [pa.RecordBatch.from_arrays(columns, schema=table.schema)]
 
     def flush(self) -> None:
+        """Write the buffered rows as a row group; opens the file if it is the first one."""
         if not self._batches:
             return
         table = pa.Table.from_batches(self._batches)
@@ -292,41 +243,72 @@ class _OpenFile:
                 **_choose_encodings(table, self._table.layout.compression),
             )
         table = _sort_rows(table, self._table.layout.sort_by)
-        self._with_nan.update(_columns_with_nan(table))
-        for name, ends in bounds_of_long_texts(table):
-            self._long_texts.setdefault(name, []).append(ends)
+        self._with_nan.update(
+            column.name
+            for column in table.schema
+            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(table[column.name])).as_py()
+        )
+        for name, bounds in bounds_of_long_texts(table):
+            self._long_texts.setdefault(name, []).append(bounds)
         self._writer.write_table(table, row_group_size=table.num_rows)
-        self._batches, self._rows, self.buffered = [], 0, 0
+        self._batches, self._rows, self.buffered_bytes = [], 0, 0
 
-    def close(self, table: str, key: tuple[Any, ...]) -> NewFile:
+    def close(self, table: str, partition: tuple[Any, ...]) -> NewFile:
+        """Write what is buffered and the footer, and describe the file. `table`: its name;
+        `partition`: the values of its partition."""
         self.flush()
         self._writer.close()
         size = int(self._stream.tell())
         self._stream.close()
         metadata: pq.FileMetaData = self._writer.writer.metadata
-        sink = pa.BufferOutputStream()
-        metadata.write_metadata_file(sink)
+        footer = pa.BufferOutputStream()
+        metadata.write_metadata_file(footer)
+        layout = self._table.layout
         return NewFile(
             self.path,
             size,
             metadata.num_rows,
-            key,
-            tuple(partition.column for partition in self._table.layout.partition_by),
-            self._table.layout.spec_id,
-            self._table.layout.sort_order_id,
-            footer=sink.getvalue().to_pybytes(),
+            partition,
+            tuple(by.column for by in layout.partition_by),
+            layout.spec_id,
+            layout.sort_order_id,
+            footer=footer.getvalue().to_pybytes(),
             with_nan=frozenset(self._with_nan),
-            long_texts={name: tuple(ends) for name, ends in self._long_texts.items()},
+            long_texts={name: tuple(bounds) for name, bounds in self._long_texts.items()},
             table=table,
         )
 
     def abandon(self) -> None:
+        """Remove the file, and forget its rows."""
         self._batches = []
         if self.is_open:
             with suppress(Exception):
                 self._writer.close()
             self._stream.close()
             self._table.storage.remove(self.path)
+
+
+# -- rows of a row group --------------------------------------------------------------------------
+
+
+def _sort_rows(rows: pa.Table, sort_by: Sequence[SortKey]) -> pa.Table:
+    """Sort rows: NaN is greater than every number, and both zeros are the same."""
+    if not sort_by:
+        return rows
+    (batch,) = rows.combine_chunks().to_batches()
+    keys: list[tuple[pa.Array, str]] = []
+    for key in sort_by:
+        values = key.by.of(batch)
+        order = "descending" if key.descending else "ascending"
+        # Arrow puts NaN beside the nulls, and those of all keys at the same end.
+        keys.append((pc.is_null(values), "descending" if key.nulls_first else "ascending"))
+        if pa.types.is_floating(values.type):
+            keys.append((pc.is_nan(values), order))
+        keys.append((values, order))
+    names = [str(at) for at in range(len(keys))]
+    table = pa.Table.from_arrays([values for values, _ in keys], names)
+    orders = [(name, order) for name, (_, order) in zip(names, keys, strict=True)]
+    return pa.Table.from_batches([batch.take(pc.sort_indices(table, orders))])
 
 
 def _choose_encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
@@ -340,63 +322,95 @@ def _choose_encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
     step = rows.num_rows // _SAMPLE_ROWS
     # Not from the table: it would copy whole columns, to have each in one piece.
     sample = pa.Table.from_batches(
-        [leaf.take(pa.array(range(0, leaf.num_rows, step))) for leaf in rows.to_batches()]
+        [batch.take(pa.array(range(0, batch.num_rows, step))) for batch in rows.to_batches()]
     )
-    plain: set[str] = set()
-    stored: set[str] = set()
-    for field_ in rows.schema:
-        column = sample[field_.name]
+    without_dictionary: set[str] = set()
+    without_compression: set[str] = set()
+    for field in rows.schema:
+        column = sample[field.name]
         if (
-            pa.types.is_nested(field_.type)
+            pa.types.is_nested(field.type)
             or pc.count_distinct(column).as_py() <= _MAX_DISTINCT_RATIO * sample.num_rows
         ):
             continue
-        plain.add(field_.name)
-        if pa.types.is_binary(field_.type):
+        without_dictionary.add(field.name)
+        if pa.types.is_binary(field.type):
             values = b"".join(column.drop_null().to_pylist())
             if len(pa.compress(values, "lz4", asbytes=True)) >= 0.9 * len(values):
-                stored.add(field_.name)  # compression saves less than a tenth
-    leaves = _leaf_paths(rows.schema)
+                without_compression.add(field.name)  # it saves less than a tenth
+    paths = _parquet_column_paths(rows.schema)
     return {
-        "use_dictionary": [leaf for leaf in leaves if leaf not in plain],
-        "compression": {leaf: "none" if leaf in stored else compression for leaf in leaves},
+        "use_dictionary": [path for path in paths if path not in without_dictionary],
+        "compression": {
+            path: "none" if path in without_compression else compression for path in paths
+        },
     }
 
 
-def _leaf_paths(schema: pa.Schema) -> list[str]:
-    sink = pa.BufferOutputStream()
-    pq.write_metadata(schema, sink)
-    columns = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
-    return [columns.column(index).path for index in range(len(columns))]
+def _parquet_column_paths(schema: pa.Schema) -> list[str]:
+    """The paths of Parquet's columns, such as `address.street`, in which nested columns end."""
+    footer = pa.BufferOutputStream()
+    pq.write_metadata(schema, footer)
+    return list(leaf_columns(pq.read_metadata(pa.BufferReader(footer.getvalue()))))
 
 
-def _columns_with_nan(rows: pa.Table) -> Iterator[str]:
-    for column in rows.schema:
-        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(rows[column.name])).as_py():
-            yield column.name
+# -- rows of a batch ------------------------------------------------------------------------------
 
 
 def _split_by_partition(
     batch: pa.RecordBatch, partition_by: Sequence[Partition]
 ) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-    """(values, rows) for each partition in the batch."""
+    """(values of the partition, rows) for each partition in the batch."""
     if batch.num_rows == 0:
         return
     if not partition_by:
         yield (), batch
         return
-    names = [str(at) for at in range(len(partition_by))]
-    table = pa.Table.from_arrays([changed.of(batch) for changed in partition_by], names)
-    order = pc.sort_indices(table, [(name, "ascending") for name in names])
+    names = [str(index) for index in range(len(partition_by))]
+    keys = pa.Table.from_arrays([by.of(batch) for by in partition_by], names)
+    order = pc.sort_indices(keys, [(name, "ascending") for name in names])
     rows = batch.take(order)
-    changes = [0]
-    keys = [changed.combine_chunks() for changed in table.take(order).columns]
-    if rows.num_rows > 1:
-        differs = None
-        for column in keys:
-            changed = values_differ(column[1:], column[:-1])
-            differs = changed if differs is None else pc.or_(differs, changed)
-        changes += [index + 1 for index in pc.indices_nonzero(differs).to_pylist()]
-    for start, end in zip(changes, [*changes[1:], rows.num_rows], strict=True):
-        named = zip(partition_by, keys, strict=True)
-        yield tuple(by.value(column[start]) for by, column in named), rows.slice(start, end - start)
+    columns = [column.combine_chunks() for column in keys.take(order).columns]
+    starts_partition = reduce(
+        pc.or_, (values_differ(column[1:], column[:-1]) for column in columns)
+    )
+    starts = [0, *(index + 1 for index in pc.indices_nonzero(starts_partition).to_pylist())]
+    for start, end in pairwise([*starts, rows.num_rows]):
+        values = tuple(
+            by.value(column[start]) for by, column in zip(partition_by, columns, strict=True)
+        )
+        yield values, rows.slice(start, end - start)
+
+
+def _replace_invalid_utf8(column: pa.Array) -> pa.Array:
+    """The column, with U+FFFD in place of bytes that are not UTF-8 (Spark lets them pass)."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = column.cast(_binary_type(column.type))
+        return pa.array(
+            [_decode_text(value, column.type) for value in raw.to_pylist()], column.type
+        )
+    return column
+
+
+def _binary_type(kind: pa.DataType) -> pa.DataType:
+    """The type with binary in place of string, at any depth."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    return map_inner_fields(kind, lambda inner: inner.with_type(_binary_type(inner.type)))
+
+
+def _decode_text(value: Any, kind: pa.DataType) -> Any:
+    """A value of `_binary_type(kind)` with its bytes decoded."""
+    if value is None:
+        return None
+    if pa.types.is_string(kind):
+        return value.decode(errors="replace")
+    if pa.types.is_struct(kind):
+        return {inner.name: _decode_text(value[inner.name], inner.type) for inner in kind}
+    if pa.types.is_map(kind):
+        return [(_decode_text(a, kind.key_type), _decode_text(b, kind.item_type)) for a, b in value]
+    if pa.types.is_list(kind):
+        return [_decode_text(inner, kind.value_type) for inner in value]
+    return value
