@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.types import is_signed_integer
 
 from jetspark.errors import ConfigError, safe_repr
 from jetspark.tables.file_layout import year_out_of_range
@@ -35,7 +37,7 @@ class _NotSupported(Exception):
 
 @dataclass(frozen=True)
 class Generated:
-    """Generated column of a Delta table; goes to executors."""
+    """A generated column of a Delta table; it is sent to executors."""
 
     expression: str
     type: pa.DataType
@@ -45,13 +47,13 @@ class Generated:
     def parse(
         cls, column: pa.Field, expression: str, table: object, schema: pa.Schema
     ) -> Generated:
-        """Raises ConfigError for an expression that is not known here."""
+        """Parse the expression of a column. `table`: its name; `schema`: its columns. Raises
+        ConfigError for an expression that is not supported."""
         try:
             tree = _ExpressionParser(expression, schema.names).parse()
             kind = tree.of(pa.RecordBatch.from_pylist([], schema=schema)).type
-            if kind != normalized_type(column.type) and not (
-                _is_integer(kind) and _is_integer(column.type)
-            ):
+            are_integers = is_signed_integer(kind) and is_signed_integer(column.type)
+            if not are_integers and kind != normalized_type(column.type):
                 raise _NotSupported
         except (_NotSupported, pa.ArrowException, TypeError, AttributeError, RecursionError):
             raise ConfigError(
@@ -62,8 +64,8 @@ class Generated:
         return cls(expression, column.type, tree)
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Raises ConfigError for a time outside of the years 1 to 9999, and for a number that is
-        too large."""
+        """Compute the column's values. Raises ConfigError for a time outside of the years 1 to
+        9999, and for a number that is too large."""
         try:
             return self.tree.of(batch).cast(self.type)
         except pa.ArrowInvalid as error:
@@ -71,7 +73,9 @@ class Generated:
 
 
 @dataclass(frozen=True)
-class _ColumnReference:
+class _Column:
+    """Another column of the table."""
+
     name: str
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
@@ -86,6 +90,8 @@ class _ColumnReference:
 
 @dataclass(frozen=True)
 class _Literal:
+    """A number, a text, or the type of a CAST."""
+
     value: Any
 
     def of(self, _: pa.RecordBatch) -> Any:
@@ -94,21 +100,26 @@ class _Literal:
 
 @dataclass(frozen=True)
 class _Call:
+    """A function, or an operator between two operands."""
+
     function: str
-    parts: tuple[_Node, ...]
+    """A key of `_FUNCTIONS`."""
+    arguments: tuple[_Node, ...]
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        return _FUNCTIONS[self.function](*(part.of(batch) for part in self.parts))
+        return _FUNCTIONS[self.function](*(argument.of(batch) for argument in self.arguments))
 
 
-_Node = _ColumnReference | _Literal | _Call
+_Node = _Column | _Literal | _Call
 
 
 class _ExpressionParser:
+    """Parses an expression by recursive descent. Raises _NotSupported."""
+
     def __init__(self, text: str, columns: list[str]) -> None:
         self._columns = {name.casefold(): name for name in columns}
-        self._tokens = _tokens(text)
-        self._kind, self._text = next(self._tokens)
+        self._tokens = _tokenize(text)
+        self._kind, self._text = next(self._tokens)  # the next token
 
     def parse(self) -> _Node:
         tree = self._sum()
@@ -117,17 +128,21 @@ class _ExpressionParser:
         return tree
 
     def _sum(self) -> _Node:
-        return self._operation("+-", lambda: self._operation("*%", self._operand))
+        return self._operations("+-", self._product)
 
-    def _operation(self, signs: str, part: Callable[[], _Node]) -> _Node:
-        tree = part()
-        while self._kind == "sign" and self._text in signs:
-            sign = self._next()
-            tree = _Call(sign, (tree, part()))
+    def _product(self) -> _Node:
+        return self._operations("*%", self._operand)
+
+    def _operations(self, operators: str, parse_operand: Callable[[], _Node]) -> _Node:
+        """Operands with these operators between them, from left to right."""
+        tree = parse_operand()
+        while self._kind == "sign" and self._text in operators:
+            operator = self._take()
+            tree = _Call(operator, (tree, parse_operand()))
         return tree
 
     def _operand(self) -> _Node:
-        kind, text = self._kind, self._next()
+        kind, text = self._kind, self._take()
         match kind:
             case "number":
                 return _Literal(int(text))
@@ -146,61 +161,59 @@ class _ExpressionParser:
         raise _NotSupported
 
     def _call(self, function: str) -> _Node:
+        """The call of a function whose name was taken."""
         self._expect("(")
-        parts = [self._sum()]
+        arguments = [self._sum()]
         if function == "cast":
-            if self._next().casefold() != "as":
+            if self._take().casefold() != "as":
                 raise _NotSupported
-            parts.append(_Literal(self._next().casefold()))
+            arguments.append(_Literal(self._take().casefold()))
         while self._text == "," and self._kind == "sign":
-            self._next()
-            parts.append(self._sum())
+            self._take()
+            arguments.append(self._sum())
         self._expect(")")
         if function not in _FUNCTIONS:
             raise _NotSupported
-        return _Call(function, tuple(parts))
+        return _Call(function, tuple(arguments))
 
-    def _column(self, name: str) -> _ColumnReference:
+    def _column(self, name: str) -> _Column:
         if name.casefold() not in self._columns:
             raise _NotSupported
-        return _ColumnReference(self._columns[name.casefold()])
+        return _Column(self._columns[name.casefold()])
 
     def _expect(self, sign: str) -> None:
-        if self._next() != sign:
+        """Take the next token, which has to be this sign."""
+        if self._take() != sign:
             raise _NotSupported
 
-    def _next(self) -> str:
+    def _take(self) -> str:
+        """Take the next token, and return its text."""
         text = self._text
         self._kind, self._text = next(self._tokens)
         return text
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """(kind, text), and ("", "") at the end."""
-    at = 0
-    while at < len(text):
-        if (match := _TOKEN.match(text, at)) is None:
+def _tokenize(text: str) -> Iterator[tuple[str, str]]:
+    """(kind, text) of each token, and then ("", "") without end. A kind is a group of `_TOKEN`."""
+    position = 0
+    while position < len(text):
+        if (match := _TOKEN.match(text, position)) is None:
             raise _NotSupported
-        at = match.end()
+        position = match.end()
         kind = match.lastgroup or ""
         yield kind, match[kind]
-    while True:
-        yield "", ""
+    yield from repeat(("", ""))
 
 
-# -- functions: as in Spark; TypeError for what is left to it -------------------------------------
-
-
-def _is_integer(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_signed_integer(kind))
+# -- functions, as in Spark; they raise TypeError for arguments that are not supported -------------
 
 
 def _cast(value: pa.Array, kind: str) -> pa.Array:
     if kind == "date":
         return _to_date(value)
-    if kind in _INTEGER_TYPES and _is_integer(value.type):
+    if kind in _INTEGER_TYPES and is_signed_integer(value.type):
         return value.cast(_INTEGER_TYPES[kind])
-    if kind == "string" and (_is_integer(value.type) or pa.types.is_date32(value.type)):
+    if kind == "string" and (is_signed_integer(value.type) or pa.types.is_date32(value.type)):
         return value.cast(pa.string())
     raise TypeError(kind)
 
@@ -219,7 +232,8 @@ def _to_date(value: pa.Array) -> pa.Array:
     raise TypeError(value.type)
 
 
-def _extract(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+def _field_of_time(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    """The INT that Spark makes of a field of a time."""
     return lambda value: function(value).cast(pa.int32())
 
 
@@ -246,60 +260,69 @@ _DATE_FIELDS: dict[str, tuple[Callable[[pa.Array], pa.Array], int]] = {
     "yyyy": (pc.year, 4), "MM": (pc.month, 2), "dd": (pc.day, 2), "HH": (pc.hour, 2),
     "mm": (pc.minute, 2),
 }  # fmt: skip
+"""Fields of Spark's datetime patterns: how each is extracted, and its number of digits."""
 _FORMAT_PART = re.compile(r"(yyyy|MM|dd|HH|mm)|([^A-Za-z'\[\]{}#]+)")
 
 
 def _date_format(value: pa.Array, pattern: str) -> pa.Array:
+    """Times as texts. `pattern`: of the fields in `_DATE_FIELDS` and other characters."""
     parts = _FORMAT_PART.findall(pattern)
     if _FORMAT_PART.sub("", pattern) or not any(field for field, _ in parts):
         raise TypeError(pattern)
     texts: list[Any] = []
-    for field, between in parts:
+    for field, separator in parts:
         if field:
-            part, width = _DATE_FIELDS[field]
-            texts.append(pc.utf8_lpad(part(value).cast(pa.string()), width, "0"))
+            extract, width = _DATE_FIELDS[field]
+            texts.append(pc.utf8_lpad(extract(value).cast(pa.string()), width, "0"))
         else:
-            texts.append(between)
+            texts.append(separator)
     return pc.binary_join_element_wise(*texts, "")
 
 
 def _substring(value: pa.Array, start: int, length: int) -> pa.Array:
+    """Part of each text; its first character has the number 1."""
     if start < 1:
         raise TypeError(start)
     return pc.utf8_slice_codeunits(value, start - 1, start - 1 + length)
 
 
-def _remainder(value: pa.Array, by: int) -> pa.Array:
+def _remainder(value: pa.Array, divisor: int) -> pa.Array:
     """The remainder, with the sign of the value as in Spark."""
-    if not by:
-        raise TypeError(by)
-    value = _require_integer(value)
-    return pc.subtract_checked(value, pc.multiply_checked(pc.divide_checked(value, by), by))
+    if not divisor:
+        raise TypeError(divisor)
+    quotient = pc.divide_checked(value, divisor)
+    return pc.subtract_checked(value, pc.multiply_checked(quotient, divisor))
 
 
-def _require_integer(value: Any) -> Any:
-    if isinstance(value, int) or _is_integer(value.type):
-        return value
-    raise TypeError(value)
+def _of_integers(function: Callable[..., pa.Array]) -> Callable[[Any, Any], pa.Array]:
+    """The function of two operands, for whole numbers only."""
+
+    def call(left: Any, right: Any) -> pa.Array:
+        for operand in (left, right):
+            if not isinstance(operand, int) and not is_signed_integer(operand.type):
+                raise TypeError(operand)
+        return function(left, right)
+
+    return call
 
 
 _FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
     "cast": _cast,
     "to_date": _to_date,
     "date": _to_date,
-    "year": _extract(pc.year),
-    "month": _extract(pc.month),
-    "day": _extract(pc.day),
-    "dayofmonth": _extract(pc.day),
-    "hour": _extract(pc.hour),
+    "year": _field_of_time(pc.year),
+    "month": _field_of_time(pc.month),
+    "day": _field_of_time(pc.day),
+    "dayofmonth": _field_of_time(pc.day),
+    "hour": _field_of_time(pc.hour),
     "date_trunc": _date_trunc,
     "trunc": _trunc,
     "date_format": _date_format,
     "substring": _substring,
     "substr": _substring,
     "left": lambda value, length: _substring(value, 1, length),
-    "+": lambda left, right: pc.add_checked(_require_integer(left), _require_integer(right)),
-    "-": lambda left, right: pc.subtract_checked(_require_integer(left), _require_integer(right)),
-    "*": lambda left, right: pc.multiply_checked(_require_integer(left), _require_integer(right)),
-    "%": _remainder,
+    "+": _of_integers(pc.add_checked),
+    "-": _of_integers(pc.subtract_checked),
+    "*": _of_integers(pc.multiply_checked),
+    "%": _of_integers(_remainder),
 }

@@ -25,15 +25,15 @@ from jetspark.payloads.field_names import FieldNames
 from jetspark.payloads.unknown_fields import KnownFields, find_unknown, known_fields, new_columns
 from jetspark.reserved_names import UNFRAMED_PAYLOAD
 
-_WITH_KEY = re.compile(r"(subject|header)\[(.*)\]")
-_OF_TIME = re.compile(r"(day|hour)\((.*)\)")
-_REST = re.compile(r"(rest|new)(\[.*\])", re.DOTALL)
+_WITH_KEY = re.compile(r"(?P<column>subject|header)\[(?P<key>.*)\]")
+_TIME_UNIT = re.compile(r"(?P<unit>day|hour)\((?P<column>.*)\)")
+_UNKNOWN_FIELDS = re.compile(r"(?:rest|new)(?P<json>\[.*\])", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class RowExpression:
-    """A value of each row: of a column, of a part of the columns subject and headers, or what a
-    schema leaves of the payload."""
+    """A value of each row: of a column, of a part of the columns subject and headers, or of the
+    payload's fields that a schema does not have (its *rest*)."""
 
     text: str
     column: str
@@ -41,10 +41,10 @@ class RowExpression:
     header: str | None = None
     unit: str | None = None
     schema: str | None = None
-    """The schema of the fields of the payload that the rest is without, in DDL."""
+    """In DDL, the fields of the payload that are not in the rest."""
     new: FieldNames | None = None
-    """Rule by which new fields become columns, if the value is their types and not the rest
-    itself."""
+    """Rule by which the rest's fields become columns, if the value is their types; None: the value
+    is the rest itself."""
 
     @classmethod
     def rest(cls, schema: str) -> RowExpression:
@@ -65,21 +65,21 @@ class RowExpression:
         Raises ConfigError.
         """
         text = text.strip()
-        if (of_time := _OF_TIME.fullmatch(text)) is not None:
-            return cls(text, of_time[2].strip(), unit=of_time[1])
-        if (rest := _REST.fullmatch(text)) is not None:
-            schema, *renamed = json.loads(rest[2])
+        if (match := _TIME_UNIT.fullmatch(text)) is not None:
+            return cls(text, match["column"].strip(), unit=match["unit"])
+        if (match := _UNKNOWN_FIELDS.fullmatch(text)) is not None:
+            schema, *renamed = json.loads(match["json"])
             new = FieldNames(*renamed) if renamed else None
             return cls(text, UNFRAMED_PAYLOAD, schema=schema, new=new)
-        if (keyed := _WITH_KEY.fullmatch(text)) is None:
+        if (match := _WITH_KEY.fullmatch(text)) is None:
             if not text or "[" in text:
                 raise ConfigError(
                     f"{option}: {{{text}}} is not a value of a row: write {{column}}, "
                     "{subject[1]} or {header[Name]}."
                 )
             return cls(text, text)
-        kind, key = keyed[1], keyed[2].strip()
-        if kind == "header":
+        key = match["key"].strip()
+        if match["column"] == "header":
             if not key:
                 raise ConfigError(f"{option}: {{{text}}}: name the header.")
             return cls(text, "headers", header=key)
@@ -88,21 +88,21 @@ class RowExpression:
         return cls(text, "subject", token=int(key))
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Each row's value, or null. A time's day is a date, its hour a time."""
+        """Each row's value, or null. The day of a timestamp is a date, its hour a timestamp."""
         column = batch.column(self.column)
         if self.unit is not None:
-            floor = pc.floor_temporal(column, unit=self.unit)
-            return floor.cast(pa.date32()) if self.unit == "day" else floor
+            start = pc.floor_temporal(column, unit=self.unit)
+            return start.cast(pa.date32()) if self.unit == "day" else start
         if self.schema is not None:
             return pa.array(map(self.of_payload, column.to_pylist()), pa.string())
         if self.header is not None:
             return _first_header(column, self.header)
         if self.token is not None:
-            return map_distinct_values(column, self._token)
+            return map_distinct_values(column, self._subject_token)
         return column
 
     def of_payload(self, payload: bytes | bytearray | None) -> str | None:
-        """The value of one payload, if it is a rest."""
+        """The rest of one payload as JSON, or the types of its fields; None without a rest."""
         assert self.schema is not None  # noqa: S101
         if self.new is not None:
             return new_columns(payload, self._known_fields, self.new)
@@ -112,20 +112,22 @@ class RowExpression:
     def _known_fields(self) -> KnownFields:
         return known_fields(self.schema or "")
 
-    def _token(self, subject: str | None) -> str | None:
+    def _subject_token(self, subject: str | None) -> str | None:
         tokens = [] if subject is None else subject.split(".")
         assert self.token is not None  # noqa: S101
         return tokens[self.token] if self.token < len(tokens) else None
 
 
-def map_distinct_values(column: pa.Array, change: Callable[[Any], Any]) -> pa.Array:
-    """The column as text, with a change to each of its different values."""
+def map_distinct_values(column: pa.Array, function: Callable[[Any], str | None]) -> pa.StringArray:
+    """The function's text for each value; it is called once for each distinct value."""
     encoded = column.dictionary_encode()
-    changed = pa.array([change(value) for value in encoded.dictionary.to_pylist()], pa.string())
-    return changed.take(encoded.indices)
+    return pa.array(map(function, encoded.dictionary.to_pylist()), pa.string()).take(
+        encoded.indices
+    )
 
 
 def _first_header(headers: pa.Array, name: str) -> pa.Array:
+    """The first value of this header in each row, or null. `headers`: lists of (key, value)."""
     pairs = headers.flatten()
     named = pc.equal(pairs.field("key"), name)
     rows = pc.list_parent_indices(headers).filter(named).to_pylist()

@@ -31,16 +31,15 @@ from jetspark.tables.row_expressions import RowExpression, map_distinct_values
 
 _MAX_VALUE_LENGTH = 120
 """Characters of a value in a name."""
+_DIGEST_LENGTH = 16
 _VALUE = re.compile(r"\{([^{}]*)\}")
-_SAFE = frozenset(string.ascii_letters + string.digits + "_-.")
-# What becomes of a value in a name.
-_OF_FOLDER = r"[0-9A-Za-z~-][0-9A-Za-z_.~-]*"
-_OF_CATALOG = r"(?:[0-9A-Za-z]|_x[0-9a-f]+_)+(?:[0-9a-z_]*-[0-9a-f]{16})?"
-
-
+_SAFE_IN_FOLDER = frozenset(string.ascii_letters + string.digits + "_-.")
+# What an escaped value looks like.
+_FOLDER_VALUE = r"[0-9A-Za-z~-][0-9A-Za-z_.~-]*"
+_CATALOG_VALUE = r"(?:[0-9A-Za-z]|_x[0-9a-f]+_)+(?:[0-9a-z_]*-[0-9a-f]{16})?"
 # Texts between two values that do not tell where the first one ends.
-_MERGES_IN_FOLDER = re.compile(r"[0-9A-Za-z~]*")
-_MERGES_IN_CATALOG = re.compile(r"[0-9A-Za-z-]*|.*_x.*", re.DOTALL)
+_AMBIGUOUS_IN_FOLDER = re.compile(r"[0-9A-Za-z~]*")
+_AMBIGUOUS_IN_CATALOG = re.compile(r"[0-9A-Za-z-]*|.*_x.*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class TableTemplate:
     """A template: fixed texts, and values between them."""
 
     texts: tuple[str, ...]
+    """One more than there are values; may be empty."""
     values: tuple[RowExpression, ...]
     in_catalog: bool = False
 
@@ -63,8 +63,8 @@ class TableTemplate:
         if len(parts) == 1:
             return None
         values = tuple(RowExpression.parse(option, value) for value in parts[1::2])
-        merges = _MERGES_IN_CATALOG if in_catalog else _MERGES_IN_FOLDER
-        if any(map(merges.fullmatch, parts[2:-1:2])):
+        ambiguous = _AMBIGUOUS_IN_CATALOG if in_catalog else _AMBIGUOUS_IN_FOLDER
+        if any(map(ambiguous.fullmatch, parts[2:-1:2])):
             raise ConfigError(
                 f"{option}: in {template} nothing tells where a value ends, so different values "
                 f"could name one table: write a {'_ or .' if in_catalog else '-, _ or /'} between "
@@ -73,16 +73,11 @@ class TableTemplate:
         return cls(tuple(parts[::2]), values, in_catalog)
 
     @cached_property
-    def _between(self) -> frozenset[str]:
-        """The signs between two values, which no value has in a folder's name."""
+    def _separators(self) -> frozenset[str]:
+        """The signs between two values, which are escaped in the values of a folder's name."""
         return frozenset(
             character for text in self.texts[1:-1] for character in text if not character.isalnum()
         )
-
-    @cached_property
-    def _has_marks(self) -> bool:
-        """Whether a `_` of the template is in front of a value, which must not look like a code."""
-        return any(text.endswith("_") for text in self.texts[1:-1])
 
     @property
     def root(self) -> str:
@@ -91,7 +86,7 @@ class TableTemplate:
 
     def may_name(self, table: str) -> bool:
         """Whether values of a row can make this name."""
-        value = _OF_CATALOG if self.in_catalog else _OF_FOLDER
+        value = _CATALOG_VALUE if self.in_catalog else _FOLDER_VALUE
         return re.fullmatch(value.join(map(re.escape, self.texts)), table) is not None
 
     def sibling_name(self, table: str) -> str:
@@ -107,7 +102,7 @@ class TableTemplate:
                 raise ConfigError(f"{option}: the rows have no column {value.column!r}{hint}")
 
     def check_types(self, option: str, rows: pa.Schema) -> None:
-        """Raises ConfigError for a column whose values make no name."""
+        """Raise ConfigError for a column whose type makes no name."""
         for value in self.values:
             kind = rows.field(value.column).type
             if value.text == value.column and (
@@ -119,7 +114,7 @@ class TableTemplate:
                 )
 
     def missing_value(self, row: pa.RecordBatch) -> tuple[str | None, str]:
-        """The column that names no table for a row, and the reason as a sentence."""
+        """(column, reason as a sentence) why a single row has no table."""
         for value in self.values:
             if not value.of(row).cast(pa.string())[0].as_py():
                 return value.column, f"The row has no {value.text}, which names its table."
@@ -127,13 +122,10 @@ class TableTemplate:
 
     def split_by_table(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
         """(name of the table, rows); the name is None for rows without one of the values."""
-        columns = [
-            map_distinct_values(value.of(batch).cast(pa.string()), self._escaped)
-            for value in self.values
-        ]
         parts: list[Any] = [self.texts[0]]
-        for column, text in zip(columns, self.texts[1:], strict=True):
-            parts += [column, text]
+        for value, text in zip(self.values, self.texts[1:], strict=True):
+            values = value.of(batch).cast(pa.string())
+            parts += [map_distinct_values(values, self._escape), text]
         encoded = pc.binary_join_element_wise(*parts, "").dictionary_encode(null_encoding="encode")
         names = encoded.dictionary.to_pylist()
         if len(names) == 1:
@@ -141,20 +133,22 @@ class TableTemplate:
             return
         order = pc.sort_indices(encoded.indices)
         rows = batch.take(order)
-        counts = pc.value_counts(encoded.indices.take(order))
         start = 0
-        for count in counts.to_pylist():
+        for count in pc.value_counts(encoded.indices.take(order)).to_pylist():
             yield names[count["values"]], rows.slice(start, count["counts"])
             start += count["counts"]
 
-    def _escaped(self, value: str | None) -> str | None:
+    def _escape(self, value: str | None) -> str | None:
+        """A value as part of a table's name (the module says how); None without a value."""
         if not value:
             return None
         if self.in_catalog:
-            unsafe = r"^x|[^0-9A-Za-z]" if self._has_marks else r"[^0-9A-Za-z]"
-            escaped = re.sub(unsafe, lambda character: f"_x{ord(character[0]):x}_", value)
+            # An x behind a _ of the template would look like an escaped character.
+            follows_mark = any(text.endswith("_") for text in self.texts[1:-1])
+            unsafe = r"^x|[^0-9A-Za-z]" if follows_mark else r"[^0-9A-Za-z]"
+            escaped = re.sub(unsafe, lambda match: f"_x{ord(match[0]):x}_", value)
         else:
-            safe = _SAFE - self._between
+            safe = _SAFE_IN_FOLDER - self._separators
             escaped = "".join(
                 character if character in safe else _escape_bytes(character) for character in value
             )
@@ -162,10 +156,11 @@ class TableTemplate:
                 escaped = _escape_bytes(escaped[0]) + escaped[1:]
         if len(escaped) < _MAX_VALUE_LENGTH:  # one that is cut has just as many characters
             return escaped
-        mark = "~~" if "-" in self._between and not self.in_catalog else "-"
-        digest = hashlib.sha256(value.encode()).hexdigest()[:16]
-        return f"{escaped[: _MAX_VALUE_LENGTH - 17]}{mark}{digest}"
+        mark = "~~" if "-" in self._separators and not self.in_catalog else "-"
+        digest = hashlib.sha256(value.encode()).hexdigest()[:_DIGEST_LENGTH]
+        return f"{escaped[: _MAX_VALUE_LENGTH - _DIGEST_LENGTH - 1]}{mark}{digest}"
 
 
 def _escape_bytes(character: str) -> str:
+    """Each byte of the character in UTF-8 as `~` and two digits."""
     return "".join(f"~{byte:02X}" for byte in character.encode())
