@@ -23,7 +23,7 @@ from jetspark.tables.statistics import (
     column_bounds,
     leaf_columns,
     null_count,
-    upper_bound_of_text,
+    upper_bound,
 )
 
 _MAX_COLUMNS_WITH_STATISTICS = 32
@@ -94,7 +94,7 @@ def _upper_bound(value: Any) -> Any:
             except OverflowError:  # readers add the millisecond that writers may cut off
                 return _json_time(value)
         case str():
-            return upper_bound_of_text(value, _MAX_BOUND_LENGTH)
+            return upper_bound(value, _MAX_BOUND_LENGTH)
     return _json_bound(value)
 
 

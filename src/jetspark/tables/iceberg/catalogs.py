@@ -1,4 +1,4 @@
-"""Catalogs of PyIceberg's configuration, with the checks of `iceberg_trust` in them."""
+"""Catalogs of PyIceberg's configuration, with the checks of `trust` in them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ def load_trusted(name: str, properties: Mapping[str, str]) -> Catalog:
     ):
         return _TrustedRest(name, **own)
     catalog = load_catalog(name, **properties)
-    catalog.__class__ = _with_checks(type(catalog), own)
+    catalog.__class__ = _checking_class(type(catalog), own)
     return catalog
 
 
-def _with_checks(kind: type[Catalog], own: Mapping[str, Any]) -> type[Catalog]:
-    """The class of a catalog, with checks of what its tables say."""
+def _checking_class(kind: type[Catalog], own: Mapping[str, Any]) -> type[Catalog]:
+    """A subclass of a catalog's class that checks what tables say. `own`: the properties that the
+    user says."""
 
     class Trusted(kind):  # type: ignore[misc,valid-type]
         def load_table(self, identifier: str | Identifier) -> Table:
@@ -73,6 +74,8 @@ class _TrustedRest(RestCatalog):
 
 
 def _check_loaded_table(table: Table, own: Mapping[str, Any]) -> Table:
+    """The table, confined to its files. Raises ConfigError as `check_table`, and for metadata
+    outside of its location."""
     name = ".".join(table.name())
     check_table(name, table.metadata.properties, own)
     check_metadata_location(name, table.location(), table.metadata_location)

@@ -37,46 +37,50 @@ from jetspark.errors import CommitConflict, TableError
 from jetspark.tables.iceberg.trust import METADATA_FILE
 from jetspark.tables.inside import file_outside_table, files_inside, relative_path
 from jetspark.tables.new_files import NewFile, check_unchanged, table_changed
-from jetspark.tables.statistics import (
-    column_bounds,
-    leaf_columns,
-    upper_bound_of_binary,
-    upper_bound_of_text,
-)
+from jetspark.tables.statistics import column_bounds, leaf_columns, upper_bound
 from jetspark.tables.table import TableName
 
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
 def _statistics(file: NewFile, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
-    """The statistics of a file: counts by the library, and bounds that are cut here, since its own
-    fail or are too narrow for some texts and row groups."""
+    """Arguments of a DataFile with the statistics of a file.
+
+    The library counts values, and bounds are cut here, since its own fail or are too narrow for
+    some texts and row groups.
+    """
     footer = file.metadata
     plan = arrow_io.compute_statistics_plan(schema, dict(properties))
     field_ids = arrow_io.parquet_path_to_id_mapping(schema)
-    counts = arrow_io.MetricsMode(arrow_io.MetricModeTypes.COUNTS)
-    of_bounds = (arrow_io.MetricModeTypes.FULL, arrow_io.MetricModeTypes.TRUNCATE)
-    counted = {
-        field_id: replace(collector, mode=counts) if collector.mode.type in of_bounds else collector
+    counts_only = arrow_io.MetricsMode(arrow_io.MetricModeTypes.COUNTS)
+    counting_plan = {
+        field_id: replace(collector, mode=counts_only) if _has_bounds(collector) else collector
         for field_id, collector in plan.items()
     }
-    metrics = arrow_io.data_file_statistics_from_parquet_metadata(footer, counted, field_ids)
+    metrics = arrow_io.data_file_statistics_from_parquet_metadata(footer, counting_plan, field_ids)
     lower: dict[int, bytes] = {}
     upper: dict[int, bytes] = {}
     for path, index in leaf_columns(footer).items():
         collector = plan[field_ids[path]]
-        if collector.mode.type not in of_bounds:
+        if not _has_bounds(collector):
             continue
         low, high = column_bounds(footer, index, file.long_texts)
-        if (width := collector.mode.length) is not None and isinstance(low, (str, bytes)):
+        width = collector.mode.length
+        if width is not None and isinstance(low, (str, bytes)):
             low = low[:width]
-            high = high and (
-                upper_bound_of_text if isinstance(high, str) else upper_bound_of_binary
-            )(high, width)
+            high = None if high is None else upper_bound(high, width)
         for bounds, value in ((lower, low), (upper, high)):
             if value is not None:
                 bounds[collector.field_id] = to_bytes(collector.iceberg_type, value)
     return {**metrics.to_serialized_dict(), "lower_bounds": lower, "upper_bounds": upper}
+
+
+def _has_bounds(collector: arrow_io.StatisticsCollector) -> bool:
+    """Whether a column has a lower and an upper bound in the table's statistics."""
+    return collector.mode.type in (
+        arrow_io.MetricModeTypes.FULL,
+        arrow_io.MetricModeTypes.TRUNCATE,
+    )
 
 
 def data_file(name: TableName, table: Table, columns: pa.Schema, file: NewFile) -> DataFile:
@@ -113,7 +117,7 @@ def data_file(name: TableName, table: Table, columns: pa.Schema, file: NewFile) 
 
 
 def stage_files(transaction: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
-    """Replace files by others, in one snapshot."""
+    """Replace old files by new ones in a transaction, in one snapshot."""
     snapshot = transaction.update_snapshot()
     # Even without files, since a commit that only sets properties would not notice another one.
     with snapshot.overwrite() if old else snapshot.merge_append() as update:
@@ -141,21 +145,21 @@ class _ConfirmingCatalog(NoopCatalog):
     """
 
     def __init__(self, name: TableName, catalog: Catalog) -> None:
-        super().__init__("asking")
+        super().__init__("confirming")
         self._table = name
         self._catalog = catalog
 
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
-        """Delete old versions, as the library does, of which any could be named: only files of
-        metadata below the table's location are its own."""
-        inside = files_inside(base.location, (entry.metadata_file for entry in base.metadata_log))
-        log = [
+        """Delete old versions of the metadata, as the library does, but only those below the
+        table's location: its log of them could name any file."""
+        paths = files_inside(base.location, (entry.metadata_file for entry in base.metadata_log))
+        own = [
             entry
             for entry in base.metadata_log
-            if METADATA_FILE.fullmatch(inside.get(entry.metadata_file, ""))
+            if METADATA_FILE.fullmatch(paths.get(entry.metadata_file, ""))
         ]
-        Catalog._delete_old_metadata(io, base.model_copy(update={"metadata_log": log}), metadata)
+        Catalog._delete_old_metadata(io, base.model_copy(update={"metadata_log": own}), metadata)
 
     def commit_table(
         self,
@@ -182,7 +186,10 @@ class _ConfirmingCatalog(NoopCatalog):
 
 
 def _has_update(update: TableUpdate, metadata: TableMetadata) -> bool:
-    """Whether the table has an update; True for updates that follow from these."""
+    """Whether a table with this metadata has the update of a commit.
+
+    True for kinds of updates that a commit has only beside those that are looked at.
+    """
     match update:
         case AddSnapshotUpdate():
             return metadata.snapshot_by_id(update.snapshot.snapshot_id) is not None
@@ -194,6 +201,7 @@ def _has_update(update: TableUpdate, metadata: TableMetadata) -> bool:
 
 
 def _unconfirmed(name: TableName, error: Exception) -> TableError:
+    """The error for a commit whose outcome is not known."""
     reason = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
     return TableError(
         f"{name}: the catalog did not confirm a commit ({reason}), and so far the table does not "
@@ -202,11 +210,12 @@ def _unconfirmed(name: TableName, error: Exception) -> TableError:
 
 
 def begin_transaction(name: TableName, table: Table, *, all_snapshots: bool = False) -> Transaction:
-    """A transaction whose commit fails if another commit came first.
+    """A transaction whose commit fails if another commit came first: by default the library retries
+    on top of the other one, even if that set the same properties.
 
-    By default the library retries on top of the other commit, even if that set the same
-    properties. `all_snapshots`: keep all of them in the metadata, which the library copies some
-    twenty times; otherwise only those that branches and tags name.
+    `all_snapshots`: keep all snapshots in the transaction's metadata, which the library copies some
+    twenty times; otherwise only those that branches and tags name. Raises ConfigError for a table
+    that writes outside of its location.
     """
     metadata = table.metadata
     location = table.location().rstrip("/")
@@ -216,8 +225,7 @@ def begin_transaction(name: TableName, table: Table, *, all_snapshots: bool = Fa
             raise file_outside_table(location, f"{option}: {path}")
     changed: dict[str, Any] = {"properties": {**metadata.properties, **_NO_RETRIES}}
     if not all_snapshots:
-        heads = {ref.snapshot_id for ref in metadata.refs.values()}
-        heads.add(metadata.current_snapshot_id or 0)
+        heads = {metadata.current_snapshot_id, *(ref.snapshot_id for ref in metadata.refs.values())}
         snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in heads]
         changed |= {"snapshots": snapshots, "snapshot_log": []}
     return Table(
@@ -231,8 +239,8 @@ def begin_transaction(name: TableName, table: Table, *, all_snapshots: bool = Fa
 
 
 def commit(name: TableName, transaction: Transaction) -> None:
-    """Raises CommitConflict if it is proven that the table does not have the commit, and
-    TableError if it may have it later."""
+    """Commit a transaction of `begin_transaction`. Raises CommitConflict if it is proven that the
+    table does not have the commit, and TableError if it may have it later."""
     try:
         transaction.commit_transaction()
     except CommitFailedException as error:

@@ -34,7 +34,7 @@ from jetspark.tables.table import TableName
 _VERSION = re.compile(r"v(\d+)\.metadata\.json")
 _HINT = "version-hint.text"
 _MAX_VERSION_DIGITS = 18
-"""Digits."""
+"""Digits of a version that are read."""
 IDENTIFIER = ("folder", "table")
 """The name of the only table."""
 
@@ -67,9 +67,9 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
     def load_table(self, identifier: str | Identifier) -> Table:
         """The newest version. Raises NoSuchTableError."""
         check_path(self.location, "metadata")
-        version = self._newest()
+        version = self._newest_version()
         if version is None:
-            self._check_others()
+            self._check_no_other_metadata()
             raise NoSuchTableError(f"There is no Iceberg table in {self._folder}.")
         metadata_file = f"{self.location}/metadata/v{version}.metadata.json"
         files = confined_files(self.properties, self.location)
@@ -98,8 +98,8 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
             and all(parent.resolve() != folder for parent in named.parents)
         )
 
-    def _check_others(self) -> None:
-        """Raise ConfigError for metadata that is not that of a table in a folder."""
+    def _check_no_other_metadata(self) -> None:
+        """Raise ConfigError for metadata of a table in a catalog, or that is compressed."""
         if (file := next(self._metadata.glob("*.metadata.json*"), None)) is None:
             return
         problem = f"{self._folder} has an Iceberg table whose metadata is {file.name}: "
@@ -120,55 +120,53 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         updates: tuple[TableUpdate, ...],
     ) -> CommitTableResponse:
         """Write the next version. Raises CommitFailedException if another commit came first."""
-        before: Table | None
-        try:
+        before: Table | None = None
+        with suppress(NoSuchTableError):
             before = self.load_table(IDENTIFIER)
-        except NoSuchTableError:
-            before = None
         after = self._update_and_stage_table(before, IDENTIFIER, requirements, updates).metadata
         version = 1 if before is None else _version(Path(before.metadata_location).name) + 1
         metadata_file = f"{self.location}/metadata/v{version}.metadata.json"
-        self._write(after, version)
-        self._point_to_newest(version)
+        self._create_version_file(after, version)
+        self._write_hint(version)
         return CommitTableResponse.model_validate(
             {"metadata": after, "metadata-location": metadata_file}
         )
 
-    def _write(self, metadata: Any, version: int) -> None:
+    def _create_version_file(self, metadata: Any, version: int) -> None:
+        """Write the metadata of a version. Raises CommitFailedException if its file exists."""
         self._metadata.mkdir(parents=True, exist_ok=True)
-        beside = self._metadata / f".v{version}-{secrets.token_hex(8)}.tmp"
+        temporary = self._metadata / f".v{version}-{secrets.token_hex(8)}.tmp"
         target = self._metadata / f"v{version}.metadata.json"
         check_path(self.location, f"metadata/{target.name}")  # not even a link that leads nowhere
         try:
-            uri = f"file://{beside}"
+            uri = f"file://{temporary}"
             io = load_file_io(self.properties, uri)
             ToOutputFile.table_metadata(metadata, io.new_output(uri))
-            os.link(beside, target)
+            os.link(temporary, target)
         except FileExistsError:
             raise CommitFailedException(f"Version {version} is there already.") from None
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     def repair_version_hint(self) -> None:
         """Let the hint name the newest version, if a writer was killed before it wrote the hint."""
-        newest = self._newest()
-        if newest is not None and self._hinted() != newest:
-            self._point_to_newest(newest)
+        newest = self._newest_version()
+        if newest is not None and self._hinted_version() != newest:
+            self._write_hint(newest)
 
-    def _point_to_newest(self, version: int) -> None:
+    def _write_hint(self, version: int) -> None:
         """Write the hint; each writer repeats it until it names the newest version."""
-        while True:
-            beside = self._metadata / f".{_HINT}-{secrets.token_hex(8)}"
-            beside.write_text(str(version), "utf-8")
-            beside.replace(self._metadata / _HINT)
-            newest = self._newest() or version
-            if newest == version:
-                return
-            version = newest
+        hinted = 0
+        while hinted < version:
+            temporary = self._metadata / f".{_HINT}-{secrets.token_hex(8)}"
+            temporary.write_text(str(version), "utf-8")
+            temporary.replace(self._metadata / _HINT)
+            hinted, version = version, self._newest_version() or version
 
-    def _newest(self) -> int | None:
-        """The newest version; a writer killed during a commit may have left an older hint."""
-        version = self._hinted()
+    def _newest_version(self) -> int | None:
+        """The newest version; None without any. A writer that was killed during a commit may have
+        left an older hint."""
+        version = self._hinted_version()
         if not (self._metadata / f"v{version}.metadata.json").exists():
             names = os.listdir(self._metadata) if self._metadata.is_dir() else []
             version = max(map(_version, names), default=0)
@@ -176,7 +174,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
             version += 1
         return version or None
 
-    def _hinted(self) -> int:
+    def _hinted_version(self) -> int:
         """The version that the hint names; 0 if it names none."""
         check_path(self.location, f"metadata/{_HINT}")
         with suppress(OSError, ValueError), (self._metadata / _HINT).open("rb") as hint:
@@ -185,6 +183,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
 
 
 def _version(name: str) -> int:
+    """The version in the name of a metadata file; 0 for another file."""
     match = _VERSION.fullmatch(name)
     return int(match[1]) if match else 0
 

@@ -24,10 +24,11 @@ _SCHEME = re.compile(r"^[a-z0-9+.-]+:(?://)?(?=.)")
 
 
 def old_snapshots(table: Table, before: datetime) -> list[int]:
-    """Snapshots that were replaced before then, and not those that the table keeps for a branch or
-    a tag.
+    """Ids of the snapshots that were replaced before a time, but for those that the table keeps for
+    a branch or a tag.
 
-    A snapshot may be old when it is replaced, and readers have begun with it just before.
+    Its own time does not count: a snapshot may be old when it is replaced, and readers may have
+    begun with it just before.
     """
     metadata = table.metadata
     min_snapshots = int(metadata.properties.get("history.expire.min-snapshots-to-keep", 1))
@@ -38,29 +39,34 @@ def old_snapshots(table: Table, before: datetime) -> list[int]:
         referenced.update(
             snapshot.snapshot_id for snapshot in islice(ancestors_of(head, metadata), count)
         )
-    ended = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
-    ends = [(snapshot.parent_snapshot_id, snapshot.timestamp_ms) for snapshot in metadata.snapshots]
-    # With rollbacks, which make an earlier snapshot the present one again.
-    ends += [
-        (snapshot.snapshot_id, successor.timestamp_ms)
-        for snapshot, successor in pairwise(metadata.snapshot_log)
+    # (id, time at which another snapshot replaced it)
+    replacements = [(each.parent_snapshot_id, each.timestamp_ms) for each in metadata.snapshots]
+    # With rollbacks, which make an earlier snapshot the current one again.
+    replacements += [
+        (entry.snapshot_id, successor.timestamp_ms)
+        for entry, successor in pairwise(metadata.snapshot_log)
     ]
-    for snapshot_id, end in ends:
-        if snapshot_id in ended:
-            ended[snapshot_id] = max(ended[snapshot_id], end)
+    last_current = {each.snapshot_id: each.timestamp_ms for each in metadata.snapshots}
+    for snapshot_id, replaced_at in replacements:
+        if snapshot_id in last_current:
+            last_current[snapshot_id] = max(last_current[snapshot_id], replaced_at)
     limit = int(before.timestamp() * 1000)
-    return [each for each, end in ended.items() if end < limit and each not in referenced]
+    return [
+        snapshot_id
+        for snapshot_id, time_ms in last_current.items()
+        if time_ms < limit and snapshot_id not in referenced
+    ]
 
 
 def find_unneeded_files(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
-    """Find the files that may be removed together with these old snapshots. Raises ConfigError for
-    a folder that has the metadata of another table."""
+    """Find the files that may be removed together with the old snapshots, given by their ids.
+    Raises ConfigError for a folder that has the metadata of another table."""
     metadata = table.metadata
     needed: set[str] = set()
     expired: set[str] = set()
     for snapshot in metadata.snapshots:
-        named = expired if snapshot.snapshot_id in old else needed
-        named.update(_referenced_files(snapshot, table))
+        paths = expired if snapshot.snapshot_id in old else needed
+        paths.update(_referenced_files(snapshot, table))
     # Also those of old snapshots, some of which PyIceberg's expiry leaves in the metadata.
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
         needed.add(_without_scheme(statistics.statistics_path))
@@ -91,30 +97,31 @@ def find_unneeded_files(table: Table, old: Container[int], retention: timedelta)
 
 
 def find_unneeded_manifests(table: Table, old: Sequence[int]) -> list[str]:
-    """Manifests and their lists below the table's location that only these snapshots name.
+    """Paths, below the table's location, of manifests and their lists that only the old snapshots
+    name.
 
     Empty unless all snapshots form one line that ends with these; otherwise all would have to be
     read.
     """
     metadata = table.metadata
-    expired = set(old)
-    line = list(ancestors_of(metadata.current_snapshot(), metadata))
-    live = list(takewhile(lambda manifest: manifest.snapshot_id not in expired, line))
-    if not live or not len(live) + len(old) == len(line) == len(metadata.snapshots):
+    expired_ids = set(old)
+    ancestors = list(ancestors_of(metadata.current_snapshot(), metadata))
+    kept = list(takewhile(lambda each: each.snapshot_id not in expired_ids, ancestors))
+    if not kept or not len(kept) + len(old) == len(ancestors) == len(metadata.snapshots):
         return []
     # A snapshot has manifests of the one before, and new ones.
-    needed = {manifest.manifest_path for manifest in live[-1].manifests(table.io)}
-    named: set[str] = set()
+    needed = {manifest.manifest_path for manifest in kept[-1].manifests(table.io)}
+    expired: set[str] = set()
     for snapshot in metadata.snapshots:
-        if snapshot.snapshot_id in expired:
-            named.add(snapshot.manifest_list)
-            named.update(manifest.manifest_path for manifest in snapshot.manifests(table.io))
-    return list(inside.files_inside(table.location(), named - needed).values())
+        if snapshot.snapshot_id in expired_ids:
+            expired.add(snapshot.manifest_list)
+            expired.update(manifest.manifest_path for manifest in snapshot.manifests(table.io))
+    return list(inside.files_inside(table.location(), expired - needed).values())
 
 
 def _referenced_files(snapshot: Snapshot, table: Table) -> Iterator[str]:
-    """The files that a snapshot refers to. Raises ConfigError for manifests that are not below the
-    table's location."""
+    """Paths of the files that a snapshot refers to, without their scheme. Raises ConfigError for
+    manifests that are not below the table's location."""
     yield _without_scheme(snapshot.manifest_list)
     inside.check_files(table.location(), [snapshot.manifest_list])
     manifests = snapshot.manifests(table.io)
@@ -126,8 +133,8 @@ def _referenced_files(snapshot: Snapshot, table: Table) -> Iterator[str]:
 
 
 def _check_no_other_table(table: Table, files: Iterable[str]) -> None:
-    """Raises ConfigError for metadata of another table among these files, which has the same
-    names for its own."""
+    """Raise ConfigError if there is metadata of another table among these files: it gives its own
+    files the same names."""
     own_files = {_without_scheme(entry.metadata_file) for entry in table.metadata.metadata_log}
     own_files.add(_without_scheme(table.metadata_location))
     for path in files:
@@ -149,7 +156,7 @@ def _check_no_other_table(table: Table, files: Iterable[str]) -> None:
 
 
 def _list_files(table: Table) -> Iterator[tuple[str, datetime]]:
-    """The path below the table's location, and when the file was written."""
+    """(path below the table's location, time of its last change) of each file there."""
     io = table.io.files if isinstance(table.io, ConfinedFiles) else table.io
     if not isinstance(io, PyArrowFileIO):
         raise TableError(

@@ -40,49 +40,54 @@ class TransformedPartition(Partition):
 
     def of(self, rows: pa.RecordBatch) -> pa.Array:
         column = rows.column(self.column)
-        different = self._fewer(column).dictionary_encode()
-        change = self.transform.transform(self.source)
+        distinct = self._reduce_values(column).dictionary_encode()
+        transform = self.transform.transform(self.source)
         try:
-            values = [change(value) for value in different.dictionary.to_pylist()]
+            values = [transform(value) for value in distinct.dictionary.to_pylist()]
         except (OverflowError, ValueError):
             raise year_out_of_range(self.column) from None
-        kind = (
-            column.type if isinstance(self.transform, transforms.TruncateTransform) else pa.int32()
-        )
-        return pa.array(values, kind).take(different.indices)
+        kind = column.type if self._truncate is not None else pa.int32()
+        return pa.array(values, kind).take(distinct.indices)
+
+    @property
+    def _truncate(self) -> transforms.TruncateTransform[Any] | None:
+        """The transform, if it truncates texts or rounds down numbers."""
+        if isinstance(self.transform, transforms.TruncateTransform):
+            return self.transform
+        return None
 
     def may_reject(self, column: pa.Array) -> bool:
-        if isinstance(self.transform, transforms.TruncateTransform):
-            kind = column.type
-            if pa.types.is_integer(kind):
-                smallest = pc.min(column).as_py()
-                return smallest is not None and smallest - self.transform.width < _min_value(kind)
-            if pa.types.is_decimal(kind):
-                return True
+        kind = column.type
+        if self._truncate is not None and pa.types.is_integer(kind):
+            smallest = pc.min(column).as_py()
+            return smallest is not None and smallest - self._truncate.width < _min_value(kind)
+        if self._truncate is not None and pa.types.is_decimal(kind):
+            return True
         return super().may_reject(column)
 
     def rejection_reason(self, value: pa.Scalar) -> str | None:
-        if isinstance(self.transform, transforms.TruncateTransform) and value.is_valid:
-            kind = value.type
-            result: Any = self.transform.transform(self.source)(value.as_py())
-            if (pa.types.is_integer(kind) and result < _min_value(kind)) or (
-                pa.types.is_decimal(kind)
-                and abs(result.scaleb(kind.scale, _EXACT)) >= 10**kind.precision
-            ):
-                return f"has {value}, which cannot be rounded down in its type"
-            return None if not isinstance(result, (str, bytes)) else self._too_long(result)
-        return None
-
-    def _too_long(self, result: Any) -> str | None:
+        if self._truncate is None or not value.is_valid:
+            return None
+        kind = value.type
+        result: Any = self.transform.transform(self.source)(value.as_py())
+        if (pa.types.is_integer(kind) and result < _min_value(kind)) or (
+            pa.types.is_decimal(kind)
+            and abs(result.scaleb(kind.scale, _EXACT)) >= 10**kind.precision
+        ):
+            return f"has {value}, which cannot be rounded down in its type"
+        if not isinstance(result, (str, bytes)):
+            return None
+        # The length of the folder's name counts.
         return Partition(self.name, self.column).rejection_reason(pa.scalar(self.text(result)))
 
-    def _fewer(self, column: pa.Array) -> pa.Array:
-        """Values with the same results; of times their numbers, since Python has not all."""
+    def _reduce_values(self, column: pa.Array) -> pa.Array:
+        """Values with the same results, of which fewer are distinct; times as integers, since
+        Python does not have all times."""
         kind = column.type
         if isinstance(self.transform, transforms.TimeTransform) and pa.types.is_timestamp(kind):
             column = pc.floor_temporal(column, unit="hour")
-        elif isinstance(self.transform, transforms.TruncateTransform) and pa.types.is_string(kind):
-            return pc.utf8_slice_codeunits(column, 0, self.transform.width)
+        elif self._truncate is not None and pa.types.is_string(kind):
+            return pc.utf8_slice_codeunits(column, 0, self._truncate.width)
         if pa.types.is_temporal(kind):
             return column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
         return column
@@ -98,6 +103,7 @@ class TransformedPartition(Partition):
 
 
 def _min_value(kind: pa.DataType) -> int:
+    """The smallest value of a type of integers."""
     return -(1 << (int(kind.bit_width) - 1))
 
 
@@ -128,6 +134,8 @@ def sort_keys_of(name: object, metadata: TableMetadata) -> tuple[SortKey, ...]:
 def _partition(
     subject: str, field: PartitionField | SortField, name: str, schema: Schema
 ) -> Partition:
+    """The values of a partition or sort field of the table. `subject`: the beginning of the
+    error's sentence; `name`: the partition's in folders. Raises ConfigError."""
     column = schema.find_column_name(field.source_id)
     if column is None or column not in {each.name for each in schema.fields}:
         raise ConfigError(
@@ -153,12 +161,15 @@ def partition_texts(metadata: TableMetadata) -> tuple[str, ...]:
     """The table's partition fields, as `PartitionBy` writes them."""
     schema = metadata.schema()
     return tuple(
-        _text(schema.find_column_name(partition_field.source_id) or "", partition_field.transform)
+        _partition_text(
+            schema.find_column_name(partition_field.source_id) or "", partition_field.transform
+        )
         for partition_field in metadata.spec().fields
     )
 
 
-def _text(column: str, transform: transforms.Transform[Any, Any]) -> str:
+def _partition_text(column: str, transform: transforms.Transform[Any, Any]) -> str:
+    """A transform of a column, as `PartitionBy` writes it."""
     match transform:
         case transforms.IdentityTransform():
             return column
@@ -175,16 +186,12 @@ def add_partitions(spec: UpdateSpec, partition_by: Iterable[PartitionBy]) -> Non
     for partition in partition_by:
         width = f"[{partition.width}]" if partition.width else ""
         transform = transforms.parse_transform(f"{partition.transform or 'identity'}{width}")
-        name = (
-            partition.column
-            if not partition.transform
-            else f"{partition.column}_{partition.transform}"
-        )
-        spec.add_field(partition.column, transform, _avro_name(name))
+        suffix = f"_{partition.transform}" if partition.transform else ""
+        spec.add_field(partition.column, transform, _avro_name(f"{partition.column}{suffix}"))
 
 
 def _avro_name(column: str) -> str:
-    """A partition field's name becomes one in Avro, which is ASCII there: DuckDB aborts otherwise.
+    """A partition field's name in ASCII. It becomes a name in Avro, and DuckDB aborts at others;
     PyIceberg itself replaces only what is no letter in Unicode."""
     return "".join(
         character if character.isascii() else f"_x{ord(character):X}" for character in column

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -50,6 +49,15 @@ def arrow_schema(columns: Schema) -> pa.Schema:
     )
 
 
+def read_table(
+    metadata: TableMetadata, io: FileIO, columns: Schema, task: FileScanTask
+) -> pa.Table:
+    """The rows of one file that are not deleted."""
+    return pa.Table.from_batches(
+        list(read_files(metadata, io, columns, [task])), arrow_schema(columns)
+    )
+
+
 def read_files(
     metadata: TableMetadata, io: FileIO, columns: Schema, tasks: Sequence[FileScanTask]
 ) -> Iterator[pa.RecordBatch]:
@@ -62,40 +70,22 @@ def read_files(
 def _deleted_positions(
     io: FileIO, tasks: Sequence[FileScanTask]
 ) -> dict[str, list[pa.ChunkedArray]]:
-    """The positions of deleted rows in each data file (specification, "Position Delete Files")."""
+    """The positions of deleted rows in each data file, by its path (specification, "Position Delete
+    Files")."""
     positions: dict[str, list[pa.ChunkedArray]] = defaultdict(list)
     files = {file.file_path: file.file_format for task in tasks for file in task.delete_files}
-    for path, kind in files.items():
+    for path, file_format in files.items():
         with io.new_input(path).open() as stream:
-            if kind is FileFormat.PUFFIN:
+            if file_format is FileFormat.PUFFIN:
                 for vector in deletion_vectors_from_puffin_file(PuffinFile(stream.read())):
                     positions[vector.referenced_data_file].append(vector.to_vector())
                 continue
-            rows = _FORMATS[kind]().make_fragment(stream).to_table(columns=["file_path", "pos"])
-        for path in pc.unique(rows["file_path"]):
-            positions[path.as_py()].append(rows.filter(pc.equal(rows["file_path"], path))["pos"])
+            fragment = _FORMATS[file_format]().make_fragment(stream)
+            rows = fragment.to_table(columns=["file_path", "pos"])
+        for data_file in pc.unique(rows["file_path"]):
+            of_file = rows.filter(pc.equal(rows["file_path"], data_file))
+            positions[data_file.as_py()].append(of_file["pos"])
     return positions
-
-
-def _partition_constants(
-    metadata: TableMetadata, task: FileScanTask, written: Container[int]
-) -> dict[int, Any]:
-    """Values of columns that the file lacks and its partition has, by field ids."""
-    return {
-        partition_field.source_id: task.file.partition[at]
-        for at, partition_field in enumerate(metadata.specs()[task.file.spec_id].fields)
-        if isinstance(partition_field.transform, IdentityTransform)
-        and partition_field.source_id not in written
-    }
-
-
-def read_table(
-    metadata: TableMetadata, io: FileIO, columns: Schema, task: FileScanTask
-) -> pa.Table:
-    """The rows of one file that are not deleted."""
-    return pa.Table.from_batches(
-        list(read_files(metadata, io, columns, [task])), arrow_schema(columns)
-    )
 
 
 def _read_file(
@@ -105,60 +95,74 @@ def _read_file(
     task: FileScanTask,
     deleted: Sequence[pa.ChunkedArray],
 ) -> Iterator[pa.RecordBatch]:
+    """The rows of one file, but for those at the deleted positions."""
     schema = arrow_schema(columns)
     with io.new_input(task.file.file_path).open() as stream:
         fragment = _FORMATS[task.file.file_format]().make_fragment(stream)
-        physical = fragment.physical_schema
         written = arrow_io.pyarrow_to_schema(
-            physical,
+            fragment.physical_schema,
             metadata.name_mapping(),
             downcast_ns_timestamp_to_us=metadata.format_version <= 2,
             format_version=metadata.format_version,
         )
-        absent = _partition_constants(metadata, task, written.field_ids)
+        constants = _partition_constants(metadata, task, written.field_ids)
         ids = {column.field_id for column in columns.fields}
-        present = [column for column in written.fields if column.field_id in ids]
-        names = [column.name for column in present]
-        scanner = ds.Scanner.from_fragment(fragment, schema=physical, columns=names)
+        read = [column for column in written.fields if column.field_id in ids]
+        scanner = ds.Scanner.from_fragment(
+            fragment, schema=fragment.physical_schema, columns=[column.name for column in read]
+        )
         start = 0
         for batch in scanner.to_batches():
             positions = pa.array(range(start, start + batch.num_rows), pa.int64())
             start += batch.num_rows
             rows = batch
-            if deleted:
-                masks = [pc.is_in(positions, value_set=part.cast(pa.int64())) for part in deleted]
-                rows = batch.filter(pc.invert(reduce(pc.or_, masks)))
+            for deleted_positions in deleted:
+                value_set = deleted_positions.cast(pa.int64())
+                is_kept = pc.invert(pc.is_in(positions, value_set=value_set))
+                rows, positions = rows.filter(is_kept), positions.filter(is_kept)
             if rows.num_rows:
-                values = _convert_fields(
-                    rows.columns, rows.num_rows, present, columns.fields, schema, absent
+                arrays = _convert_fields(
+                    rows.columns, rows.num_rows, read, columns.fields, schema, constants
                 )
-                yield pa.RecordBatch.from_arrays(values, schema=schema)
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _partition_constants(
+    metadata: TableMetadata, task: FileScanTask, written: Container[int]
+) -> dict[int, Any]:
+    """Values of columns that the file lacks and its partition has, by field id. `written`: ids of
+    the file's fields."""
+    return {
+        partition_field.source_id: task.file.partition[index]
+        for index, partition_field in enumerate(metadata.specs()[task.file.spec_id].fields)
+        if isinstance(partition_field.transform, IdentityTransform)
+        and partition_field.source_id not in written
+    }
 
 
 def _convert_fields(
     arrays: Sequence[pa.Array],
-    count: int,
+    row_count: int,
     written: Sequence[NestedField],
     targets: Sequence[NestedField],
-    kinds: Any,
-    absent: Mapping[int, Any],
+    target_schema: pa.Schema | pa.StructType,
+    constants: Mapping[int, Any],
 ) -> list[pa.Array]:
-    """Convert the arrays of the written fields to the target fields; a field that was not written
-    is null, or has its default."""
-    positions = {target.field_id: at for at, target in enumerate(written)}
-    arrays_of_targets = []
-    for target, kind in zip(targets, (kind.type for kind in kinds), strict=True):
-        at = positions.get(target.field_id)
-        if at is None:
-            value = absent.get(target.field_id, target.initial_default)
-            arrays_of_targets.append(
-                pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
-            )
+    """Convert the arrays of the written fields to the target fields, which have the Arrow types of
+    `target_schema`. A field that was not written has its constant, its default, or is null."""
+    positions = {field.field_id: index for index, field in enumerate(written)}
+    converted = []
+    for target, arrow_field in zip(targets, target_schema, strict=True):
+        kind = arrow_field.type
+        if (index := positions.get(target.field_id)) is not None:
+            source_type = written[index].field_type
+            array = _convert(arrays[index], source_type, target.field_type, kind, constants)
+        elif (value := constants.get(target.field_id, target.initial_default)) is not None:
+            array = pa.repeat(pa.scalar(value, kind), row_count)
         else:
-            arrays_of_targets.append(
-                _convert(arrays[at], written[at].field_type, target.field_type, kind, absent)
-            )
-    return arrays_of_targets
+            array = pa.nulls(row_count, kind)
+        converted.append(array)
+    return converted
 
 
 def _convert(
@@ -166,31 +170,34 @@ def _convert(
     written: IcebergType,
     target: IcebergType,
     kind: pa.DataType,
-    absent: Mapping[int, Any],
+    constants: Mapping[int, Any],
 ) -> pa.Array:
-    """Convert an array to another type; it stays null where it was null."""
+    """Convert an array from the written to the target type, whose Arrow type is `kind`; it stays
+    null where it was null."""
     if isinstance(target, StructType) and isinstance(written, StructType):
-        parts = [array.field(at) for at in range(len(written.fields))]
-        parts = _convert_fields(parts, len(array), written.fields, target.fields, kind, absent)
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+        fields = [array.field(index) for index in range(len(written.fields))]
+        fields = _convert_fields(fields, len(array), written.fields, target.fields, kind, constants)
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
     if isinstance(target, ListType) and isinstance(written, ListType):
-        offsets, (inner,) = _flatten(array, array.values)
-        values = _convert(inner, written.element_type, target.element_type, kind.value_type, absent)
-        return pa.ListArray.from_arrays(offsets, values, type=kind, mask=array.is_null())
+        offsets, (elements,) = _flatten(array, array.values)
+        elements = _convert(
+            elements, written.element_type, target.element_type, kind.value_type, constants
+        )
+        return pa.ListArray.from_arrays(offsets, elements, type=kind, mask=array.is_null())
     if isinstance(target, MapType) and isinstance(written, MapType):
-        offsets, (inner, inner_items) = _flatten(array, array.keys, array.items)
-        keys = _convert(inner, written.key_type, target.key_type, kind.key_type, absent)
-        items = _convert(inner_items, written.value_type, target.value_type, kind.item_type, absent)
+        offsets, (keys, items) = _flatten(array, array.keys, array.items)
+        keys = _convert(keys, written.key_type, target.key_type, kind.key_type, constants)
+        items = _convert(items, written.value_type, target.value_type, kind.item_type, constants)
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=array.is_null())
     return cast_exactly(array, kind)
 
 
 def _flatten(array: pa.Array, *inner: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
-    """Offsets of the lists from 0, and the parts of the inner arrays that the lists have: an array
-    may be a slice of a longer one."""
+    """(offsets from 0, the values between them) of an array of lists or maps, which may be a slice
+    of a longer one. `inner`: the arrays of all values."""
     offsets = array.offsets.cast(pa.int32())
     first, last = offsets[0].as_py(), offsets[-1].as_py()
-    return pc.subtract(offsets, first), [part.slice(first, last - first) for part in inner]
+    return pc.subtract(offsets, first), [values.slice(first, last - first) for values in inner]
 
 
 _COMPARISONS: dict[str, Any] = {
@@ -222,11 +229,10 @@ def to_iceberg(condition: Condition) -> ex.BooleanExpression:
             return combine(first, *others) if others else first
 
 
-_EVERY_ROW: ex.BooleanExpression = ex.AlwaysTrue()
-
-
 @dataclass(frozen=True)
 class IcebergScanTask(ScanTask):
+    """Files of one version of an Iceberg table, and the columns to read."""
+
     tasks: Sequence[FileScanTask]
     metadata: TableMetadata
     columns: Schema
@@ -237,13 +243,14 @@ class IcebergScanTask(ScanTask):
         return read_files(self.metadata, io, self.columns, self.tasks)
 
 
-def plan_files(scan: DataScan, condition: ex.BooleanExpression = _EVERY_ROW) -> list[FileScanTask]:
-    """The files that may have a row for the condition, with all of their rows. Raises ConfigError
-    for files that are not below the table's location."""
+def plan_files(scan: DataScan, condition: ex.BooleanExpression | None = None) -> list[FileScanTask]:
+    """Tasks that each read all rows of a file; of the files that may have a row that meets the
+    condition. Raises ConfigError for files that are not below the table's location."""
+    condition = ex.AlwaysTrue() if condition is None else condition
     try:
         tasks = list(scan.filter(condition).plan_files())
     except TypeError:  # PyIceberg 0.12 compares a null partition value by < and >
         tasks = list(scan.plan_files())
     files = [file for task in tasks for file in (task.file, *task.delete_files)]
     check_files(scan.table_metadata.location, (file.file_path for file in files))
-    return [FileScanTask(file.file, file.delete_files, ex.AlwaysTrue()) for file in tasks]
+    return [FileScanTask(task.file, task.delete_files, ex.AlwaysTrue()) for task in tasks]

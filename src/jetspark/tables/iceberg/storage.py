@@ -47,6 +47,8 @@ def confined_files(properties: Mapping[str, str], location: str) -> ConfinedFile
 
 @dataclass(frozen=True)
 class IcebergStorage(new_files.Storage):
+    """Storage of a table, through PyIceberg's clients."""
+
     location: str
     properties: Mapping[str, str] = field(repr=False)
 

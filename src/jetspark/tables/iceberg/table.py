@@ -50,6 +50,7 @@ from jetspark.tables.table import (
 )
 
 _MERGED_FILE_BYTES = 128 * 1024 * 1024
+"""Target size of the files that a merge writes."""
 _TXN_VERSION_PREFIX = "jetspark.number."
 """Prefix of the table properties that hold transaction versions; properties of snapshots would
 expire."""
@@ -82,7 +83,7 @@ class OpenIceberg(Table):
 
     @classmethod
     def find(cls, name: TableName) -> OpenIceberg | None:
-        """The table; None when there is none."""
+        """The table at its newest version; None when there is none."""
         catalog, identifier, _ = catalog_of(name)
         try:
             return cls(name, catalog.load_table(identifier))
@@ -97,7 +98,7 @@ class OpenIceberg(Table):
         partition_by: Sequence[PartitionBy],
         txn_versions: Mapping[str, int],
     ) -> OpenIceberg:
-        """A new, empty table. Raises ConfigError for types that Iceberg does not have, and
+        """Create an empty table. Raises ConfigError for types that Iceberg does not have, and
         CommitConflict if another writer created it first."""
         catalog, identifier, location = catalog_of(name)
         try:
@@ -107,9 +108,9 @@ class OpenIceberg(Table):
                 location=location,
                 properties=_NEW_TABLE_PROPERTIES
                 | {_TXN_VERSION_PREFIX + txn: str(value) for txn, value in txn_versions.items()},
-            ) as making:
+            ) as transaction:
                 if partition_by:
-                    with making.update_spec() as spec:
+                    with transaction.update_spec() as spec:
                         iceberg_partitions.add_partitions(spec, partition_by)
         except NoSuchNamespaceError:
             raise ConfigError(
@@ -118,7 +119,7 @@ class OpenIceberg(Table):
         except (TypeError, ValueError, arrow_io.UnsupportedPyArrowTypeException) as error:
             raise ConfigError(f"Iceberg does not support a column: {error}") from error
         except Exception as error:
-            if cls.find(name) is not None:  # made by another writer, or by this one after all
+            if cls.find(name) is not None:  # of another writer, or of this one after all
                 raise CommitConflict(f"{name} was created by another writer.") from error
             raise
         return cls(name, catalog.load_table(identifier))
@@ -148,16 +149,16 @@ class OpenIceberg(Table):
 
     @staticmethod
     def storage_of(folder: TableName) -> IcebergStorage:
-        """The storage of a folder."""
+        """Storage of a folder that may hold several tables."""
         return IcebergStorage(f"file://{local_folder(folder.path or '')}", folder.properties)
 
     def layout(self, target_bytes: int, compression: str) -> file_layout.Layout:
-        if (format_ := self._table.metadata.format_version) > _MAX_FORMAT_VERSION:
-            raise ConfigError(
-                f"{self.name} is in version {format_} of the Iceberg format, which PyIceberg does "
-                "not write: write it with Iceberg's own connector for Spark."
-            )
         metadata = self._table.metadata
+        if metadata.format_version > _MAX_FORMAT_VERSION:
+            raise ConfigError(
+                f"{self.name} is in version {metadata.format_version} of the Iceberg format, which "
+                "PyIceberg does not write: write it with Iceberg's own connector for Spark."
+            )
         return file_layout.Layout(
             schema=self.schema,
             partition_by=iceberg_partitions.partitions_of(self.name, metadata),
@@ -178,12 +179,12 @@ class OpenIceberg(Table):
         self, columns: Sequence[str], prune: str | None, at_least: int
     ) -> list[iceberg_scan.IcebergScanTask]:
         scan = self._table.scan(selected_fields=tuple(columns), snapshot_id=self._snapshot)
-        predicate: ex.BooleanExpression = ex.AlwaysTrue()
+        condition = None
         if prune is not None:
             from jetspark.tables.conditions import parse_condition
 
-            predicate = iceberg_scan.to_iceberg(parse_condition(prune, self.schema))
-        tasks = iceberg_scan.plan_files(scan, predicate)
+            condition = iceberg_scan.to_iceberg(parse_condition(prune, self.schema))
+        tasks = iceberg_scan.plan_files(scan, condition)
         properties = dict(self._table.io.properties)
         return [
             iceberg_scan.IcebergScanTask(group, self._table.metadata, scan.projection(), properties)
@@ -217,13 +218,11 @@ class OpenIceberg(Table):
 
     def was_set_back(self, version: int, name: str, txn_version: int) -> bool:
         snapshot = self._table.metadata.snapshot_by_id(version)
-        line = list(ancestors_of(self._table.current_snapshot(), self._table.metadata))
-        # Expiry cuts the line at a snapshot that is younger than this one.
-        return (
-            snapshot is not None
-            and snapshot not in line
-            and (not line or line[-1].timestamp_ms <= snapshot.timestamp_ms)
-        )
+        ancestors = list(ancestors_of(self._table.current_snapshot(), self._table.metadata))
+        if snapshot is None or snapshot in ancestors:
+            return False
+        # Expiry ends the ancestors at a snapshot that may be younger than this one.
+        return not ancestors or ancestors[-1].timestamp_ms <= snapshot.timestamp_ms
 
     def keep_versions(self, span: timedelta) -> None:
         self.set_property(_SNAPSHOT_AGE, str(int(span.total_seconds() * 1000)))
@@ -315,8 +314,9 @@ class OpenIceberg(Table):
     def compact(self, target_bytes: int) -> Compaction:
         removed = added = 0
         for group in self._small_files(target_bytes):
-            table = self._table
-            batches = iceberg_scan.read_files(table.metadata, table.io, table.schema(), group)
+            batches = iceberg_scan.read_files(
+                self._table.metadata, self._table.io, self._table.schema(), group
+            )
             layout = self.layout(target_bytes, "zstd")
             new = file_writer.write_files(layout, self.storage, "compacted", batches)
             if self._replace_files({task.file.file_path for task in group}, new):
@@ -335,21 +335,22 @@ class OpenIceberg(Table):
             yield from maintenance.group_small_files(tasks, _file_bytes, target_bytes)
 
     def _replace_files(self, old: set[str], new: Sequence[NewFile]) -> bool:
-        """Commit files in place of others; False if these were replaced, or rows of them deleted.
+        """Commit new files in place of old ones, given by their paths. False if an old file was
+        replaced meanwhile, or rows of it were deleted.
 
         Raises CommitConflict if others commit without a break.
         """
 
         def attempt() -> bool:
-            live = {
+            files_by_path = {
                 task.file.file_path: task.file
                 for task in self._table.scan().plan_files()
                 if not task.delete_files
             }
-            if not old <= live.keys():
+            if not old <= files_by_path.keys():
                 return False
             transaction = self._begin()
-            stage_files(transaction, [live[path] for path in old], self._data_files(new))
+            stage_files(transaction, [files_by_path[path] for path in old], self._data_files(new))
             commit(self.name, transaction)
             return True
 
@@ -360,14 +361,13 @@ class OpenIceberg(Table):
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
         maintenance.check_retention(retention)
-        table = self._table
-        if table.properties.get("gc.enabled", "true").casefold() == "false":
+        if self._keeps_all_files():
             raise ConfigError(
                 f"{self.name} has the property gc.enabled=false: its files may belong to another "
                 "table, too. Nothing was removed; set the property to true if they do not."
             )
-        old = iceberg_maintenance.old_snapshots(table, datetime.now(UTC) - retention)
-        result = iceberg_maintenance.find_unneeded_files(table, set(old), retention)
+        old = iceberg_maintenance.old_snapshots(self._table, datetime.now(UTC) - retention)
+        result = iceberg_maintenance.find_unneeded_files(self._table, set(old), retention)
         if not dry_run:
             # Update the metadata first, so that no snapshot refers to a removed file.
             if old:
@@ -381,36 +381,37 @@ class OpenIceberg(Table):
         says, and the manifests that only they name; data files are left to `vacuum`."""
         metadata = self._table.metadata
         age = metadata.properties.get(_SNAPSHOT_AGE)
-        present = metadata.current_snapshot()
-        if (
-            present is None
-            or (present.sequence_number or 1) % _COMMITS_PER_EXPIRY
-            or age is None
-            or metadata.properties.get("gc.enabled", "true").casefold() == "false"
-            or set(metadata.refs) != {"main"}
-        ):
+        before = metadata.current_snapshot()
+        is_due = before is not None and not (before.sequence_number or 1) % _COMMITS_PER_EXPIRY
+        if not is_due or age is None or self._keeps_all_files() or set(metadata.refs) != {"main"}:
             return
         with suppress(Exception):  # another writer does the same; the rest follows later
             self.refresh()
-            old = iceberg_maintenance.old_snapshots(
-                self._table, datetime.now(UTC) - timedelta(milliseconds=int(age))
-            )
+            limit = datetime.now(UTC) - timedelta(milliseconds=int(age))
+            old = iceberg_maintenance.old_snapshots(self._table, limit)
             old = old[: max(len(self._table.metadata.snapshots) - _COMMITS_PER_EXPIRY, 0)]
-            named = iceberg_maintenance.find_unneeded_manifests(self._table, old)
-            if named:
+            manifests = iceberg_maintenance.find_unneeded_manifests(self._table, old)
+            if manifests:
                 self._expire(old)
-                maintenance.remove_files(self.storage, named)
+                maintenance.remove_files(self.storage, manifests)
 
-    def _expire(self, old: Sequence[int]) -> None:
+    def _keeps_all_files(self) -> bool:
+        """Whether nothing may be removed, since files may belong to another table, too."""
+        return self._table.properties.get("gc.enabled", "true").casefold() == "false"
+
+    def _expire(self, snapshot_ids: Sequence[int]) -> None:
+        """Remove these snapshots from the metadata."""
         transaction = self._begin(all_snapshots=True)
         with ExpireByIds(transaction) as expiring:
-            expiring.by_ids(list(old))
+            expiring.by_ids(list(snapshot_ids))
         commit(self.name, transaction)
 
     def _begin(self, *, all_snapshots: bool = False) -> Transaction:
+        """A transaction on top of this version, see `begin_transaction`."""
         return begin_transaction(self.name, self._table, all_snapshots=all_snapshots)
 
     def _data_files(self, files: Sequence[NewFile]) -> list[DataFile]:
+        """The manifest's entries of new files. Raises TableError if the table was changed."""
         return [data_file(self.name, self._table, self.schema, file) for file in files]
 
     def _stage(
@@ -420,6 +421,7 @@ class OpenIceberg(Table):
         txn_versions: TxnVersions,
         replaced_files: Sequence[DataFile] = (),
     ) -> None:
+        """Add new files, in place of others, and transaction versions to a transaction."""
         stage_files(transaction, replaced_files, self._data_files(files))
         snapshot_id = transaction.table_metadata.current_snapshot_id
         versions = {
@@ -435,7 +437,7 @@ def _file_bytes(task: FileScanTask) -> int:
 
 
 def _with_iceberg_integer(field: pa.Field) -> pa.Field:
-    """Iceberg's smallest integer type has 32 bits."""
+    """The column with INT in place of smaller integers, which Iceberg does not have."""
     if pa.types.is_int8(field.type) or pa.types.is_int16(field.type):
         return field.with_type(pa.int32())
     return field

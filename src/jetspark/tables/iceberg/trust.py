@@ -92,6 +92,7 @@ def check_answer(catalog: str, properties: Mapping[str, Any], own: Mapping[str, 
 
 
 def _names_code(source: str, name: str, value: Any) -> ConfigError:
+    """The error for a property that names code. `source`: who has it."""
     return ConfigError(
         f"{source} names code to load ({name}: {safe_repr(str(value))}). jetspark loads no code "
         "that a table or a catalog names: remove the property there, or set it in your own "
