@@ -160,10 +160,14 @@ class MakeServer(Protocol):
 
 @pytest.fixture(autouse=True)
 def _no_idle_links() -> Iterator[None]:
-    """Links of ranges are kept by a process; those of one test are not the next one's."""
+    """Links of ranges and of registries are kept by a process; those of one test are not the next
+    one's."""
     yield
     if (module := sys.modules.get("jetspark.links.link_pool")) is not None:
         module.pool.close()
+    if (module := sys.modules.get("jetspark.registry.confluent")) is not None:
+        while module._idle:
+            module._idle.popitem()[1].close()
 
 
 @pytest.fixture(autouse=True)
