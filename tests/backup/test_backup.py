@@ -222,13 +222,13 @@ async def test_the_configuration_may_be_changed_on_the_way_but_not_the_name(
 ) -> None:
     folder = tmp_path / "b"
     await js.backup_stream(filled, folder)
-    with pytest.raises(errors.ConfigError, match="the name cannot be changed"):
+    with pytest.raises(errors.ConfigError, match="the name"):
         await elsewhere.restore_stream(folder, name="OTHER")  # type: ignore[call-arg]
     info = await elsewhere.restore_stream(folder, {"description": "new"}, max_msgs=ALL * 2)
     assert (info.config.description, info.config.max_msgs) == ("new", ALL * 2)
     await elsewhere.delete_stream(filled)
     await elsewhere.create_stream(name=f"{filled}_X", subjects=info.config.subjects)
-    with pytest.raises(errors.APIError, match=f'overlaps with a subject of stream "{filled}_X"'):
+    with pytest.raises(errors.APIError, match=f'overlaps .*"{filled}_X"'):
         await elsewhere.restore_stream(folder)
 
 
@@ -349,7 +349,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
     with pytest.raises(errors.BadNameError):
         await js.backup_stream("a.b", tmp_path / "c")
     for folder in ("no", "full", "file"):
-        with pytest.raises(errors.ConfigError, match="is not a backup of a stream"):
+        with pytest.raises(errors.ConfigError, match="not a backup"):
             await js.restore_stream(tmp_path / folder)
     (tmp_path / "b" / "backup.json").write_text("{")
     with pytest.raises(errors.BackupError, match="damaged"):
@@ -389,7 +389,7 @@ async def test_restore_of_a_changed_archive_is_refused_before_sending(
             await js.restore_stream(tmp_path / "b")
     archive.unlink()
     os.mkfifo(archive)
-    with pytest.raises(errors.ConfigError, match=r"there is no file stream\.tar\.s2 in it"):
+    with pytest.raises(errors.ConfigError, match=r"no file stream\.tar\.s2"):
         await js.restore_stream(tmp_path / "b")
     assert nc.stats.out_msgs == before
 
@@ -418,9 +418,7 @@ async def test_an_archive_that_is_shorter_than_the_stream_makes_no_stream(
     document = json.loads((tmp_path / "b" / "backup.json").read_text())
     document["state"]["last_seq"] = ALL + 1
     (tmp_path / "b" / "backup.json").write_text(json.dumps(document))
-    with pytest.raises(
-        errors.BackupError, match=f"last_seq is {ALL} in the archive, and {ALL + 1} in"
-    ):
+    with pytest.raises(errors.BackupError, match=f"last_seq is {ALL}"):
         await elsewhere.restore_stream(tmp_path / "b")
     assert await gone(elsewhere, filled)
 
@@ -474,7 +472,7 @@ def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("pathlib.Path.open", refused)
-    with pytest.raises(errors.BackupError, match=r"/b: No space left on device\.$"):
+    with pytest.raises(errors.BackupError, match="No space left"):
         BackupWriter(tmp_path / "b", "S")
     assert nothing_in(tmp_path)
 
@@ -571,7 +569,7 @@ async def test_of_two_backups_to_one_folder_the_later_one_says_that_it_exists(
         if step.done == step.total and not target.exists():
             await js.backup_stream(filled, target)
 
-    with pytest.raises(errors.ConfigError, match="b exists already: name a new folder"):
+    with pytest.raises(errors.ConfigError, match="exists already"):
         await js.backup_stream(filled, target, progress=another)
     assert verify_backup(target).stream == filled
     assert os.listdir(tmp_path) == [target.name]
@@ -588,10 +586,7 @@ async def test_an_archive_that_was_damaged_on_its_way_is_told_with_what_to_do(
         write(self, [first[:at] + bytes([first[at] ^ 1]) + first[at + 1 :], *rest])
 
     monkeypatch.setattr(BackupWriter, "write", flip)
-    with pytest.raises(
-        errors.BackupError,
-        match=rf'came of stream "{filled}" cannot be restored .*: back it up again',
-    ):
+    with pytest.raises(errors.BackupError, match="back it up again"):
         await js.backup_stream(filled, tmp_path / "b")
     assert nothing_in(tmp_path)
 
@@ -609,7 +604,7 @@ async def test_backup_raises_and_leaves_nothing_when_the_server_ends(
         def end_server(_: BackupProgress) -> None:
             next(ends, lambda: None)()
 
-        with pytest.raises(errors.BackupError, match=r"connection was lost during the backup"):
+        with pytest.raises(errors.BackupError, match="lost during the backup"):
             await js.backup_stream(
                 "S", tmp_path / "b", chunk_size=1024, window_size=4096, progress=end_server
             )
@@ -630,28 +625,28 @@ async def transfer(
     return b"RESTORE", lambda js, **how: js.restore_stream(tmp_path / "b", **how)
 
 
+class CutBeforeAnswer(FrameProxy):
+    """It ends the connection when a client sends what has this in it."""
+
+    def __init__(self, target: int, call: bytes) -> None:
+        super().__init__(target)
+        self.call = call
+
+    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (data := await reader.read(65536)) and self.call not in data:
+            writer.write(data)
+
+
 async def test_link_lost_before_the_answer_ends_a_backup_and_a_restore_at_once(
     transfer: Transfer, tmp_path: Path, shared_server: NatsServer
 ) -> None:
     call, begin = transfer
-
-    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, out = await asyncio.open_connection("127.0.0.1", shared_server.port)
-        back = asyncio.create_task(copied(there, writer))
-        while (line := await reader.read(65536)) and b"$JS.API.STREAM." + call not in line:
-            out.write(line)
-        back.cancel()
-        out.close()
-        writer.transport.abort()
-
-    async def copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            writer.write(data)
-
-    proxy = await asyncio.start_server(cut, "127.0.0.1", 0)
-    url = f"nats://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
-    async with proxy, connect(url, reconnect_wait=0.05) as nc, asyncio.timeout(30):
-        with pytest.raises(errors.BackupError, match="The connection was lost before the"):
+    async with (
+        CutBeforeAnswer(shared_server.port, b"$JS.API.STREAM." + call) as proxy,
+        connect(proxy.url, reconnect_wait=0.05) as nc,
+        asyncio.timeout(30),
+    ):
+        with pytest.raises(errors.BackupError, match="lost before"):
             await begin(JetStream(nc))
     assert not (tmp_path / "c").exists()
     assert not hidden_in(tmp_path)
@@ -669,42 +664,30 @@ async def test_a_lost_answer_is_a_timeout(transfer: Transfer, shared_server: Nat
                 await begin(JetStream(nc), timeout=timedelta(seconds=0.5))
 
 
-async def test_a_server_killed_during_a_restore_has_no_stream_afterwards(
-    js: JetStream, large: str, nats_server: NatsServer, tmp_path: Path
+@pytest.mark.parametrize("killed", [True, False])
+async def test_a_link_lost_during_a_restore_leaves_no_part_of_the_stream(
+    js: JetStream, large: str, nats_server: NatsServer, tmp_path: Path, killed: bool
 ) -> None:
     await js.backup_stream(large, tmp_path / "b")
     async with connect(nats_server.url, reconnect_wait=0.05, reconnect_jitter=0.0) as nc:
         there = JetStream(nc)
-        restarts = iter([nats_server.kill, nats_server.start])
+        moves: list[asyncio.Task[None]] = []
+        losses = iter([True])
 
-        def restart(_: BackupProgress) -> None:
-            for step in restarts:
-                step()
+        def lose(_: BackupProgress) -> None:
+            if next(losses, False) and killed:
+                nats_server.kill()
+                nats_server.start()
+            elif not (killed or moves):
+                moves.append(asyncio.create_task(nc.force_reconnect()))
 
-        with pytest.raises(errors.BackupError, match="connection was lost during the restore"):
-            await there.restore_stream(tmp_path / "b", progress=restart)
+        with pytest.raises(errors.BackupError, match="lost during the restore"):
+            await there.restore_stream(tmp_path / "b", progress=lose)
+        await asyncio.gather(*moves)
         await eventually(lambda: nc.is_connected)
         assert await gone(there, large)
         await restore_again(there, tmp_path / "b")
         assert (await there.stream_info(large)).state.messages == 40
-
-
-async def test_a_connection_lost_during_a_restore_leaves_no_part_of_the_stream(
-    js: JetStream, large: str, make_server: MakeServer, tmp_path: Path
-) -> None:
-    await js.backup_stream(large, tmp_path / "b")
-    async with connect(make_server().url, reconnect_wait=0.05, reconnect_jitter=0.0) as nc:
-        there = JetStream(nc)
-        moves: list[asyncio.Task[None]] = []
-
-        def move(_: BackupProgress) -> None:
-            if not moves:
-                moves.append(asyncio.create_task(nc.force_reconnect()))
-
-        with pytest.raises(errors.BackupError, match="connection was lost during the restore"):
-            await there.restore_stream(tmp_path / "b", progress=move)
-        await moves[0]
-        assert await gone(there, large)
 
 
 class Deaf(FrameProxy):
@@ -737,9 +720,7 @@ async def test_a_link_that_falls_silent_during_a_restore_leaves_no_part_of_the_s
     await js.backup_stream(large, tmp_path / "b")
     server = make_server()
     async with Deaf(server.port, 1_500_000) as proxy, connect(proxy.url) as nc:
-        with pytest.raises(
-            errors.BackupError, match="has sent nothing about the restore"
-        ) as failed:
+        with pytest.raises(errors.BackupError, match="nothing about the restore") as failed:
             await JetStream(nc).restore_stream(tmp_path / "b")
         assert not hasattr(failed.value, "__notes__")
         assert proxy.connections == 2
@@ -755,13 +736,9 @@ async def test_a_restore_whose_last_answer_is_lost_says_that_the_stream_is_there
 ) -> None:
     monkeypatch.setattr(restore, "SILENCE_TIMEOUT", 0.5)
     await js.backup_stream(filled, tmp_path / "b")
-    told = (
-        r"sent nothing about the restore .* the stream exists with 299 messages up to "
-        r"sequence 300: check that its consumers"
-    )
     async with FrameProxy(nats_server.port) as proxy, connect(proxy.url) as nc:
         proxy.arm(1, wanted=lambda frame: b"stream_create_response" in frame)
-        with pytest.raises(errors.BackupError, match=told):
+        with pytest.raises(errors.BackupError, match="299 messages up to sequence 300"):
             await JetStream(nc).restore_stream(tmp_path / "b")
         assert (await JetStream(nc).stream_info(filled)).state.messages == ALL - 1
 
@@ -879,12 +856,7 @@ async def test_a_restore_after_one_that_was_killed_says_what_is_there(
         await eventually(begun)
         restore.kill()
         await restore.wait()
-        with pytest.raises(
-            errors.NameInUseError,
-            match=rf'"{name}" exists already, and has [123]?\d of the backup\'s 40 messages: '
-            r"unless a restore is running, an interrupted one may have left it\. "
-            r"Then delete it, and restore again\.$",
-        ):
+        with pytest.raises(errors.NameInUseError, match=r"[123]?\d of the backup's 40"):
             await there.restore_stream(tmp_path / "b")
         await there.delete_stream(name)
         await there.create_stream(name=name, subjects=[name, f"{name}.more"])
@@ -895,12 +867,8 @@ async def test_a_restore_after_one_that_was_killed_says_what_is_there(
 
 
 async def test_a_slow_disk_makes_the_server_wait_and_memory_is_bounded(
-    js: JetStream, unique: Unique, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, large: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = unique("SLOW")
-    await js.create_stream(name=name, subjects=[name])
-    for _ in range(20):
-        await js.publish(name, os.urandom(200_000))
     ahead, window, chunk = 64 << 10, 128 << 10, 16 << 10
     monkeypatch.setattr(save, "MAX_UNWRITTEN_BYTES", ahead)
     most = 0
@@ -913,7 +881,7 @@ async def test_a_slow_disk_makes_the_server_wait_and_memory_is_bounded(
         write(self, pieces)
 
     monkeypatch.setattr(BackupWriter, "write", slowly)
-    made = await js.backup_stream(name, tmp_path / "b", chunk_size=chunk, window_size=window)
+    made = await js.backup_stream(large, tmp_path / "b", chunk_size=chunk, window_size=window)
     assert made.size > 4_000_000
     server = js.client.server_info
     # Before 2.12 the window is 8 MB, whatever is asked for.
@@ -941,7 +909,7 @@ async def scripted(js: JetStream, *script: tuple[bytes, str | None]) -> JetStrea
         with RawClient(nc.current_server or "") as raw:
             for payload, reply in script:
                 if payload.startswith(b"NATS/1.0"):
-                    raw._send(frames.hpub(inbox, payload, b""))
+                    raw.send(frames.hpub(inbox, payload, b""))
                 else:
                     raw.publish(inbox, payload, reply or "")
             raw.ping()
@@ -987,7 +955,7 @@ async def test_a_backup_of_a_stream_that_is_made_again_meanwhile_says_so(
             await js.delete_stream(large)
             await js.create_stream(name=large, subjects=[large])
 
-    with pytest.raises(errors.BackupError, match="was deleted while it was backed up"):
+    with pytest.raises(errors.BackupError, match="was deleted while"):
         await js.backup_stream(large, tmp_path / "b", window_size=200_000, progress=delete)
     assert nothing_in(tmp_path)
 
@@ -1006,7 +974,7 @@ async def test_a_backup_that_falls_silent_looks_whether_the_stream_is_there(
         await _respond(msg, "info", error=not_found)
 
     js.client.subscribe(f"{there.api_prefix}.STREAM.INFO.S", callback=inform)
-    with pytest.raises(errors.BackupError, match='"S" was deleted while it was backed up'):
+    with pytest.raises(errors.BackupError, match='"S" was deleted while'):
         await there.backup_stream("S", tmp_path / "b")
     assert nothing_in(tmp_path)
 
@@ -1066,7 +1034,7 @@ async def test_a_few_chunks_are_on_their_way_and_to_old_servers_two(
     monkeypatch.setattr(restore, "CLEAN_UP_TIMEOUT", 0.1)
     monkeypatch.setattr(Api, "server", ServerInfo(version=version))
     scripted = ScriptedRestore(js)
-    with pytest.raises(errors.BackupError, match="sent nothing about the restore") as failed:
+    with pytest.raises(errors.BackupError, match="nothing about the restore") as failed:
         await scripted.js.restore_stream(tmp_path / "b")
     assert [len(chunk) for chunk in scripted.chunks[:-1]] == [100] * window
     assert scripted.chunks[-1] == b"no archive"

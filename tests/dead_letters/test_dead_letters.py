@@ -147,14 +147,11 @@ async def test_letters_are_not_replayed_to_letters_or_api(js: JetStream, orders:
     advisory = f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{orders.name}.worker"
     own = (await js.get_msg(dead, letter.seq)).subject
     for to in (own, f"_dead.{dead}.foo", "_dead.OTHER.a.b.c", advisory):
-        with pytest.raises(
-            errors.ConfigError, match=r"Messages are not replayed to .* a stream that"
-        ):
-            await orders.dead.replay(to=to)
-        with pytest.raises(errors.ConfigError, match="Messages are not replayed to"):
-            await orders.dead.replay_letter(letter, to=to)
+        for replay in (orders.dead.replay(to=to), orders.dead.replay_letter(letter, to=to)):
+            with pytest.raises(errors.ConfigError, match="not replayed to"):
+                await replay
     # A letter that was given up itself: in its own place it would be no letter any more.
-    with pytest.raises(errors.ConfigError, match="a subject of dead letters"):
+    with pytest.raises(errors.ConfigError, match="subject of dead letters"):
         await orders.dead.replay_letter(dataclasses.replace(letter, subject=own))
     assert await orders.dead.letters().all() == [letter]
     assert (await js.stream_info(dead)).state.last_seq == letter.seq
@@ -163,7 +160,7 @@ async def test_letters_are_not_replayed_to_letters_or_api(js: JetStream, orders:
 
 async def test_a_choice_without_watch_and_letter_is_refused(js: JetStream, orders: Orders) -> None:
     dead = orders.dead
-    refusal = rf"have no letter of stream 'NOPE', .*\(stream > consumer\): {orders.name} > \*\."
+    refusal = rf"'NOPE', .*: {orders.name} > \*\."
     for call in (dead.replay(stream="NOPE"), dead.letters(stream="NOPE").all()):
         with pytest.raises(errors.ConfigError, match=refusal):
             await call
@@ -174,7 +171,7 @@ async def test_a_choice_without_watch_and_letter_is_refused(js: JetStream, order
     assert await dead.replay(consumer="other") == (0, 0, 0, 0)
     await js.create_dead_letters(dead.name, orders.name, consumers="other", storage="memory")
     assert len(await dead.letters(consumer="worker").all()) == 1  # of a consumer watched before
-    with pytest.raises(errors.ConfigError, match=r"no letter of consumer 'slip', .* > other\."):
+    with pytest.raises(errors.ConfigError, match=r"'slip', .* > other\."):
         await dead.replay(consumer="slip")
     assert await dead.replay(stream=orders.name) == (1, 0, 0, 0)
     assert await dead.replay(stream=dead.advisories, consumer="worker") == (0, 0, 0, 0)
@@ -406,7 +403,7 @@ async def test_only_dead_letters_of_the_chosen_consumers(
     monkeypatch.setattr(js, "create_or_update_consumer", refused)
     with pytest.raises(errors.APIError, match="insufficient"):
         await js.create_dead_letters(name, stream, storage="memory")
-    with pytest.raises(errors.StreamNotFoundError, match=f'Stream "{stream}_TYPO" not found'):
+    with pytest.raises(errors.StreamNotFoundError, match=f"{stream}_TYPO"):
         await js.create_dead_letters(name, f"{stream}_TYPO")
     for left in (name, f"{name}_ADVISORIES"):
         with pytest.raises(errors.StreamNotFoundError):
@@ -451,7 +448,7 @@ async def test_dead_letters_that_would_come_back_to_themselves_are_refused(
 ) -> None:
     one, two, three = (unique("D") for _ in range(3))
     for own in (one, f"{one}_ADVISORIES"):
-        with pytest.raises(errors.ConfigError, match=f'"{one}" cannot watch stream "{own}"'):
+        with pytest.raises(errors.ConfigError, match=f'cannot watch stream "{own}"'):
             await js.create_dead_letters(one, own)
     with pytest.raises(errors.StreamNotFoundError):
         await js.stream_info(one)
@@ -459,7 +456,7 @@ async def test_dead_letters_that_would_come_back_to_themselves_are_refused(
     await js.create_dead_letters(two, first, storage="memory")
     await js.create_dead_letters(three, f"{two}_ADVISORIES", storage="memory")
     for dead, watched in ((first, three), (two, three), (first, two)):
-        with pytest.raises(errors.ConfigError, match=f'"{dead}" cannot watch stream "{watched}"'):
+        with pytest.raises(errors.ConfigError, match=f'cannot watch stream "{watched}"'):
             await js.create_dead_letters(dead, watched, storage="memory")
     for name in (two, three):
         await js.delete_dead_letters(name)
@@ -469,11 +466,11 @@ async def test_no_other_stream_is_taken_for_dead_letters(js: JetStream, orders: 
     stream, more = orders.name, f"{orders.name}_MORE"
     mistake: Any = {"subjects": ["x"]}
     for said, call in (
-        ("is not a stream of dead letters", js.dead_letters(stream)),
-        ("is not a stream of dead letters", js.delete_dead_letters(stream)),
-        ("is not a stream of dead letters", js.create_dead_letters(stream, "ORDERS")),
+        ("not a stream of", js.dead_letters(stream)),
+        ("not a stream of", js.delete_dead_letters(stream)),
+        ("not a stream of", js.create_dead_letters(stream, "ORDERS")),
         ("stores advisories on", js.create_dead_letters(more, [stream])),
-        ("decides on subjects itself", js.create_dead_letters("D", "ORDERS", **mistake)),
+        ("decides on subjects", js.create_dead_letters("D", "ORDERS", **mistake)),
         ("streams is empty", js.create_dead_letters("D", [])),
     ):
         with pytest.raises(errors.ConfigError, match=said):
@@ -491,7 +488,7 @@ async def test_what_ends_a_worker_is_raised_at_its_end(orders: Orders, reported:
         await orders.dead.worker().__aenter__()
     dead = await orders.js.create_dead_letters(orders.dead.name, orders.name, storage="memory")
     worker = dead.worker()
-    with pytest.raises(errors.ConfigError, match="begins when its block is entered"):
+    with pytest.raises(errors.ConfigError, match="block is entered"):
         await worker.wait()
     async with worker:
         await orders.delete_pulled_consumer()

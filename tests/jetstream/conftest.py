@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from tests.conftest import Unique
@@ -11,11 +12,14 @@ from tests.jetstream.eventually import eventually
 from tests.jetstream.scripted import ScriptedConsumer
 
 from jetspark.full_client import Client, JetStream, connect
-from jetspark.jetstream import JsMsg, PullConsumer
+from jetspark.jetstream import JsMsg, PullConsumer, ordered
 from jetspark.jetstream.context import JetStreamContext
+from jetspark.jetstream.ordered import create_ephemeral
 from jetspark.server import NatsServer
+from jetspark.wire.documents import ServerInfo
 
 Scripted = Callable[..., ScriptedConsumer]
+ServerIs = Callable[[str], None]
 
 
 async def fill(js: JetStream, stream: str, count: int, size: int = 0) -> None:
@@ -30,6 +34,11 @@ async def fill_thirds(js: JetStream, stream: str, count: int, **options: object)
     async with js.publisher() as publisher:
         for seq in range(1, count + 1):
             await publisher.send(f"{stream}.{seq % 3}", b"%d" % seq, **options)  # type: ignore[arg-type]
+
+
+def routes(nc: Client) -> int:
+    """How many subscriptions and listeners a client has."""
+    return len(nc.publishing.link.routes)
 
 
 def numbers(messages: list[JsMsg]) -> list[int]:
@@ -72,6 +81,31 @@ async def consumer(js: JetStream, stream: str) -> PullConsumer:
 @pytest.fixture
 def scripted(nc: Client, shared_server: NatsServer, unique: Unique) -> Scripted:
     return lambda *scripts: ScriptedConsumer(nc, shared_server.url, unique("api"), *scripts)
+
+
+@pytest.fixture
+def server_is(nc: Client, monkeypatch: pytest.MonkeyPatch) -> ServerIs:
+    """`server_is("2.10.26")`: from now on `nc` takes its server for one of this version."""
+
+    def pretend(version: str) -> None:
+        info = ServerInfo(server_id="x", version=version, headers=True, max_payload=1_000_000)
+        monkeypatch.setattr(nc.publishing.link, "info", info)
+
+    return pretend
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Ordered consumers are created while this is set."""
+    open_ = asyncio.Event()
+    open_.set()
+
+    async def create(*arguments: Any) -> Any:
+        await open_.wait()
+        return await create_ephemeral(*arguments)
+
+    monkeypatch.setattr(ordered, "create_ephemeral", create)
+    return open_
 
 
 class Own(NamedTuple):

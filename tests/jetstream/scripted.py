@@ -66,9 +66,9 @@ class ScriptedConsumer:
         for one in script:
             if isinstance(one, int):
                 reply = f"acked.{one}"  # the server takes no $JS.ACK from clients
-                self._raw._send(frames.pub(inbox, b"%d" % one, reply))
+                self._raw.send(frames.pub(inbox, b"%d" % one, reply))
             else:
-                self._raw._send(frames.hpub(inbox, b"NATS/1.0 %b\r\n\r\n" % one.encode(), b""))
+                self._raw.send(frames.hpub(inbox, b"NATS/1.0 %b\r\n\r\n" % one.encode(), b""))
 
     async def _on_pull(self, msg: Message) -> None:
         self.requests.append(json.loads(msg.data))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeServer, NeedsServer, Unique
+from tests.jetstream.conftest import ServerIs, routes
 from tests.jetstream.eventually import eventually
 from tests.support.cluster import Cluster
 
@@ -15,7 +16,7 @@ from jetspark import errors
 from jetspark.client.messages import Message, PreparedMessage
 from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream import AtomicBatch
-from jetspark.wire.documents import ServerInfo
+from jetspark.jetstream.in_flight import sender_of
 
 LIMITED = """
 jetstream {
@@ -40,8 +41,8 @@ async def fails(batch: AtomicBatch) -> None:
     """And all the refusals that follow have come, too."""
 
     async def has_failed() -> bool:
-        await batch._sender.client.flush()
-        return batch._sender.window.ended is not None
+        await sender_of(batch).client.flush()
+        return sender_of(batch).window.ended is not None
 
     await eventually(has_failed)
 
@@ -269,30 +270,30 @@ async def test_an_ordinary_stream_gets_only_one(js: JetStream, nc: Client, uniqu
 
 
 async def test_mistakes_are_found_before_anything_is_sent(
-    js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, nc: Client, server_is: ServerIs
 ) -> None:
     batch = js.atomic_batch()
     with pytest.raises(errors.ConfigError, match="not open"):
         await batch.add("a")
     with pytest.raises(errors.ConfigError):
         js.atomic_batch(timeout=0)
-    async with batch:
-        await nc.flush()
-        before = nc.stats.out_msgs
-        with pytest.raises(errors.BadSubjectError):
-            await batch.add("a.*")
-        with pytest.raises(TypeError):
-            await batch.add("a", "text")  # type: ignore[arg-type]
-        with pytest.raises(errors.MaxPayloadError):
-            await batch.add("a", b"x" * nc.max_payload)
-        await batch.add("a")
-        with pytest.raises(errors.ConfigError, match="first message"):
-            await batch.add("a", expect_last_seq=1)
-        assert batch.size == 1
-        batch._sender.window.sent = 0  # nothing to commit
+    with pytest.raises(KeyError):
+        async with batch:
+            await nc.flush()
+            before = nc.stats.out_msgs
+            with pytest.raises(errors.BadSubjectError):
+                await batch.add("a.*")
+            with pytest.raises(TypeError):
+                await batch.add("a", "text")  # type: ignore[arg-type]
+            with pytest.raises(errors.MaxPayloadError):
+                await batch.add("a", b"x" * nc.max_payload)
+            await batch.add("a")
+            with pytest.raises(errors.ConfigError, match="first message"):
+                await batch.add("a", expect_last_seq=1)
+            assert batch.size == 1
+            raise KeyError
     assert nc.stats.out_msgs == before
-    old = ServerInfo(server_id="x", version="2.11.1", headers=True, max_payload=1_000_000)
-    monkeypatch.setattr(nc._link, "info", old)
+    server_is("2.11.1")
     with pytest.raises(errors.UnsupportedByServerError):
         js.atomic_batch()
 
@@ -338,10 +339,10 @@ async def test_a_cancelled_add_changes_nothing(js: JetStream, nc: Client, unique
 
 
 async def test_nothing_is_left_behind(js: JetStream, nc: Client, atomic: str) -> None:
-    routes = len(nc._link.routes)
+    before = routes(nc)
     async with js.atomic_batch() as batch:
         await batch.add(f"{atomic}.a")
-    assert len(nc._link.routes) == routes
+    assert routes(nc) == before
     tasks = len(asyncio.all_tasks())
     with pytest.raises(KeyError):
         async with js.atomic_batch() as batch:

@@ -15,7 +15,7 @@ from jetspark import blocking
 from jetspark.errors import JetsparkError, JetStreamError, RequestTimeoutError, StreamNotFoundError
 from jetspark.full_client import JetStream, connect
 from jetspark.jetstream import OrderedMessages
-from jetspark.kv.watch import Watcher, WatchOptions
+from jetspark.kv.watch import WatchOptions
 from jetspark.server import NatsServer
 
 
@@ -55,14 +55,15 @@ async def test_an_entered_watch_has_each_change_of_a_bucket_that_keeps_one(
             values.append(b"%d" % number)
             await bucket.put("k", values[-1])
             # The server may overwrite one that it has not delivered yet.
-            await eventually(partial(waiting, changes, len(values)))
+            await eventually(partial(delivered, js, bucket.stream, len(values)))
         entries = [await changes.next(10) for _ in range(len(values) + 1)]
     assert [entry.value for entry in entries if entry is not None] == values
 
 
-def waiting(changes: Watcher, count: int) -> bool:
-    """Whether so many entries wait to be read."""
-    return changes._messages is not None and changes._messages.pending_msgs == count
+async def delivered(js: JetStream, stream: str, count: int) -> bool:
+    """Whether the only consumer of a stream has sent so many messages."""
+    [info] = await js.consumers(stream).all()
+    return info.delivered.consumer_seq == count
 
 
 async def test_events_begin_too(js: JetStream, shared_server: NatsServer, unique: Unique) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 from tests.conftest import NeedsServer, Reported, Unique
-from tests.jetstream.conftest import Own, fill, numbers, waits
+from tests.jetstream.conftest import Own, fill, numbers, routes, waits
 from tests.jetstream.eventually import eventually
 from tests.support.cluster import Cluster
 
@@ -23,7 +24,6 @@ from jetspark.errors import (
 )
 from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream import ConsumerMessages, JsMsg, PullConsumer, consume
-from jetspark.jetstream.consume import ContinuousPull
 
 
 async def take(messages: ConsumerMessages, count: int) -> list[JsMsg]:
@@ -110,25 +110,23 @@ async def test_a_buffer_that_nobody_has_set_follows_the_reader(
     config: Any,
     largest: int,
 ) -> None:
-    consumer = await js.create_consumer(stream, ack_policy="none", **config)
-    asked: list[int] = []
-    request = ContinuousPull._request
+    consumer = await js.create_consumer(stream, name="c", ack_policy="none", **config)
+    pulls = js.client.subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.c")
 
-    def noted(self: ContinuousPull, amount: int) -> None:
-        asked.append(amount)
-        request(self, amount)
+    async def asked() -> list[int]:
+        await js.client.flush()
+        return [json.loads((await pulls.next()).data)["batch"] for _ in range(pulls.pending_msgs)]
 
-    monkeypatch.setattr(ContinuousPull, "_request", noted)
     await fill(js, stream, 13_000)
     async with consumer.consume(**options) as messages:
         monkeypatch.setattr(consume, "QUICK", 60)  # every reader is quick
         assert numbers(await take(messages, 13_000)) == list(range(13_000))
-        assert max(asked) == largest
+        assert max(await asked()) == largest
         monkeypatch.setattr(consume, "QUICK", 0)
         monkeypatch.setattr(consume, "SLOW", 0)  # and now slow
         await fill(js, stream, 13_000)
         await take(messages, 13_000)
-        assert asked[-1] == (400 if "threshold_messages" in options else 250)
+        assert (await asked())[-1] == (400 if "threshold_messages" in options else 250)
 
 
 async def test_max_bytes_of_the_server(js: JetStream, stream: str, consumer: PullConsumer) -> None:
@@ -241,7 +239,7 @@ async def test_closing_the_client_ends_consume_without_an_error(
 async def test_every_end_of_consume_leaves_nothing_behind(
     js: JetStream, stream: str, consumer: PullConsumer, nc: Client
 ) -> None:
-    routes, tasks = len(nc._link.routes), len(asyncio.all_tasks())
+    before = routes(nc), len(asyncio.all_tasks())
     await fill(js, stream, 5)
     async with consumer.consume() as messages:
         await take(messages, 1)
@@ -254,7 +252,7 @@ async def test_every_end_of_consume_leaves_nothing_behind(
     await eventually(lambda: deleted.pending_msgs == 1)
     await consumer.delete()
     await eventually(lambda: not deleted.active)
-    assert (len(nc._link.routes), len(asyncio.all_tasks())) == (routes, tasks)
+    assert (routes(nc), len(asyncio.all_tasks())) == before
 
 
 # -- callbacks ---------------------------------------------------------------------------------
@@ -384,17 +382,17 @@ async def test_consume_started_during_an_outage_pulls_afterwards(own: Own) -> No
 async def test_after_a_reconnect_messages_come_on_a_new_inbox(
     js: JetStream, stream: str, consumer: PullConsumer, nc: Client, reported: Reported
 ) -> None:
+    pulls = nc.subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer.name}")
     async with consumer.consume(max_messages=10) as messages:
+        before = routes(nc)
         await fill(js, stream, 5)
         assert numbers(await take(messages, 5)) == list(range(5))
-        first = messages._pull._listener
         await nc.force_reconnect()
         await fill(js, stream, 30)
         assert numbers(await take(messages, 30)) == list(range(30))
-        second = messages._pull._listener
-        assert first is not None
-        assert second is not None
-        assert (first.subject != second.subject, first.active) == (True, False)
+        assert routes(nc) == before
+    await pulls.drain()
+    assert len({(pull.reply or "").rpartition(".")[0] async for pull in pulls}) == 2
     assert reported == []
 
 
@@ -402,7 +400,7 @@ async def test_after_a_reconnect_messages_come_on_a_new_inbox(
 
 
 async def test_impossible_consume_options_are_refused(consumer: PullConsumer, nc: Client) -> None:
-    routes = len(nc._link.routes)
+    before = routes(nc)
     wrong: list[dict[str, Any]] = [
         *({"max_messages": 0}, {"max_bytes": 0}, {"max_messages": 10, "max_bytes": 10}),
         *({"max_bytes": 10, "threshold_messages": 1}, {"threshold_bytes": 1}),
@@ -413,4 +411,4 @@ async def test_impossible_consume_options_are_refused(consumer: PullConsumer, nc
     for arguments in wrong:
         with pytest.raises(ConfigError):
             consumer.consume(**arguments)
-    assert len(nc._link.routes) == routes
+    assert routes(nc) == before

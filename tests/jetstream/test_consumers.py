@@ -44,7 +44,7 @@ async def test_a_named_consumer_is_durable_and_creating_it_again_binds(
         assert (config.durable_name, config.inactive_threshold) == ("worker", None)
     again = await js.create_consumer(stream, durable_name="worker", **options)
     assert again.cached_info.created == worker.cached_info.created
-    with pytest.raises(errors.NameInUseError, match="update it, or bind to it"):
+    with pytest.raises(errors.NameInUseError, match='"worker"'):
         await js.create_consumer(stream, name="worker", **options, ack_wait=timedelta(seconds=7))
     assert (await js.create_or_update_consumer(stream, name="other")).config.durable_name == "other"
 

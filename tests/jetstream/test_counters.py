@@ -7,13 +7,13 @@ from contextlib import suppress
 
 import pytest
 from tests.conftest import MakeStream, NeedsServer, Unique
+from tests.jetstream.conftest import ServerIs
 from tests.jetstream.eventually import eventually
 
 from jetspark import errors
 from jetspark.client.messages import Message
 from jetspark.full_client import Client, JetStream
 from jetspark.jetstream import Counter
-from jetspark.wire.documents import ServerInfo
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,7 @@ async def test_an_ordinary_increment_raises(js: JetStream, nc: Client, unique: U
 
 
 async def test_mistakes_are_found_before_anything_is_sent(
-    js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, nc: Client, server_is: ServerIs
 ) -> None:
     before = nc.stats.out_msgs
     for wrong in (1.5, "1"):
@@ -101,8 +101,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
             await js.increment("a", wrong)  # type: ignore[arg-type]
     with pytest.raises(errors.ConfigError):
         await js.get_counter("S", "a.*")
-    old = ServerInfo(server_id="x", version="2.11.11", headers=True, max_payload=1_000_000)
-    monkeypatch.setattr(nc._link, "info", old)
+    server_is("2.11.11")
     with pytest.raises(errors.UnsupportedByServerError):
         await js.increment("a")
     assert nc.stats.out_msgs == before

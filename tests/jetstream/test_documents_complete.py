@@ -175,7 +175,7 @@ async def test_documents_of_a_live_server_have_no_unknown_field_and_all_known_on
 async def call(
     nc: Client, which: js_api.Call, body: dict[str, Any] | None = None, **names: str
 ) -> dict[str, Any]:
-    answer = await nc.jetstream()._api.call(which, body, **names)
+    answer = await nc.jetstream().api.call(which, body, **names)
     return {k: v for k, v in answer.items() if k not in ("total", "offset", "limit")}
 
 

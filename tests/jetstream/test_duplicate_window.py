@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from tests.conftest import MakeStream, Unique
-from tests.support.ports import free_port
+from tests.support.frame_proxy import FrameProxy
 
 import jetspark
 from jetspark import blocking
@@ -18,29 +18,14 @@ from jetspark.full_client import JetStream
 from jetspark.server import NatsServer
 
 
-class LateAcks:
-    """Between client and server: acks come `seconds` later."""
+class LateAcks(FrameProxy):
+    """Acks come `seconds` later."""
 
-    def __init__(self, port: int) -> None:
-        self.port = free_port()
-        self.seconds = 0.0
-        self._target = port
-        self._tasks: set[asyncio.Task[None]] = set()
+    seconds = 0.0
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._target)
-        answers = asyncio.create_task(self._later(there, writer))
-        self._tasks.add(answers)
-        with suppress(OSError):
-            while data := await reader.read(65536):
-                back.write(data)
-        answers.cancel()
-        back.close()
-        writer.close()
-
-    async def _later(self, there: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
-        while data := await there.read(65536):
+        while data := await reader.read(65536):
             is_ack = b'"seq":' in data and b'"state"' not in data
             loop.call_later(self.seconds if is_ack else 0, writer.write, data)
 
@@ -48,13 +33,9 @@ class LateAcks:
 @asynccontextmanager
 async def late(url: str) -> AsyncIterator[tuple[LateAcks, JetStream]]:
     """What is between, and a client behind it."""
-    between = LateAcks(int(url.rpartition(":")[2]))
-    server = await asyncio.start_server(between.serve, "127.0.0.1", between.port)
-    try:
-        async with jetspark.connect(f"nats://127.0.0.1:{between.port}") as nc:
-            yield between, nc.jetstream(timeout=5)
-    finally:
-        server.close()
+    port = int(url.rpartition(":")[2])
+    async with LateAcks(port) as between, jetspark.connect(between.url) as nc:
+        yield between, nc.jetstream(timeout=5)
 
 
 @pytest.mark.parametrize("client", ["asyncio", "blocking"])
@@ -86,7 +67,7 @@ async def published(js: JetStream, name: str, options: Any, between: LateAcks) -
 
 
 def published_blocking(name: str, options: Any, between: LateAcks) -> Any:
-    with blocking.connect(f"nats://127.0.0.1:{between.port}") as nc:
+    with blocking.connect(between.url) as nc:
         between.seconds = 2.5
         with (
             pytest.raises(PublishFailedError) as raised,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import MakeServer, NeedsServer, Unique
-from tests.jetstream.conftest import Own
+from tests.jetstream.conftest import Own, ServerIs
 from tests.jetstream.eventually import eventually
 from tests.support.cluster import Cluster
 
@@ -21,7 +21,6 @@ from jetspark.documents.streams import PubAck
 from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream.fast_ingest import BatchFlow, BatchGap, BatchRefusal, parse_reply
 from jetspark.jetstream.in_flight import sender_of
-from jetspark.wire.documents import ServerInfo
 
 BOTH = pytest.mark.parametrize("gaps", ["fail", "ok"])
 Gaps = Literal["fail", "ok"]
@@ -443,7 +442,7 @@ async def test_cancelling_the_block_does_not_wait(
 
 
 async def test_mistakes_are_found_before_anything_is_sent(
-    js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, nc: Client, server_is: ServerIs
 ) -> None:
     bad: Any
     for bad in ({"gaps": "maybe"}, {"ack_every": 0}, {"outstanding": 0}, {"timeout": 0}):
@@ -466,8 +465,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
                 await adding
         assert (ingest.sent, ingest.pending) == (0, 0)
     assert nc.stats.out_msgs == before
-    old = ServerInfo(server_id="x", version="2.12.8", headers=True, max_payload=1_000_000)
-    monkeypatch.setattr(nc._link, "info", old)
+    server_is("2.12.8")
     with pytest.raises(errors.UnsupportedByServerError):
         js.fast_ingest()
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.conftest import MakeServer, NeedsServer
-from tests.jetstream.conftest import Own, Scripted, fill, waits
+from tests.conftest import MakeServer
+from tests.jetstream.conftest import Own, Scripted, fill, routes, waits
 from tests.jetstream.eventually import eventually
 from tests.support.frame_proxy import FrameProxy
 
@@ -25,10 +24,6 @@ from jetspark.wire.kernel import MessageFrame
 def slow_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be late by half of a fetch's timeout, and not only by 10 ms."""
     monkeypatch.setattr(pull, "EXPIRES_EARLIER", 60)
-
-
-def routes(nc: Client) -> int:
-    return len(nc._link.routes)
 
 
 # -- with a real server ------------------------------------------------------------------------
@@ -65,17 +60,6 @@ async def test_fetch_without_timeout_respects_max_ack_pending(js: JetStream, str
     consumer = await js.create_consumer(stream, durable_name="d", max_ack_pending=10)
     assert len(await consumer.fetch(6)) == 6
     assert len(await consumer.fetch(6)) == 4
-    assert await consumer.fetch(6) == []
-
-
-async def test_fetch_without_timeout_gets_nothing_from_a_paused_consumer(
-    js: JetStream, stream: str, needs_server: NeedsServer
-) -> None:
-    needs_server("2.11")
-    consumer = await js.create_consumer(
-        stream, durable_name="d", pause_until=datetime.now(UTC) + timedelta(hours=1)
-    )
-    await fill(js, stream, 1)
     assert await consumer.fetch(6) == []
 
 

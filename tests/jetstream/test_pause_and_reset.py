@@ -108,15 +108,6 @@ async def test_wrong_pause_options_are_refused_before_anything_is_sent(
         await js.pause_consumer("S", "c", now.replace(tzinfo=None))
     with pytest.raises(errors.ConfigError, match="seq"):
         await js.reset_consumer("S", "c", 0)
-    for name in ("", "a.b"):
-        with pytest.raises((errors.BadNameError, errors.UnsupportedByServerError)):
-            await js.pause_consumer("S", name, now)
-        with pytest.raises((errors.BadNameError, errors.UnsupportedByServerError)):
-            await js.reset_consumer("S", name)
-        with pytest.raises(errors.BadNameError):
-            await js.stream_leader_stepdown(name)
-        with pytest.raises(errors.BadNameError):
-            await js.consumer_leader_stepdown("S", name)
     assert nc.stats.out_msgs == before
 
 

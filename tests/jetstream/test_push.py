@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.conftest import Reported
-from tests.jetstream.conftest import fill
+from tests.jetstream.conftest import fill, routes
 from tests.jetstream.eventually import eventually
 from tests.support.raw_client import RawClient
 
@@ -154,8 +154,8 @@ async def test_a_lost_flow_control_answer_is_repeated(
         stalled = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Consumer-Stalled: %b_fc\r\n\r\n"
         with RawClient(shared_server.url) as raw:
             for block in (stalled % stream.encode(), b"NATS/1.0 100 Idle Heartbeat\r\n\r\n"):
-                raw._send(frames.hpub(consumer.deliver_subject, block, b""))
-            raw._send(frames.pub(consumer.deliver_subject, b"x"))
+                raw.send(frames.hpub(consumer.deliver_subject, block, b""))
+            raw.send(frames.pub(consumer.deliver_subject, b"x"))
             assert (await messages.next(30)).data == b"x"
             answer = await answers.next(30)
             assert (answer.data, answer.reply) == (b"", None)
@@ -197,12 +197,12 @@ async def test_members_of_a_deliver_group_share_the_messages(
 
 async def test_every_end_leaves_nothing_behind(js: JetStream, nc: Client, stream: str) -> None:
     consumer = await controlled(js, stream, 0.1)
-    routes, tasks = len(nc._link.routes), asyncio.all_tasks()
+    before, tasks = routes(nc), asyncio.all_tasks()
     for callback in (None, lambda _: None):
         consumer.subscribe(callback=callback).stop()
         async with consumer.subscribe(callback=callback) as messages:
             assert "active" in repr(messages)
         await consumer.subscribe(callback=callback).drain()
     await asyncio.sleep(0)
-    assert len(nc._link.routes) == routes
+    assert routes(nc) == before
     assert asyncio.all_tasks() == tasks

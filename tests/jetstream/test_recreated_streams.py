@@ -16,7 +16,6 @@ from jetspark.documents.streams import StreamInfo
 from jetspark.errors import DataLossError, JetsparkError, StreamRecreatedError
 from jetspark.full_client import Client, JetStream
 from jetspark.jetstream import ordered
-from jetspark.jetstream.consumers import create_ephemeral
 from jetspark.jetstream.streams import stream_info
 from jetspark.server import NatsServer
 
@@ -47,20 +46,6 @@ class Past:
 @pytest.fixture
 def past(make_server: MakeServer, tmp_path: Path) -> Past:
     return Past(make_server(store_dir=tmp_path / "store"), tmp_path)
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Ordered consumers are created while this is set."""
-    open_ = asyncio.Event()
-    open_.set()
-
-    async def create(*arguments: Any) -> Any:
-        await open_.wait()
-        return await create_ephemeral(*arguments)
-
-    monkeypatch.setattr(ordered, "create_ephemeral", create)
-    return open_
 
 
 async def _read_ordered(js: JetStream, name: str) -> AsyncIterator[None]:
@@ -129,12 +114,13 @@ async def _delete(js: JetStream, name: str) -> None:
     await js.delete_object_store(name)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "reading",
     [_read_ordered, _read_empty_ordered, _watch_bucket, _watch_changes, _live, _watch_objects],
 )
-@pytest.mark.parametrize("count", [1, _OLD, _NEW])
+@pytest.mark.parametrize(
+    "count", [_OLD, *(pytest.param(count, marks=pytest.mark.full) for count in (1, _NEW))]
+)
 async def test_another_stream_of_the_name_ends_every_reader(
     js: JetStream, unique: Unique, gate: asyncio.Event, reading: Reading, count: int
 ) -> None:
@@ -187,7 +173,7 @@ async def test_an_older_copy_of_a_stream_ends_its_readers(
                 await messages.next()
             looks = 0
             past.come_back()
-            with pytest.raises(DataLossError, match="ends at sequence 3, but had 10") as caught:
+            with pytest.raises(DataLossError) as caught:
                 await messages.next()
     assert (caught.value.first, caught.value.last) == (4, 10)
     # At once, while it waits, and once.
@@ -216,7 +202,7 @@ async def test_an_older_copy_that_was_written_on_ends_every_reader(
             past.come_back()
             await write(_OLD, _OLD + _NEW)
             gate.set()
-            with pytest.raises(DataLossError, match="is another copy of the stream"):
+            with pytest.raises(DataLossError, match="another copy"):
                 await anext(reader)
 
 

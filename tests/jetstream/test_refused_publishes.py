@@ -11,6 +11,7 @@ from tests.jetstream.eventually import eventually
 
 from jetspark import errors
 from jetspark.full_client import Client, JetStream, connect
+from jetspark.jetstream.in_flight import sender_of
 from jetspark.jetstream.publisher import MessageRetry
 from jetspark.server import NatsServer
 
@@ -117,7 +118,7 @@ async def test_a_refused_message_may_be_stored_by_an_earlier_attempt(some: Clien
     with pytest.raises(errors.PublishFailedError, match=r"\(1 may be stored\)") as raised:
         async with some.jetstream().publisher(timeout=PATIENCE) as publisher:
             index = await publisher.send("s.no")
-            publisher._sender.window.retrying[index] = MessageRetry(PATIENCE, since=0.0)
+            sender_of(publisher).window.retrying[index] = MessageRetry(PATIENCE, since=0.0)
     assert isinstance(raised.value.failures[0].error.__cause__, errors.PermissionsError)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from tests.conftest import NeedsServer
+from tests.jetstream.conftest import ServerIs
 from tests.jetstream.eventually import eventually
 
 from jetspark import errors
 from jetspark.full_client import Client, JetStream
-from jetspark.wire.documents import ServerInfo
 
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -178,10 +178,9 @@ async def test_the_stream_refuses_schedules_targets_elsewhere_and_wrong_patterns
     ],
 )
 async def test_mistakes_are_found_before_anything_is_sent(
-    js: JetStream, nc: Client, options: Any, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, nc: Client, options: Any, server_is: ServerIs
 ) -> None:
-    newest = ServerInfo(server_id="x", version="2.15.0", headers=True, max_payload=1_000_000)
-    monkeypatch.setattr(nc._link, "info", newest)
+    server_is("2.15.0")
     before = nc.stats.out_msgs
     with pytest.raises(errors.ConfigError):
         await js.schedule("plan", **{"target": "done", **options})
@@ -203,10 +202,9 @@ async def test_mistakes_are_found_before_anything_is_sent(
     ],
 )
 async def test_schedule_on_an_older_server_is_refused_before_sending(
-    js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch, version: str, options: Any
+    js: JetStream, server_is: ServerIs, version: str, options: Any
 ) -> None:
-    old = ServerInfo(server_id="x", version=version, headers=True, max_payload=1_000_000)
-    monkeypatch.setattr(nc._link, "info", old)
+    server_is(version)
     with pytest.raises(errors.UnsupportedByServerError):
         await js.schedule("plan", target="done", **options)
     with pytest.raises(errors.UnsupportedByServerError):

@@ -89,7 +89,7 @@ async def test_times_as_timedeltas(nc: Client, js: JetStream, stream: str, uniqu
         message = await messages.next(timedelta(seconds=20))
         await message.ack_sync(timeout=timedelta(seconds=20))
         again = await messages.next(timedelta(seconds=20))
-        with pytest.raises(ConfigError, match="delay ends after the year 2262"):
+        with pytest.raises(ConfigError, match="delay ends after"):
             await again.nak(timedelta.max)
         await again.nak(SHORT)
         await messages.drain(timedelta(seconds=20))
@@ -123,7 +123,7 @@ async def test_options_may_be_in_seconds(js: JetStream, stream: str, unique: Uni
 
 @pytest.mark.parametrize("value", [3_600_000_000_000, -1e9, float("inf"), float("nan")])
 def test_nanoseconds_are_not_taken_for_seconds(value: float) -> None:
-    with pytest.raises(ConfigError, match=r"max_age: .* are too many seconds"):
+    with pytest.raises(ConfigError, match=r"max_age: .* too many"):
         config_to_wire(StreamConfig, None, {"max_age": value})
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from tests.conftest import NeedsServer, Unique
-from tests.jetstream.conftest import holds
+from tests.jetstream.conftest import ServerIs, holds
 
 from jetspark.errors import ConfigError, NotEnabledOnStreamError, UnsupportedByServerError
 from jetspark.full_client import Client, JetStream
 from jetspark.jetstream.publish_request import ttl_text
-from jetspark.wire.documents import ServerInfo
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ async def test_what_would_end_later_than_the_server_counts_is_refused_before_it_
             bucket.create("k", b"v", ttl=ttl),
             bucket.purge("k", ttl=ttl),
         ):
-            with pytest.raises(ConfigError, match="ttl ends after the year 2262"):
+            with pytest.raises(ConfigError, match="ttl ends after"):
                 await call
     for option, given in (
         ("target_ttl", js.schedule("a", target="b", every=60, target_ttl=FAR)),
@@ -93,7 +92,7 @@ async def test_ttl_on_a_stream_without_ttl_is_refused(
     js: JetStream, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    with pytest.raises(NotEnabledOnStreamError, match="allow_msg_ttl is off") as refused:
+    with pytest.raises(NotEnabledOnStreamError, match="is off") as refused:
         await js.publish(f"{stream}.a", ttl=1)
     assert (refused.value.option, refused.value.err_code) == ("allow_msg_ttl", 10166)
     async with js.publisher() as publisher:
@@ -104,10 +103,9 @@ async def test_ttl_on_a_stream_without_ttl_is_refused(
 
 
 async def test_a_ttl_is_refused_for_older_servers(
-    js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, nc: Client, server_is: ServerIs
 ) -> None:
-    old = ServerInfo(server_id="x", version="2.10.26", headers=True, max_payload=1_000_000)
-    monkeypatch.setattr(nc._link, "info", old)
+    server_is("2.10.26")
     before = nc.stats.out_msgs
     with pytest.raises(UnsupportedByServerError, match=r"needs nats-server >= 2\.11"):
         await js.publish("a", ttl=1)

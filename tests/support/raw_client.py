@@ -21,19 +21,19 @@ class RawClient:
         self._file = self._socket.makefile("rb")
         self.info: dict[str, Any] = json.loads(self._file.readline().removeprefix(b"INFO "))
         options = {"verbose": False, "headers": True, "no_responders": True, **connect}
-        self._send(b"CONNECT %b\r\nSUB %b 1\r\n" % (json.dumps(options).encode(), _INBOX.encode()))
+        self.send(b"CONNECT %b\r\nSUB %b 1\r\n" % (json.dumps(options).encode(), _INBOX.encode()))
         self.ping()
 
     def ping(self) -> None:
         """Returns when the server has handled everything sent before."""
-        self._send(b"PING\r\n")
+        self.send(b"PING\r\n")
         while (line := self._file.readline()) != b"PONG\r\n":
             if line.startswith(b"-ERR") or not line:
                 raise ConnectionError(line.decode() or "the server closed the connection")
 
     def publish(self, subject: str, payload: bytes = b"", reply: str = "") -> None:
         head = " ".join(filter(None, ("PUB", subject, reply, str(len(payload)))))
-        self._send(head.encode() + b"\r\n" + payload + b"\r\n")
+        self.send(head.encode() + b"\r\n" + payload + b"\r\n")
 
     def request(self, subject: str, payload: bytes = b"") -> bytes:
         """The reply's payload; ConnectionError when nobody listens."""
@@ -41,7 +41,7 @@ class RawClient:
         while line := self._file.readline():
             verb, *fields = line.split()
             if verb == b"PING":
-                self._send(b"PONG\r\n")
+                self.send(b"PONG\r\n")
             elif verb in (b"MSG", b"HMSG"):
                 body = self._file.read(int(fields[-1]) + 2)[:-2]
                 if verb == b"MSG":
@@ -67,7 +67,7 @@ class RawClient:
         self._file.close()
         self._socket.close()
 
-    def _send(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
     def __enter__(self) -> Self:
