@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from tests.blocking.eventually import eventually
 from tests.conftest import Unique
 
 from jetspark.blocking import Client, JetStream, connect
@@ -32,6 +34,27 @@ def stream(js: JetStream, unique: Unique) -> Iterator[str]:
     js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
     yield name
     js.delete_stream(name)
+
+
+def in_threads(count: int, work: Callable[[int], object]) -> None:
+    """Do the work once in each of so many threads, and raise what one of them raises."""
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, range(count)))
+
+
+def open_requests(nc: Client) -> int:
+    """Entries that are left in the request table."""
+    return len(nc._inner.requests)
+
+
+def stalled(nc: Client) -> bool:
+    """Whether neither the network nor the buffer before it takes more of what is published."""
+    return nc._buffer.crowded and nc._inner.publishing.link.outbox._paused
+
+
+def callback_ends(name: str) -> None:
+    """Returns when the thread that runs the callback of this source has ended."""
+    eventually(lambda: all(thread.name != f"jetspark {name}" for thread in threading.enumerate()))
 
 
 NoteCalls = Callable[[str], list[object]]

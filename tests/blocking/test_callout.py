@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.blocking.conftest import in_threads
 from tests.conftest import MakeServer
 from tests.support.callout import CalloutKeys
 
@@ -34,11 +35,7 @@ def test_callout_handlers_run_in_threads_at_once(make_server: MakeServer) -> Non
         connect(server.url, user="auth", password="auth") as nc,
         nc.auth_callout(authorize, signer=keys.signer, xkey=keys.xkey) as callout,
     ):
-        threads = [threading.Thread(target=login, args=(user,)) for user in ("ann", "bob")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(2, lambda number: login(("ann", "bob")[number]))
         assert sorted(names) == ["ann", "bob"]
         with pytest.raises(AuthError):
             login("eve")

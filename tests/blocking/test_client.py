@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 
 import pytest
+from tests.blocking.conftest import open_requests
 from tests.conftest import MakeServer, Unique
 
 from jetspark import PreparedMessage, errors
@@ -23,11 +24,6 @@ from jetspark.connection.events import (
     Reconnected,
 )
 from jetspark.server import NatsServer
-
-
-def open_requests(nc: Client) -> int:
-    """Entries that are left in the request table."""
-    return len(nc._inner.requests)
 
 
 def test_publish_subscribe_request(nc: Client, unique: Unique) -> None:
@@ -84,9 +80,8 @@ def test_prepared_messages_and_many_replies(nc: Client, unique: Unique) -> None:
 
 
 def test_one_event_loop_thread_for_all_clients(shared_server: NatsServer, nc: Client) -> None:
-    with connect(shared_server.url) as other:
-        assert other._thread is nc._thread is current()
-    names = [thread.name for thread in threading.enumerate()]
+    with connect(shared_server.url):
+        names = [thread.name for thread in threading.enumerate()]
     assert names.count("jetspark-loop") == 1
 
 

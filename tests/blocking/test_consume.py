@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 
 import pytest
+from tests.blocking.conftest import callback_ends
 from tests.conftest import NeedsServer, Unique
 
 from jetspark import errors
@@ -105,10 +106,7 @@ def test_a_callback_may_use_the_client_raise_and_drain(filled: Filled, nc: Clien
         iter(messages)
     with pytest.raises(errors.ConfigError):
         messages.next()
-    thread = messages._worker._thread
-    assert thread is not None
-    thread.join(30)
-    assert not thread.is_alive()
+    callback_ends("consumer 'c'")
     assert not messages.active
     assert consumer.info().num_ack_pending == 0
 
@@ -125,12 +123,9 @@ def test_a_callback_may_drain_the_client(shared_server: NatsServer, filled: Fill
             seen.put(int(message.data))
 
         bound = other.jetstream().consumer(consumer.stream, "c")
-        messages = bound.consume(callback=callback)
+        bound.consume(callback=callback)
         assert [seen.get(timeout=30) for _ in range(20)] == list(range(20))
-        thread = messages._worker._thread
-        assert thread is not None
-        thread.join(30)
-        assert not thread.is_alive()
+        callback_ends("consumer 'c'")
 
 
 def test_its_end_reaches_the_thread_that_iterates(filled: Filled) -> None:

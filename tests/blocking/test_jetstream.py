@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tests.blocking.conftest import NoteCalls
+from tests.blocking.conftest import NoteCalls, stalled
 from tests.blocking.eventually import eventually
 from tests.conftest import MakeServer, Unique
 from tests.support.proxies import HttpProxy
@@ -156,7 +156,7 @@ def test_an_outage_keeps_the_order_of_what_waits(make_server: MakeServer, identi
             try:
                 sender = threading.Thread(target=publish)
                 sender.start()
-                while not (nc._buffer.crowded and nc._inner.publishing.link.outbox._paused):
+                while not stalled(nc):
                     pass
                 proxy.cut()
                 eventually(lambda: not nc.is_connected)

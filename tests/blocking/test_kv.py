@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.blocking.conftest import in_threads
 from tests.conftest import Unique
 
 import jetspark.errors as errors
@@ -63,7 +64,7 @@ def test_blocking_buckets_are_created_listed_and_deleted(
 
 def test_a_watch_is_iterated(bucket: Bucket) -> None:
     for number in range(2500):
-        bucket._thread.run(bucket._inner.put, f"k{number}")
+        bucket.put(f"k{number}")
     seen = []
     for entry in bucket.watch():
         if entry is None:
@@ -136,11 +137,7 @@ def test_blocking_lock_is_held_by_one_thread_at_a_time(bucket: Bucket) -> None:
                 bucket.put("elsewhere")
                 assert tokens[-1] == lock.token
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    in_threads(4, lambda _: work())
     assert tokens == sorted(set(tokens))
     assert len(tokens) == 12
 

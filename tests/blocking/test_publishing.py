@@ -6,13 +6,12 @@ import signal
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from tests.blocking.conftest import NoteCalls
+from tests.blocking.conftest import NoteCalls, in_threads, stalled
 from tests.conftest import MakeServer, Unique
 
 from jetspark import errors
@@ -45,8 +44,7 @@ def test_threads_keep_their_own_order(nc: Client, unique: Unique) -> None:
         for number in range(2000):
             nc.publish(f"{subject}.{thread}", b"%d" % number)
 
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(publish, range(8)))
+    in_threads(8, publish)
     seen: defaultdict[str, list[int]] = defaultdict(list)
     for message in sub:
         seen[message.subject].append(int(message.data))
@@ -87,7 +85,7 @@ def test_a_publisher_waits_while_the_network_takes_nothing(make_server: MakeServ
 
             publisher = threading.Thread(target=publish)
             publisher.start()
-            while not (nc._buffer.crowded and nc._inner.publishing.link.outbox._paused):
+            while not stalled(nc):
                 pass
             assert len(progress) < 400
         finally:
@@ -221,7 +219,7 @@ def test_a_blocked_publisher_raises_that_the_connection_is_closed(make_server: M
 
         publisher = threading.Thread(target=publish)
         publisher.start()
-        while not nc._buffer.crowded:
+        while not stalled(nc):
             pass
         nc.close()
         publisher.join(30)

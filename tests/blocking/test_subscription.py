@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 
 import pytest
-from tests.blocking.conftest import NoteCalls
+from tests.blocking.conftest import NoteCalls, callback_ends
 from tests.conftest import Unique
 
 from jetspark import errors
@@ -124,9 +124,9 @@ def test_a_callback_may_use_the_client_and_raise(nc: Client, unique: Unique) -> 
     assert [seen.get(timeout=30) for _ in range(2)] == [(b"0help", name), (b"2help", name)]
     assert "one is too many" in str(nc.last_error)
     assert sub.active
-    with pytest.raises(errors.ConfigError, match="The callback receives every item"):
+    with pytest.raises(errors.ConfigError, match="receives every item"):
         iter(sub)
-    with pytest.raises(errors.ConfigError, match="The callback receives every item"):
+    with pytest.raises(errors.ConfigError, match="receives every item"):
         sub.next(1)
 
 
@@ -135,10 +135,7 @@ def test_the_callback_s_thread_ends_with_the_subscription(nc: Client, unique: Un
     nc.publish(sub.subject)
     nc.publish(sub.subject)
     sub.drain(30)
-    thread = sub._worker._thread
-    assert thread is not None
-    thread.join(30)
-    assert not thread.is_alive()
+    callback_ends(f"subscription {sub.subject!r}")
 
 
 def test_drain_waits_for_the_callback(nc: Client, unique: Unique) -> None:
@@ -191,7 +188,5 @@ def test_close_leaves_a_running_callback_alone(shared_server: NatsServer, unique
     assert running.wait(30)
     nc.close()
     go.set()
-    thread = sub._worker._thread
-    assert thread is not None
-    thread.join(30)
+    callback_ends(f"subscription {sub.subject!r}")
     assert seen == [b"0"]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from tests.conftest import Unique
+from tests.jetstream.scripted import ScriptedConsumer
 
 from jetspark import blocking
 from jetspark.errors import JetsparkError
 from jetspark.full_client import Client, JetStream
 from jetspark.jetstream import consume
-from jetspark.jetstream.consume import StopReason
 from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.server
@@ -84,12 +84,13 @@ async def test_recreating_an_ordered_consumer(
 
 
 async def test_bug_while_consume_waits_for_a_leader_ends_it(
-    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
+    nc: Client, shared_server: NatsServer, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    consumer = await js.create_consumer(stream, durable_name="c")
     monkeypatch.setattr(consume, "wait_for_leader", surprise)
-    async with consumer.consume() as messages:
-        messages._on_stop(StopReason.NO_LEADER, None)
+    async with (
+        ScriptedConsumer(nc, shared_server.url, unique("api"), ["503"]) as peer,
+        peer.consumer.consume() as messages,
+    ):
         with pytest.raises(JetsparkError, match=WORDS):
             await messages.next(20)
 

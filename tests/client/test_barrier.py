@@ -11,7 +11,6 @@ from tests.conftest import Unique
 from tests.jetstream.eventually import eventually
 
 from jetspark import Message, blocking
-from jetspark.client.callbacks import Barriers
 from jetspark.errors import ConfigError, ConnectionClosedError, RequestTimeoutError
 from jetspark.full_client import Client, JetStream, connect
 from jetspark.server import NatsServer
@@ -144,7 +143,7 @@ async def test_a_barrier_ends_with_its_timeout_or_with_the_client(
 
     async def stuck(message: Message) -> None:
         try:
-            await message._client.barrier()  # type: ignore[attr-defined]
+            await nc.barrier()
         except ConfigError as error:
             refused.append(error)
         called.set()
@@ -196,17 +195,3 @@ def test_blocking_barrier_waits_for_callbacks_in_threads(
         nc.barrier(30)
         assert handled == [b"%d" % number for number in range(2000)]
         assert "another task or thread" in str(refused[0])
-
-
-async def test_a_call_that_takes_many_counts_as_many() -> None:
-    barriers = Barriers()
-    waiting = barriers.add(10)
-    barriers.begin_call()
-    barriers.took(9)
-    assert not waiting.done()
-    barriers.begin_call()
-    assert await waiting
-    lost = barriers.add(1)
-    barriers.end(handled=False)
-    assert not await lost
-    assert not barriers

@@ -120,23 +120,6 @@ async def test_draining_in_a_callback_of_jetstream_goes_on_by_itself(
             assert [event async for event in ended][-1] == Closed(None), begin
 
 
-def test_draining_in_a_blocking_watch_goes_on(shared_server: NatsServer, unique: Unique) -> None:
-    nc = blocking.connect(shared_server.url)
-    bucket = nc.jetstream().create_bucket(unique("D"), storage="memory")
-    bucket.put("a", b"1")
-    drained = threading.Event()
-
-    def callback(found: object) -> None:
-        if nc.status is ConnectionStatus.CONNECTED:
-            nc.drain()
-            drained.set()
-
-    ended = nc.events()
-    bucket.watch(callback=callback)
-    assert drained.wait(SOON)
-    assert list(ended)[-1] == Closed(None)
-
-
 def test_blocking_drain_after_a_break_is_quick(shared_server: NatsServer, unique: Unique) -> None:
     nc = blocking.connect(shared_server.url)
     sub = nc.subscribe(unique("left"))
@@ -168,8 +151,8 @@ async def test_cancelled_close_or_drain_still_closes_client(
         assert [event async for event in ended][-1] == Closed(None)
     await nc.drain()  # of a closed client: nothing
     assert nc.status is ConnectionStatus.CLOSED
-    assert sub._task is not None
-    assert sub._task.done()
+    assert sub.callback_task is not None
+    assert sub.callback_task.done()
 
 
 async def test_the_slow_consumer_is_reported_again_after_the_queue_was_emptied(

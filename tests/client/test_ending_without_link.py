@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.blocking.conftest import open_requests
 from tests.client.conftest import Connect
 from tests.conftest import Unique
 from tests.jetstream.eventually import eventually
@@ -35,10 +36,13 @@ class Door(FrameProxy):
         if self.is_open:
             await super()._carry(reader, client)
 
-    async def shut(self, nc: Client) -> None:
-        stream = nc.events()
+    async def slam(self) -> None:
         self.is_open = False
         await self._end_all()
+
+    async def shut(self, nc: Client) -> None:
+        stream = nc.events()
+        await self.slam()
         assert isinstance(await anext(stream), Disconnected)
 
 
@@ -75,7 +79,7 @@ async def test_ending_without_a_link_says_how_much_was_not_sent(
         if end == "close":
             await nc.close()
         else:
-            with pytest.raises(ConnectionLostError, match="12 bytes that had been published"):
+            with pytest.raises(ConnectionLostError, match="12 bytes"):
                 await nc.drain(0.2)
     assert nc.status is ConnectionStatus.CLOSED
     assert nc.last_error is None
@@ -119,13 +123,12 @@ async def test_a_publish_of_the_blocking_client_says_whether_it_was_sent(
     async with Door(shared_server.port) as door, asyncio.timeout(30):
         nc = await asyncio.to_thread(blocking.connect, door.url, max_reconnect_attempts=-1)
         if not sent:
-            door.is_open = False
-            await door._end_all()
+            await door.slam()
             await eventually(lambda: not nc.is_connected)
         fault = door.arm(1, wanted=lambda frame: b'"stream"' in frame)
         publish = asyncio.to_thread(nc.jetstream().publish, f"{stream}.a", b"x", timeout=60)
         waiting = asyncio.create_task(publish)
-        await eventually(lambda: fault.hit is not None if sent else len(nc._inner.requests) > 0)
+        await eventually(lambda: fault.hit is not None if sent else open_requests(nc) > 0)
         await asyncio.to_thread(nc.close)
         with pytest.raises(ConnectionClosedError) as caught:
             await waiting
@@ -139,7 +142,7 @@ async def test_draining_without_a_link_and_anything_to_send_does_not_wait(
     async with Door(shared_server.port) as door, asyncio.timeout(15):
         nc = await connect(door.url, max_reconnect_attempts=-1)
         await door.shut(nc)
-        with pytest.raises(ConnectionClosedError, match="lost before the client was drained"):
+        with pytest.raises(ConnectionClosedError, match="lost before"):
             await nc.drain()
     assert nc.status is ConnectionStatus.CLOSED
 
@@ -165,8 +168,7 @@ async def test_the_blocking_client_drains_over_the_next_link(
             reconnect_wait=0.05,
             event_callback=told,
         )
-        door.is_open = False
-        await door._end_all()
+        await door.slam()
         await away.wait()
         nc.publish(sub.subject, b"x")
         drain = asyncio.create_task(asyncio.to_thread(nc.drain))

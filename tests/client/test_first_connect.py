@@ -76,9 +76,9 @@ async def test_first_connect_background_returns_at_once_and_sends_what_was_buffe
     assert not nc.is_connected
     sub = nc.subscribe("early")
     await nc.publish("early", b"bird")
-    with pytest.raises(errors.ConnectionClosedError, match=r"no link to ping \(connecting\)"):
+    with pytest.raises(errors.ConnectionClosedError, match=r"\(connecting\)"):
         await nc.rtt()
-    with pytest.raises(errors.RequestTimeoutError, match=r"no link to a server within 0\.01 s"):
+    with pytest.raises(errors.RequestTimeoutError, match=r"within 0\.01 s"):
         await nc.flush(0.01)
     flushing = asyncio.create_task(nc.flush(WITHIN))
     await asyncio.wait_for(seen.failed.wait(), WITHIN)
@@ -107,9 +107,7 @@ async def test_first_connect_background_closes_when_no_server_is_left(connect: C
 
 async def test_first_connect_wait_raises_when_no_server_is_left(connect: Connect) -> None:
     port = free_port()
-    with pytest.raises(
-        errors.NoServersError, match=f"left to try; the last one .*:{port}"
-    ) as raised:
+    with pytest.raises(errors.NoServersError, match=f"the last one .*:{port}") as raised:
         await connect(f"nats://127.0.0.1:{port}", first_connect="wait", max_reconnect_attempts=2)
     assert isinstance(raised.value.__cause__, errors.ServerRefusedError)
 

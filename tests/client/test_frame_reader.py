@@ -33,7 +33,8 @@ class Words(FrameReader[str]):
     """An item for each frame with a payload."""
 
     def __init__(self, callback: Any = None) -> None:
-        super().__init__(cast(Any, OwnClient()), callback, deque(), Waiters())
+        self.own = OwnClient()
+        super().__init__(cast(Any, self.own), callback, deque(), Waiters())
         self._begin_reading("words", lambda: None)
 
     def arrive(self, *words: bytes) -> None:
@@ -119,4 +120,4 @@ async def test_callback_gets_items_one_after_the_other_and_what_it_raises_is_rep
     assert words.callback_task is not None
     await words.callback_task
     assert got == ["a?", "a!", "b?", "b!"]
-    assert len(cast(Any, words)._client.reported) == 2
+    assert len(words.own.reported) == 2

@@ -51,27 +51,3 @@ async def test_requests_both_ways_with_headers(nc: Client, js_peer: JsPeer, uniq
     assert (answer["data"], answer["headers"]) == ("ours 2", DICT)
     many = [r.data async for r in nc.request_many(theirs, b"3", max_msgs=1, timeout=5)]
     assert many == [b"js 3"]
-
-
-async def test_both_raise_no_responders(nc: Client, js_peer: JsPeer, unique: Unique) -> None:
-    sub = nc.subscribe(unique("gone"))
-    await nc.flush()
-    sub.unsubscribe()
-    await nc.flush()
-    with pytest.raises(AssertionError, match="no responders"):
-        await js_peer.run("request", subject=sub.subject, data="")
-
-
-async def test_both_clients_share_queue_group(nc: Client, js_peer: JsPeer, unique: Unique) -> None:
-    subject = unique("group")
-    ours = nc.subscribe(subject, queue="g")
-    await asyncio.gather(nc.flush(), js_peer.run("listen", subject=subject, queue="g"))
-    for _ in range(100):
-        await nc.publish(subject)
-    await nc.flush()
-    await js_peer.run("publish", subject=subject, data="", times=100)
-    await nc.flush()
-    theirs = js_peer.heard.qsize()
-    assert ours.pending_msgs + theirs == 200
-    assert ours.pending_msgs > 0
-    assert theirs > 0

@@ -341,8 +341,9 @@ def test_a_timeout_of_the_blocking_client_may_be_for_ever(
 @pytest.mark.parametrize("option", ["echo", "reconnect", "tls", "tls_first", "pedantic"])
 def test_a_text_is_no_switch(option: str) -> None:
     given: dict[str, Any] = {option: "no"}
-    with pytest.raises(ConfigError, match=rf"^{option} is True or False, not 'no'\.$"):
+    with pytest.raises(ConfigError, match="True or False") as refused:
         make_options("nats://a", **given)
+    assert refused.value.option == option
 
 
 def test_a_name_is_a_text() -> None:

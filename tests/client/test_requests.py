@@ -105,9 +105,7 @@ async def test_what_ended_is_not_sent_later(own: Client, nats_server: NatsServer
     events = own.events()
     await asyncio.to_thread(nats_server.kill)
     await next_of(events, Disconnected)
-    with pytest.raises(
-        errors.RequestTimeoutError, match=r"not be sent within 0\.1 s, and"
-    ) as caught:
+    with pytest.raises(errors.RequestTimeoutError) as caught:
         await own.request("late", b"timed out", timeout=0.1)
     assert not caught.value.sent
     cancelled = asyncio.create_task(own.request("late", b"cancelled", timeout=60))
@@ -188,7 +186,7 @@ async def test_an_inbox_that_may_not_be_subscribed_fails_the_request_with_the_re
     )
     nc = await connect(server.url, user="u", password="p")
     nc.subscribe("svc")
-    with pytest.raises(errors.PermissionsError, match="No replies can be received") as caught:
+    with pytest.raises(errors.PermissionsError, match="No replies") as caught:
         await nc.request("svc", timeout=30)
     assert caught.value.operation == "subscription"
     assert caught.value.sentence() == str(caught.value)  # what commands show

@@ -160,7 +160,7 @@ def test_a_folder_of_authorities_has_to_have_some(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="none: No such file"):
         make_options("tls://a", tls_ca_dir=str(tmp_path / "none")).make_ssl_context()
     (tmp_path / "junk.pem").write_text("junk")
-    with pytest.raises(ConfigError, match="TLS files cannot be used"):
+    with pytest.raises(ConfigError, match="TLS files"):
         options.make_ssl_context()
 
 
@@ -185,7 +185,7 @@ async def test_an_encrypted_key_is_opened_by_its_password(
     nc = await connect(localhost(server), **options, tls_key_password="op3n")
     assert "op3n" not in repr(nc.options)
     for wrong in (None, "wr0ng"):
-        with pytest.raises(ConfigError, match="the right tls_key_password") as caught:
+        with pytest.raises(ConfigError, match="tls_key_password") as caught:
             await connect(localhost(server), **options, tls_key_password=wrong)
         assert "wr0ng" not in str(caught.value)
     options["tls_key_file"] = str(certificates.server_key)

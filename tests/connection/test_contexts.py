@@ -135,7 +135,7 @@ def test_the_selected_context_is_asked_for_by_an_empty_name(home: Home) -> None:
 
 def test_missing_or_unreadable_context_is_refused(home: Home) -> None:
     home.save("one")
-    with pytest.raises(ConfigError, match=r"no context 'two' .*known: one"):
+    with pytest.raises(ConfigError, match=r"'two' .*known: one"):
         home.options(context="two")
     for path in ("../one", "a/b", "a\\b"):
         with pytest.raises(ConfigError, match="contains a path"):
@@ -195,7 +195,7 @@ def test_variables_that_go_together(home: Home) -> None:
     assert (options.user, options.password, options.tls_key_file) == ("u", "p", "/k")
     assert make_options(environ={"NATS_URL": "", "NATS_CREDS": ""}) == ConnectOptions()
     assert make_options(environ={"NATS_SOCKS_PROXY": "h:1080"}).proxy == "socks5://h:1080"
-    with pytest.raises(ConfigError, match="environment: socks_proxy must be socks5://host:port"):
+    with pytest.raises(ConfigError, match="socks5://host:port"):
         make_options(environ={"NATS_SOCKS_PROXY": "x"})
 
 

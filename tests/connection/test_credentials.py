@@ -115,7 +115,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, option: str) -> Non
     missing: dict[str, Any] = {option: str(tmp_path / "none")}
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     binary: dict[str, Any] = {option: str(tmp_path / "bytes")}
-    with pytest.raises(ConfigError, match=f"{option} '.*none' cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=f"{option} '.*none' cannot"):
         identity_of(make_options("nats://a", **missing))
     with pytest.raises(ConfigError, match="it is not text"):
         identity_of(make_options("nats://a", **binary))
@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, option: str) -> Non
 
 def test_creds_without_a_jwt_are_refused() -> None:
     for text in ("", "hello", creds_text("not-a-jwt", USER.seed)):
-        with pytest.raises(ConfigError, match="creds holds no user JWT"):
+        with pytest.raises(ConfigError, match="no user JWT"):
             identity_of(make_options("nats://a", creds=text))
 
 

@@ -37,17 +37,6 @@ async def test_outbox_writes_once_per_turn_of_loop(outbox: Outbox) -> None:
     assert writes == [b"abc", b"d"]
 
 
-async def test_without_a_link_publishes_wait_up_to_the_limit(outbox: Outbox) -> None:
-    outbox.put(bytes(LIMIT - 1))
-    with pytest.raises(OutboundBufferError):
-        outbox.put(b"xx")
-    outbox.put(b"y")
-    writes: list[bytes] = []
-    outbox.attach(writes.append)
-    assert writes == [bytes(LIMIT - 1) + b"y"]
-    assert outbox.size == 0
-
-
 async def test_control_frames_die_with_their_link_and_publishes_do_not(outbox: Outbox) -> None:
     outbox.put_control(b"before any link")
     first: list[bytes] = []
@@ -61,47 +50,6 @@ async def test_control_frames_die_with_their_link_and_publishes_do_not(outbox: O
     outbox.attach(second.append)
     await turn()
     assert (first, second) == ([], [b"12"])
-
-
-async def test_frames_accepted_by_link_are_not_sent_again(outbox: Outbox) -> None:
-    writes: list[bytes] = []
-    outbox.attach(writes.append)
-    outbox.put(b"1")
-    await turn()
-    outbox.detach()
-    outbox.attach(writes.append)
-    await turn()
-    assert writes == [b"1"]
-
-
-async def test_outbox_over_flush_size_is_written_early_and_crowded(outbox: Outbox) -> None:
-    writes: list[bytes] = []
-    outbox.attach(writes.append)
-    outbox.put(bytes(FLUSH_AT + 1))
-    assert len(writes) == 1
-    assert outbox.crowded
-    await asyncio.wait_for(outbox.wait(), 30)
-    assert not outbox.crowded
-
-
-async def test_paused_transport_limits_outbox_and_resume_wakes_waiters(outbox: Outbox) -> None:
-    writes: list[bytes] = []
-    outbox.attach(writes.append)
-    outbox.pause()
-    outbox.put(b"1")
-    await turn()
-    assert writes == []
-    with pytest.raises(OutboundBufferError):
-        outbox.put(bytes(LIMIT))
-    waiting = asyncio.create_task(outbox.wait())
-    await turn()
-    assert not waiting.done()
-    outbox.resume()
-    await asyncio.wait_for(waiting, 30)
-    assert writes == [b"1"]
-    outbox.put(b"2")
-    await turn()
-    assert writes == [b"1", b"2"]
 
 
 async def test_detach_wakes_waiters(outbox: Outbox) -> None:

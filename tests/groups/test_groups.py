@@ -434,9 +434,9 @@ async def test_a_static_group_reads_a_stream_with_partitions(
     assert again.config == group.config
     with pytest.raises(errors.ConfigError, match="exists with other options"):
         await js.create_static_group(stream, "cg", max_members=4, members=["a"])
-    with pytest.raises(errors.ConfigError, match=r"not a member .*: its members are a, b\."):
+    with pytest.raises(errors.ConfigError, match=r"its members are a, b\."):
         group.consume("c")
-    with pytest.raises(errors.ConfigError, match=r'not a member .*: did you mean "a"\?'):
+    with pytest.raises(errors.ConfigError, match=r'mean "a"\?'):
         group.consume("A")
     with pytest.raises(errors.ConfigError, match="decides on durable_name"):
         group.consume("a", durable_name="x")  # type: ignore[call-arg]

@@ -197,7 +197,7 @@ async def test_instances_share_and_stop_in_order(server: NatsServer, keys: Callo
     ],
 )
 def test_a_grant_with_claims_without_effect_is_refused(claims: dict[str, Any], name: str) -> None:
-    with pytest.raises(errors.ConfigError, match=f"do not enforce {name} for users of a callout"):
+    with pytest.raises(errors.ConfigError, match=f"enforce {name} for"):
         identity.Grant(account="APP", may=identity.UserClaims(**claims))
 
 

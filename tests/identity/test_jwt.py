@@ -113,9 +113,7 @@ def test_cryptography_signs_without_pynacl(kind: KeyKind, monkeypatch: pytest.Mo
     assert not verify(key.public, b"other", again.sign(b"data"))
     assert not verify(other.public, b"data", again.sign(b"data"))
     assert not verify(key.public, b"data", b"short")
-    with pytest.raises(
-        errors.ConfigError, match=r"Curve keys need PyNaCl .* pip install 'jetspark"
-    ):
+    with pytest.raises(errors.ConfigError, match=r"PyNaCl .* pip install"):
         CurveKeyPair.new()
 
 

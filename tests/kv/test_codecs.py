@@ -126,7 +126,7 @@ async def test_bucket_with_codecs_stores_encoded_keys_and_values(bucket: Bucket)
     await bucket.put("plain", b"text")
     with pytest.raises(CodecError):
         await bucket.with_codecs(values=ZlibCodec()).get("plain")
-    with pytest.raises(BadNameError, match=r"'a//b'.*encoded as 'a\.\.b'"):
+    with pytest.raises(BadNameError, match=r"'a//b'.*'a\.\.b'"):
         await bucket.with_codecs(keys=PathCodec()).put("a//b")
 
 

@@ -54,15 +54,15 @@ async def test_reading_survives_a_link_that_is_cut_at_its_first_answer(
     assert fault.hit is not None
 
 
-@pytest.mark.parametrize("leader", [False, True])
+@pytest.mark.parametrize(("leader", "request_"), [(False, "DIRECT"), (True, "MSG")])
 async def test_a_silent_link_costs_one_timeout_and_the_request_is_named(
-    bucket: Bucket, shared_server: NatsServer, *, leader: bool
+    bucket: Bucket, shared_server: NatsServer, *, leader: bool, request_: str
 ) -> None:
     await bucket.put("key", b"value")
     async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as nc:
         far = await nc.jetstream(timeout=1).bucket(bucket.name)
         proxy.arm(1, "stalled", delay=60)
-        with pytest.raises(RequestTimeoutError, match=r"MSG\.GET" if leader else r"DIRECT\.GET"):
+        with pytest.raises(RequestTimeoutError, match=rf"{request_}\.GET"):
             await far.get("key", leader=leader)
 
 

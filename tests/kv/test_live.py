@@ -111,7 +111,7 @@ async def test_on_change_gets_every_entry(bucket: Bucket) -> None:
         await bucket.put("other", b"")
         await becomes(live, {"other": b""})
         assert heard == [("k", "PUT"), ("k", "DEL"), ("other", "PUT")]
-    assert "ZeroDivisionError" in str(bucket._js.client.last_error)
+    assert "ZeroDivisionError" in str(bucket.client.last_error)
 
 
 async def test_a_live_bucket_notices_that_it_was_emptied(js: JetStream, bucket: Bucket) -> None:

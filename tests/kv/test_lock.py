@@ -132,7 +132,7 @@ async def test_a_holder_that_is_cut_off_knows_it_before_another_holds_the_lock(
             async with asyncio.timeout(60):
                 await both
             assert order == ["lost", "taken"]
-            with pytest.raises(errors.LockLostError, match="not renewed within its lease"):
+            with pytest.raises(errors.LockLostError, match="not renewed"):
                 _ = lock.token
             await contender.release()
 
@@ -151,7 +151,7 @@ async def test_a_lock_is_renewed_and_lost_when_another_writes_its_key(bucket: Bu
                 await lock.wait_lost()
                 assert lock.lost
         assert (await bucket.get("job")).revision == last  # only our own record is released
-    with pytest.raises(errors.CodecError, match="does not hold a lock's record"):
+    with pytest.raises(errors.CodecError, match="a lock's record"):
         await bucket.lock("job").acquire()
 
 

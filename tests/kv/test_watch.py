@@ -18,7 +18,8 @@ from tests.support.cluster import Cluster
 
 from jetspark import errors
 from jetspark.full_client import Client, JetStream, connect
-from jetspark.jetstream import watching
+from jetspark.jetstream import ordered, watching
+from jetspark.jetstream.consumers import create_ephemeral
 from jetspark.kv import Base64Codec, Bucket, Entry, ZlibCodec
 from jetspark.kv import watch as watch_module
 from jetspark.server import NatsServer
@@ -67,13 +68,13 @@ async def test_a_watch_may_resume_ahead_of_the_bucket(filled: Bucket) -> None:
         for number in (6, 7, 8, 9):
             await filled.put("n", b"%d" % number)
         assert shown(await take(changes, 2)) == [("n", b"8", 8), ("n", b"9", 9)]
-        await filled._js.client.force_reconnect()
+        await filled.client.force_reconnect()
         await filled.put("n", b"10")
         assert shown(await take(changes, 1)) == [("n", b"10", 10)]
 
 
 async def test_watch_with_several_filters_gives_matching_keys(filled: Bucket) -> None:
-    server = filled._js.client.server_info
+    server = filled.client.server_info
     assert server is not None
     if not server.at_least(2, 10):
         for call in (filled.watch, filled.keys, filled.history, filled.live):
@@ -128,24 +129,15 @@ async def test_constant_writers_do_not_delay_the_end_of_the_initial_data(bucket:
 
 
 @pytest.fixture
-def before_creation(js: JetStream, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def before_creation(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Awaits a function before each ordered consumer is created."""
 
     def patch(before: Callable[[], Awaitable[None]]) -> None:
-        ordered = js.ordered
+        async def late(*arguments: Any) -> Any:
+            await before()
+            return await create_ephemeral(*arguments)
 
-        def patched(*args: Any, **options: Any) -> Any:
-            messages = ordered(*args, **options)
-            create = messages._create
-
-            async def late(*given: Any) -> Any:
-                await before()
-                return await create(*given)
-
-            messages._create = late
-            return messages
-
-        monkeypatch.setattr(js, "ordered", patched)
+        monkeypatch.setattr(ordered, "create_ephemeral", late)
 
     return patch
 
@@ -202,7 +194,7 @@ async def test_a_watch_whose_consumer_cannot_be_created_at_first(
 
 
 async def test_a_consumer_lost_during_the_initial_data_repeats_no_entry(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a history, nor one that was no key's last; every later one comes."""
     monkeypatch.setattr(watch_module, "PULL_AHEAD", 10)
@@ -212,8 +204,8 @@ async def test_a_consumer_lost_during_the_initial_data_repeats_no_entry(
             await bucket.put(f"k{number}", b"%d" % turn)
     async with bucket.watch(heartbeat=0.5) as changes:
         entries = await take(changes, 20)
-        assert changes._messages is not None
-        await bucket._js.delete_consumer(bucket.stream, changes._messages.name)
+        [name] = await js.consumer_names(bucket.stream).all()
+        await js.delete_consumer(bucket.stream, name)
         for number in range(10, 100):
             await bucket.put(f"k{number}", b"2")
             await bucket.put(f"k{number}", b"3")
@@ -268,13 +260,13 @@ async def test_stopping_a_watch_or_closing_the_connection_ends_the_iteration(
         await bucket.keys().all()
 
 
-async def test_leaving_the_loop_deletes_the_consumer(filled: Bucket) -> None:
+async def test_leaving_the_loop_deletes_the_consumer(js: JetStream, filled: Bucket) -> None:
     async for entry in filled.watch():
         if entry is None:
             break
     async for _ in filled.keys():
         break
-    await has_consumers(filled._js, filled.stream)
+    await has_consumers(js, filled.stream)
 
 
 async def test_a_bucket_that_is_deleted_ends_the_watch(
@@ -374,13 +366,6 @@ async def test_limits_leave_markers_that_watchers_get(
 
         await eventually(forgotten)
     await js.delete_bucket(bucket.name)
-
-
-async def test_operations_by_marker_reason(js: JetStream, bucket: Bucket) -> None:
-    for reason, operation in (("MaxAge", "PURGE"), ("Purge", "PURGE"), ("Remove", "DEL")):
-        await js.publish(f"$KV.{bucket.name}.k", b"", headers={"Nats-Marker-Reason": reason})
-        assert [entry.operation for entry in await bucket.history("k").all()][-1] == operation
-        assert await bucket.keys().all() == []
 
 
 async def test_a_watch_survives_leader_changes(nats_cluster: Cluster, unique: Unique) -> None:

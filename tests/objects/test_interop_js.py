@@ -39,7 +39,7 @@ def theirs(js_peer: JsPeer, store: ObjectStore) -> Theirs:
 
 @pytest.mark.full
 async def test_their_names_in_latin_letters_are_read_replaced_and_deleted(
-    store: ObjectStore, theirs: Theirs
+    js: JetStream, store: ObjectStore, theirs: Theirs
 ) -> None:
     for name in ("é", "naïve façade.txt", "Ã©"):
         await theirs("putBlob", {"name": name}, CONTENT_64)
@@ -57,7 +57,7 @@ async def test_their_names_in_latin_letters_are_read_replaced_and_deleted(
         await store.put(name, b"new")
         assert await store.get_bytes(name) == b"new"
         assert [one.name for one in await store.objects().all()] == [name]
-        await store._js.purge_stream(store.stream)
+        await js.purge_stream(store.stream)
 
 
 async def test_our_names_are_read_by_them_as_the_bytes_of_utf_8(
@@ -79,7 +79,9 @@ async def test_one_name_s_encoding_is_not_taken_for_another_s(store: ObjectStore
         await store.info("Ã©")  # whose Latin-1 is the UTF-8 of the other
 
 
-async def test_deleted_by_us_is_gone_for_them_and_back(store: ObjectStore, theirs: Theirs) -> None:
+async def test_deleted_by_us_is_gone_for_them_and_back(
+    js: JetStream, store: ObjectStore, theirs: Theirs
+) -> None:
     for name in ("a", "b"):
         await store.put(name, CONTENT)
     await store.delete("a")
@@ -94,7 +96,7 @@ async def test_deleted_by_us_is_gone_for_them_and_back(store: ObjectStore, their
     assert await store.get_bytes("a") == CONTENT
     await store.put("b", b"new")
     assert base64.b64decode(await theirs("getBlob", "b")) == b"new"
-    assert (await store._js.stream_info(store.stream)).state.messages == 3 + 1 + 1 + 1
+    assert (await js.stream_info(store.stream)).state.messages == 3 + 1 + 1 + 1
 
 
 async def test_links_lead_the_same_way(

@@ -12,6 +12,7 @@ from tests.conftest import MakeServer
 from jetspark import blocking
 from jetspark.errors import RequestTimeoutError
 from jetspark.full_client import Client, connect
+from jetspark.objects import reader
 from jetspark.objects.reader import TransferRetry
 from jetspark.server import NatsServer
 
@@ -80,12 +81,14 @@ async def test_chunks_are_read_when_the_server_goes_on(nc: Client, server: NatsS
         assert await reading == CONTENT
 
 
-async def test_reading_ends_after_a_while_without_progress(nc: Client, server: NatsServer) -> None:
+async def test_reading_ends_after_a_while_without_progress(
+    nc: Client, server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "TransferRetry", lambda: TransferRetry(2 * TIMEOUT))
     store = await nc.jetstream(timeout=TIMEOUT).create_object_store("O")
     await store.put("a", CONTENT)
-    reader = await store.get("a")
-    reader._retry = TransferRetry(2 * TIMEOUT)
+    chunks = await store.get("a")
     server.pause()
     async with asyncio.timeout(10):
         with pytest.raises(RequestTimeoutError):
-            await reader.all()
+            await chunks.all()

@@ -22,9 +22,11 @@ from jetspark.objects import ObjectInfo, ObjectLink, ObjectStore
 from jetspark.objects.info import is_digest
 
 
-async def spoil(store: ObjectStore, info: ObjectInfo, *, add: bytes | None = None) -> None:
+async def spoil(
+    js: JetStream, store: ObjectStore, info: ObjectInfo, *, add: bytes | None = None
+) -> None:
     """Take the first chunk away, and perhaps put another one behind the last."""
-    js, subject = store._js, f"$O.{store.name}.C.{info.nuid}"
+    subject = f"$O.{store.name}.C.{info.nuid}"
     first = await js.get_msg(store.stream, 1, next_by_subject=subject)
     await js.delete_msg(store.stream, first.seq)
     if add is not None:
@@ -216,7 +218,7 @@ async def test_get_into_keeps_the_mode_and_the_symlink_of_a_file_and_refuses_a_f
     nowhere.symlink_to("there")
     await store.get_into("a", nowhere)
     assert (nowhere.is_symlink(), (tmp_path / "there").read_bytes()) == (True, b"new")
-    with pytest.raises(errors.ConfigError, match="fifo is not a regular file: open it"):
+    with pytest.raises(errors.ConfigError, match="not a regular file"):
         await store.get_into("a", fifo)
     assert fifo.is_fifo()
     assert files(tmp_path) == ["fifo", "link", "nowhere", "secret", "there"]
@@ -231,7 +233,9 @@ async def test_a_new_object_replaces_the_old_one(store: ObjectStore) -> None:
     assert (await store.info("a")).description is None
 
 
-async def test_leaving_the_iteration_deletes_the_consumer(store: ObjectStore) -> None:
+async def test_leaving_the_iteration_deletes_the_consumer(
+    js: JetStream, store: ObjectStore
+) -> None:
     await store.put("a", os.urandom(50_000), chunk_size=1000)
     async for _ in await store.get("a"):
         break
@@ -239,7 +243,7 @@ async def test_leaving_the_iteration_deletes_the_consumer(store: ObjectStore) ->
     await reader.next_chunks()
     reader.stop()
     assert await reader.next_chunks() == []
-    await has_consumers(store._js, store.stream)  # tasks delete them
+    await has_consumers(js, store.stream)  # tasks delete them
 
 
 # -- deleting, changing, linking -----------------------------------------------------------------
@@ -263,7 +267,9 @@ async def test_delete_removes_an_object_and_its_chunks(store: ObjectStore) -> No
     assert await store.get_bytes("a") == b"back"
 
 
-async def test_purge_orphans_removes_old_chunks_of_no_object(store: ObjectStore) -> None:
+async def test_purge_orphans_removes_old_chunks_of_no_object(
+    js: JetStream, store: ObjectStore
+) -> None:
     await store.put("a", b"1" * 3000, chunk_size=1000)
     await store.put("b", b"2" * 3000, chunk_size=1000)
     await store.update_meta("a", new_name="c")
@@ -275,7 +281,7 @@ async def test_purge_orphans_removes_old_chunks_of_no_object(store: ObjectStore)
     # One whose put was broken off, and one that is there again though it was deleted.
     for nuid in ("orphan", deleted.nuid):
         for _ in range(2):
-            await store._js.publish(f"$O.{store.name}.C.{nuid}", b"x")
+            await js.publish(f"$O.{store.name}.C.{nuid}", b"x")
     assert await store.purge_orphans() == 0  # may be puts that go on
     assert await store.purge_orphans(older_than=timedelta(0)) == 4
     assert await messages(store) == before
@@ -329,9 +335,11 @@ async def test_a_sealed_store_can_be_read_and_not_changed(store: ObjectStore) ->
 # -- damage --------------------------------------------------------------------------------------
 
 
-async def test_missing_chunks_raise_at_once(store: ObjectStore, tmp_path: Path) -> None:
+async def test_missing_chunks_raise_at_once(
+    js: JetStream, store: ObjectStore, tmp_path: Path
+) -> None:
     info = await store.put("a", os.urandom(5000), chunk_size=1000)
-    await spoil(store, info)
+    await spoil(js, store, info)
     async with asyncio.timeout(30):
         with pytest.raises(errors.ObjectDamagedError, match="only 4 of its 5 chunks"):
             await store.get_bytes("a")
@@ -340,21 +348,21 @@ async def test_missing_chunks_raise_at_once(store: ObjectStore, tmp_path: Path) 
     assert files(tmp_path) == []
 
 
-async def test_changed_bytes_raise_before_the_last_chunk(store: ObjectStore) -> None:
+async def test_changed_bytes_raise_before_the_last_chunk(js: JetStream, store: ObjectStore) -> None:
     info = await store.put("a", os.urandom(5000), chunk_size=1000)
-    await spoil(store, info, add=b"x" * 1000)
+    await spoil(js, store, info, add=b"x" * 1000)
     seen = 0
     with pytest.raises(errors.DigestMismatchError):
         async for chunk in await store.get("a"):
             seen += len(chunk)
     assert seen < 5000
     info = await store.put("a", os.urandom(5000), chunk_size=1000)
-    await spoil(store, info, add=b"x" * 999)
+    await spoil(js, store, info, add=b"x" * 999)
     with pytest.raises(errors.ObjectDamagedError, match="4999 bytes"):
         await store.get_bytes("a")
 
 
-async def test_an_object_replaced_while_read_raises_or_is_read_again(store: ObjectStore) -> None:
+async def test_an_object_replaced_while_it_is_read_raises(store: ObjectStore) -> None:
     content = os.urandom(30_000_000)  # more than is pulled ahead
     await store.put("a", content)
     reader = await store.get("a")
@@ -364,18 +372,6 @@ async def test_an_object_replaced_while_read_raises_or_is_read_again(store: Obje
         async for _ in reader:
             pass
 
-    async def use(late: object) -> bytes:
-        """The first time too late."""
-        uses.append(late)
-        if len(uses) == 1:
-            await store.put("a", b"newer")
-            raise errors.ObjectDamagedError("replaced")
-        return await late.all()  # type: ignore[attr-defined,no-any-return]
-
-    uses: list[object] = []
-    assert await store._read_with_retries("a", use) == b"newer"
-    assert len(uses) == 2
-
 
 async def test_a_put_whose_chunks_are_purged_fails(js: JetStream, store: ObjectStore) -> None:
     async def blocks() -> AsyncIterator[bytes]:
@@ -384,7 +380,7 @@ async def test_a_put_whose_chunks_are_purged_fails(js: JetStream, store: ObjectS
         await js.purge_stream(store.stream)
         yield bytes(100_000)
 
-    with pytest.raises(errors.ObjectDamagedError, match="chunks are stored instead of"):
+    with pytest.raises(errors.ObjectDamagedError, match="stored instead of"):
         await store.put("a", blocks(), chunk_size=10_000)
     with pytest.raises(errors.ObjectNotFoundError):
         await store.info("a")

@@ -22,6 +22,7 @@ from jetspark import errors
 from jetspark.connection.events import Disconnected
 from jetspark.full_client import Client, JetStream, connect
 from jetspark.objects import ObjectInfo, ObjectStore
+from jetspark.objects.reader import MetaStore
 from jetspark.objects.store import CHUNK_SIZE
 from jetspark.server import NatsServer
 
@@ -115,9 +116,9 @@ async def test_deleting_the_store_ends_both(nc: Client, store: ObjectStore, js: 
     putting = await half(store, source)
     await js.delete_object_store(store.name)
     source.goes_on.set()
-    with pytest.raises(Exception, match=f'Object store "{store.name}" not found'):
+    with pytest.raises(errors.ObjectStoreNotFoundError, match=store.name):
         await putting
-    with pytest.raises(Exception, match=f'Object store "{store.name}" not found'):
+    with pytest.raises(errors.ObjectStoreNotFoundError, match=store.name):
         while await reader.next_chunks():
             pass
 
@@ -290,15 +291,15 @@ async def test_a_rename_loses_against_a_faster_writer(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.put("a", b"old" * 10, chunk_size=10)
-    replace = store._meta.replace
+    replace = MetaStore.replace
 
-    async def replaced_meanwhile(name: str, decide: Any) -> Any:
+    async def replaced_meanwhile(self: MetaStore, *arguments: Any) -> Any:
         monkeypatch.undo()
-        renamed = await replace(name, decide)
+        renamed = await replace(self, *arguments)
         await store.put("a", b"new")
         return renamed
 
-    monkeypatch.setattr(type(store._meta), "replace", lambda _, *args: replaced_meanwhile(*args))
+    monkeypatch.setattr(MetaStore, "replace", replaced_meanwhile)
     with pytest.raises(errors.ObjectNotFoundError):
         await store.update_meta("a", new_name="b")
     assert await store.get_bytes("a") == b"new"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.conftest import Unique
+from tests.conftest import Reported, Unique
 
 from jetspark.errors import DocumentError, ObjectNotFoundError
 from jetspark.full_client import JetStream
@@ -49,7 +49,9 @@ async def test_headers_of_either_form_are_read(js: JetStream, store: ObjectStore
 
 
 @pytest.mark.parametrize("data", BAD)
-async def test_bad_infos_block_nothing(js: JetStream, store: ObjectStore, data: bytes) -> None:
+async def test_bad_infos_are_reported_and_block_nothing(
+    js: JetStream, store: ObjectStore, reported: Reported, data: bytes
+) -> None:
     before = await chunks(js, store)
     await spoil(js, store, "bad", data)
     with pytest.raises(DocumentError):
@@ -57,6 +59,7 @@ async def test_bad_infos_block_nothing(js: JetStream, store: ObjectStore, data: 
     with pytest.raises(DocumentError):
         await store.get("bad")
     assert [info.name for info in await store.objects().all()] == ["good"]
+    assert [type(error) for error in reported] == [DocumentError]
     assert await store.get_bytes("good") == b"content"
     await store.put("other", b"x")
     await store.delete("other")

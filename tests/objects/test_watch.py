@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.conftest import Reported, Unique
+from tests.conftest import Unique
 
 from jetspark import errors
 from jetspark.full_client import JetStream, connect
@@ -22,7 +22,9 @@ async def take(watcher: ObjectWatcher, count: int) -> list[str | None]:
         return names([await anext(watcher) for _ in range(count)])
 
 
-async def test_a_watch_on_an_empty_store_gives_none_at_once(store: ObjectStore) -> None:
+async def test_a_watch_on_an_empty_store_gives_none_at_once(
+    js: JetStream, store: ObjectStore
+) -> None:
     for options in ({}, {"updates_only": True}, {"ignore_deletes": True}):
         watcher = store.watch(**options)
         assert not watcher.complete
@@ -31,7 +33,7 @@ async def test_a_watch_on_an_empty_store_gives_none_at_once(store: ObjectStore) 
             assert watcher.complete
             await store.put("a", b"1")
             assert await take(watcher, 1) == ["a"]
-        await store._js.purge_stream(store.stream)
+        await js.purge_stream(store.stream)
 
 
 async def test_a_watch_gives_current_infos_then_none_then_changes(store: ObjectStore) -> None:
@@ -65,17 +67,6 @@ async def test_an_object_with_older_infos_is_listed_once(store: ObjectStore, js:
     for _ in range(3):
         await js.publish(last.subject, last.data)  # without roll-up, as some clients do
     assert names([*await store.objects().all()]) == ["b", "a"]
-
-
-async def test_infos_that_cannot_be_read_are_reported_and_left_out(
-    store: ObjectStore, js: JetStream, reported: Reported
-) -> None:
-    await js.publish(f"$O.{store.name}.M.eA==", b"no JSON")
-    await store.put("a", b"1")
-    assert names([*await store.objects().all()]) == ["a"]
-    assert [type(error) for error in reported] == [errors.DocumentError]
-    with pytest.raises(errors.JetStreamError, match="Unreadable"):
-        await store.info("x")
 
 
 async def test_a_watch_ends_with_its_store_and_with_its_client(

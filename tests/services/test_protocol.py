@@ -143,9 +143,7 @@ def test_wrong_service_name_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("version", [*NO_VERSIONS.split(), "", "1.0.0\n", " 1.0.0"])
 def test_other_version_is_refused(version: str) -> None:
-    with pytest.raises(
-        errors.ConfigError, match=r'^version is a semantic version such as "1\.2\.0"'
-    ):
+    with pytest.raises(errors.ConfigError, match=r"^version is a semantic"):
         protocol.check_version(version)
     for semantic in VERSIONS.split():
         assert protocol.check_version(semantic) == semantic

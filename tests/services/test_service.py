@@ -126,9 +126,7 @@ async def test_request_has_json_of_a_type_and_so_has_the_answer(
     assert await services.request_json(subject, Sum(1, 2), type=Total) == Total(3)
     assert await services.request_json(subject, {"a": 1, "b": 2}) == {"total": 3}
     assert await services.request_json(f"{service.name}.anything", [1, None]) == [1, None]
-    with pytest.raises(
-        ServiceError, match=r"400.*Expected `int`, got `str` - at `\$\.a`"
-    ) as raised:
+    with pytest.raises(ServiceError, match=r"Expected `int`.* at `\$\.a`") as raised:
         await services.request_json(subject, {"a": "x", "b": 2})
     assert raised.value.code == 400
     with pytest.raises(ServiceError, match="400") as raised:
@@ -137,7 +135,7 @@ async def test_request_has_json_of_a_type_and_so_has_the_answer(
         await services.request(subject, b'"' + b"\xff" + b'"')
     with pytest.raises(JetsparkError, match="Unreadable answer"):
         await services.request_json(f"{service.name}.anything", [1], type=Total)
-    with pytest.raises(ServiceError, match="500: ConfigError: inf cannot be sent as a number"):
+    with pytest.raises(ServiceError, match="500: ConfigError: inf"):
         await services.request(f"{service.name}.infinite")
 
 
@@ -185,7 +183,7 @@ async def test_error_answers_and_exceptions_of_handlers_are_counted_and_reported
             error = raised.value
             assert (error.code, error.description, error.data) == (code, description, data)
     for name in ("returns", "returns_later"):
-        with pytest.raises(ServiceError, match=r"ConfigError: The handler returned b'answer'"):
+        with pytest.raises(ServiceError, match="returned b'answer'"):
             await services.request(f"{service.name}.{name}")
     stats = {one.name: one for one in service.stats().endpoints}
     for name, (code, description, _) in wanted.items():
@@ -370,7 +368,7 @@ async def test_wrong_arguments_are_refused_with_a_sentence(start: Start, nc: Cli
 async def test_second_endpoint_on_a_subject_and_queue_group_is_refused(start: Start) -> None:
     service = await start()
     await service.add_endpoint("a", echo, subject=service.name)
-    with pytest.raises(ConfigError, match=r"Endpoint 'a' .* in queue group 'q': give this one"):
+    with pytest.raises(ConfigError, match=r"'a' .* queue group 'q'"):
         await service.add_endpoint("b", echo, subject=service.name)
     await service.add_endpoint("a", echo, subject=f"{service.name}.2")  # names may be the same
     await service.add_endpoint("a", echo, subject=service.name, queue_group="other")

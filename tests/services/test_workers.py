@@ -47,31 +47,6 @@ async def test_items_that_do_not_wait_need_two_workers_however_many_they_are() -
     assert len(scene.workers.tasks) <= 2
 
 
-async def test_items_that_wait_are_worked_at_up_to_the_limit() -> None:
-    scene = Scene(3)
-    gate = asyncio.Event()
-    scene.put(*[gate] * 5, None)
-    await scene.turns()
-    assert (len(scene.workers.tasks), len(scene.queue), scene.done) == (3, 3, 0)
-    gate.set()
-    await scene.turns()
-    assert (len(scene.workers.tasks), scene.done) == (3, 6)
-    scene.put(None)
-    await scene.turns()
-    assert scene.done == 7
-
-
-async def test_one_worker_keeps_the_order() -> None:
-    scene = Scene(1)
-    gate = asyncio.Event()
-    scene.put(gate, None)
-    await scene.turns()
-    assert scene.done == 0
-    gate.set()
-    await scene.turns()
-    assert scene.done == 2
-
-
 async def test_worker_that_is_cancelled_is_replaced() -> None:
     scene = Scene(1)
     scene.put(asyncio.Event(), None, None)
@@ -88,23 +63,6 @@ async def test_worker_that_is_cancelled_is_replaced() -> None:
     await scene.turns()
     assert scene.done == 3
     assert scene.errors == []
-
-
-async def test_end_lets_them_finish_and_cancel_does_not() -> None:
-    scene = Scene(2)
-    gate = asyncio.Event()
-    scene.put(gate, gate, None)
-    await scene.turns()
-    scene.workers.end()
-    gate.set()
-    await scene.turns()
-    assert (scene.done, len(scene.workers.tasks)) == (3, 0)
-    other = Scene(2)
-    other.put(asyncio.Event(), asyncio.Event())
-    await other.turns()
-    assert len(other.workers.cancel()) == 2
-    await other.turns()
-    assert len(other.workers.tasks) == 0
 
 
 async def test_item_that_comes_while_the_only_worker_finishes_is_worked_at() -> None:

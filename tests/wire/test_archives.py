@@ -243,7 +243,7 @@ def test_an_entry_beside_messages_is_read_when_it_is_whole() -> None:
     for cut in range(len(state)):
         assert parse_entry(state[:cut], 0) is None
     for wrong in (b"\x80" * 10, b"\xff\xff\xff\x7f\0\0\0\0"):
-        with pytest.raises(BackupError, match="an entry in it has no valid sizes"):
+        with pytest.raises(BackupError, match="no valid sizes"):
             parse_entry(wrong, 0)
 
 
@@ -254,7 +254,7 @@ def test_without_the_c_kernel_it_says_what_to_install(monkeypatch: pytest.Monkey
         lambda: BackupWriter("nowhere", "S"),
         lambda: SequenceRange("S", 1, 2, "", snapshot=True),
     ):
-        with pytest.raises(ConfigError, match=r"need jetspark's C kernel, .*install a C compiler"):
+        with pytest.raises(ConfigError, match=r"C kernel, .*C compiler"):
             attempt()
 
 

@@ -97,5 +97,6 @@ def test_an_answer_without_what_is_read_of_it_is_a_document_error(
     call: js_api.Call, answer: dict[str, Any]
 ) -> None:
     document = {"type": f"io.nats.jetstream.api.v1.{call.answer}", **answer}
-    with pytest.raises(DocumentError, match=r"^Unreadable (answer to|error in) "):
+    with pytest.raises(DocumentError) as unreadable:
         js_api.parse_answer(call, msgspec.json.encode(document), {})
+    assert unreadable.value.document.startswith(("answer to ", "error in "))
