@@ -13,8 +13,8 @@ from tests.jetstream.scripted import ScriptedConsumer
 
 from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream import JsMsg, PullConsumer, ordered
+from jetspark.jetstream.consumers import create_ephemeral
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.ordered import create_ephemeral
 from jetspark.server import NatsServer
 from jetspark.wire.documents import ServerInfo
 
