@@ -18,7 +18,7 @@ from tests.support.ports import free_port
 from tests.support.processes import ended
 
 from jetspark.errors import ConfigError
-from jetspark.spark.queries.start import _open_in_jvm, is_in_use, locked
+from jetspark.spark.queries.checkpoint_lock import _open_in_jvm, is_in_use, locked
 from jetspark.spark.session.session import short_job_options, stop_without_waiting
 
 # In processes of their own: a program has one JVM, and here that may be the other tests'.

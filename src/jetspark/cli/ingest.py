@@ -218,7 +218,7 @@ def _run_query(
     job: Ingest, stream: str, watch: Watch, flags: SparkFlags, settings: Mapping[str, str]
 ) -> int:
     """Run the query; returns how many rows were removed, of keys that the bucket has no longer."""
-    from jetspark.spark.queries.start import locked
+    from jetspark.spark.queries.checkpoint_lock import locked
 
     removed = 0
 

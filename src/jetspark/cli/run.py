@@ -58,7 +58,7 @@ def run(
     with signals_held():
         from jetspark.spark.pipelines import pipeline as pipelines
         from jetspark.spark.pipelines.pipeline_file import read_pipeline
-        from jetspark.spark.queries.start import locked
+        from jetspark.spark.queries.checkpoint_lock import locked
 
     outcome = Outcome(flags.quiet, json)
     pipeline = replace(read_pipeline(file), adopt=adopt)

@@ -12,7 +12,7 @@ _TABLE_LOGS = ("_delta_log", "_spark_metadata")
 
 
 def local_path(uri: str | None) -> str | None:
-    """The path of a local file or folder, as far as that is known without Spark; else None."""
+    """The path of a file or folder on this machine; None if it is elsewhere, or may be."""
     if uri is None:
         return None
     parts = urlsplit(uri)
@@ -23,7 +23,8 @@ def local_path(uri: str | None) -> str | None:
 
 
 def canonical_path(folder: str) -> str:
-    """A canonical form, so that a folder has only one text, as far as possible."""
+    """The folder's absolute path, or its URI if it is not on this machine: one text for each
+    folder, as far as possible."""
     path = folder.removeprefix("file://").removeprefix("file:")
     return path if "://" in path else os.path.abspath(path)
 

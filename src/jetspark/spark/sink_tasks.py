@@ -10,26 +10,26 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from jetspark.errors import PipelineError
 
-_QUERY_ID = "sql.streaming.queryId"
-_BATCH_ID = "streaming.sql.batchId"
+_QUERY_ID_PROPERTY = "sql.streaming.queryId"
+_BATCH_ID_PROPERTY = "streaming.sql.batchId"
 TaskMessage = TypeVar("TaskMessage", bound=WriterCommitMessage)
 
 
 def query_id() -> str | None:
     """The id of this task's streaming query; None if Spark does not provide it."""
     context = TaskContext.get()
-    return (context.getLocalProperty(_QUERY_ID) if context is not None else None) or None
+    return (context.getLocalProperty(_QUERY_ID_PROPERTY) if context is not None else None) or None
 
 
 def batch_of_query() -> tuple[str, int] | None:
-    """The id of this task's streaming query, and the number of the batch; None without them."""
+    """The id of this task's streaming query, and the number of its batch; None in a batch write."""
     query, context = query_id(), TaskContext.get()
-    batch = None if context is None else context.getLocalProperty(_BATCH_ID)
+    batch = None if context is None else context.getLocalProperty(_BATCH_ID_PROPERTY)
     return None if query is None or not batch else (query, int(batch))
 
 
 def require_query_id() -> str:
-    """The query's id. Raises PipelineError if Spark does not provide it."""
+    """The id of this task's streaming query. Raises PipelineError if Spark does not provide it."""
     query = query_id()
     if query is None:
         raise PipelineError(
@@ -39,10 +39,10 @@ def require_query_id() -> str:
 
 
 def collect_task_messages(
-    messages: Sequence[WriterCommitMessage | None], kind: type[TaskMessage]
+    messages: Sequence[WriterCommitMessage | None], message_type: type[TaskMessage]
 ) -> list[TaskMessage]:
     """The commit messages of all tasks, at least one. Raises PipelineError if one is missing."""
-    reports = [message for message in messages if isinstance(message, kind)]
+    reports = [message for message in messages if isinstance(message, message_type)]
     if len(reports) < len(messages) or not reports:
         raise PipelineError("Spark commits a batch although not all of its tasks have reported.")
     return reports

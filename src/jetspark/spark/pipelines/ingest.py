@@ -45,12 +45,8 @@ from jetspark.spark.pipelines.table_rows import (
     with_json_schema,
 )
 from jetspark.spark.pipelines.task_writes import flow_into, register_formats
-from jetspark.spark.queries.start import (
-    CHECKPOINT_IN_TABLE,
-    is_in_use,
-    source_options,
-    start_writing,
-)
+from jetspark.spark.queries.checkpoint_lock import CHECKPOINT_IN_TABLE, is_in_use
+from jetspark.spark.queries.start import source_options, start_writing
 from jetspark.spark.source.offsets import from_json
 from jetspark.spark.source.options import SourceOptions, parse_options
 from jetspark.spark.source.payload_columns import (

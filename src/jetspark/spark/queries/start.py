@@ -1,18 +1,14 @@
-"""Streaming queries in the JVM: their start, their sources, and their checkpoints."""
+"""Streaming queries in the JVM: their start, their ids and their sources."""
 
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,24 +27,22 @@ logger = logging.getLogger("jetspark.spark")
 
 SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 BY_FILE_SYSTEM = f"{CHECKPOINTS}.FileSystemBasedCheckpointFileManager"
-_LOCK_TIMEOUT = 10.0
-"""Seconds, since the JVM of a killed run lives a moment longer."""
-CHECKPOINT_IN_TABLE = "_checkpoint"
-"""The folder of a checkpoint for which no other place was named."""
-_LOCK = ".jetspark.lock"
 _POLL_INTERVAL = 0.1
-MAX_STARTS = 4
+_MAX_STARTS = 4
 
 # -- starting ----------------------------------------------------------------------------------
 
 
 def source_options(options: Mapping[str, str], *, follow: bool) -> dict[str, str]:
-    """Options of a stream whose query `start_writing` starts. Raises ConfigError."""
-    folded = set(map(str.casefold, options))
-    for name in ENDINGS if follow else ():
-        if spark_name(name).casefold() in folded:
+    """The options of a source, for a query that `start_writing` starts. Raises ConfigError.
+
+    `follow`: whether the query goes on until it is stopped.
+    """
+    names = set(map(str.casefold, options))
+    for ending in ENDINGS if follow else ():
+        if spark_name(ending).casefold() in names:
             raise ConfigError(
-                "is for a run that ends: leave it out, or do not follow the stream.", option=name
+                "is for a run that ends: leave it out, or do not follow the stream.", option=ending
             )
     return dict(options) if follow or HAS_LIMITS else {**options, "availableNow": "true"}
 
@@ -56,7 +50,7 @@ def source_options(options: Mapping[str, str], *, follow: bool) -> dict[str, str
 def start_writing(
     spark: SparkSession, writer: DataStreamWriter, checkpoint: str, interval: float | None
 ) -> StreamingQuery:
-    """Start a query that ends with what is there now, or goes on every `interval` seconds.
+    """Start a query that reads every `interval` seconds; None: it ends with what is there now.
 
     Raises Spark's errors.
     """
@@ -95,7 +89,7 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
             return query
         with suppress(StreamingQueryException):
             query.awaitTermination()  # Spark forgets it a moment after it has failed
-        if starts == MAX_STARTS:
+        if starts == _MAX_STARTS:
             raise explain(failure)
         logger.warning(
             "The query is started again: its Python did not start in Spark's ten seconds."
@@ -105,7 +99,7 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
 def with_quick_checkpoint(
     spark: SparkSession, checkpoint: str, start: Callable[[], StreamingQuery]
 ) -> Callable[[], StreamingQuery]:
-    """`start`, or a function that starts the same query with a faster checkpoint.
+    """A function that starts the same query as `start`, if possible with a faster checkpoint.
 
     By default Spark uses Hadoop's FileContext, which without Hadoop's native library runs
     `readlink` and `chmod` for each file: twenty processes and 80 ms for each micro-batch. Its other
@@ -119,9 +113,12 @@ def with_quick_checkpoint(
     if (folder := local_path(checkpoint)) is None:
         return start
     remove_incomplete_start(folder)
-    # Through Spark Connect the class cannot be looked up.
-    has_class = hasattr(spark, "_jvm") and _has_class(spark._jvm)
-    if not has_class or spark.conf.get(SETTING, None) is not None:
+    if spark.conf.get(SETTING, None) is not None:
+        return start
+    try:
+        # Spark has moved the class before, and through Spark Connect there is no JVM to ask.
+        spark._jvm.java.lang.Class.forName(BY_FILE_SYSTEM)  # type: ignore[union-attr]
+    except (AttributeError, Py4JError):
         return start
 
     def start_quickly() -> StreamingQuery:
@@ -134,16 +131,7 @@ def with_quick_checkpoint(
     return start_quickly
 
 
-def _has_class(jvm: Any) -> bool:
-    """Whether the class exists, since Spark has moved it before."""
-    try:
-        jvm.java.lang.Class.forName(BY_FILE_SYSTEM)
-    except Py4JError:
-        return False
-    return True
-
-
-# -- checkpoints -------------------------------------------------------------------------------
+# -- queries and their sources in the JVM -------------------------------------------------------
 
 
 def query_of(spark: SparkSession, checkpoint: str) -> str | None:
@@ -158,95 +146,6 @@ def query_of(spark: SparkSession, checkpoint: str) -> str | None:
         return parse_query_id(bytes(stream.readAllBytes()))
     finally:
         stream.close()
-
-
-@contextmanager
-def locked(spark: SparkSession, checkpoint: str) -> Iterator[None]:
-    """Keep runs in other processes from a checkpoint on this machine, during the block.
-
-    The JVM, which writes the checkpoint, locks a file in it; the operating system releases the lock
-    however the JVM ends. Raises ConfigError while another process has it.
-    """
-    folder = local_path(checkpoint)
-    if folder is None:
-        yield
-        return
-    path = Path(folder, _LOCK).absolute()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{checkpoint} cannot be made ({error.strerror}).") from None
-    _check_lock(path)
-    file = _open_in_jvm(spark, path)
-    try:
-        deadline = time.monotonic() + _LOCK_TIMEOUT
-        while file.tryLock() is None:
-            if time.monotonic() >= deadline:
-                holder = path.read_text("utf-8", "replace")
-                raise ConfigError(
-                    f"Another run ({holder}) uses {checkpoint}: stop it first, or let it end."
-                )
-            time.sleep(_POLL_INTERVAL)
-        file.truncate(0)
-        holder = f"process {os.getpid()} on {socket.gethostname()}"
-        jvm: Any = spark._jvm
-        file.write(jvm.java.nio.ByteBuffer.wrap(bytearray(holder.encode())))
-        yield
-    finally:
-        with suppress(Py4JError, OSError):  # the JVM may have ended
-            file.close()
-
-
-def _check_lock(path: Path) -> None:
-    """Raise ConfigError for a lock that is not a file of the checkpoint's own.
-
-    By default the checkpoint is in the table's folder, where others may write, and what they link
-    there would be emptied.
-    """
-    folder = path.parent
-    if folder.name == CHECKPOINT_IN_TABLE and folder.is_symlink():
-        raise ConfigError(
-            f"{folder} is a symbolic link, and whoever may write in the table's folder could have "
-            "made it: name the folder where it leads with --checkpoint, if it is yours."
-        )
-    with suppress(FileNotFoundError):
-        status = path.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            raise ConfigError(
-                f"{path} is not a file of its own, but a link or something else. Remove it, if no "
-                "run uses the checkpoint."
-            )
-
-
-def _open_in_jvm(spark: SparkSession, path: Path) -> Any:
-    """A channel to the file, which is created if it is not there. Follows no link."""
-    jvm: Any = spark._jvm
-    gateway: Any = spark.sparkContext._gateway
-    options = jvm.java.util.HashSet()
-    for option in ("CREATE", "READ", "WRITE"):
-        options.add(jvm.java.nio.file.StandardOpenOption.valueOf(option))
-    options.add(jvm.java.nio.file.LinkOption.valueOf("NOFOLLOW_LINKS"))
-    attributes = gateway.new_array(jvm.java.nio.file.attribute.FileAttribute, 0)
-    java_path = jvm.java.io.File(str(path)).toPath()
-    try:
-        return jvm.java.nio.channels.FileChannel.open(java_path, options, attributes)
-    except Py4JJavaError as error:
-        raise ConfigError(f"{path} cannot be opened: {explain(error)}") from None
-
-
-def is_in_use(folder: str) -> bool:
-    """Whether a run in another process has the checkpoint in a folder; true if nobody can tell."""
-    try:
-        import fcntl
-
-        with Path(folder, _LOCK).open("rb+") as file:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of the kind that Java's is
-    except (ImportError, OSError):
-        return True
-    return False
-
-
-# -- sources -----------------------------------------------------------------------------------
 
 
 def streaming_sources(rows: DataFrame) -> Iterator[SourceOptions]:

@@ -111,6 +111,7 @@ class SessionStart:
         raise SparkUnavailableError(reason) from failure
 
     def _start(self) -> None:
+        """Start the JVM and the session; runs in a thread, and gives its result to `_started`."""
         try:
             with (
                 open_log(self._log_file) as log,
@@ -127,6 +128,7 @@ class SessionStart:
     def _launch(
         self, log: IO[bytes] | None, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> subprocess.Popen[bytes]:
+        """Start the JVM's process, with the arguments of Popen that PySpark gives."""
         if log is not None:
             options["stderr"] = log  # for sinks that print to standard output
         if self._options:
@@ -161,13 +163,12 @@ def open_log(log_file: Path | None) -> AbstractContextManager[IO[bytes] | None]:
 def _move_settings_to_file(command: Sequence[str], file: Path) -> list[str]:
     """Spark's command with its settings in a file, which only this user can read: whoever is on the
     machine sees the arguments of all processes."""
-    arguments, remaining, settings = iter(command), list[str](), list[str]()
-    for argument in arguments:
-        if argument == "--conf":
-            settings.append(next(arguments))
-        else:
-            remaining.append(argument)
-    if not settings or "--properties-file" in remaining:  # which would replace this one
+    remaining, settings = list(command), list[str]()
+    while "--conf" in remaining:
+        index = remaining.index("--conf")
+        settings.append(remaining[index + 1])
+        del remaining[index : index + 2]
+    if not settings or "--properties-file" in remaining:  # of which Spark takes only one
         return list(command)
     with open(file, "w", encoding="utf-8", opener=partial(os.open, mode=0o600)) as properties:
         for name, _, value in (setting.partition("=") for setting in settings):
@@ -176,13 +177,14 @@ def _move_settings_to_file(command: Sequence[str], file: Path) -> list[str]:
 
 
 def _escape_property(text: str) -> str:
+    """A name or value for a properties file of Java, in which special characters are \\uXXXX."""
     return re.sub(
         r"[^\w.\-/\U00010000-\U0010ffff]", lambda character: f"\\u{ord(character[0]):04x}", text
     )
 
 
 def read_end_reason(log_file: Path | None, start: int = 0) -> str:
-    """Why a JVM ended, from this byte of its log on; empty if the log has no reason."""
+    """Why a JVM ended, according to its log from byte `start` on; empty if that has no reason."""
     if log_file is None or not log_file.exists():
         return ""
     match = _END_REASON.search(log_file.read_bytes()[start:].decode("utf-8", "replace"))
@@ -198,7 +200,7 @@ def activate_session(session: SparkSession) -> None:
 def forget_gateway() -> None:
     """Drop PySpark's link to the JVM before that ends."""
     if SparkContext._gateway is not None:
-        # Py4J's thread for garbage sends commands, and prints a traceback when one fails.
+        # Otherwise Py4J's thread for garbage sends commands, and prints a traceback for each.
         SparkContext._gateway._gateway_client.is_connected = False
         with suppress(Exception):
             SparkContext._gateway.shutdown()
@@ -219,7 +221,10 @@ def kill_jvm(jvm: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _replace_popen(function: Any) -> Iterator[None]:
-    """PySpark starts its JVM with this function, which is the only access to the process."""
+    """Let PySpark start its JVM with this function in place of Popen, during the block.
+
+    There is no other way to get hold of the process.
+    """
     module: Any = java_gateway
     before, module.Popen = module.Popen, function
     try:

@@ -54,13 +54,15 @@ _SOCKET_NAME_BYTES, _MAX_SOCKET_PATH_BYTES = 45, 100
 
 @dataclass(frozen=True)
 class _OpenSession:
+    """What belongs to the session that is open now."""
+
     session: SparkSession
     arguments: Mapping[str, object]
     """All arguments but the settings, which a running session cannot change."""
     settings: Mapping[str, str]
     fork_server: ForkServer | None
-    served: ExitStack
-    """Closes the endpoint of metrics, and removes the folder."""
+    cleanup: ExitStack
+    """Closes the endpoint of metrics, and removes the session's folder."""
 
 
 _open_session: _OpenSession | None = None
@@ -72,12 +74,11 @@ def short_job_options(conf: Mapping[str, str]) -> list[str]:
 
     One thread collects garbage, unless the user chose a collector.
     """
-    texts = [
-        conf.get("spark.driver.extraJavaOptions", ""),
-        *map(os.environ.get, _JAVA_OPTIONS_VARIABLES),
-    ]
-    collector = re.search(r"-XX:[+]Use\w+GC\b", " ".join(filter(None, texts)))
-    return ["-XX:TieredStopAtLevel=1", *([] if collector else ["-XX:+UseSerialGC"])]
+    texts = [os.environ.get(name, "") for name in _JAVA_OPTIONS_VARIABLES]
+    texts.append(conf.get("spark.driver.extraJavaOptions", ""))
+    if re.search(r"-XX:[+]Use\w+GC\b", " ".join(texts)):
+        return ["-XX:TieredStopAtLevel=1"]
+    return ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 
 
 def local_session(
@@ -124,17 +125,17 @@ def local_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in (_default_settings(master, folder) | conf).items():
         builder = builder.config(name, value)
-    with ExitStack() as served:
+    with ExitStack() as cleanup:
         if metrics is not None:
             from jetspark.spark.queries import metrics as query_metrics
 
-            figures = served.enter_context(query_metrics.served(metrics))
+            figures = cleanup.enter_context(query_metrics.served(metrics))
         with _start_workers(folder, master, conf, log_file) as fork_server:
             session = SessionStart(builder, log_file, jvm_options, conf, folder).session()
         if metrics is not None:
             figures.follow_all(session)
-        served.callback(shutil.rmtree, folder, ignore_errors=True)
-        _open_session = _OpenSession(session, arguments, conf, fork_server, served.pop_all())
+        cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+        _open_session = _OpenSession(session, arguments, conf, fork_server, cleanup.pop_all())
     return session
 
 
@@ -212,14 +213,17 @@ def _reuse_session(arguments: Mapping[str, object], conf: Mapping[str, str]) -> 
 
 
 def _name_private_folder() -> Path:
-    """The name of a new folder for a session's sockets and its warehouse, which only this user can
-    open; in a place where sockets have room, if there is one."""
+    """A path for a new folder with a session's sockets and its warehouse; it is not created yet.
+
+    If possible it is short enough for sockets in it.
+    """
     name = f"jetspark-{secrets.token_hex(6)}"
     folders = [Path(parent, name) for parent in (tempfile.gettempdir(), "/tmp")]  # noqa: S108
     return next(filter(_has_room_for_sockets, folders), folders[0])
 
 
 def _has_room_for_sockets(folder: Path) -> bool:
+    """Whether the path of a socket in the folder is short enough for the system."""
     return len(os.fsencode(folder)) + _SOCKET_NAME_BYTES <= _MAX_SOCKET_PATH_BYTES
 
 
@@ -261,10 +265,10 @@ def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
 
 
 def _end_jvm(gateway: Any, exit_seconds: float = 20.0) -> None:
-    """End the JVM, or kill it after these seconds."""
+    """End the JVM and what belongs to its session; after `exit_seconds` the JVM is killed."""
     global _open_session
     if _open_session is not None:
-        _open_session.served.close()
+        _open_session.cleanup.close()
         if _open_session.fork_server is not None:
             _open_session.fork_server.stop()
     _open_session = None
@@ -282,6 +286,7 @@ def _end_jvm(gateway: Any, exit_seconds: float = 20.0) -> None:
 
 
 def _stop_session(session: SparkSession) -> None:
+    """Stop the session's work in the JVM, which goes on to run."""
     if session.sparkContext._accumulatorServer is not None:  # already stopped
         stop_without_waiting(session.sparkContext._accumulatorServer)
     with suppress(Exception):  # the JVM has ended already

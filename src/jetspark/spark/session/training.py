@@ -31,6 +31,8 @@ _EXIT_SECONDS = 300.0
 
 
 class _Reader(DataSourceReader, DataSourceStreamReader):
+    """Two partitions of equal rows, of a batch read or of the only micro-batch."""
+
     def initialOffset(self) -> dict[str, int]:
         return {"at": 0}
 
@@ -46,6 +48,8 @@ class _Reader(DataSourceReader, DataSourceStreamReader):
 
 
 class _Source(DataSource):
+    """A source in Python, in place of JetStream's."""
+
     @classmethod
     def name(cls) -> str:
         return "jetspark_training"
@@ -61,7 +65,7 @@ class _Source(DataSource):
 
 
 def train(spark: SparkSession, folder: Path) -> None:
-    """Write a stream to a table, and query the table."""
+    """Write a stream to a table in the folder, and query the table."""
     spark.dataSource.register(_Source)
     table = str(folder / "table")
     payload = from_json(col("payload").cast("string"), "id STRING, amount DOUBLE")
@@ -84,7 +88,8 @@ def train(spark: SparkSession, folder: Path) -> None:
 
 
 def end_with_parent(file: Path, folder: Path) -> None:
-    """End when the process at the other end of the input is gone: nobody needs the archive.
+    """Wait for the end of the process that has started this one; then remove `file` and `folder`,
+    and end, since nobody needs the archive.
 
     A JVM that sees its Python end would still write it.
     """
@@ -97,6 +102,7 @@ def end_with_parent(file: Path, folder: Path) -> None:
 
 
 def main(file: Path) -> None:
+    """Run the training, at whose end the JVM writes the archive."""
     with TemporaryDirectory(prefix="jetspark-training-") as name:
         folder = Path(name)
         threading.Thread(target=end_with_parent, args=(file, folder), daemon=True).start()

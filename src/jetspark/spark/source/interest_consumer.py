@@ -102,12 +102,17 @@ def release_messages(api: StreamAPI, stream: str, name: str, sequence: int) -> N
 
 
 def _consumer(api: StreamAPI, stream: str, name: str) -> StandingConsumer:
+    """The query's durable consumer in a stream, which need not exist."""
     return StandingConsumer(api, stream, name, option="interestConsumer", description=DESCRIPTION)
 
 
 def _describe_loss(
     stream: str, name: str, position: int | None, offset: StreamOffset
 ) -> str | None:
+    """A sentence if the consumer `name` has not kept all messages from the query's offset on.
+
+    `position`: the sequence before which it stands; None if it is gone.
+    """
     if position is None:
         return (
             f"The consumer {name!r}, which kept messages of stream {stream!r} for this query, is "

@@ -29,7 +29,7 @@ METADATA_COLUMNS = ("stream", "subject", "seq", "timestamp", "headers")
 """Columns of a message that are not its payload."""
 _PAYLOADS = ("data", "value")
 """The payload's column in a stream's rows, and in a bucket's."""
-_OF_SCHEMA = ("decode", "schema", "schemafile", "schemaname", "schemaversion", "fields")
+_SCHEMA_OPTIONS = ("decode", "schema", "schemafile", "schemaname", "schemaversion", "fields")
 
 
 def json_decoder(
@@ -42,18 +42,18 @@ def json_decoder(
     keep_payload: bool = False,
     keep_unframed: bool = False,
 ) -> Decoder:
-    """A decoder of JSON payloads into columns.
+    """A decoder of JSON payloads into the columns of `ddl`.
 
-    `option`: the name of the schema's option, for messages; `framing`: what is around payloads; the
-    others are those of `TolerantDecoder`. Raises ConfigError.
+    `option`: the name of the schema's option, for messages; `names`: what columns are called;
+    `payload`: the payload's column; `framing`: what is around payloads; the others are those of
+    `TolerantDecoder`. Raises ConfigError.
     """
-    names = FieldNames() if names is None else names
     fields = arrow_fields(ddl, option)
-    columns = names.schema(option, fields)
-    in_payloads = dict(zip(columns.names, fields.names, strict=True))
-    inner = None if framing is None else framing.without_compression
+    columns = (names or FieldNames()).schema(option, fields)
+    fields_by_column = dict(zip(columns.names, fields.names, strict=True))
+    inner_framing = None if framing is None else framing.without_compression
     return TolerantDecoder(
-        JsonDecoder(columns, in_payloads, inner, payload),
+        JsonDecoder(columns, fields_by_column, inner_framing, payload),
         framing or Framing(compression="none"),
         payload,
         keep_payload=keep_payload,
@@ -65,22 +65,22 @@ def json_decoder(
 def json_columns(
     ddl: str, option: str, columns: Iterable[str], names: FieldNames | None = None
 ) -> list[str]:
-    """The columns of rows with these fields, without the payload; `columns`: of the source. Raises
-    ConfigError."""
+    """The names of the columns of rows whose JSON payloads have the fields of `ddl`, without the
+    payload. `columns`: of the source. Raises ConfigError."""
     payload, metadata = payload_of(columns, option)
-    names = names_beside(payload, metadata) if names is None else names
+    names = names or names_beside(payload, metadata)
     return [*metadata, *names.check(option, arrow_fields(ddl, option).names), CORRUPT]
 
 
 def with_json_options(options: Mapping[str, str], ddl: str) -> dict[str, str]:
-    """The options of a source, whose payloads are JSON of this schema."""
+    """The source's options, changed to decode JSON payloads with this schema."""
     reading = {name: value for name, value in options.items() if not _is_of_schema(name)}
     return {**reading, "decode": "json", "schema": ddl}
 
 
 def _is_of_schema(name: str) -> bool:
     """Whether an option of a source says which schema the payloads have."""
-    return name.casefold() in _OF_SCHEMA or name.casefold().startswith("registry")
+    return name.casefold() in _SCHEMA_OPTIONS or name.casefold().startswith("registry")
 
 
 def check_only_schema(options: Iterable[str]) -> None:
@@ -101,17 +101,18 @@ def payload_ddl(decoding: Decoding | None) -> str | None:
 
 
 def decoded_columns(options: SourceOptions) -> list[str]:
-    """The columns of decoded rows, without the reason."""
+    """The names of the columns of decoded rows, without the reason of undecodable ones."""
     _, metadata = payload_of(options.columns, "decode")
-    return [*metadata, *_fields(options).names, CORRUPT]
+    return [*metadata, *_decoded_fields(options).names, CORRUPT]
 
 
 def timestamp_fields(options: SourceOptions) -> list[str]:
     """Names of the decoded fields that are timestamps."""
-    return [field.name for field in _fields(options) if pa.types.is_timestamp(field.type)]
+    return [field.name for field in _decoded_fields(options) if pa.types.is_timestamp(field.type)]
 
 
-def _fields(options: SourceOptions) -> pa.Schema:
+def _decoded_fields(options: SourceOptions) -> pa.Schema:
+    """The columns that decoding adds, but those of undecodable payloads."""
     if options.decoding is None:
         return pa.schema([])
     decoded = options.decoding.decoder().decoded_schema(schema_of(("data",)))
@@ -124,20 +125,22 @@ def decode_json(source: DataFrame, ddl: str, option: str) -> DataFrame:
     `option`: the name of the schema's option, for messages. Raises ConfigError.
     """
     payload, metadata = payload_of(source.columns, option)
-    make = partial(json_decoder, ddl, option, names_beside(payload, metadata), payload)
-    schema = of_arrow(make().decoded_schema(in_arrow(source.schema)))
-    return source.mapInArrow(partial(_decode_batches, make), schema)
+    # Each task makes a decoder of its own.
+    make_decoder = partial(json_decoder, ddl, option, names_beside(payload, metadata), payload)
+    schema = of_arrow(make_decoder().decoded_schema(in_arrow(source.schema)))
+    return source.mapInArrow(partial(_decode_batches, make_decoder), schema)
 
 
 def names_beside(payload: str, metadata: Iterable[str]) -> FieldNames:
-    """The names of fields beside the columns of a stream, or of a bucket."""
+    """Names of fields that differ from those of the source's columns."""
     return FieldNames(taken=COLUMNS if payload == "data" else (*metadata, payload))
 
 
 def _decode_batches(
-    make: Callable[[], Decoder], batches: Iterable[pa.RecordBatch]
+    make_decoder: Callable[[], Decoder], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    yield from decode_in_parts(make(), batches)
+    """The batches of one task, decoded."""
+    yield from decode_in_parts(make_decoder(), batches)
 
 
 def payload_of(columns: Iterable[str], option: str) -> tuple[str, list[str]]:

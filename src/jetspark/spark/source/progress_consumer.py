@@ -29,8 +29,8 @@ logger = logging.getLogger("jetspark.spark")
 
 DESCRIPTION = "jetspark: shows where a Spark query is; nobody reads from it"
 
-_CALL_SECONDS = 2.0  # it is only displayed, and must not delay a query
-_PAUSE_SECONDS = 60.0
+_CALL_TIMEOUT = 2.0  # it is only displayed, and must not delay a query
+_RETRY_SECONDS = 60.0
 
 
 class ProgressConsumer:
@@ -39,7 +39,8 @@ class ProgressConsumer:
     def __init__(self, options: SourceOptions, name: str) -> None:
         self._options = options
         self._name = name
-        self._positions: dict[str, tuple[str, int]] = {}
+        self._shown: dict[str, tuple[str, int]] = {}
+        """By stream, the creation time and the next sequence that its consumer shows."""
         self._not_before = -math.inf
 
     def show(self, offsets: Mapping[str, StreamOffset]) -> None:
@@ -47,26 +48,28 @@ class ProgressConsumer:
         moved = {
             stream: offset
             for stream, offset in offsets.items()
-            if self._positions.get(stream) != (offset.created, offset.next)
+            if self._shown.get(stream) != (offset.created, offset.next)
         }
         if not moved or time.monotonic() < self._not_before:
             return
         try:
             with pool.link(self._options.connection) as link:
-                api = StreamAPI(link, timeout=_CALL_SECONDS)
+                api = StreamAPI(link, timeout=_CALL_TIMEOUT)
                 for stream, offset in moved.items():
                     self._move(api, stream, offset.next)
-                    self._positions[stream] = (offset.created, offset.next)
+                    self._shown[stream] = (offset.created, offset.next)
         except (errors.JetsparkError, OSError) as error:
-            self._not_before = time.monotonic() + _PAUSE_SECONDS
+            self._not_before = time.monotonic() + _RETRY_SECONDS
             logger.warning("The progress consumer %s was not moved: %s", self._name, error)
 
     def _move(self, api: StreamAPI, stream: str, sequence: int) -> None:
+        """Make the stream's consumer stand before a sequence, unless another query has moved it."""
         consumer = StandingConsumer(
             api, stream, self._name, option="progressConsumer", description=DESCRIPTION
         )
         position = consumer.position()
-        if position is not None and position < self._positions.get(stream, ("", 0))[1]:
+        _, shown_sequence = self._shown.get(stream, ("", 0))
+        if position is not None and position < shown_sequence:
             self._not_before = math.inf
             logger.warning(
                 "The progress consumer %s shows another query, which is behind this one. For each "
@@ -77,7 +80,7 @@ class ProgressConsumer:
             consumer.make(sequence, self._options.subjects)
         # Recreated the first time, since an earlier run may have had other subjects, and to move it
         # back, since a reset to before its start is refused.
-        elif stream in self._positions and position <= sequence and api.link.info.at_least(2, 14):
+        elif stream in self._shown and position <= sequence and api.link.info.at_least(2, 14):
             consumer.reset(sequence)
         else:
             consumer.delete()
