@@ -8,16 +8,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jetspark.options.scopes import TableOptions
-    from jetspark.spark.data_source import JetStreamDataSource
-    from jetspark.spark.pipelines.ingest import Ingest
-    from jetspark.spark.pipelines.pipeline import start_pipeline
-    from jetspark.spark.pipelines.pipeline_file import read_pipeline
-    from jetspark.spark.queries.lag import LagListener, QueryLag, lag_by_stream
-    from jetspark.spark.queries.metrics import QueryMetrics
-    from jetspark.spark.queries.start import start_query
-    from jetspark.spark.session.session import close_session, local_session
-    from jetspark.spark.table_sink.data_sources import DeltaDataSource, IcebergDataSource
+    from jetspark.options.scopes import TableOptions as TableOptions
+    from jetspark.spark.data_source import JetStreamDataSource as JetStreamDataSource
+    from jetspark.spark.pipelines.ingest import Ingest as Ingest
+    from jetspark.spark.pipelines.pipeline import start_pipeline as start_pipeline
+    from jetspark.spark.pipelines.pipeline_file import read_pipeline as read_pipeline
+    from jetspark.spark.queries.lag import LagListener as LagListener
+    from jetspark.spark.queries.lag import QueryLag as QueryLag
+    from jetspark.spark.queries.lag import lag_by_stream as lag_by_stream
+    from jetspark.spark.queries.metrics import QueryMetrics as QueryMetrics
+    from jetspark.spark.queries.start import start_query as start_query
+    from jetspark.spark.session.session import close_session as close_session
+    from jetspark.spark.session.session import local_session as local_session
+    from jetspark.spark.table_sink.data_sources import DeltaDataSource as DeltaDataSource
+    from jetspark.spark.table_sink.data_sources import IcebergDataSource as IcebergDataSource
 
 _MODULES = {
     "TableOptions": "jetspark.options.scopes",
@@ -35,22 +39,7 @@ _MODULES = {
     "local_session": "jetspark.spark.session.session",
     "close_session": "jetspark.spark.session.session",
 }
-__all__ = [
-    "DeltaDataSource",
-    "IcebergDataSource",
-    "Ingest",
-    "JetStreamDataSource",
-    "LagListener",
-    "QueryLag",
-    "QueryMetrics",
-    "TableOptions",
-    "close_session",
-    "lag_by_stream",
-    "local_session",
-    "read_pipeline",
-    "start_pipeline",
-    "start_query",
-]
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:

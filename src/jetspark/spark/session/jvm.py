@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -49,35 +50,28 @@ class WrongSettingError(SparkUnavailableError):
         self.reason = reason
 
 
+@dataclass
 class SessionStart:
-    """Starts a JVM with a session. `log_file`: instead of standard error.
+    """Starts a JVM with a session."""
 
-    `options`: the JVM's, before those of the configuration. `settings`: the caller's, which errors
-    name. `folder`: one that only this user can open.
-    """
-
-    def __init__(
-        self,
-        builder: SparkSession.Builder,
-        log_file: Path | None,
-        options: Sequence[str],
-        settings: Mapping[str, str],
-        folder: Path,
-    ) -> None:
-        self._builder = builder
-        self._folder = folder
-        self._log_file = log_file
-        self._log_start = log_file.stat().st_size if log_file and log_file.exists() else 0
-        self._options = options
-        self._settings = settings
-        self._started: Future[SparkSession] = Future()
-        self._lock = threading.Lock()
-        self._is_wanted = True
-        self._jvm: subprocess.Popen[bytes] | None = None
+    builder: SparkSession.Builder
+    log_file: Path | None
+    """What the JVM writes to, instead of standard error."""
+    options: Sequence[str]
+    """The JVM's options, before those of the configuration."""
+    settings: Mapping[str, str]
+    """The caller's settings, which errors name."""
+    folder: Path
+    """A folder that only this user can open."""
+    _started: Future[SparkSession] = field(default_factory=Future)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_wanted: bool = True
+    _jvm: subprocess.Popen[bytes] | None = None
 
     def session(self) -> SparkSession:
         """The session. Raises SparkUnavailableError; after an exception that interrupts the wait,
         nothing is left running."""
+        log_start = self.log_file.stat().st_size if self.log_file and self.log_file.exists() else 0
         thread = threading.Thread(target=self._start, name="jetspark-spark", daemon=True)
         try:
             thread.start()
@@ -98,9 +92,9 @@ class SessionStart:
         code = None if self._jvm is None else self._jvm.poll()
         # Spark's own message, or the log's if the JVM ended before it could send one.
         ended = self._jvm is None or code is not None
-        message = (ended and read_end_reason(self._log_file, self._log_start)) or explain(failure)
+        message = (ended and read_end_reason(self.log_file, log_start)) or explain(failure)
         reason = f"Spark did not start: {message}"
-        blamed = blamed_setting(failure, reason, self._settings)
+        blamed = blamed_setting(failure, reason, self.settings)
         forget_gateway()  # while the JVM exists
         if self._jvm is not None:
             kill_jvm(self._jvm)
@@ -114,10 +108,10 @@ class SessionStart:
         """Start the JVM and the session; runs in a thread, and gives its result to `_started`."""
         try:
             with (
-                open_log(self._log_file) as log,
+                open_log(self.log_file) as log,
                 _replace_popen(lambda *arguments, **options: self._launch(log, arguments, options)),
             ):
-                session = self._builder.getOrCreate()
+                session = self.builder.getOrCreate()
             session.sparkContext.setLogLevel("WARN")
             # Otherwise the first query would create it, and fail for a wrong setting of SQL.
             session._jsparkSession.sessionState()
@@ -131,9 +125,9 @@ class SessionStart:
         """Start the JVM's process, with the arguments of Popen that PySpark gives."""
         if log is not None:
             options["stderr"] = log  # for sinks that print to standard output
-        if self._options:
+        if self.options:
             # Spark's script passes this variable to the JVM, before the configuration's options.
-            quoted = [f'"{option}"' for option in self._options]
+            quoted = [f'"{option}"' for option in self.options]
             before = options["env"].get(_OPTIONS_VARIABLE, "")
             options["env"][_OPTIONS_VARIABLE] = " ".join([before, *quoted]).strip()
         # PySpark's function, to ignore SIGINT, would run in a fork of this process, in which
@@ -142,7 +136,7 @@ class SessionStart:
         if os.name == "posix":
             options["process_group"] = 0
         command, *positional = arguments
-        command = _move_settings_to_file(command, self._folder / "settings")
+        command = _move_settings_to_file(command, self.folder / "settings")
         jvm: subprocess.Popen[bytes] = subprocess.Popen(command, *positional, **options)  # noqa: S603
         global last_jvm
         with self._lock:

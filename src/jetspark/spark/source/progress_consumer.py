@@ -16,6 +16,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import jetspark.errors as errors
 from jetspark.links.link_pool import pool
@@ -33,15 +34,16 @@ _CALL_TIMEOUT = 2.0  # it is only displayed, and must not delay a query
 _RETRY_SECONDS = 60.0
 
 
+@dataclass
 class ProgressConsumer:
     """The progress consumers of one query, one in each stream; moved by the driver."""
 
-    def __init__(self, options: SourceOptions, name: str) -> None:
-        self._options = options
-        self._name = name
-        self._shown: dict[str, tuple[str, int]] = {}
-        """By stream, the creation time and the next sequence that its consumer shows."""
-        self._not_before = -math.inf
+    options: SourceOptions
+    name: str
+    _shown: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """By stream, the creation time and the next sequence that its consumer shows."""
+    _not_before: float = -math.inf
+    """The time before which the consumers are not moved, on the monotonic clock."""
 
     def show(self, offsets: Mapping[str, StreamOffset]) -> None:
         """Move them to the query's position. JetsparkError and OSError are only logged."""
@@ -53,19 +55,19 @@ class ProgressConsumer:
         if not moved or time.monotonic() < self._not_before:
             return
         try:
-            with pool.link(self._options.connection) as link:
+            with pool.link(self.options.connection) as link:
                 api = StreamAPI(link, timeout=_CALL_TIMEOUT)
                 for stream, offset in moved.items():
                     self._move(api, stream, offset.next)
                     self._shown[stream] = (offset.created, offset.next)
         except (errors.JetsparkError, OSError) as error:
             self._not_before = time.monotonic() + _RETRY_SECONDS
-            logger.warning("The progress consumer %s was not moved: %s", self._name, error)
+            logger.warning("The progress consumer %s was not moved: %s", self.name, error)
 
     def _move(self, api: StreamAPI, stream: str, sequence: int) -> None:
         """Make the stream's consumer stand before a sequence, unless another query has moved it."""
         consumer = StandingConsumer(
-            api, stream, self._name, option="progressConsumer", description=DESCRIPTION
+            api, stream, self.name, option="progressConsumer", description=DESCRIPTION
         )
         position = consumer.position()
         _, shown_sequence = self._shown.get(stream, ("", 0))
@@ -74,14 +76,14 @@ class ProgressConsumer:
             logger.warning(
                 "The progress consumer %s shows another query, which is behind this one. For each "
                 "to be shown, give each query a name of its own in the option 'progressConsumer'.",
-                self._name,
+                self.name,
             )
         elif position is None:
-            consumer.make(sequence, self._options.subjects)
+            consumer.make(sequence, self.options.subjects)
         # Recreated the first time, since an earlier run may have had other subjects, and to move it
         # back, since a reset to before its start is refused.
         elif stream in self._shown and position <= sequence and api.link.info.at_least(2, 14):
             consumer.reset(sequence)
         else:
             consumer.delete()
-            consumer.make(sequence, self._options.subjects)
+            consumer.make(sequence, self.options.subjects)

@@ -6,7 +6,8 @@ describe the message in its old stream, or are instructions that the new server 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -47,26 +48,21 @@ def encode_payloads(
         yield batch.drop_columns(fields).append_column("data", data)
 
 
+@dataclass
 class RowEncoder:
     """Encodes the rows of one task as messages."""
 
-    def __init__(
-        self,
-        stream: str,
-        subjects: Iterable[str],
-        *,
-        subject: str | None,
-        max_bytes: int,
-        headers: Pairs = (),
-    ) -> None:
-        """`subjects`: the stream's. `subject`: of all rows, if they have no column for it.
-        `max_bytes`: of a message, at most. `headers`: of every message, beside the row's."""
-        self._headers = headers
-        self._stream = stream
-        self._patterns = tuple(subjects)
-        self._common_subject = subject
-        self._max_bytes = max_bytes
-        self._encoded_subjects: dict[str | None, bytes] = {}
+    stream: str
+    patterns: Sequence[str]
+    """The stream's subjects."""
+    _: KW_ONLY
+    subject: str | None
+    """The subject of all rows; None if they have a column for it."""
+    max_bytes: int
+    """Most bytes of a message, including headers."""
+    headers: Pairs = ()
+    """Headers of every message, beside the row's."""
+    _encoded_subjects: dict[str | None, bytes] = field(default_factory=dict, init=False)
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         """A message for each row, in order. Raises ConfigError, BadSubjectError, BadHeaderError."""
@@ -74,8 +70,8 @@ class RowEncoder:
             yield from self._encode_batch(batch)
 
     def _encode_batch(self, batch: pa.RecordBatch) -> Iterator[EncodedMessage]:
-        subjects = [self._common_subject] * batch.num_rows
-        if self._common_subject is None:
+        subjects = [self.subject] * batch.num_rows
+        if self.subject is None:
             subjects = batch.column("subject").to_pylist()
         for subject, block, data in zip(
             subjects, self._header_blocks(batch), _column_as_bytes(batch, "data"), strict=True
@@ -83,10 +79,10 @@ class RowEncoder:
             encoded_subject = self._encoded_subjects.get(subject) or self._encode_subject(subject)
             payload = data or b""
             size = len(payload) + (0 if block is None else len(block))
-            if size > self._max_bytes:
+            if size > self.max_bytes:
                 raise ConfigError(
                     f"A row for the subject {subject!r} has {size} bytes; the server and this "
-                    f"guarantee take {self._max_bytes} at most."
+                    f"guarantee take {self.max_bytes} at most."
                 )
             yield encoded_subject, block, payload
 
@@ -95,10 +91,10 @@ class RowEncoder:
         if subject is None:
             raise ConfigError("A row has no subject (null).")
         check_publish_subject(subject)
-        if not any(subject_matches(pattern, subject) for pattern in self._patterns):
+        if not any(subject_matches(pattern, subject) for pattern in self.patterns):
             raise ConfigError(
-                f"The subject {subject!r} does not belong to the stream {self._stream!r}, which "
-                f"listens to {', '.join(self._patterns)}."
+                f"The subject {subject!r} does not belong to the stream {self.stream!r}, which "
+                f"listens to {', '.join(self.patterns)}."
             )
         if len(self._encoded_subjects) > _MAX_REMEMBERED_SUBJECTS:
             self._encoded_subjects.clear()
@@ -109,7 +105,7 @@ class RowEncoder:
         """The header block of each row, None for a message without headers."""
         names = batch.schema.names
         headers = msg_ids = [None] * batch.num_rows
-        if not self._headers and not {"headers", "msg_id"} & {*names}:
+        if not self.headers and not {"headers", "msg_id"} & {*names}:
             return headers
         if "headers" in names:
             headers = batch.column("headers").to_pylist()
@@ -118,7 +114,7 @@ class RowEncoder:
             if not all(msg_ids):
                 raise ConfigError("A row has no msg_id (null or empty).")
         return (
-            _encode_headers(pairs, msg_id, self._headers)
+            _encode_headers(pairs, msg_id, self.headers)
             for pairs, msg_id in zip(headers, msg_ids, strict=True)
         )
 
@@ -161,13 +157,14 @@ _HEADERS_OF_OPERATION: dict[str, bytes | None] = {
 }
 
 
+@dataclass(frozen=True)
 class EntryEncoder:
     """Encodes the rows of one task as entries."""
 
-    def __init__(self, bucket: str, *, max_bytes: int) -> None:
-        """`max_bytes`: of a value, including headers, at most."""
-        self._bucket = bucket
-        self._max_bytes = max_bytes
+    bucket: str
+    _: KW_ONLY
+    max_bytes: int
+    """Most bytes of a value, including headers."""
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         """An entry for each row, in order. Raises ConfigError, and BadNameError for a key."""
@@ -193,10 +190,10 @@ class EntryEncoder:
             value = b""  # a delete has no payload
         if value is None:
             raise ConfigError(f"The row for key {key!r} is a PUT without a value (null).")
-        if len(value) > self._max_bytes:
+        if len(value) > self.max_bytes:
             raise ConfigError(
                 f"The value of key {key!r} has {len(value)} bytes; the bucket takes "
-                f"{self._max_bytes} at most."
+                f"{self.max_bytes} at most."
             )
-        subject = f"$KV.{self._bucket}.{key}".encode()
+        subject = f"$KV.{self.bucket}.{key}".encode()
         return subject, _HEADERS_OF_OPERATION[operation], value
