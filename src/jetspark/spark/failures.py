@@ -142,7 +142,7 @@ def blamed_setting(
 
 
 def _cause_texts(error: BaseException) -> Iterator[str]:
-    """The texts of Java's causes; the query's own ends with "Task failed while writing rows"."""
+    """The text of each of the error's causes in Java. (A query's own text has no reason.)"""
     cause = getattr(error, "_cause", None)
     while cause is not None:
         yield getattr(cause, "_stackTrace", None) or ""

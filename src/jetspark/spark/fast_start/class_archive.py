@@ -82,11 +82,11 @@ class ClassArchive:
             return False
 
     def make(self) -> None:
-        """Create it if it does not exist, in about half a minute.
+        """Create the archive if it does not exist, in about half a minute.
 
-        Waits for another process that does. Raises SparkUnavailableError.
+        Waits for another process that creates it. Raises SparkUnavailableError.
         """
-        if self.is_sound():  # others may be made for minutes
+        if self.is_sound():  # without waiting for a process that creates another archive
             return
         with _lock(self._folder, _CREATION_TIMEOUT_SECONDS) as is_held:
             if not is_held:
@@ -111,11 +111,8 @@ class ClassArchive:
             self._remove_unused_archives()
 
     def make_later(self) -> bool:
-        """Create it in a separate process of lowest priority, which outlives this one.
-
-        Returns whether it did: not if it exists, without room for it, or while another process
-        creates it.
-        """
+        """Begin to create the archive in a separate process of lowest priority, which outlives this
+        one. Returns False if it exists, has no room, has failed lately, or is being created."""
         if self.is_sound() or self._has_failed_lately() or self._describe_full_disk():
             return False
         with suppress(OSError):

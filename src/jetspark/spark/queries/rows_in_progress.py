@@ -1,14 +1,13 @@
 """Rows that a running batch has read so far.
 
 Spark does not count the rows that a task writes itself. So the program names a folder to the tasks
-of the queries that it starts (`task_writes`), and in it a file for each query has a number for each
-record batch. The program stops collecting after the first batch, since then Spark's reports have
-the figures. Executors on other machines find no folder, and report nothing.
+of its queries, and each task appends its counts to the query's file there. The program stops
+collecting after the first batch, since then Spark's reports have the figures. Executors on other
+machines find no folder, and report nothing.
 
-Without such reports `RowsInProgress` takes the figures of Spark's user interface. Executors send
-the rows of running tasks with their heartbeats, every ten seconds by default
-(`spark.executor.heartbeatInterval`). The bytes that Spark shows beside them are no use: with
-several partitions it adds up running totals.
+Without such reports `RowsInProgress` takes the figures of Spark's user interface, which executors
+send with their heartbeats, every ten seconds by default. The bytes beside them are no use: with
+several partitions Spark adds up running totals.
 """
 
 from __future__ import annotations

@@ -72,11 +72,9 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
     `start`: begins the query, such as the `start` of a `DataStreamWriter`. Returns the query when
     its sources have started, or it has failed for another reason.
 
-    For the offsets of each streaming query Spark starts a Python process, and allows it ten seconds
-    to import Spark and Arrow and to connect; no setting changes that (`PythonWorkerFactory`'s
-    simple workers; spark.python.authenticate.socketTimeout is for other sockets). On a busy machine
-    that is too short. Nothing was read or written then, so the query is started again, three times
-    at most. Raises PipelineError after that.
+    Spark allows the Python process for a query's offsets ten seconds to import Spark and Arrow, and
+    no setting changes that. On a busy machine that is too short. Nothing was read or written then,
+    so the query is started again, three times at most. Raises PipelineError after that.
     """
     starts = 0
     while True:
@@ -101,14 +99,10 @@ def with_quick_checkpoint(
 ) -> Callable[[], StreamingQuery]:
     """A function that starts the same query as `start`, if possible with a faster checkpoint.
 
-    By default Spark uses Hadoop's FileContext, which without Hadoop's native library runs
-    `readlink` and `chmod` for each file: twenty processes and 80 ms for each micro-batch. Its other
-    way is Hadoop's FileSystem. On a local disk both do the same: a temporary file, a look whether
-    there is a file of the name, a rename, and a checksum in a second file. Elsewhere FileContext
-    may be the only one that renames without replacing what another driver has written, so it stays.
-
-    `start` itself for a checkpoint that is not on a local disk, and in a session that has the
-    setting already.
+    On a local disk Hadoop's FileSystem does the same as its FileContext, Spark's default, which
+    starts twenty processes for each micro-batch. Elsewhere FileContext may be the only one that
+    renames without replacing what another driver has written, so it stays; as does a setting of
+    the session's own.
     """
     if (folder := local_path(checkpoint)) is None:
         return start

@@ -128,12 +128,12 @@ class SourceOptions(SourceScope):
 
     @property
     def batch_start(self) -> Positions:
-        """Start of a batch read; by default the first message."""
+        """Where a batch read begins; by default at the first message."""
         return self.starting or Positions("", "earliest")
 
     @property
     def streaming_start(self) -> Positions:
-        """Start of a streaming query: by default the end, for a sole reader the first message."""
+        """Where a streaming query begins: by default at the end, a sole reader at the start."""
         return self.starting or Positions("", "earliest" if self.sole_reader else "latest")
 
     def limits(self) -> ReadLimits:

@@ -157,8 +157,8 @@ def describe_loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) 
 
 
 def may_be_outdated(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]) -> bool:
-    """Whether a stream is gone, was recreated or is shorter than it was: the facts may come from a
-    leader that was replaced. A head that has moved is true in any case."""
+    """Whether the facts may come from a leader that was replaced: a stream is gone, was recreated
+    or is shorter than it was. (A removed head is no such sign.)"""
     return any(
         describe_loss(name, facts.get(name), offset) is not None for name, offset in offsets.items()
     )
@@ -177,16 +177,15 @@ def plan_next_offsets(
     targets: Mapping[str, int] | None = None,
     fail_on_data_loss: bool = True,
 ) -> dict[str, StreamOffset]:
-    """The end of the next batch.
+    """The offsets at which the next batch ends; they equal `offsets` when there is nothing to read,
+    unless one of these is initial, and thus not in Spark's log yet.
 
-    It equals `offsets` when there is nothing to read, unless one of them is initial, and thus not
-    in Spark's log yet. `max_offsets` and `max_bytes` are divided among the streams in proportion to
-    what each has; bytes are estimated from the average message. With fewer than `min_offsets` in
-    all there is nothing to read. A stream that appeared after the query began is read from its
-    earliest message; with `targets`, the end of an AvailableNow run, it waits for the next run
-    unless it is among them. A stream that is gone gets a mark, so that no later run asks about it.
-    Raises the errors of `plan_backlog`, and StreamNotFoundError for a stream that is gone without
-    the mark.
+    `max_offsets` and `max_bytes`, which is estimated from the average message, are divided among
+    the streams in proportion to what each has; with fewer than `min_offsets` in all there is
+    nothing to read. `targets`: the ends of an AvailableNow run. A stream that appeared after the
+    query began is read from its earliest message, unless it is not among the targets. A stream that
+    is gone is marked as missing. Raises the errors of `plan_backlog`, and StreamNotFoundError for a
+    stream that is gone and not marked yet.
     """
     backlogs: dict[str, Backlog] = {}
     missing: dict[str, StreamOffset] = {}

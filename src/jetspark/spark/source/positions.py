@@ -22,7 +22,7 @@ from jetspark.spark.source.source_streams import fetch_source_facts, leaders
 def resolve_positions(
     options: SourceOptions, positions: Positions, streams: Iterable[str], *, end: bool
 ) -> dict[str, Position]:
-    """Resolve times and names of positions, by stream.
+    """The position in each stream, with sequences in place of times. `end`: whether it is an end.
 
     Raises ConfigError, and the errors of `Leaders.call`.
     """
@@ -46,7 +46,7 @@ def resolve_positions(
 
 
 def resolve_ends(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str, int]:
-    """The sequences before which a query ends that reads what there is, from proven facts.
+    """The sequence in each stream before which an AvailableNow run ends, from proven facts.
 
     Raises as `resolve_positions`, and ConfigError for a position behind the end of a stream.
     """
@@ -77,7 +77,7 @@ def resolve_start(
 
 
 def check_start(options: SourceOptions) -> None:
-    """Check that a query could begin.
+    """Check, before Spark is started, that a query could begin.
 
     Raises as `fetch_source_facts`, `resolve_start` and `QueryClaims`.
     """

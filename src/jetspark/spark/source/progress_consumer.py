@@ -1,10 +1,9 @@
 """The option `progressConsumer` shows a query's progress to NATS tools.
 
-Each stream gets a durable pull consumer of that name, positioned after the last message of the
-finished batches. So `nats consumer info`, `nats consumer report` and exporters show the position,
-and the unread messages as unprocessed. Nobody reads through it, and nothing depends on it, since
-only the checkpoint counts. If it cannot be moved, a warning is logged, and the move is tried
-again a minute later. It stays when the query ends; `nats consumer rm` removes it.
+Each stream gets a durable pull consumer of that name, which stands after the last message of the
+finished batches, so that tools and exporters show the unread messages as unprocessed. Nobody reads
+through it, and nothing depends on it: if it cannot be moved, a warning is logged, and the move is
+tried again a minute later. It stays when the query ends.
 
 A query that finds its consumer moved back leaves it to the other query that must have moved it,
 and is behind.

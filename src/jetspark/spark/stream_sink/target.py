@@ -121,6 +121,7 @@ def _fetch_checked_config(options: SinkOptions, api: StreamAPI) -> dict[str, Any
 def _describe_target(
     options: SinkOptions, api: StreamAPI, config: dict[str, Any], missing: tuple[str, ...] = ()
 ) -> SinkTarget:
+    """What tasks need to know of a stream with this configuration."""
     max_bytes, max_of_stream = api.link.info.max_payload, config.get("max_msg_size", -1)
     if max_of_stream >= 0:  # -1: unlimited
         max_bytes = min(max_bytes, max_of_stream)
