@@ -122,8 +122,8 @@ def local_session(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    settings = _default_settings(master, folder) | conf
-    builder = SparkSession.builder.appName(app_name).master(master).config(map=settings)
+    builder = SparkSession.builder.appName(app_name).master(master)
+    builder = builder.config(map={**_default_settings(master, folder), **conf})
     with ExitStack() as cleanup:
         if metrics is not None:
             from jetspark.spark.queries import metrics as query_metrics
