@@ -56,13 +56,14 @@ def make_app(called: str = "") -> cyclopts.App:
     for position, (name, (summary, *lines)) in enumerate(COMMANDS.items()):
         more = {} if name == called else {"help": summary}
         if lines:
-            more["help_epilogue"] = _examples(lines)
+            more["help_epilogue"] = _format_examples(lines)
         function = name.replace("-", "_")
         app.command(f"jetspark.cli.{function}:{function}", name=name, sort_key=position, **more)
     return app
 
 
 def _name_flag(parameter: str) -> str:
+    """The flag of a parameter, as on all surfaces; underscores only keep it from Python's words."""
     return flag_name(parameter.strip("_"))
 
 
@@ -271,13 +272,14 @@ _sort_keys = count()
 
 def group(name: str, *lines: str) -> cyclopts.App:
     """A group of commands, with examples below its help."""
-    return cyclopts.App(name=name, help=COMMANDS[name][0], help_epilogue=_examples(lines))
+    return cyclopts.App(name=name, help=COMMANDS[name][0], help_epilogue=_format_examples(lines))
 
 
 def command(of: cyclopts.App, *lines: str) -> Callable[[F], F]:
     """Add a command to a group, with examples; the help has the order of the code."""
-    return of.command(sort_key=next(_sort_keys), help_epilogue=_examples(lines))
+    return of.command(sort_key=next(_sort_keys), help_epilogue=_format_examples(lines))
 
 
-def _examples(lines: Sequence[str]) -> str:
+def _format_examples(lines: Sequence[str]) -> str:
+    """The end of the help of a command."""
     return "\n".join(["Examples:", "```", *lines, "```"])

@@ -63,7 +63,7 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonFlag = False)
     counts: Counter[str] = Counter()
     ends: dict[str, tuple[int, datetime]] = {}
     columns = ("subject", "seq", "timestamp")
-    for batch in _read(opened, _subjects(subjects), columns, "reading"):
+    for batch in _read_with_progress(opened, _parse_subjects(subjects), columns, "reading"):
         for pair in batch.column("subject").value_counts().to_pylist():
             counts[pair["values"]] += pair["counts"]
         seqs, times = batch.column("seq"), batch.column("timestamp")
@@ -133,21 +133,23 @@ def extract(
     from jetspark.ranges.arrow import COLUMNS, schema_of
     from jetspark.ranges.backup import open_backup
 
-    target = _new_file(to)
+    target = _check_new_file(to)
     for name, sequence in (("--start", start), ("--end", end)):
         if sequence is not None:
             check_whole(name, sequence, maximum=MAX_SEQUENCE)
     if start is not None and end is not None and end < start:
         raise ConfigError(f"--end {end} is before --start {start}.")
     opened = open_backup(folder)
-    schema, patterns = schema_of(COLUMNS), _subjects(subjects)
+    schema, patterns = schema_of(COLUMNS), _parse_subjects(subjects)
     rows = 0
     try:
         # A temporary folder, since the next command can see whether its process still lives.
         with temporary_folder(f".{beginning(target.name)}.", target.parent) as hidden:
             part = hidden / "part"
             with part.open("xb") as file, pq.ParquetWriter(file, schema) as writer:
-                for batch in _read(opened, patterns, COLUMNS, f"writing {target}", start, end):
+                for batch in _read_with_progress(
+                    opened, patterns, COLUMNS, f"writing {target}", start, end
+                ):
                     writer.write_batch(batch)
                     rows += batch.num_rows
             part.replace(target)
@@ -162,7 +164,8 @@ def extract(
     )
 
 
-def _new_file(to: str) -> Path:
+def _check_new_file(to: str) -> Path:
+    """The path of --to. Raises ConfigError unless it is a new file on this machine."""
     if not to.strip():
         raise ConfigError("--to is empty: name a new file.")
     if "://" in to:
@@ -175,7 +178,8 @@ def _new_file(to: str) -> Path:
     return path
 
 
-def _subjects(text: str | None) -> tuple[str, ...]:
+def _parse_subjects(text: str | None) -> tuple[str, ...]:
+    """The filters of --subjects; none without the flag. Raises ConfigError, BadSubjectError."""
     patterns = tuple(part.strip() for part in (text or "").split(",") if part.strip())
     if text is not None and not patterns:
         raise ConfigError("--subjects is empty; leave it out for every subject.")
@@ -185,7 +189,7 @@ def _subjects(text: str | None) -> tuple[str, ...]:
     return patterns
 
 
-def _read(
+def _read_with_progress(
     opened: Backup,
     subjects: tuple[str, ...],
     columns: tuple[str, ...],
@@ -193,7 +197,10 @@ def _read(
     start: int | None = None,
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches; a bar on the terminal counts the messages."""
+    """Read batches of a backup; a bar on the terminal counts the messages.
+
+    `description`: the label of the bar.
+    """
     opened.check_subjects("--subjects", subjects)
     batches = opened.read(start, end, subjects=subjects, columns=columns, fail_on_data_loss=False)
     text = "{task.completed:,.0f} of {task.total:,.0f} messages, {task.fields[read]}"

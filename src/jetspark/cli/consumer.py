@@ -20,7 +20,7 @@ consumer = group(
 )
 _COLUMNS: dict[str, Callable[[ConsumerInfo], object]] = {
     "consumer": lambda info: info.name,
-    "kind": lambda info: _kind(info.config),
+    "kind": lambda info: _describe_kind(info.config),
     "delivered": lambda info: f"{info.delivered.stream_seq:,}",
     "acknowledged": lambda info: f"{info.ack_floor.stream_seq:,}",
     "unacked": lambda info: f"{info.num_ack_pending:,}",
@@ -43,7 +43,8 @@ def ls(
     show_list(sorted(infos, key=lambda info: info.name), _COLUMNS, as_json=json)
 
 
-def _kind(config: ConsumerConfig) -> str:
+def _describe_kind(config: ConsumerConfig) -> str:
+    """The kind of a consumer: pull or push, and whether it is ephemeral."""
     kind = "push" if config.deliver_subject else "pull"
     return kind if config.durable_name else f"{kind}, ephemeral"
 
@@ -61,17 +62,18 @@ def info(
     consumer_info = connection.jetstream(
         lambda js: js.consumer_info(stream, name), stream=stream, consumer=name
     )
-    show_result(_facts(consumer_info), to_wire(consumer_info), as_json=json)
+    show_result(_describe_consumer(consumer_info), to_wire(consumer_info), as_json=json)
 
 
-def _facts(info: ConsumerInfo) -> dict[str, object]:
+def _describe_consumer(info: ConsumerInfo) -> dict[str, object]:
+    """What `info` prints of a consumer: configuration and position, by label."""
     config = info.config
     filters = config.filter_subjects or [config.filter_subject or ">"]
     return {
         "consumer": info.name,
         "stream": info.stream_name,
         "description": config.description,
-        "kind": _kind(config),
+        "kind": _describe_kind(config),
         "delivers to": config.deliver_subject,
         "queue group": config.deliver_group,
         "subjects": ", ".join(filters),

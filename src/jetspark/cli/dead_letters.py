@@ -49,7 +49,7 @@ _COLUMNS: dict[str, Callable[[DeadLetter], object]] = {
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class LetterFilters:
     """Filters of dead letters."""
 
     stream: str | None = None
@@ -62,7 +62,7 @@ class Selection:
     """Only max_deliver, terminated or quarantined."""
 
 
-_ALL = Selection()
+_ALL_LETTERS = LetterFilters()
 
 
 @command(dead_letters, "jetspark dead-letters create ORDERS_DEAD --stream ORDERS")
@@ -110,8 +110,8 @@ def create(
     show_result(sentence, document | {"dropped": dropped}, as_json=json)
 
 
-async def _existing(js: JetStream, name: str) -> DeadLetters:
-    """Raise ConfigError for an unknown name, with the known ones."""
+async def _open_dead_letters(js: JetStream, name: str) -> DeadLetters:
+    """The dead letters of this name. Raises ConfigError for an unknown one, with the known ones."""
     try:
         return await js.dead_letters(name)
     except errors.StreamNotFoundError:
@@ -152,7 +152,7 @@ def run(
     if once:
 
         async def move(nc: Client) -> tuple[int, int]:
-            dead = await _existing(nc.jetstream(), name)
+            dead = await _open_dead_letters(nc.jetstream(), name)
             return await dead.move(remove_originals=remove_originals), await dead.waiting()
 
         moved, left = connection.run(move)
@@ -166,18 +166,24 @@ def run(
         return
 
     async def work(nc: Client, begin: Callable[[str], None]) -> None:
-        dead = await _existing(nc.jetstream(), name)
+        dead = await _open_dead_letters(nc.jetstream(), name)
         async with dead.worker(remove_originals=remove_originals) as worker:
             begin("Moving dead letters")
             print_refusals(at_once=True)
-            with _served(metrics, nc, lambda: [(name, worker.moved)]):
+            with _serving_metrics(metrics, nc, lambda: [(name, worker.moved)]):
                 await worker.wait()
 
     connection.follow(work, hooks=None if metrics is None else observe())
 
 
 @contextmanager
-def _served(address: str | None, nc: Client, moved: Callable[[], Any] = list) -> Iterator[None]:
+def _serving_metrics(
+    address: str | None, nc: Client, moved: Callable[[], Any] = list
+) -> Iterator[None]:
+    """Serve metrics and probes in the block, if there is an address.
+
+    `moved`: pairs of a name and the number of letters moved to it so far.
+    """
     if address is None:
         yield
         return
@@ -199,7 +205,7 @@ def ls(
     name: str,
     /,
     *,
-    selection: Selection = _ALL,
+    selection: LetterFilters = _ALL_LETTERS,
     connection: ServerFlags = DEFAULT_SERVER,
     json: JsonFlag = False,
 ) -> None:
@@ -211,7 +217,11 @@ def ls(
     """
 
     async def read(nc: Client) -> list[DeadLetter]:
-        return await (await _existing(nc.jetstream(), name)).letters(**asdict(selection)).all()
+        return (
+            await (await _open_dead_letters(nc.jetstream(), name))
+            .letters(**asdict(selection))
+            .all()
+        )
 
     selected = connection.run(read)
     if not json:
@@ -230,7 +240,7 @@ def replay(
     name: str,
     /,
     *,
-    selection: Selection = _ALL,
+    selection: LetterFilters = _ALL_LETTERS,
     to: str | None = None,
     keep: Switch = False,
     metrics: MetricsOption = None,
@@ -246,8 +256,8 @@ def replay(
     """
 
     async def publish(nc: Client) -> Replayed:
-        dead = await _existing(nc.jetstream(), name)
-        with _served(metrics, nc):
+        dead = await _open_dead_letters(nc.jetstream(), name)
+        with _serving_metrics(metrics, nc):
             return await dead.replay(**asdict(selection), to=to, keep=keep)
 
     hooks = None if metrics is None else observe()

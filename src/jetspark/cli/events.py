@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from jetspark.full_client import Client, JetStream
     from jetspark.jetstream.events import Events
 
-_FIRST = frozenset({"type", "id", "timestamp", "stream", "consumer"})
-_TOO_LONG = frozenset({"request", "response"})  # whole pages of an API audit
+_FIELDS_PRINTED_FIRST = frozenset({"type", "id", "timestamp", "stream", "consumer"})
+_FIELDS_TOO_LONG = frozenset({"request", "response"})  # whole pages of an API audit
 
 
 def events(
@@ -51,7 +51,7 @@ def events(
         if json:
             console.say_json(to_wire(event))
         else:
-            console.say(_line(event))
+            console.say(_format_event(event))
 
     @asynccontextmanager
     async def open_events(nc: Client) -> AsyncIterator[Events]:
@@ -82,22 +82,23 @@ async def _check_names(nc: Client, stream: str | None, consumer: str | None) -> 
         await with_name_hints(nc, check, [stream or ""], consumer or "")
 
 
-def _line(event: Event) -> Text:
-    """Local time, kind, stream and consumer, then the other fields as name=value."""
+def _format_event(event: Event) -> Text:
+    """A line: local time, kind, stream and consumer, then the other fields as name=value."""
     time = event.timestamp.astimezone().strftime("%H:%M:%S.%f")[:-3] if event.timestamp else ""
     named = [getattr(event, attribute, None) for attribute in ("stream", "consumer")]
     return Text.assemble(
         (f"{time:12}  ", "dim"),
         (f"{event.kind}  ", "bold"),
         " > ".join(name for name in named if name),
-        ("".join(f"  {name}={value}" for name, value in _details(event)), "dim"),
+        ("".join(f"  {name}={value}" for name, value in _other_fields(event)), "dim"),
     )
 
 
-def _details(event: Event) -> Iterator[tuple[str, str]]:
+def _other_fields(event: Event) -> Iterator[tuple[str, str]]:
+    """Names and texts of the fields that a line has at its end."""
     for name in field_names(type(event)):
         value = getattr(event, name)
-        if value not in (None, []) and name not in _FIRST | _TOO_LONG:
+        if value not in (None, []) and name not in _FIELDS_PRINTED_FIRST | _FIELDS_TOO_LONG:
             yield name, _format_value(value)
     for name, value in event.extra.items():
         yield name, _format_value(value)
@@ -106,6 +107,7 @@ def _details(event: Event) -> Iterator[tuple[str, str]]:
 
 
 def _format_value(value: Any) -> str:
+    """The value of a field as a short text."""
     if isinstance(value, Caller):
         return f"{value.user or value.name or value.id}@{value.acc}"
     if isinstance(value, StreamState):

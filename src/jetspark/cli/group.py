@@ -41,7 +41,7 @@ def ls(
     """
 
     async def ask(js: JetStream) -> list[dict[str, Any]]:
-        return [await _document(group) for group in await _groups(js, stream)]
+        return [await _make_document(group) for group in await _list_groups(js, stream)]
 
     show_list(connection.jetstream(ask, stream=stream), _COLUMNS, as_json=json, document=dict)
 
@@ -59,25 +59,27 @@ def info(
     """
 
     async def ask(js: JetStream) -> list[dict[str, Any]]:
-        groups = await _groups(js, stream)
+        groups = await _list_groups(js, stream)
         chosen = [group for group in groups if group.name == name]
         if not chosen:
             described = f'Consumer group "{name}" of stream "{stream}"'
             names = [group.name for group in groups]
             raise ConfigError(describe_missing(described, js.client, name, names))
-        return [await _document(group) for group in chosen]
+        return [await _make_document(group) for group in chosen]
 
     documents = connection.jetstream(ask, stream=stream)
     members = itemgetter("members")
-    show_infos(documents, _facts, members, _MEMBERS, as_json=json, document=dict)
+    show_infos(documents, _describe_group, members, _MEMBERS, as_json=json, document=dict)
 
 
-def _facts(document: dict[str, Any]) -> dict[str, object]:
+def _describe_group(document: dict[str, Any]) -> dict[str, object]:
+    """What `info` prints of a group above its members, by label."""
     facts = {name: document[name] for name in ("group", "kind", "stream", "partitions")}
     return facts | {"subjects": ", ".join(document["subjects"])}
 
 
-async def _groups(js: JetStream, stream: str) -> list[StaticGroup | ElasticGroup]:
+async def _list_groups(js: JetStream, stream: str) -> list[StaticGroup | ElasticGroup]:
+    """The consumer groups of a stream, sorted by name."""
     await js.stream_info(stream)  # raises for a missing stream
     groups: list[StaticGroup | ElasticGroup] = [
         await js.elastic_group(stream, name) async for name in js.elastic_group_names(stream)
@@ -86,7 +88,8 @@ async def _groups(js: JetStream, stream: str) -> list[StaticGroup | ElasticGroup
     return sorted(groups, key=lambda group: group.name)
 
 
-async def _document(group: StaticGroup | ElasticGroup) -> dict[str, Any]:
+async def _make_document(group: StaticGroup | ElasticGroup) -> dict[str, Any]:
+    """The document of --json: the group, its members, which are active, and their partitions."""
     from jetspark.groups import ElasticGroup
     from jetspark.groups.documents import members_of
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 kv = group("kv", "jetspark kv ls prices", "jetspark kv get prices eu.apples")
 _COLUMNS: dict[str, Callable[[BucketStatus], object]] = {
-    "bucket": lambda status: _name(status),
+    "bucket": lambda status: _bucket_name(status),
     "entries": lambda status: f"{status.values:,}",
     "size": lambda status: format_size(status.bytes),
     "history": lambda status: status.history,
@@ -34,11 +34,13 @@ _COLUMNS: dict[str, Callable[[BucketStatus], object]] = {
 }
 
 
-def _name(status: BucketStatus) -> str:
+def _bucket_name(status: BucketStatus) -> str:
+    """The name of a bucket, without the prefix of its stream."""
     return status.stream_info.name.removeprefix(STREAM_PREFIX)
 
 
-async def _bucket(nc: Client, name: str) -> Bucket:
+async def _open_bucket(nc: Client, name: str) -> Bucket:
+    """Raise ConfigError for a missing bucket, with the nearest name."""
     js = nc.jetstream()
     try:
         return await js.bucket(name)
@@ -63,14 +65,14 @@ def ls(
     """
     if bucket is None:
         buckets = connection.run(lambda nc: nc.jetstream().buckets().all())
-        statuses = sorted(buckets, key=_name)
+        statuses = sorted(buckets, key=_bucket_name)
         show_list(
             statuses, _COLUMNS, as_json=json, document=lambda status: to_wire(status.stream_info)
         )
         return
 
     async def keys(nc: Client) -> list[str]:
-        return sorted(await (await _bucket(nc, bucket)).keys().all())
+        return sorted(await (await _open_bucket(nc, bucket)).keys().all())
 
     names = connection.run(keys)
     if json:
@@ -103,9 +105,9 @@ def get(
     check_json_or_raw(as_json=json, raw=raw)
 
     async def entry(nc: Client) -> Entry:
-        return await (await _bucket(nc, bucket)).get(key, revision)
+        return await (await _open_bucket(nc, bucket)).get(key, revision)
 
-    _show(connection.run(entry), as_json=json, raw=raw)
+    _show_entry(connection.run(entry), as_json=json, raw=raw)
 
 
 @command(kv, "jetspark kv watch prices", 'jetspark kv watch prices "eu.*" --count 10 --json')
@@ -127,7 +129,7 @@ def watch(
 
     @asynccontextmanager
     async def entries(nc: Client) -> AsyncIterator[AsyncIterator[Entry]]:
-        async with (await _bucket(nc, bucket)).watch(keys or ">") as watcher:
+        async with (await _open_bucket(nc, bucket)).watch(keys or ">") as watcher:
             yield present_first(watcher)
 
     async def present_first(watcher: Watcher) -> AsyncIterator[Entry]:
@@ -141,15 +143,16 @@ def watch(
             first = False
 
     connection.listen(
-        entries, lambda entry: _show(entry, as_json=json), to=f"to {bucket}", count=count
+        entries, lambda entry: _show_entry(entry, as_json=json), to=f"to {bucket}", count=count
     )
 
 
-def _show(entry: Entry, *, as_json: bool, raw: bool = False) -> None:
+def _show_entry(entry: Entry, *, as_json: bool, raw: bool = False) -> None:
+    """Print one revision of a key: for people, as a line of JSON, or only its value."""
     if raw:
         write_bytes(entry.value)
     elif as_json:
-        console.say_json(_document_of(entry))
+        console.say_json(_make_document(entry))
     else:
         head = Text.assemble(
             (entry.key, "bold"),
@@ -161,8 +164,11 @@ def _show(entry: Entry, *, as_json: bool, raw: bool = False) -> None:
             say(head, entry.value.decode("utf-8", "backslashreplace"))
 
 
-def _document_of(entry: Entry) -> dict[str, Any]:
-    """value, or value_base64 for one that is not UTF-8; neither for a deletion."""
+def _make_document(entry: Entry) -> dict[str, Any]:
+    """The document of --json, with value, or value_base64 for one that is not UTF-8.
+
+    A deletion has neither.
+    """
     document: dict[str, Any] = {
         "bucket": entry.bucket,
         "key": entry.key,

@@ -43,10 +43,10 @@ def lineage_of(
     job: str, sources: Iterable[SourceOptions | None], sinks: Sinks, follow: bool
 ) -> Lineage:
     """Make the context that `Watch` enters around a run. Raises ConfigError without a target."""
-    client, run = _client(), str(generate_new_uuid())
+    client, run = _make_client(), str(generate_new_uuid())
     openlineage_job = Job(os.environ.get("OPENLINEAGE_NAMESPACE", "jetspark"), job)
     inputs = [
-        InputDataset(_servers(source.connection), name)
+        InputDataset(_name_server(source.connection), name)
         for source in filter(None, sources)
         for name in source.streams or (source.bucket or str(source.stream_pattern),)
     ]
@@ -61,7 +61,7 @@ def lineage_of(
                     job=openlineage_job,
                     run=Run(run, facets),
                     inputs=inputs,
-                    outputs=[*_outputs(sinks, rows())],
+                    outputs=[*_describe_outputs(sinks, rows())],
                     producer="https://pypi.org/project/jetspark",
                 )
                 client.emit(event)
@@ -86,7 +86,8 @@ def lineage_of(
     return report_run
 
 
-def _client() -> OpenLineageClient:
+def _make_client() -> OpenLineageClient:
+    """A client by the library's configuration. Raises ConfigError without a target."""
     file = Path("openlineage.yml")
     if os.path.lexists(file) and not Path(os.environ.get("OPENLINEAGE_CONFIG", "")).is_file():
         raise ConfigError(
@@ -107,20 +108,24 @@ def _client() -> OpenLineageClient:
     return client
 
 
-def _servers(connection: ConnectOptions) -> str:
+def _name_server(connection: ConnectOptions) -> str:
+    """The namespace of a connection's streams: the URL of its first server."""
     return str(parse_urls(connection.servers)[0])
 
 
-def _outputs(sinks: Sinks, rows: Mapping[str, int]) -> Iterator[OutputDataset]:
+def _describe_outputs(sinks: Sinks, rows: Mapping[str, int]) -> Iterator[OutputDataset]:
+    """The datasets that a run writes, with the rows so far of each sink, and tables' columns."""
     statistics, schema = facets.output_statistics_output_dataset, facets.schema_dataset
     for name, sink in sinks.items():
         count = statistics.OutputStatisticsOutputDatasetFacet(rows.get(name))
         outputs: dict[str, Any] = {"outputFacets": {"outputStatistics": count}}
         if isinstance(sink, SinkOptions):
-            yield OutputDataset(_servers(sink.connection), sink.bucket or sink.stream, **outputs)
+            yield OutputDataset(
+                _name_server(sink.connection), sink.bucket or sink.stream, **outputs
+            )
         elif sink is not None and sink.tables:  # their rows are counted together
             options = [routed.options for routed in sink.tables]
-            yield from _outputs({str(table.name): table for table in options}, {})
+            yield from _describe_outputs({str(table.name): table for table in options}, {})
         elif sink is not None:
             table = None if sink.route else find_table(sink.format, sink.name)
             fields = [] if table is None else table.schema

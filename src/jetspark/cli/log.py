@@ -29,6 +29,7 @@ class _LogPrinter(logging.Handler):
         self.prints_refusals = False
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Print a record now, or keep it back."""
         text = self.format(record)
         is_refusal = any(isinstance(argument, _REFUSALS) for argument in record.args or ())
         if is_refusal and not self.prints_refusals:

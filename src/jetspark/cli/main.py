@@ -11,8 +11,8 @@ def main() -> None:
     """Run the command of `sys.argv` and exit with its code (see `jetspark.cli.app.run`)."""
     try:
         _handle_signals()
-        _import_nothing_from_here()
-        _escape_what_the_encoding_lacks()
+        _keep_current_folder_from_imports()
+        _escape_unencodable_characters()
         _read_arguments_as_utf8()
         try:
             from jetspark.cli.app import run
@@ -40,7 +40,7 @@ def _handle_signals() -> None:
             signal.signal(number, lambda number, _frame: sys.exit(128 + number))
 
 
-def _import_nothing_from_here() -> None:
+def _keep_current_folder_from_imports() -> None:
     """Keep the Pythons that the command's programs start, such as Spark's workers, from importing
     modules of the current folder."""
     import os
@@ -76,7 +76,7 @@ def _read_arguments_as_utf8() -> None:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
 
 
-def _escape_what_the_encoding_lacks() -> None:
+def _escape_unencodable_characters() -> None:
     r"""Write characters that the output's encoding lacks as JSON escapes (\u20ac).
 
     Otherwise such a character would end the command; and JSON stays JSON.
@@ -85,11 +85,12 @@ def _escape_what_the_encoding_lacks() -> None:
     import io
     import json
 
-    def escaped(error: UnicodeError) -> tuple[str, int]:
+    def escape(error: UnicodeError) -> tuple[str, int]:
+        """The escapes, and the position behind the characters."""
         assert isinstance(error, UnicodeEncodeError)  # noqa: S101
         return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
-    codecs.register_error("jetspark.escape", escaped)
+    codecs.register_error("jetspark.escape", escape)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # None, if the parent process closed it
             stream.reconfigure(errors="jetspark.escape")

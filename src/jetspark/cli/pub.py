@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from jetspark.full_client import Client
     from jetspark.wire.headers import HeadersLike
 
-_LAST_FLUSH = 2.0  # seconds, after Ctrl-C
-_ASK_TIMEOUT = 1.0  # seconds to find out which streams store a subject
-_RETRY_FOR = 5.0  # seconds until a stream must have a leader
+_LAST_FLUSH_TIMEOUT = 2.0  # after Ctrl-C
+_STREAMS_TIMEOUT = 1.0  # to find out which streams store a subject
+_LEADER_TIMEOUT = 5.0  # within which a stream must have a leader
 
 
 def pub(
@@ -71,17 +71,17 @@ def pub(
 
     async def publish(nc: Client) -> str:
         message = partial(nc.publish, subject, data, reply=reply, headers=headers)
-        await _publish(nc, message, count, subject)
+        await _publish_and_flush(nc, message, count, subject)
         result["published"] = count
         sentence = f"{count:,} published to {subject}, {size} each."
-        streams = await _streams_of(nc, subject)
+        streams = await _list_streams(nc, subject)
         if streams is None:
             return sentence
         result["streams"] = streams
         return sentence if streams else f"{sentence} No stream stores this subject."
 
     async def store(nc: Client) -> str:
-        publisher = nc.jetstream().publisher(retry_for=_RETRY_FOR)
+        publisher = nc.jetstream().publisher(retry_for=_LEADER_TIMEOUT)
         try:
             async with publisher:
                 for _ in range(count):
@@ -97,7 +97,7 @@ def pub(
     show_result(connection.run(store if jetstream else publish), result, as_json=json)
 
 
-async def _publish(
+async def _publish_and_flush(
     nc: Client, publish: Callable[[], Awaitable[object]], count: int, subject: str
 ) -> None:
     """Call `publish` count times, and flush. Raises PermissionsError for a refused subject."""
@@ -110,7 +110,7 @@ async def _publish(
     except asyncio.CancelledError as stopped:
         bound = ""
         try:
-            await nc.flush(_LAST_FLUSH)
+            await nc.flush(_LAST_FLUSH_TIMEOUT)
         except JetsparkError:
             bound = "at most "  # the server may not have received all
         stopped.add_note(f"Stopped: {bound}{sent:,} of {count:,} published to {subject}.")
@@ -120,9 +120,9 @@ async def _publish(
         raise nc.last_error
 
 
-async def _streams_of(nc: Client, subject: str) -> list[str] | None:
-    """The streams that store a subject; None: unknown, without JetStream or the permission."""
+async def _list_streams(nc: Client, subject: str) -> list[str] | None:
+    """The streams that store a subject; None if that is unknown, as without the permission."""
     try:
-        return await nc.jetstream(timeout=_ASK_TIMEOUT).stream_names(subject).all()
+        return await nc.jetstream(timeout=_STREAMS_TIMEOUT).stream_names(subject).all()
     except JetsparkError:
         return None

@@ -26,7 +26,6 @@ from jetspark.files import read_small
 from jetspark.payloads.schema import is_proto_source
 
 if TYPE_CHECKING:
-    from jetspark.full_client import Client
     from jetspark.registry.client import SchemaRegistry
     from jetspark.registry.documents import SchemaVersion
 
@@ -42,6 +41,11 @@ _SUFFIXES = {
     ".proto": "protobuf",
     **dict.fromkeys((".desc", ".binpb", ".protoset"), "protobuf"),
 }
+_ERRORS_OF_DEFINITION = (
+    documents.Code.DEFINITION_INVALID,
+    documents.Code.INCOMPATIBLE,
+    documents.Code.TOO_LARGE,
+)
 _COLUMNS: dict[str, Callable[[documents.Schema], object]] = {
     "schema": lambda schema: schema.name,
     "format": lambda schema: schema.format,
@@ -86,32 +90,32 @@ def add(
             backwards. It is set with the first version.
         description: Description of the schema.
     """
-    is_said = format is not None
-    definition, format = _definition(file, format)
+    definition, file_format = _read_definition(file, format)
     _check_policy(policy)
 
-    async def refuse_another(registry: SchemaRegistry) -> None:
+    async def check_no_other_format(registry: SchemaRegistry) -> None:
         with suppress(SchemaNotFoundError):
             latest = await registry.get(name)
             raise ConfigError(
-                f"{name} is in {latest.format}: to have it in {format}, too, say --format {format}."
+                f"{name} is in {latest.format}: to have it in {file_format}, too, say --format "
+                f"{file_format}."
             )
 
     async def register(registry: SchemaRegistry) -> SchemaVersion:
         try:
-            latest = await registry.get(name, format=format)
+            latest = await registry.get(name, format=file_format)
         except SchemaNotFoundError:
-            if not is_said:
-                await refuse_another(registry)
+            if format is None:
+                await check_no_other_format(registry)
             return await registry.add(
-                name, definition, format=format, compat_policy=policy, description=description
+                name, definition, format=file_format, compat_policy=policy, description=description
             )
         if policy is not None and documents.policy_of(latest.compat_policy) != policy:
             raise ConfigError(f"The policy of {name} is {latest.compat_policy}, and cannot change.")
-        return await registry.update(name, definition, format=format, description=description)
+        return await registry.update(name, definition, format=file_format, description=description)
 
-    added = _asking(connection, register, file)
-    sentence = f"{name} in {format}: version {added.version}, revision {added.revision}"
+    added = _call_registry(connection, register, file)
+    sentence = f"{name} in {file_format}: version {added.version}, revision {added.revision}"
     show_result(sentence, to_wire(added), as_json=json)
 
 
@@ -128,7 +132,7 @@ def ls(
     Args:
         filter: Only names that match this filter; * and > as in subjects.
     """
-    schemas = _asking(connection, lambda registry: registry.schemas(filter))
+    schemas = _call_registry(connection, lambda registry: registry.schemas(filter))
     show_list(schemas, _COLUMNS, as_json=json)
 
 
@@ -154,19 +158,21 @@ def show(
             the set of descriptors.
     """
     check_json_or_raw(as_json=json, raw=raw)
-    chosen = _asking(
+    chosen = _call_registry(
         connection,
-        lambda registry: _only(registry, name, version, revision=revision, format=format),
+        lambda registry: _get_only_format(
+            registry, name, version, revision=revision, format=format
+        ),
     )
     if raw:
-        console.write_bytes(_file(chosen))
+        console.write_bytes(_encode_file(chosen))
         return
     facts = {heading: cell(chosen) for heading, cell in _COLUMNS.items()}
     pairs = (f"{key}={value}" for key, value in chosen.metadata.items())
     facts["metadata"] = ", ".join(pairs)
     show_result(facts, to_wire(chosen), as_json=json)
     if not json:
-        console.say("", *_lines(chosen))
+        console.say("", *_format_definition(chosen))
 
 
 @command(schema, "jetspark schema check orders order.avsc")
@@ -190,9 +196,9 @@ def check(
     """
     from jetspark.registry.compatibility import check_definition, violations
 
-    definition, format = _definition(file, format)
+    definition, format = _read_definition(file, format)
     _check_policy(policy)
-    latest = _asking(connection, lambda registry: registry.get(name, format=format))
+    latest = _call_registry(connection, lambda registry: registry.get(name, format=format))
     policy = policy or documents.policy_of(latest.compat_policy) or latest.compat_policy
     new = documents.as_payload_schema(format, definition, name)
     try:
@@ -228,8 +234,8 @@ def diff(
     """
     from jetspark.registry.compatibility import incompatibilities
 
-    async def both(registry: SchemaRegistry) -> tuple[documents.Schema, documents.Schema]:
-        new = await _only(registry, name, after, format=format)
+    async def get_both(registry: SchemaRegistry) -> tuple[documents.Schema, documents.Schema]:
+        new = await _get_only_format(registry, name, after, format=format)
         if before is not None:
             return await registry.get(name, before, format=new.format), new
         earlier = [
@@ -241,16 +247,22 @@ def diff(
             raise ConfigError(f"{name} has no version before {new.version}.")
         return max(earlier, key=lambda schema: schema.ref), new
 
-    old, new = _asking(connection, both)
+    old, new = _call_registry(connection, get_both)
     titles = [f"{name} version {schema.version}" for schema in (old, new)]
-    lines = list(unified_diff(_lines(old), _lines(new), titles[0], titles[1], lineterm=""))
+    lines = list(
+        unified_diff(
+            _format_definition(old), _format_definition(new), titles[0], titles[1], lineterm=""
+        )
+    )
     backwards = incompatibilities(new.payload_schema(), old.payload_schema())
     forward = incompatibilities(old.payload_schema(), new.payload_schema())
     if json:
         document: dict[str, Any] = {"before": old.version, "after": new.version, "diff": lines}
         console.say_json(document | {"backwards": backwards, "forward": forward}, indent=True)
         return
-    for reader, writer, reasons in ((*reversed(titles), backwards), (*titles, forward)):
+    old_title, new_title = titles
+    directions = (new_title, old_title, backwards), (old_title, new_title, forward)
+    for reader, writer, reasons in directions:
         verb = "does not read" if reasons else "reads"
         lines += ["", f"{reader} {verb} what {writer} wrote", *reasons]
     console.say(*lines)
@@ -273,18 +285,20 @@ def rm(
         name: Name of the schema.
         version: The version; by default all.
     """
-    chosen = _asking(connection, lambda registry: _only(registry, name, version, format=format))
+    chosen = _call_registry(
+        connection, lambda registry: _get_only_format(registry, name, version, format=format)
+    )
     versions = "all versions" if version is None else f"version {version}"
     target = f"{versions} of {name} in {chosen.format}"
     confirm(f"Remove {target}?", force)
-    _asking(
+    _call_registry(
         connection, lambda registry: registry.remove(name, format=chosen.format, version=version)
     )
     document = {"removed": name, "format": chosen.format, "version": version}
     show_result(f"Removed {target}.", document, as_json=json)
 
 
-async def _only(
+async def _get_only_format(
     registry: SchemaRegistry,
     name: str,
     version: int | None,
@@ -292,46 +306,42 @@ async def _only(
     revision: int | None = None,
     format: str | None,
 ) -> documents.Schema:
-    """The schema that was asked for. Raises ConfigError for a name in several formats."""
+    """The schema in the format, or in its only format if that is None.
+
+    Raises ConfigError for a name that is in several formats.
+    """
     chosen = await registry.get(name, version, revision=revision, format=format)
-    formats = [chosen.format]
-    for other_format in documents.FORMATS if format is None else ():
-        if other_format != chosen.format:
-            with suppress(SchemaNotFoundError):
-                await registry.get(name, version, revision=revision, format=other_format)
-                formats.append(other_format)
+    formats = {chosen.format}
+    for other_format in () if format else set(documents.FORMATS) - formats:
+        with suppress(SchemaNotFoundError):
+            await registry.get(name, version, revision=revision, format=other_format)
+            formats.add(other_format)
     if len(formats) > 1:
         reference = documents.SchemaRef(name, version=version, revision=revision)
         raise ConfigError(f"The {reference} is in {' and '.join(sorted(formats))}: say --format.")
     return chosen
 
 
-def _asking(
+def _call_registry(
     connection: ServerFlags,
-    ask: Callable[[SchemaRegistry], Awaitable[T]],
+    call: Callable[[SchemaRegistry], Awaitable[T]],
     file: Path | None = None,
 ) -> T:
-    """`file`: of the definition that is sent."""
+    """Connect, and call the registry. An error answer becomes a ConfigError.
 
-    def asking(nc: Client) -> Awaitable[T]:
-        return ask(nc.schema_registry())
-
+    `file`: the file with the definition that is sent, which errors about the definition name.
+    """
     try:
-        return connection.run(asking)
+        return connection.run(lambda nc: call(nc.schema_registry()))
     except ServiceError as error:
         if error.code not in set(documents.Code):
             raise
-        of_file = error.code in (
-            documents.Code.DEFINITION_INVALID,
-            documents.Code.INCOMPATIBLE,
-            documents.Code.TOO_LARGE,
-        )
-        before = f"{file}: " if file is not None and of_file else ""
-        raise ConfigError(f"{before}{error.description}") from None
+        prefix = f"{file}: " if file is not None and error.code in _ERRORS_OF_DEFINITION else ""
+        raise ConfigError(f"{prefix}{error.description}") from None
 
 
-def _definition(file: Path, format: str | None) -> tuple[str, str]:
-    """The text of a schema, and its format."""
+def _read_definition(file: Path, format: str | None) -> tuple[str, str]:
+    """The text of a schema as registries take it, and its format, by default of the suffix."""
     schema_format = format or _SUFFIXES.get(file.suffix)
     if schema_format not in documents.FORMATS:
         raise ConfigError(f"What is {file}? Say --format, one of {', '.join(documents.FORMATS)}.")
@@ -346,12 +356,13 @@ def _definition(file: Path, format: str | None) -> tuple[str, str]:
 
 
 def _check_policy(policy: str | None) -> None:
+    """Raise ConfigError for an unknown compatibility policy."""
     if policy is not None and policy not in documents.POLICIES:
         raise ConfigError(f"--policy is one of {', '.join(documents.POLICIES)}.")
 
 
-def _file(schema: documents.Schema) -> bytes:
-    """The definition as a file."""
+def _encode_file(schema: documents.Schema) -> bytes:
+    """The bytes of a file with the definition, which `add` takes."""
     text = schema.definition
     if schema.format == "protobuf" and not is_proto_source(text):
         with suppress(NotBase64):  # of a registry that does not check it
@@ -359,8 +370,8 @@ def _file(schema: documents.Schema) -> bytes:
     return text.encode()
 
 
-def _lines(schema: documents.Schema) -> list[str]:
-    """The definition for people."""
+def _format_definition(schema: documents.Schema) -> list[str]:
+    """The lines of the definition for people: indented JSON, or the source of Protobuf."""
     text = schema.definition
     with suppress(ValueError):  # of a registry that does not check it
         if schema.format != "protobuf":

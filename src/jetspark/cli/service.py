@@ -39,7 +39,7 @@ _ENDPOINTS: dict[str, Callable[[EndpointInfo], object]] = {
     "endpoint": lambda info: info.name,
     "subject": lambda info: info.subject,
     "queue group": lambda info: info.queue_group or "none",
-    "metadata": lambda info: _pairs(info.metadata),
+    "metadata": lambda info: _format_metadata(info.metadata),
 }
 _STATS = (
     *("service", "instance", "started", "endpoint"),
@@ -97,24 +97,26 @@ def info(
     async def ask(nc: Client) -> list[ServiceInfo]:
         infos = await nc.services().info(name, id, timeout=timeout).all()
         if not infos:
-            await _missing(nc, name, id)
+            await _raise_not_found(nc, name, id)
         return infos
 
     infos = sorted(connection.run(ask), key=lambda info: info.id)
-    show_infos(infos, _facts, lambda info: info.endpoints, _ENDPOINTS, as_json=json)
+    show_infos(infos, _describe_instance, lambda info: info.endpoints, _ENDPOINTS, as_json=json)
 
 
-def _facts(info: ServiceInfo) -> dict[str, object]:
+def _describe_instance(info: ServiceInfo) -> dict[str, object]:
+    """What `info` prints of an instance above its endpoints, by label."""
     return {
         "service": info.name,
         "version": info.version,
         "instance": info.id,
         "description": info.description,
-        "metadata": _pairs(info.metadata),
+        "metadata": _format_metadata(info.metadata),
     }
 
 
-def _pairs(metadata: dict[str, str]) -> str:
+def _format_metadata(metadata: dict[str, str]) -> str:
+    """The metadata as name=value, separated by commas."""
     return ", ".join(f"{name}={value}" for name, value in metadata.items())
 
 
@@ -138,30 +140,31 @@ def stats(
     async def ask(nc: Client) -> list[ServiceStats]:
         answers = await nc.services().stats(name, id, timeout=timeout).all()
         if not answers and name is not None:
-            await _missing(nc, name, id)
+            await _raise_not_found(nc, name, id)
         return answers
 
     answers = sorted(connection.run(ask), key=lambda answer: (answer.name, answer.id))
     if json:
         console.say_json([to_wire(answer) for answer in answers], indent=True)
     else:
-        show_table(*_STATS, rows=(row for answer in answers for row in _rows(answer)))
+        show_table(*_STATS, rows=(row for answer in answers for row in _stats_rows(answer)))
 
 
-def _rows(answer: ServiceStats) -> Iterator[tuple[object, ...]]:
+def _stats_rows(answer: ServiceStats) -> Iterator[tuple[object, ...]]:
+    """A row for each endpoint of an instance; one for an instance without endpoints."""
     head = answer.name, answer.id, format_time(answer.started)
     if not answer.endpoints:
         yield (*head, *("–",) * 6)
     for endpoint in answer.endpoints:
         yield (
             *(*head, endpoint.name, f"{endpoint.num_requests:,}", f"{endpoint.num_errors:,}"),
-            _duration(endpoint.average_processing_time),
-            _duration(endpoint.processing_time),
+            _format_seconds(endpoint.average_processing_time),
+            _format_seconds(endpoint.processing_time),
             endpoint.last_error or "–",
         )
 
 
-def _duration(span: timedelta | None) -> str:
+def _format_seconds(span: timedelta | None) -> str:
     """A duration with three digits, in a suitable unit."""
     seconds = 0.0 if span is None else span.total_seconds()
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
@@ -199,8 +202,8 @@ def request(
     show_message(connection.run(ask), as_json=json, raw=raw)
 
 
-async def _missing(nc: Client, name: str, id: str | None) -> NoReturn:
-    """Raise JetsparkError for a missing service or instance."""
+async def _raise_not_found(nc: Client, name: str, id: str | None) -> NoReturn:
+    """Raise JetsparkError for a missing service, or instance, with the nearest name there is."""
     answers = [answer async for answer in nc.services().ping()]
     if id is not None and (ids := [answer.id for answer in answers if answer.name == name]):
         raise JetsparkError(describe_missing(f'Instance "{id}" of service "{name}"', nc, id, ids))

@@ -25,6 +25,7 @@ class StopRequested(BaseException):
 
     @property
     def name(self) -> str:
+        """The signal's name, such as SIGINT."""
         return signal.Signals(self.number).name
 
     @property
@@ -35,10 +36,12 @@ class StopRequested(BaseException):
 
 @dataclass(slots=True)
 class Stop:
-    """The signal that asks for the end, if any."""
+    """The signal that asks a command to end, if any has come."""
 
     requested: int | None = None
+    """The signal's number."""
     held: bool = False
+    """Whether a signal is only recorded, and raises no exception in the main thread."""
 
     @contextmanager
     def holding(self) -> Iterator[None]:
@@ -135,24 +138,24 @@ def signals_held() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    with _handled_by(lambda number, _frame: came.append(number)):
+    held_back: list[int] = []
+    with _handled_by(lambda number, _frame: held_back.append(number)):
         yield
-    for number in came[:1]:
+    for number in held_back[:1]:
         signal.raise_signal(number)
 
 
-def _handlers() -> dict[int, Any]:
-    """The signals that are not ignored."""
-    stop_signals = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-    handlers = {number: signal.getsignal(number) for number in stop_signals}
+def _find_handlers() -> dict[int, Any]:
+    """The handlers of the signals that ask to stop, without signals that are ignored."""
+    numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    handlers = {number: signal.getsignal(number) for number in numbers}
     return {n: handler for n, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
 
 
 @contextmanager
 def _handled_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
     """Handle all signals that are not ignored during the block, unless it sets other handlers."""
-    before = _handlers()
+    before = _find_handlers()
     for number in before:
         signal.signal(number, handler)
     try:
@@ -181,7 +184,7 @@ def stop_on_signals() -> Iterator[Stop]:
     def request_stop(signal_number: int, _frame: object) -> None:
         if os.getpid() != process:
             return  # a fork that will become another program (the JVM), which this process ends
-        for number in _handlers():
+        for number in _find_handlers():
             signal.signal(number, signal.SIG_IGN)
         stop.requested = signal_number
         if not stop.held:

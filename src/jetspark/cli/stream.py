@@ -7,8 +7,8 @@ tool `nats` has more.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -87,8 +87,8 @@ def info(
     Args:
         name: Name of the stream.
     """
-    stream_info = _info(connection, name)
-    show_result(_facts(stream_info), to_wire(stream_info), as_json=json)
+    stream_info = _fetch_info(connection, name)
+    show_result(_describe_stream(stream_info), to_wire(stream_info), as_json=json)
 
 
 @command(
@@ -117,7 +117,9 @@ def view(
     """
     check_whole("--last", last)
     codec = codec_of(schema, "decode", decode, connection)
-    messages = connection.jetstream(lambda js: _last(js, name, last, subject), stream=name)
+    messages = connection.jetstream(
+        lambda js: _read_last_messages(js, name, last, subject), stream=name
+    )
     for message in messages:
         show_stored(message, as_json=json, codec=codec)
     if not (messages or json):
@@ -125,38 +127,48 @@ def view(
         console.warn(f"Stream {name} has no message{condition}.")
 
 
-async def _last(js: JetStream, name: str, count: int, subject: str) -> list[StoredMsg]:
-    """The last messages, without a consumer, which could remove those of a work queue.
+async def _read_last_messages(
+    js: JetStream, name: str, count: int, subject: str
+) -> list[StoredMsg]:
+    """Read the last messages of a stream under a subject, oldest first.
 
-    A message may be under any subject, so parts of the stream are looked through from its end, each
-    twice as long as the one before.
+    Uses no consumer, which could remove those of a work queue. Ranges of the stream are searched
+    from its end, each twice as long as the one before, since nobody knows where a subject occurs.
     """
     state = (await js.stream_info(name)).state
+    first_seq = max(state.first_seq, 1)
     messages: list[StoredMsg] = []
     length, end = count, state.last_seq + 1
-    while len(messages) < count and end > max(state.first_seq, 1):
-        start = max(end - length, state.first_seq, 1)
-        part: deque[StoredMsg] = deque(maxlen=count - len(messages))
-        seq = start
-        while seq < end:
-            try:
-                message = await js.get_msg(name, seq, next_by_subject=subject, direct=False)
-            except MessageNotFoundError:
-                break
-            if message.seq >= end:
-                break
-            part.append(message)
-            seq = message.seq + 1
-        messages = [*part, *messages]
+    while len(messages) < count and end > first_seq:
+        start = max(end - length, first_seq)
+        newest: deque[StoredMsg] = deque(maxlen=count - len(messages))
+        async for message in _read_range(js, name, start, end, subject):
+            newest.append(message)
+        messages = [*newest, *messages]
         length, end = 2 * length, start
     return messages
 
 
-def _info(connection: ServerFlags, name: str) -> StreamInfo:
+async def _read_range(
+    js: JetStream, name: str, start: int, end: int, subject: str
+) -> AsyncIterator[StoredMsg]:
+    """The messages under a subject from sequence `start` to before `end`."""
+    with suppress(MessageNotFoundError):  # there is none after the last one
+        while start < end:
+            message = await js.get_msg(name, start, next_by_subject=subject, direct=False)
+            if message.seq >= end:
+                return
+            yield message
+            start = message.seq + 1
+
+
+def _fetch_info(connection: ServerFlags, name: str) -> StreamInfo:
+    """The configuration and state of a stream. Raises an error with a hint for a missing one."""
     return connection.jetstream(lambda js: js.stream_info(name), stream=name)
 
 
-def _facts(info: StreamInfo) -> dict[str, object]:
+def _describe_stream(info: StreamInfo) -> dict[str, object]:
+    """What `info` prints of a stream: configuration, state and limits, by label."""
     config, state, cluster = info.config, info.state, info.cluster
     return {
         "stream": info.name,
@@ -259,14 +271,18 @@ def purge(
         raise ConfigError("--keep must be at least 1; without it, all are deleted.")
     if before is not None and before < 1:
         raise ConfigError("--before is a sequence; they begin at 1.")
-    state = _info(connection, name).state
+    state = _fetch_info(connection, name).state
     if before is not None and before > state.last_seq + 1:
         # The server would delete all, and let the stream's sequences go on from there.
         raise ConfigError(f"--before {before:,} is after the last sequence, {state.last_seq:,}.")
     count = format_count(state.messages, "message")
-    messages = f"messages under {subject}" if subject else count
-    part = f" but the last {keep:,}" if keep else f" before sequence {before:,}" if before else ""
-    confirm(f"Stream {name}: delete all {messages}{part}?", force)
+    question = f"Stream {name}: delete all "
+    question += f"messages under {subject}" if subject else count
+    if keep is not None:
+        question += f" but the last {keep:,}"
+    if before is not None:
+        question += f" before sequence {before:,}"
+    confirm(f"{question}?", force)
     purged = connection.jetstream(
         lambda js: js.purge_stream(name, filter=subject, keep=keep, seq=before), stream=name
     )
@@ -291,7 +307,7 @@ def rm(
     Args:
         name: Name of the stream.
     """
-    state = _info(connection, name).state
+    state = _fetch_info(connection, name).state
     consumers = format_count(state.consumer_count, "consumer")
     target = f"stream {name} with {format_count(state.messages, 'message')} and {consumers}"
     confirm(f"Remove {target}?", force)
@@ -324,7 +340,7 @@ def backup(
     path = local_folder(folder)
 
     async def save(js: JetStream) -> StreamBackup:
-        with _bar(f"saving {name}") as progress:
+        with _byte_progress_bar(f"saving {name}") as progress:
             return await js.backup_stream(
                 name, path, consumers=consumers, check=check, progress=progress
             )
@@ -359,7 +375,7 @@ def restore(
     check_replicas(replicas)
 
     async def bring_back(js: JetStream) -> tuple[StreamInfo, str]:
-        with _bar(f"restoring {path}") as progress:
+        with _byte_progress_bar(f"restoring {path}") as progress:
             try:
                 restored = await js.restore_stream(
                     path, config, progress=progress, **given(num_replicas=replicas)
@@ -393,6 +409,7 @@ def verify(folder: str, /, *, json: JsonOption = False) -> None:
 
 
 def _show_backup(saved: StreamBackup, verb: str, as_json: bool) -> None:
+    """Print what a backup contains. `verb`: the beginning of the sentence, such as "Saved"."""
     state = saved.state
     figures = f"{format_count(saved.messages, 'message')} ({format_size(state.bytes)})"
     if saved.removed:
@@ -418,6 +435,7 @@ def _show_backup(saved: StreamBackup, verb: str, as_json: bool) -> None:
 
 
 @contextmanager
-def _bar(description: str) -> Iterator[ProgressCallback]:
+def _byte_progress_bar(description: str) -> Iterator[ProgressCallback]:
+    """A bar that counts the bytes of a backup."""
     with progress_bar(description, DownloadColumn(binary_units=True)) as update:
         yield lambda step: update(completed=step.done, total=step.total)

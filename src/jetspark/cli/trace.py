@@ -49,11 +49,12 @@ def trace(
     tree = str(message_trace)
     if console.out.options.ascii_only:
         tree = tree.translate(_ASCII)
-    show_result(tree, _document(message_trace), as_json=json)
+    show_result(tree, _make_document(message_trace), as_json=json)
     return 0 if message_trace.complete else 1
 
 
-def _document(trace: MessageTrace) -> dict[str, object]:
+def _make_document(trace: MessageTrace) -> dict[str, object]:
+    """The document of --json."""
     return {
         "subject": trace.subject,
         "delivered": trace.delivered,

@@ -66,6 +66,7 @@ class WatchedQuery:
         return line if self.progress.lag is None else f"{line} · lag {self.progress.lag:,}"
 
     def _describe_first_batch(self) -> str:
+        """What a query does that has finished no batch yet."""
         if self.query.status["message"] != "Processing new data":
             return "planning the first batch"
         rows = self.rows_in_first_batch()
