@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jetspark.acl import Permissions, Responses, Roles
@@ -12,13 +12,14 @@ from jetspark.cli.flags import JsonOption, Repeated, Switch
 from jetspark.errors import ConfigError
 from jetspark.nearest import did_you_mean_or_list
 
+# The names of roles on the command line, and the methods of `Roles`.
 _ROLES = {
     name.replace("_", "-"): name
     for name, function in vars(Roles).items()
     if not name.startswith("_") and callable(function)
 }
-# Options by the role's parameter, where they have another name.
-_OPTIONS = {
+# The options of parameters that have another name.
+_OPTIONS_BY_PARAMETER = {
     "streams": "stream",
     "subjects": "subject",
     "keys": "key",
@@ -26,9 +27,9 @@ _OPTIONS = {
     "prefix": "event-prefix",
     "letters": "dead-letters",
 }
-# The options that the names in ROLE=NAMES stand for; a role has one of them.
-_ABOUT = ("stream", "bucket", "service")
-_COMMON = frozenset({"roles", "inbox_prefix", "domain", "api_prefix", "json"})
+# The options that NAMES of ROLE=NAMES are for; a role has one of them.
+_OBJECT_OPTIONS = ("stream", "bucket", "service")
+_CONNECTION_OPTIONS = ("inbox_prefix", "domain", "api_prefix")
 
 
 def acl(
@@ -121,71 +122,69 @@ def _print(permissions: Permissions | None, *, as_json: bool) -> None:
 
 
 def permissions_of(flags: Mapping[str, Any]) -> Permissions | None:
-    """Permissions that the flags of `acl` ask for; None without a role. Raises ConfigError."""
-    roles = flags["roles"]
-    maker = Roles(**{name: flags[name] for name in ("inbox_prefix", "domain", "api_prefix")})
+    """The permissions that the flags of `acl` ask for; None without a role. Raises ConfigError."""
+    maker = Roles(**{name: flags[name] for name in _CONNECTION_OPTIONS})
     options = {
         name.replace("_", "-"): value
         for name, value in flags.items()
-        if name not in _COMMON and value not in (None, False)
+        if name not in ("roles", "json", *_CONNECTION_OPTIONS) and value not in (None, False)
     }
     if flags["responses"]:
         options["responses"] = Responses()
-    if not roles:
+    if not flags["roles"]:
         if options:
             raise ConfigError("Name a role; `jetspark acl` alone prints what each is for.")
         return None
-    permissions, left = Permissions(), set(options)
-    for text in roles:
-        role, equals, about = text.partition("=")
+    permissions, unused = Permissions(), set(options)
+    for text in flags["roles"]:
+        role, equals, names = text.partition("=")
         if role not in _ROLES:
             raise ConfigError(f"There is no role {role!r}{did_you_mean_or_list(role, _ROLES)}")
         method = getattr(maker, _ROLES[role])
-        names = {name: _OPTIONS.get(name, name.replace("_", "-")) for name in _parameters(method)}
-        of_role, of_flags = dict(options), set(names.values())
+        role_options = _options_by_parameter(method)
+        accepted, values = set(role_options.values()), dict(options)
         if equals:
-            subject_option = next((option for option in _ABOUT if option in of_flags), None)
-            if subject_option is None:
+            option = next((option for option in _OBJECT_OPTIONS if option in accepted), None)
+            if option is None:
                 raise ConfigError(f"{role} takes no stream, bucket or service: write only {role}.")
-            of_role[subject_option] = names_of_role = [name.strip() for name in about.split(",")]
-            if not all(names_of_role):
+            values[option] = [name.strip() for name in names.split(",")]
+            if not all(values[option]):
                 raise ConfigError(f"{text!r}: write ROLE=STREAM, several with commas.")
-            of_flags.remove(subject_option)
-        for arguments in _calls(role, method, names, of_role):
+            accepted.remove(option)  # a flag of this name is for the other roles
+        for arguments in _list_arguments(role, method, role_options, values):
             permissions |= method(**arguments)
-        left -= of_flags
-    if left:
-        raise ConfigError(f"{' and '.join(roles)} takes no --{min(left)}.")
+        unused -= accepted
+    if unused:
+        raise ConfigError(f"{' and '.join(flags['roles'])} takes no --{min(unused)}.")
     return permissions
 
 
-def _parameters(method: Callable[..., Permissions]) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(method).parameters
+def _options_by_parameter(method: Callable[..., Permissions]) -> dict[str, str]:
+    """The option of the command line for each parameter of a role's method."""
+    return {
+        name: _OPTIONS_BY_PARAMETER.get(name, name.replace("_", "-"))
+        for name in inspect.signature(method).parameters
+    }
 
 
-def _calls(
+def _list_arguments(
     role: str,
     method: Callable[..., Permissions],
-    names: Mapping[str, str],
-    options: Mapping[str, Any],
-) -> Iterator[dict[str, Any]]:
-    """The arguments of each call of a role's method, one for each stream or bucket.
+    role_options: Mapping[str, str],
+    values: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """The arguments of each call of a role's method: a call for each stream, bucket or service.
 
-    `names`: the option of each parameter.
+    `role_options`: the option of each parameter; `values`: the values of options. Raises
+    ConfigError for a missing option.
     """
-    arguments: dict[str, Any] = {}
-    repeated: tuple[str, list[str]] | None = None
-    for name, parameter in _parameters(method).items():
-        option = names[name]
-        if option in options:
-            arguments[name] = options[option]
-            if name in _ABOUT:  # not `streams`, which takes all of them
-                repeated = name, options[option]
-        elif parameter.default is parameter.empty:
+    parameters = inspect.signature(method).parameters
+    for name, option in role_options.items():
+        if option not in values and parameters[name].default is inspect.Parameter.empty:
             raise ConfigError(f"{role} needs --{option}.")
-    if repeated is None:
-        yield arguments
-        return
-    parameter_name, values = repeated
-    for value in values:
-        yield arguments | {parameter_name: value}
+    arguments = {name: values[option] for name, option in role_options.items() if option in values}
+    # Not for a parameter `streams`, which takes all of them.
+    for name in _OBJECT_OPTIONS:
+        if name in arguments:
+            return [arguments | {name: value} for value in arguments[name]]
+    return [arguments]

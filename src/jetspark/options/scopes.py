@@ -61,14 +61,17 @@ def option(help: str, default: Any = None, *, parse: Parser[Any] | None = None) 
 
 
 def _parse_stream(_: str, text: str) -> str:
+    """The name of a stream."""
     return check_name("stream", text)
 
 
 def _parse_consumer(_: str, text: str) -> str:
+    """The name of a consumer."""
     return check_name("consumer", text)
 
 
 def _parse_bucket(_: str, text: str) -> str:
+    """The name of a Key-Value bucket."""
     return check_bucket(text)
 
 
