@@ -172,7 +172,8 @@ class ConfigError(JetsparkError, ValueError):
     `problem`: the message, or with `option` the rest of it after the option's name: "must be true
     or false". `option`: name of the option in Python, as `on_bad_record`; by default the one whose
     mention begins the message. `value`: the value that is refused; the message then ends with
-    ", not 'value'." `advice`: what to do, as a sentence.
+    ", not 'value'." `advice`: what to do, as a sentence. `about`: the option in question, in place
+    of `option`, if the message does not begin with its name; a pipeline file shows its line.
     """
 
     def __init__(
@@ -181,13 +182,16 @@ class ConfigError(JetsparkError, ValueError):
         option: str | None = None,
         value: object = None,
         advice: str | None = None,
+        *,
+        about: str | None = None,
     ) -> None:
         message = problem if value is None else f"{problem}, not {safe_repr(value)}."
         if option is not None:
             message = f"{named(option)}{'' if problem.startswith(':') else ' '}{message}"
         elif mention := _MENTION.match(problem):
             option = mention[1]
-        self.problem, self.option, self.value, self.advice = problem, option, value, advice
+        self.problem, self.value, self.advice = problem, value, advice
+        self.option = option or about
         super().__init__(f"{message} {advice}" if advice else message)
 
     @property

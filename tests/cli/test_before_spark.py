@@ -300,8 +300,8 @@ def test_a_schema_in_a_pipeline_file_is_reported_with_its_line(
     [
         ("file", "p", "1: checkpoint: {0}/file is a file: name a folder for the checkpoint."),
         ("file/c", "p", "1: checkpoint: {0}/file/c cannot be made: {0}/file is a file: "),
-        ("c", "file", "4: sink b: {0}/file is a file: name a folder for the table."),
-        ("c", "file/p", "4: sink b: {0}/file/p cannot be made: {0}/file is a file: "),
+        ("c", "file", "6: sink b: {0}/file is a file: name a folder for the table."),
+        ("c", "file/p", "6: sink b: {0}/file/p cannot be made: {0}/file is a file: "),
     ],
 )
 def test_run_names_the_file_in_the_place_of_a_folder_before_spark_starts(
@@ -344,7 +344,9 @@ def test_a_folder_of_others_is_refused_before_spark_starts_and_left_as_it_was(
     with pytest.raises(ConfigError, match=says):
         like.check_preconditions()
     assert sorted(tmp_path.rglob("*")) == before
-    assert re.search(says, pipeline(path=f"{tmp_path}/{to}", format_=format_))
+    assert re.search(
+        rf"^at:6: sink b: .*{says}", pipeline(path=f"{tmp_path}/{to}", format_=format_)
+    )
     assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "p.toml"])
 
 

@@ -115,7 +115,7 @@ from = "twice"
         (
             f"[views.v]\nsql = \"SELECT 'x' AS data FROM orders\"\n{MESSAGES}\n"
             'stream = "$STREAM"\nservers = "$SERVER"',
-            *(11, "sink s: it writes into the stream .*, which is read for it again"),
+            *(14, "sink s: it writes into the stream .*, which is read for it again"),
         ),
         ('watermark = ["tme", "1 minute"]', 9, "source orders: .*`tme` cannot be resolved"),
     ],

@@ -29,8 +29,11 @@ def canonical_path(folder: str) -> str:
     return path if "://" in path else os.path.abspath(path)
 
 
-def check_writable(purpose: str, name: str) -> None:
-    """Raise ConfigError if a folder of this machine cannot be created or written."""
+def check_writable(purpose: str, name: str, option: str | None = None) -> None:
+    """Raise ConfigError if a folder of this machine cannot be created or written.
+
+    `option`: the option that names the folder.
+    """
     path = local_path(name)
     if path is None:
         return
@@ -38,14 +41,14 @@ def check_writable(purpose: str, name: str) -> None:
     if existing.is_file():
         prefix = "" if existing == Path(path) else f"{name} cannot be made: "
         shown_path = existing if prefix else name
-        raise ConfigError(f"{prefix}{shown_path} is a file: name a folder for the {purpose}.")
+        problem = f"{prefix}{shown_path} is a file: name a folder for the {purpose}."
+        raise ConfigError(problem, about=option)
     if not os.access(existing, os.W_OK | os.X_OK):
         reason = "is not writable for this user"
         if os.name == "posix" and os.statvfs(existing).f_flag & os.ST_RDONLY:
             reason = "is on a read-only file system"
-        raise ConfigError(
-            f"{name} cannot be written: {existing} {reason}; name another folder for the {purpose}."
-        )
+        problem = f"{name} cannot be written: {existing} {reason}"
+        raise ConfigError(f"{problem}; name another folder for the {purpose}.", about=option)
 
 
 def enclosing_table_or_checkpoint(folder: str) -> str | None:

@@ -158,14 +158,15 @@ def check_empty(format_: Format, name: TableName) -> None:
     if folder is None or not folder.exists():
         return
     if not folder.is_dir():
-        raise ConfigError(f"{name} is a file: name a folder.")
+        raise ConfigError(f"{name} is a file: name a folder.", about="path")
     names = sorted(entry.name for entry in folder.iterdir() if entry.name[0] not in "._")
     left_by_killed_creation = {"data", "metadata"} if format_ is Format.ICEBERG else set()
     if not left_by_killed_creation.issuperset(names):
         raise ConfigError(
             f"{name} is no {format_.capitalize()} table and holds {names[0]}"
             f"{', …' if len(names) > 1 else ''}: name another folder (what is not of the table, "
-            "such as a checkpoint, may lie in it under a name that begins with _)."
+            "such as a checkpoint, may lie in it under a name that begins with _).",
+            about="path",
         )
 
 

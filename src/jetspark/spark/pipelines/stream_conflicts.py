@@ -76,7 +76,8 @@ def check_no_loop(
                 raise ConfigError(
                     f"it writes into the stream {writes[name].stream!r}, which is read for it "
                     f"again{way}: its rows would come back without an end. Write into another "
-                    f"{kind}, or give the source {chosen!r} to which it does not write."
+                    f"{kind}, or give the source {chosen!r} to which it does not write.",
+                    about="bucket" if writes[name].bucket else "stream",
                 )
             if reader in writes and reader not in fed:
                 fed.add(reader)

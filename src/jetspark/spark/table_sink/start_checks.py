@@ -39,7 +39,7 @@ def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = F
         return
     folder = options.name.path if options.route is None else None
     if folder is not None:
-        check_writable("table", folder)
+        check_writable("table", folder, "path")
     check_writable("checkpoint", checkpoint)
     if options.route is not None:  # it is known only to the rows which tables there are
         state = read_checkpoint(local_path(checkpoint))
@@ -53,7 +53,8 @@ def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = F
     if enclosing is not None:
         raise ConfigError(
             f"{folder} would lie in {enclosing}, another table or a checkpoint, and be lost "
-            "with it: name a folder outside of that."
+            "with it: name a folder outside of that.",
+            about="path",
         )
     local_checkpoint = local_path(checkpoint)
     state = read_checkpoint(local_checkpoint)
