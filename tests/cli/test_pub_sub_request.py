@@ -372,6 +372,6 @@ def test_a_closed_standard_input_is_told(run: Run, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_no_stream_takes_is_told_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jetspark.cli.pub._RETRY_FOR", 0.1)
+    monkeypatch.setattr("jetspark.cli.pub._LEADER_TIMEOUT", 0.1)
     code, _, err = run("pub", "nobody.listens", "x", "--jetstream")
     assert (code, err.count("no stream listens"), err.count("\n")) == (app.FAILED, 1, 1)

@@ -133,7 +133,7 @@ def extract(
     from jetspark.ranges.arrow import COLUMNS, schema_of
     from jetspark.ranges.backup import open_backup
 
-    target = _check_new_file(to)
+    target = _parse_new_file(to)
     for name, sequence in (("--start", start), ("--end", end)):
         if sequence is not None:
             check_whole(name, sequence, maximum=MAX_SEQUENCE)
@@ -164,7 +164,7 @@ def extract(
     )
 
 
-def _check_new_file(to: str) -> Path:
+def _parse_new_file(to: str) -> Path:
     """The path of --to. Raises ConfigError unless it is a new file on this machine."""
     if not to.strip():
         raise ConfigError("--to is empty: name a new file.")

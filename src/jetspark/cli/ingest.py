@@ -184,8 +184,9 @@ def ingest(
     if run.follow or run.lineage or not job.has_nothing_new():
         removed = _run_query(job, stream, watch, spark, settings)
     _report(job, stream, watch, removed)
-    stopped = watch.stopped
-    return stopped.exit_code if stopped is not None and not run.follow else None
+    if watch.stopped is None or run.follow:  # a signal is the normal end of --follow
+        return None
+    return watch.stopped.exit_code
 
 
 def _check_flags(
@@ -251,7 +252,7 @@ def _run_query(
 
 
 def _report(job: Ingest, stream: str, watch: Watch, removed: int) -> None:
-    """Print the result of the run: of the query, or that it was not started without news."""
+    """Print the result of a run, also of one that found nothing new and started no query."""
     from jetspark.spark.queries.progress import QueryProgress
 
     progress = watch.progress.get(job.to, QueryProgress())

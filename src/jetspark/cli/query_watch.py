@@ -109,7 +109,7 @@ class Watch:
             self.stopped = request
 
     def _find_stall(self) -> list[str]:
-        """What is wrong with this process, for its liveness probe."""
+        """The problem of a loop that stands still, for the liveness probe; empty if it runs."""
         seconds = time.monotonic() - self._last_poll
         is_stuck = seconds > _STUCK_SECONDS
         return [f"the command has stood still for {seconds:.0f} s"] if is_stuck else []

@@ -75,6 +75,7 @@ def run(
     servers = pipelines.check_servers(pipeline)
     pipelines.check_tables(pipeline)
     pipelines.check_writers(pipeline)
+    # Where each row that is read is written; SQL may leave rows out, or make more of them.
     written = {name for name, sink in pipeline.sinks.items() if pipeline.stream_of(sink)}
     watch = Watch(outcome, read=pipeline.sinks.keys() - written, metrics=metrics)
     _configure_watch(watch, pipeline, lineage=lineage)
@@ -99,9 +100,9 @@ def run(
                 outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
             watch.run(queries, stop, restart=partial(pipelines.start_again, pipeline, spark))
     _report(pipeline, watch, outcome, file, servers.missing, written, check=check)
-    is_normal_end = pipeline.follow and not check
-    stopped = watch.stopped
-    return stopped.exit_code if stopped is not None and not is_normal_end else None
+    if watch.stopped is None or (pipeline.follow and not check):  # a signal is the normal end
+        return None
+    return watch.stopped.exit_code
 
 
 def _configure_watch(watch: Watch, pipeline: PipelineFile, *, lineage: bool) -> None:

@@ -60,7 +60,10 @@ def _say_message(
     codec: PayloadCodec | None,
     description: str,
 ) -> None:
-    """Print a title, the headers and the payload as text."""
+    """Print a title, the headers and the payload as text.
+
+    `description`: the beginning of the warning about a payload that does not decode.
+    """
     pairs = [] if headers is None else headers.items()
     lines = [Text(escape_to_line(f"{name}: {value}"), style="dim") for name, value in pairs]
     payload, problem = _decode_payload(message, codec)
