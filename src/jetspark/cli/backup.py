@@ -24,7 +24,7 @@ from jetspark.cli.listings import show_result, show_table
 from jetspark.cli.progress import progress_bar
 from jetspark.errors import BackupError, ConfigError
 from jetspark.files import beginning
-from jetspark.subjects import check_disjoint, check_subscribe_subject
+from jetspark.options.parsers import parse_option, parse_subjects
 from jetspark.validation import MAX_SEQUENCE, check_whole, path_of
 
 if TYPE_CHECKING:
@@ -180,13 +180,7 @@ def _parse_new_file(to: str) -> Path:
 
 def _parse_subjects(text: str | None) -> tuple[str, ...]:
     """The filters of --subjects; none without the flag. Raises ConfigError, BadSubjectError."""
-    patterns = tuple(part.strip() for part in (text or "").split(",") if part.strip())
-    if text is not None and not patterns:
-        raise ConfigError("--subjects is empty; leave it out for every subject.")
-    for pattern in patterns:
-        check_subscribe_subject(pattern)
-    check_disjoint("--subjects", patterns)
-    return patterns
+    return () if text is None else parse_option(parse_subjects, "subjects", text)
 
 
 def _read_with_progress(

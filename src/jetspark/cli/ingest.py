@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from jetspark.cli import scopes
 from jetspark.cli.console import Outcome, say
-from jetspark.cli.flags import JsonOption, MetricsOption, Repeated, Switch, parse_pairs
+from jetspark.cli.flags import JsonOption, MetricsOption, Repeated, Switch
 from jetspark.cli.formatting import describe_left_out, format_count
 from jetspark.cli.query_watch import Watch
 from jetspark.cli.scopes import BAD_RECORDS, PAYLOADS, READING, RUN, TABLE
@@ -78,7 +78,7 @@ class TargetFlags:
             "format": self.format,
             "derive": self.derive or [],
             "rescued_data_column": self.rescued_data_column,
-            "storage": scopes.storage_texts(parse_pairs("--storage", self.storage)),
+            "storage": scopes.parse_storage(self.storage),
         }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from jetspark.cli.flags import JsonFlag, JsonLines, RawOption, check_json_or_raw
 from jetspark.cli.formatting import format_duration, format_size, format_time
 from jetspark.cli.listings import show_list
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags, describe_missing
+from jetspark.cli.show_message import make_bytes_field
 from jetspark.documents.document import to_wire
 from jetspark.errors import BucketNotFoundError, ConfigError
 from jetspark.kv_rules import STREAM_PREFIX
@@ -176,9 +176,4 @@ def _make_document(entry: Entry) -> dict[str, Any]:
         "created": entry.created.isoformat(),
         "operation": str(entry.operation),
     }
-    if not entry.is_deleted:
-        try:
-            document["value"] = entry.value.decode()
-        except UnicodeDecodeError:
-            document["value_base64"] = base64.b64encode(entry.value).decode()
-    return document
+    return document if entry.is_deleted else document | make_bytes_field("value", entry.value)

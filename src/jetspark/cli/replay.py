@@ -43,7 +43,7 @@ class RowFlags:
     def table_options(self) -> dict[str, str]:
         """Options of the table's reader. Raises ConfigError."""
         return {
-            **scopes.storage_texts(parse_pairs("--storage", self.storage)),
+            **scopes.parse_storage(self.storage),
             **parse_pairs("--table-option", self.table_option),
         }
 

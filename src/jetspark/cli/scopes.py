@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from cyclopts import Group, Parameter
 
 import jetspark.errors as errors
+from jetspark.cli.flags import parse_pairs
 from jetspark.cli.server_flags import ServerFlags
 from jetspark.connection.options import make_options
 from jetspark.options.names import on_command_line
@@ -168,6 +169,6 @@ def codec_of(
     return Codec(format_, **with_lookup(arguments, make_options(**connection.options())))
 
 
-def storage_texts(storage: dict[str, str]) -> dict[str, str]:
-    """The options of a table's format for its storage and its catalog."""
-    return {f"storage.{name}": value for name, value in storage.items()}
+def parse_storage(storage: list[str] | None) -> dict[str, str]:
+    """The options of a table's format that --storage gives. Raises ConfigError."""
+    return {f"storage.{name}": value for name, value in parse_pairs("--storage", storage).items()}

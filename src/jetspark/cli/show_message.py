@@ -99,8 +99,12 @@ def _make_document(
     data, problem = _decode_payload(message, codec)
     if problem:
         document["error"] = problem
+    return document | make_bytes_field("data", data)
+
+
+def make_bytes_field(name: str, data: bytes) -> dict[str, str]:
+    """A field of a document with bytes as text, or NAME_base64 if they are not UTF-8."""
     try:
-        document["data"] = data.decode()
+        return {name: data.decode()}
     except UnicodeDecodeError:
-        document["data_base64"] = base64.b64encode(data).decode()
-    return document
+        return {f"{name}_base64": base64.b64encode(data).decode()}

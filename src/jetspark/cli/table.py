@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from jetspark.cli import scopes
 from jetspark.cli.app import command, group
 from jetspark.cli.console import Outcome, escape_to_line
-from jetspark.cli.flags import JsonOption, Repeated, Switch, parse_pairs
+from jetspark.cli.flags import JsonOption, Repeated, Switch
 from jetspark.cli.formatting import format_count, format_size
 from jetspark.cli.ingest import NO_TARGET, TargetFlags
 from jetspark.cli.listings import show_result
@@ -55,7 +55,7 @@ class TableFormatFlags:
         from jetspark.tables.arguments import resolve_table
         from jetspark.tables.formats import open_table, reporting_library_errors
 
-        options = scopes.storage_texts(parse_pairs("--storage", self.storage))
+        options = scopes.parse_storage(self.storage)
         ref, name = resolve_table(location, self.format, options)
         with reporting_library_errors(name):
             yield open_table(ref, name)
